@@ -142,6 +142,7 @@ class Agenda(Generic[R]):
                 self._wake(id_)
 
     def _wake(self, id_: int) -> None:
+        """Queue the resource; one that is under way runs once more afterwards."""
         shard = self._shards.get(id_ % self._modulus)
         if shard is None:
             return
@@ -318,17 +319,15 @@ class Agenda(Generic[R]):
     # --- inside
 
     def _add(self, id_: int, number: int, *, urgent: bool, step: str | None = None) -> None:
-        entry = self._shards[number][id_] = Entry(id=id_, shard=number, step=step)
-        self._queue(entry, urgent)
+        entry = self._shards[number][id_] = Entry(id=id_, shard=number, step=step, urgent=urgent)
+        (self._urgent if urgent else self._routine).append(entry)
 
     def _enqueue(self, entry: Entry[R], *, urgent: bool = True) -> None:
+        """Queue the entry for a load, whatever was under way."""
         self._under_way.pop(entry.id, None)
         entry.phase = Phase.QUEUED
         entry.wakes = ()
         entry.again = False
-        self._queue(entry, urgent)
-
-    def _queue(self, entry: Entry[R], urgent: bool) -> None:
         entry.urgent = urgent
         (self._urgent if urgent else self._routine).append(entry)
 
@@ -346,6 +345,7 @@ class Agenda(Generic[R]):
         self._wheel.put(entry, due_at)
 
     def _is_to_run(self, entry: Entry[R], now: float) -> bool:
+        """Whether a due entry is to run over its snapshot; one that is too old is queued for a load."""
         if entry.phase is not Phase.IDLE:
             return False
         if entry.snapshot is None or entry.reload_at <= now:

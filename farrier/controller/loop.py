@@ -188,6 +188,7 @@ class Loop(Generic[R, S, W, V]):
         self._steps.interrupt_all()
 
     async def _sweep(self) -> NoReturn:
+        """Sweep, slice after slice, for ever."""
         while True:
             more = self.sweep()
             await anyio.sleep(0 if more else _TICK)
@@ -277,6 +278,7 @@ class Loop(Generic[R, S, W, V]):
         return False
 
     def _run_fresh(self, entry: Entry[R], loaded_at: float, planned: list[Planned[R, S, W, V]]) -> None:
+        """Decide over a fresh snapshot: what the run says is handed over, a step is planned."""
         if not self._host.may_act() or self._clock.monotonic() - loaded_at > _FRESH_SECONDS:
             self.agenda.requeue(entry)
             return
@@ -305,6 +307,7 @@ class Loop(Generic[R, S, W, V]):
     # --- what runs led to
 
     def _step_ended(self, entry: Entry[R], run: Run[R, S, W]) -> None:
+        """What a step returned is committed like what a run says."""
         self._hand_over(entry, run)
         self._to_commit.ring()
 

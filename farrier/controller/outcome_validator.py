@@ -46,6 +46,7 @@ _SPINNING = timedelta(seconds=1)
 
 
 def _samples(outcome: AnyOutcome) -> tuple[Sample, ...]:
+    """The samples of an outcome, which must be a tuple of them."""
     samples: object = outcome.samples
     if samples and not (isinstance(samples, tuple) and all(isinstance(each, Sample) for each in samples)):
         raise HandlerGarbage("samples that are no tuple of Sample")
@@ -104,6 +105,7 @@ class OutcomeValidator(Generic[R, S, W]):
         )
 
     def _moved(self, turn: Turn, resource: R, outcome: Transition[S, W]) -> Finished[S, W]:
+        """The run of an outcome that moves a layer."""
         moves = self._moves(resource, outcome.to)
         if not moves:
             raise HandlerGarbage(f"a Transition at {outcome.source} that moves nothing; that takes an Update")
@@ -138,6 +140,7 @@ class OutcomeValidator(Generic[R, S, W]):
         *,
         to: S | None,
     ) -> Finished[S, W]:
+        """The run of an outcome that moves no layer."""
         _, version = self._kind.identify(resource)
         record = describe(outcome)
         key = _key(record)
@@ -163,6 +166,7 @@ class OutcomeValidator(Generic[R, S, W]):
         )
 
     def _moves(self, resource: R, to: S) -> tuple[Move, ...]:
+        """The layers that differ from those of the snapshot."""
         places = self._kind.current_layers(resource)
         moves = []
         for layer, value in self._kind.target_layers(to).items():

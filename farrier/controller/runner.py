@@ -176,6 +176,7 @@ class Runner(Generic[R, S, W, V]):
         return Run(finished, 0.0, None, error.label, recovers=turn.recovers)
 
     def _conclude(self, turn: Turn, resource: R, outcome: object, started: float) -> Run[R, S, W]:
+        """The run that a step's outcome, or its error, ends."""
         try:
             if isinstance(outcome, BaseException):
                 raise outcome

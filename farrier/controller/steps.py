@@ -229,6 +229,7 @@ class Steps(Generic[R, S, W, V]):
             await anyio.sleep(_ASK_AT_MOST_EVERY)
 
     async def _run(self, plan: Planned[R, S, W, V]) -> None:
+        """One step, from its first line to its outcome, which is handed over for a commit."""
         entry, step = plan.entry, plan.step
         acting, name = self._acting[entry.id], self._runner.name_of(plan.resource)
         if not acting.may_begin():  # since it was planned: nothing is to be accounted for

@@ -6,7 +6,7 @@ is put in anew leaves its former place by itself: it remembers its slot, and is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 # No entry is late by more than this, and a slot of a million entries with a period of 30 s holds three thousand.
@@ -47,7 +47,9 @@ class Wheel(Generic[T]):
         taken: list[T] = []
         after = int(now / TICK) + 1
         first = after if self._first is None else self._first
-        for slot in self._between(first, after):
+        # After a long sleep, without the empty ones.
+        is_short = after - first <= len(self._slots)
+        for slot in range(first, after) if is_short else sorted(slot for slot in self._slots if slot < after):
             waiting = self._slots.get(slot)
             while waiting and len(taken) < limit:
                 entry = waiting.pop()
@@ -67,9 +69,3 @@ class Wheel(Generic[T]):
         if self._first is None:
             return 0.0
         return max(0.0, now - self._first * TICK)
-
-    def _between(self, first: int, after: int) -> Iterable[int]:
-        """The slots from `first` to before `after`, in order; after a long sleep, without the empty ones."""
-        if after - first <= len(self._slots):
-            return range(first, after)
-        return sorted(slot for slot in self._slots if slot < after)

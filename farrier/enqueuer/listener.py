@@ -56,6 +56,7 @@ class Listener:
                 await anyio.sleep(pause)
 
     async def _listen(self) -> NoReturn:
+        """Hear what one connection hears, until it is lost."""
         async with self._notifications.subscribe() as subscription:
             await subscription.prove()
             self._failures = 0
@@ -65,18 +66,16 @@ class Listener:
                 await self._hear(subscription)
 
     async def _hear(self, subscription: Subscription) -> None:
+        """Pass on the next notifications; after a silence, prove the connection."""
         heard = await subscription.heard(self._silence)
-        for each in heard:
-            self._pass_on(each)
+        for text in heard:
+            kind, _, ids = text.partition(":")
+            try:
+                self._wake(kind, [int(id_) for id_ in ids.split(",")] if ids and ids != "*" else None)
+            except ValueError:  # any login may notify on any channel
+                _log.warning("listen.malformed", text=text[:80])
         if not heard:
             await subscription.prove()
-
-    def _pass_on(self, text: str) -> None:
-        kind, _, ids = text.partition(":")
-        try:
-            self._wake(kind, [int(id_) for id_ in ids.split(",")] if ids and ids != "*" else None)
-        except ValueError:  # any login may notify on any channel
-            _log.warning("listen.malformed", text=text[:80])
 
     def _pause(self) -> float:
         """Seconds, doubling with each failure in a row; jittered, so that replicas do not come back as one."""

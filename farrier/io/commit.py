@@ -59,7 +59,9 @@ class Committer(Generic[R, S, W]):
         self._rows = rows
         self._within = within.total_seconds()
 
-    async def commit(self, runs: Sequence[Finished[S, W]], controller: UUID, *, patient: bool) -> Mapping[int, Result]:
+    async def commit(
+        self, runs: Sequence[Finished[S, W]], controller: UUID, *, patient: bool = False
+    ) -> Mapping[int, Result]:
         """`StateIO.commit`: one call, unless the database refuses it."""
         work = _Work(controller=controller, patient=patient)
         with anyio.move_on_after(self._within):
@@ -116,6 +118,7 @@ class Committer(Generic[R, S, W]):
         work.results[run.id] = told
 
     async def _call(self, batch: Sequence[Finished[S, W]], work: _Work) -> dict[int, Result]:
+        """Send one batch as one statement, and read what became of each run."""
         try:
             changes = _encode(self._changes(batch)).decode()
         except _UNENCODABLE as error:
@@ -149,6 +152,7 @@ class _Work(msgspec.Struct):
 
 
 def _result(record: asyncpg.Record, moved: set[int]) -> Result:
+    """What became of one run, from the row that says so."""
     verdict = Verdict(record["verdict"])
     if verdict is Verdict.COMMITTED:
         return Result(verdict, at=record["at"]) if record["id"] in moved else _COMMITTED
@@ -170,11 +174,6 @@ def _confession(run: Finished[S, W], refusal: FarrierError) -> Finished[S, W]:
     )
 
 
-def _next_version(run: Finished[Any, Any]) -> int:
-    assert run.version is not None, "a run that moves a layer has read its resource"
-    return run.version + 1
-
-
 def _settlement(batch: Sequence[Finished[Any, Any]]) -> Iterator[list[Any]]:
     """The arrays of `commit`: runs, wakes, moves, outcomes."""
     yield [run.id for run in batch]
@@ -185,9 +184,11 @@ def _settlement(batch: Sequence[Finished[Any, Any]]) -> Iterator[list[Any]]:
 
 
 def _history(run: Finished[Any, Any], move: Move) -> tuple[Any, ...]:
+    """The row of a move."""
+    assert run.version is not None, "a run that moves a layer has read its resource"
     return (
         run.id,
-        _next_version(run),
+        run.version + 1,
         move.layer,
         move.source,
         move.target,

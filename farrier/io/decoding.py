@@ -37,6 +37,7 @@ def reader(type_: type[T], what: str) -> Reader[T]:
     decode = msgspec.json.Decoder(type_).decode
 
     def read(text: bytes | str) -> T:
+        """Decode; what is beyond reading is replaced by a text, if the rest can be read then."""
         try:
             return decode(text)
         except _UNREADABLE:

@@ -85,6 +85,7 @@ class NodeRows:
 
 
 def _node_row(run: int, node: Node, version: int | None) -> dict[str, Any]:
+    """The columns of `nodes` that the run writes."""
     row: dict[str, Any] = {name: getattr(node, name) for name in _OWNED}
     live = node.workflow is not None and node.workflow.status in LIVE
     if node.bmc.others:

@@ -78,6 +78,7 @@ class _Subscription:
         await self._something.wait()
 
     def _hear(self, _conn: Any, _pid: int, channel: str, payload: object) -> None:
+        """The driver calls this for each notification."""
         if channel == _WAKE:
             self._woken.add(str(payload))
         else:
@@ -88,6 +89,7 @@ class _Subscription:
         self._tell()
 
     def _tell(self) -> None:
+        """Let the listener look at what was heard."""
         self._something.set()
         self._something = anyio.Event()
 

@@ -10,16 +10,13 @@ from __future__ import annotations
 import enum
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import asyncpg
 
 from farrier.errors import DatabaseUnreachable
 from farrier.io.pool import CONNECTION_ERRORS, STOP_SECONDS, Connection, Pool
-
-if TYPE_CHECKING:
-    from asyncpg.pool import PoolConnectionProxy
 
 # For a free connection, a new one included: the caller may act for a few seconds only. Longer than one host may take
 # (`database.connect_timeout`), so that each attempt gets past a host that vanished.
@@ -104,13 +101,6 @@ def ends_connection(error: BaseException) -> bool:
     return broken or isinstance(error, (ReplyLost, DatabaseUnreachable))
 
 
-async def _give_back(pool: Pool, conn: PoolConnectionProxy[asyncpg.Record]) -> None:
-    """Also while the caller is being cancelled. The driver terminates the connection if its server does not stop in
-    time what was cancelled."""
-    with anyio.CancelScope(shield=True), suppress(*CONNECTION_ERRORS):
-        await pool.release(conn, timeout=STOP_SECONDS)
-
-
 @asynccontextmanager
 async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
     """A connection for one round trip or one transaction. Raises `DatabaseUnreachable` when there is none, or
@@ -125,7 +115,10 @@ async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
                 await pool.expire_connections()
             raise
         finally:
-            await _give_back(pool, conn)
+            # Also while the caller is being cancelled. The driver terminates the connection if its server does not stop
+            # in time what was cancelled.
+            with anyio.CancelScope(shield=True), suppress(*CONNECTION_ERRORS):
+                await pool.release(conn, timeout=STOP_SECONDS)
     except BROKEN as broken:
         if isinstance(broken, ValueError):  # the driver's way to say that a value cannot be encoded; it quotes it
             raise Unsendable("a value that PostgreSQL cannot hold") from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 import anyio
@@ -20,7 +20,7 @@ from farrier.errors import DatabaseUnreachable, FarrierError, UndecodableState
 from farrier.io import commit, session, statements
 from farrier.io.pool import Pool
 from farrier.model.controllers import Listed
-from farrier.model.runs import Finished, Loaded, Marking, Result
+from farrier.model.runs import Finished, Loaded, Marking
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -79,14 +79,12 @@ class Rows(Protocol[R_co, S, W]):
         without a state. Raises what encoders raise for a value that does not belong where it stands."""
 
 
-class PostgresStateIO(Generic[R, S, W]):
+class PostgresStateIO(commit.Committer[R, S, W]):
     """`protocols.StateIO` on PostgreSQL."""
 
     def __init__(self, connections: Pool, rows: Rows[R, S, W], *, commit_within: timedelta = commit.WITHIN) -> None:
-        self._pool = connections
-        self._rows = rows
+        super().__init__(connections, rows, within=commit_within)
         self._load = _LOAD.replace("(of_kind)", f"({rows.load}\n)")
-        self._committer = commit.Committer(connections, rows, within=commit_within)
 
     async def readable(self) -> str | None:
         try:
@@ -116,6 +114,7 @@ class PostgresStateIO(Generic[R, S, W]):
         return await self._read(records)
 
     async def _read(self, records: Sequence[asyncpg.Record]) -> Loaded[R]:
+        """The rows of a load, sorted into snapshots, wakes and keys of outcomes."""
         now = _EPOCH
         resources: dict[int, R] = {}
         unreadable: dict[int, FarrierError] = {}
@@ -137,11 +136,6 @@ class PostgresStateIO(Generic[R, S, W]):
             else:
                 wakes[id_], woken_at[id_] = tuple(seen), at
         return Loaded(now, resources, unreadable, wakes, woken_at, keys)
-
-    async def commit(
-        self, runs: Sequence[Finished[S, W]], controller: UUID, *, patient: bool = False
-    ) -> Mapping[int, Result]:
-        return await self._committer.commit(runs, controller, patient=patient)
 
     async def consume(self, wakes: Mapping[int, Sequence[UUID]]) -> None:
         pairs = [(id_, wake) for id_, seen in wakes.items() for wake in seen]

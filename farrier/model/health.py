@@ -104,4 +104,5 @@ def silent(vitals: Vitals, now: datetime, *, offline_after: timedelta) -> str | 
 
 
 def _younger(at: datetime | None, now: datetime, limit: timedelta) -> bool:
+    """Whether it happened no longer ago than the limit."""
     return at is not None and now - at <= limit
