@@ -30,7 +30,7 @@ from farrier.metrics.families import Definition, Gauge
 from farrier.model import diagram, kind_diagram
 from farrier.model.built_in import BUILT_IN
 from farrier.model.edges import Layer
-from tools import log_events, runbooks
+from tools import log_events, runbooks, trace_walk
 
 T = TypeVar("T")
 
@@ -62,6 +62,7 @@ def blocks() -> Mapping[str, str]:
         "log-events": _log_events(),
         "commands": _commands(),
         "rooms": _rooms(),
+        "walks": trace_walk.markdown(),
         **runbooks.blocks(),
     }
 

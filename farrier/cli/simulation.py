@@ -102,7 +102,7 @@ async def simulate(options: Options, console: Console) -> Summary:
             with anyio.CancelScope() as whole:
                 interruption = _Interruption(whole)
                 beside.start_soon(interruption.obey, received)
-                async with _running(options) as scene:
+                async with running(options) as scene:
                     with interruption.of_the_scene(), board(console, _place(scene)) as shown:
                         await _play(scene, options, shown, started)
                     seen = scene.fleet.seen
@@ -129,7 +129,7 @@ class _Interruption:
             (self._whole if scene is None or scene.cancel_called else scene).cancel()
 
 
-class _Scene(msgspec.Struct, frozen=True):
+class Scene(msgspec.Struct, frozen=True):
     """Everything that runs."""
 
     serving: Serving
@@ -141,7 +141,7 @@ class _Scene(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def _running(options: Options) -> AsyncIterator[_Scene]:
+async def running(options: Options) -> AsyncIterator[Scene]:
     database = DatabaseConfig(embedded=str(options.directory / "postgresql"))
     async with wiring.database(database) as own:
         await wiring.prepare(own, Config(database=database))
@@ -175,7 +175,7 @@ async def _running(options: Options) -> AsyncIterator[_Scene]:
                     async with anyio.create_task_group() as living:
                         living.start_soon(agents.run)
                         living.start_soon(installations.run)
-                        yield _Scene(serving, bmc, fleet, agents, region, url)
+                        yield Scene(serving, bmc, fleet, agents, region, url)
                         living.cancel_scope.cancel()
                 finally:
                     stop.set()
@@ -195,7 +195,7 @@ def _config(options: Options, bmc: SimulatedBmc, files: RegionFiles) -> Config:
     )
 
 
-def _place(scene: _Scene) -> Place:
+def _place(scene: Scene) -> Place:
     url = scene.serving.url
     return Place(
         (
@@ -208,7 +208,7 @@ def _place(scene: _Scene) -> Place:
     )
 
 
-async def _play(scene: _Scene, options: Options, shown: Board, started: float) -> None:
+async def _play(scene: Scene, options: Options, shown: Board, started: float) -> None:
     """Let the fleet arrive and live, until the goal is reached or the time is up."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(scene.fleet.arrive, timedelta(0) if options.until_active else _ARRIVAL)

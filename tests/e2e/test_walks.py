@@ -1,0 +1,16 @@
+"""The walks in docs/architecture.md are those that a node takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.full
+@pytest.mark.timeout(180)
+def test_the_walks_name_each_function_that_runs_and_no_other() -> None:
+    """In a process of its own, because what is traced includes what is only done the first time."""
+    traced = subprocess.run([sys.executable, "-m", "tools.trace_walk", "--check"], check=False, capture_output=True)
+    assert (traced.returncode, traced.stdout.decode()) == (0, ""), traced.stderr.decode()

@@ -1,0 +1,388 @@
+"""Traces which functions run for one node: idle, from the INSERT of an intent to its answer, and in a step in MAAS.
+
+`python -m tools.trace_walk` runs the daemon of `farrier demo` over one node, with its BMC, its agent and a MAAS region,
+and prints what ran; `--write` keeps that in `tools/walks.json`, from which `tools.generate_docs` makes the walks in
+docs/architecture.md without a database. `tests/e2e/test_walks.py` traces anew by `--check`.
+
+What counts: each Python function of the package that begins under one of the walk's first functions, once, in order of
+its first call. Not counted: lambdas, comprehensions and generator expressions, which are lines of their function;
+`__methods__`, constructors above all; and `log`, `metrics`, `cli` and `sim`, which are told of what happens or play the
+outside. What other tasks do meanwhile begins under none of a walk's functions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, TypeAlias
+
+import anyio
+import asyncpg
+import msgspec
+
+from farrier import log
+from farrier.cli.simulation import Options, Scene, running
+from farrier.model.status import NodeStatus
+
+FARRIER = Path(__file__).parents[1] / "farrier"
+WALKS = Path(__file__).parent / "walks.json"
+
+_NOT_COUNTED = ("cli", "log.py", "metrics", "sim")
+# A region's work takes half an hour of its own time.
+_SPEED = 600.0
+_PATIENCE_SECONDS = 120.0
+# After a node has become active: for the last of what its onboarding wakes.
+_QUIET_SECONDS = 3.0
+_LOOK_EVERY = 0.02
+# What happens by chance while an intent is answered does not happen most times.
+_TIMES = 5
+# So often polls and renewals do not happen while intents are answered, or not much more often than without any.
+_MANY_TIMES = 40
+# A session of the server reports its functions when it has been idle for ten seconds.
+_REPORTED_AFTER = 11.0
+_MAAS_STEP = "configure_storage"
+
+_PAUSE = "pause", '{"reason": "a walk"}'
+_UNPAUSE = "unpause", "{}"
+_ASK = """
+    INSERT INTO farrier.intents (node, action, params, requested_by, api_version)
+    SELECT name, $1, $2::jsonb, 'a walk', 2 FROM farrier.nodes RETURNING id
+"""
+_ANSWERED = "SELECT status <> 'pending' FROM farrier.intents WHERE id = $1"
+_CALLED = "SELECT funcname, calls FROM pg_stat_user_functions WHERE schemaname = 'farrier'"
+
+# Where it is said what the methods of several classes do.
+_PROTOCOLS = frozenset({"protocols/database.py", "protocols/loop.py", "protocols/outward.py", "io/state.py"})
+# A docstring's first sentence, or what is before its first colon or semicolon, if that is more than a word or two.
+_CLAUSE = re.compile(r"(?:\S+ ){4}.*?(?:[.:;](?= |$)|$)|.*")
+
+_Begins: TypeAlias = Callable[[FrameType], bool]
+
+
+class Call(msgspec.Struct, frozen=True, array_like=True):
+    """A function that ran: how deep under the walk's first one, the file below the package, its qualified name."""
+
+    depth: int
+    file: str
+    name: str
+
+
+class Walk(msgspec.Struct, frozen=True):
+    """What ran: functions of Python, and of SQL that do not run otherwise."""
+
+    python: tuple[Call, ...]
+    sql: tuple[str, ...] = ()
+
+
+class Way(msgspec.Struct, frozen=True, kw_only=True):
+    """A walk to be traced: the functions under which it begins, and the one before which it ends, if it ends before
+    they do. No more than `limit` functions are on it."""
+
+    title: str
+    begins: Mapping[str, _Begins]
+    ends: str = ""
+    limit: int
+
+
+def _any(_frame: FrameType) -> bool:
+    return True
+
+
+def _of_nodes(frame: FrameType) -> bool:
+    return bool(frame.f_locals["self"].kind == "node")
+
+
+def _asks_maas(frame: FrameType) -> bool:
+    return bool(frame.f_locals["plan"].step.name == _MAAS_STEP)
+
+
+WAYS: Mapping[str, Way] = {
+    "idle": Way(
+        title="A node that has nothing to do",
+        begins={"Loop._sweep": _of_nodes},
+        limit=52,
+    ),
+    "intent": Way(
+        title="An intent, from its INSERT to its answer",
+        begins={
+            "_Subscription._hear": _any,
+            "Listener.run": _any,
+            "Loop._load": _of_nodes,
+            "Loop._commit": _of_nodes,
+        },
+        ends="Publisher.publish",
+        limit=80,
+    ),
+    "maas": Way(
+        title="A step that reads a machine in MAAS and changes it",
+        begins={"Steps._run": _asks_maas},
+        limit=104,
+    ),
+}
+
+
+class Tracer:
+    """Records a way's functions while `tracing`. `owners` are the objects whose methods the way began under."""
+
+    def __init__(self, way: Way) -> None:
+        self._way = way
+        self._frames: dict[str, FrameType] = {}
+        self._known: set[CodeType] = set()
+        self._files: dict[CodeType, str | None] = {}
+        self._has_ended = False
+        self.calls: list[Call] = []
+        self.owners: dict[str, Any] = {}
+
+    @contextmanager
+    def tracing(self) -> Iterator[None]:
+        """What begins in this block is on the way."""
+        sys.setprofile(self._look)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+    async def ended(self) -> bool:
+        """Whether the function was called before which the way ends."""
+        return self._has_ended
+
+    def _look(self, frame: FrameType, event: str, _argument: object) -> None:
+        code = frame.f_code
+        if event != "call" or code in self._known or self._has_ended:
+            return
+        file = self._file(code)
+        depth = None if file is None else self._depth(frame)
+        if file is None or depth is None:
+            return
+        if code.co_qualname == self._way.ends:
+            self._has_ended = True
+            return
+        self._known.add(code)
+        self.calls.append(Call(depth, file, code.co_qualname.replace(".<locals>", "")))
+
+    def _depth(self, frame: FrameType) -> int | None:
+        """How many counted functions are around it, up to one that the way begins under; None without one."""
+        depth = 0
+        around: FrameType | None = frame
+        while around is not None:
+            name = around.f_code.co_qualname
+            if name in self._way.begins and self._begins(name, around):
+                return depth
+            depth += self._file(around.f_code) is not None
+            around = around.f_back
+        return None
+
+    def _begins(self, name: str, frame: FrameType) -> bool:
+        """Of tasks that are alike the first one is followed."""
+        if self._file(frame.f_code) is None or not self._way.begins[name](frame):
+            return False
+        self.owners[name] = frame.f_locals["self"]
+        return name != "Steps._run" or self._frames.setdefault(name, frame) is frame
+
+    def _file(self, code: CodeType) -> str | None:
+        """Where a function is that counts."""
+        if code not in self._files:
+            path = Path(code.co_filename)
+            inside = path.is_relative_to(FARRIER) and path.relative_to(FARRIER).parts[0] not in _NOT_COUNTED
+            counts = inside and not code.co_name.startswith(("<", "__"))
+            self._files[code] = path.relative_to(FARRIER).as_posix() if counts else None
+        return self._files[code]
+
+
+async def traced(*, with_sql: bool = False) -> dict[str, Walk]:
+    """The walks, by their names."""
+    maas = Tracer(WAYS["maas"])
+    with tempfile.TemporaryDirectory(prefix="farrier-walk-") as directory:
+        async with _one_node(Path(directory)) as scene:
+            with maas.tracing():
+                await _until_active(scene)
+            await anyio.sleep(_QUIET_SECONDS)
+            idle = await _idle()
+            intent = await _asked(scene.serving.dsn, with_sql=with_sql)
+    return {"idle": idle, "intent": intent, "maas": Walk(tuple(maas.calls))}
+
+
+@asynccontextmanager
+async def _one_node(directory: Path) -> AsyncIterator[Scene]:
+    options = Options(
+        directory=directory,
+        nodes=1,
+        until_active=True,
+        timeout=timedelta(seconds=_PATIENCE_SECONDS),
+        faults=False,
+        http_port=0,
+        speed=_SPEED,
+    )
+    async with running(options) as scene, anyio.create_task_group() as arriving:
+        arriving.start_soon(scene.fleet.arrive, timedelta(0))
+        yield scene
+        arriving.cancel_scope.cancel()
+
+
+async def _until_active(scene: Scene) -> None:
+    async def is_active() -> bool:
+        return [node.status for node in await scene.fleet.glance()] == [NodeStatus.ACTIVE]
+
+    await _until(is_active)
+
+
+async def _until(done: Callable[[], Awaitable[bool]]) -> None:
+    with anyio.fail_after(_PATIENCE_SECONDS):
+        while not await done():  # noqa: ASYNC110 - it is the database, or another task, that knows
+            await anyio.sleep(_LOOK_EVERY)
+
+
+async def _idle() -> Walk:
+    """The node's next run, which would be half a minute later, is due now."""
+    search = Tracer(WAYS["idle"])
+    with search.tracing():
+        await anyio.sleep(5 * _LOOK_EVERY)
+    loop = search.owners["Loop._sweep"]
+    with anyio.fail_after(_PATIENCE_SECONDS):
+        while True:
+            (entry,) = (entry for shard in loop.agenda._shards.values() for entry in shard.values())
+            tracer = Tracer(WAYS["idle"])
+            if entry.outcome is not None:
+                with tracer.tracing():
+                    loop.agenda.rests(entry, 0.0, outcome=entry.outcome)
+                    await anyio.sleep(10 * _LOOK_EVERY)
+            # It rested again; otherwise there was something to do.
+            if any(call.name == "Loop._delay" for call in tracer.calls):
+                return Walk(tuple(tracer.calls))
+            await anyio.sleep(_QUIET_SECONDS / 3)
+
+
+async def _asked(dsn: str, *, with_sql: bool) -> Walk:
+    """A pause, several times; between them it is ended."""
+    conn = await asyncpg.connect(dsn)
+    try:
+        walks = []
+        for _ in range(_TIMES):
+            tracer = Tracer(WAYS["intent"])
+            with tracer.tracing():
+                await _answer(conn, *_PAUSE)
+                await _until(tracer.ended)  # the client may have the answer before the daemon has its reply
+            walks.append(tuple(tracer.calls))
+            await _answer(conn, *_UNPAUSE)
+            await anyio.sleep(0.5)
+        times = Counter((call.file, call.name) for walk in walks for call in walk)
+        usual = [tuple(call for call in walk if times[call.file, call.name] > _TIMES / 2) for walk in walks]
+        return Walk(max(usual, key=len), await _sql(conn) if with_sql else ())
+    finally:
+        conn.terminate()
+
+
+async def _answer(conn: asyncpg.Connection[asyncpg.Record], action: str, params: str) -> None:
+    asked = await conn.fetchval(_ASK, action, params)
+    await _until(partial(conn.fetchval, _ANSWERED, asked))
+
+
+async def _sql(conn: asyncpg.Connection[asyncpg.Record]) -> tuple[str, ...]:
+    """Functions that run at least once more for each intent, besides what runs in as long a time without one."""
+    await conn.execute("ALTER SYSTEM SET track_functions = 'all'")
+    await conn.execute("SELECT pg_reload_conf()")
+    await anyio.sleep(1)
+    calls: list[dict[str, int]] = []
+    for asked in (0, _MANY_TIMES):
+        await conn.execute("SELECT pg_stat_reset()")
+        for number in range(asked):
+            await _answer(conn, *(_PAUSE if number % 2 == 0 else _UNPAUSE))
+        await anyio.sleep(_REPORTED_AFTER)
+        calls.append({record["funcname"]: record["calls"] for record in await conn.fetch(_CALLED)})
+    otherwise, then = calls
+    return tuple(sorted(name for name in then if then[name] - otherwise.get(name, 0) >= _MANY_TIMES))
+
+
+def differences(walks: Mapping[str, Walk]) -> Iterator[str]:
+    """Lines that say what ran and is not in the walks that are kept, the other way round, and which are too long."""
+    for name, walk in walks.items():
+        ran, named = ({f"{call.name} in {call.file}" for call in each.python} for each in (walk, kept()[name]))
+        yield from (f"{name}: {function} ran, and is not in the walk\n" for function in sorted(ran - named))
+        yield from (f"{name}: {function} is in the walk, and did not run\n" for function in sorted(named - ran))
+        if len(walk.python) > WAYS[name].limit:
+            yield f"{name}: {len(walk.python)} functions ran, and no more than {WAYS[name].limit} are to\n"
+
+
+def kept() -> dict[str, Walk]:
+    """The walks as they were traced last."""
+    return msgspec.json.decode(WALKS.read_bytes(), type=dict[str, Walk])
+
+
+def markdown() -> str:
+    """The walks for people."""
+    return "\n".join(_section(WAYS[name], walk) for name, walk in kept().items())
+
+
+def _section(way: Way, walk: Walk) -> str:
+    said = _docstrings()
+    lines = [f"### {way.title}", "", f"{len(walk.python)} functions.", ""]
+    lines += ["| function | file | what it does |", "| --- | --- | --- |"]
+    for call in walk.python:
+        lines.append(f"| {'· ' * call.depth}`{call.name}` | `{call.file}` | {_words(said, call)} |")
+    if walk.sql:
+        lines += ["", f"In SQL, besides what runs at any time: {', '.join(f'`{name}`' for name in walk.sql)}."]
+    return "\n".join((*lines, ""))
+
+
+def _words(said: Mapping[tuple[str, str], str], call: Call) -> str:
+    """The first words of the function's docstring, or of that of the protocol's method that it implements."""
+    text = said.get((call.file, call.name), "")
+    if not text and call.name.count(".") == 1:
+        method = call.name[call.name.index(".") :]
+        text = next((doc for (file, name), doc in said.items() if file in _PROTOCOLS and name.endswith(method)), "")
+    words = _CLAUSE.match(" ".join(text.split()))
+    return words[0].rstrip(".:;").replace("|", r"\|") if words is not None else ""
+
+
+def _docstrings() -> dict[tuple[str, str], str]:
+    """Of each function of the package, by file and qualified name."""
+    said: dict[tuple[str, str], str] = {}
+    for path in FARRIER.rglob("*.py"):
+        file = path.relative_to(FARRIER).as_posix()
+        for name, doc in _in(ast.parse(path.read_text(encoding="utf-8")), ()):
+            said[file, name] = doc
+    return said
+
+
+def _in(parent: ast.AST, around: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for node in ast.iter_child_nodes(parent):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names = (*around, node.name)
+            yield ".".join(names), ast.get_docstring(node) or ""
+            yield from _in(node, names)
+        else:
+            yield from _in(node, around)
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m tools.trace_walk", description="Trace what runs for one node.")
+    parser.add_argument("--write", action="store_true", help="keep what was traced for the documentation")
+    parser.add_argument("--check", action="store_true", help="only say what the documentation says otherwise")
+    options = parser.parse_args()
+    log.configure(log.Level.ERROR, log.Format.JSON, stream=sys.stderr)
+    walks = anyio.run(lambda: traced(with_sql=not options.check), backend_options={"use_uvloop": True})
+    if options.check:
+        sys.stdout.write("".join(differences(walks)))
+        return 1 if any(differences(walks)) else 0
+    for name, walk in walks.items():
+        sys.stdout.write(f"{WAYS[name].title}: {len(walk.python)} functions\n")
+        sys.stdout.write("".join(f"{'  ' * (call.depth + 1)}{call.name}  {call.file}\n" for call in walk.python))
+        sys.stdout.write(f"  in SQL: {', '.join(walk.sql)}\n\n" if walk.sql else "\n")
+    if options.write:
+        WALKS.write_bytes(msgspec.json.format(msgspec.json.encode(walks), indent=0) + b"\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
