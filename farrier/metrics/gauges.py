@@ -18,7 +18,7 @@ RESOURCES = Gauge(
 )
 ABOVE_SLA = Gauge(
     "farrier_resources_above_sla",
-    "Clocks above the limit that holds for their own node, region or resource; what a pause holds up is left "
+    "Clocks above the limit that holds for their own node or resource; what a pause holds up is left "
     "out: not a deletion, and not what a cancel began. State end_to_end is the clock of a whole workflow.",
     _PLACE,
 )

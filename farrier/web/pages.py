@@ -13,6 +13,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from farrier.model import why
+from farrier.model.edges import NODE
 from farrier.model.history import HistoryFilter
 from farrier.model.status import NodeStatus
 from farrier.web import render
@@ -64,7 +65,7 @@ async def lifecycle(request: Request) -> Response:
         "node": node,
         "why": why.explain(node, found.now, backend.limits, backend.patience, period=backend.period),
         "timeline": (
-            await backend.queries.history(HistoryFilter(resource=("node", str(node.id))), limit=_TIMELINE)
+            await backend.queries.history(HistoryFilter(resource=(NODE, str(node.id))), limit=_TIMELINE)
         ).changes,
     }
     return render.page("node.html", values)

@@ -26,7 +26,7 @@ from farrier.metrics.alerts.rules import (
 from farrier.model import duration, maas_region
 from farrier.model.bmc import BmcFailure
 from farrier.model.built_in import BUILT_IN
-from farrier.model.edges import LAYER_KIND, Layer
+from farrier.model.edges import NODE
 from farrier.model.failures import BMC_ADVICE, FAILURES, UNSAFE, FailureClass
 from farrier.model.limits import END_TO_END, PLACES, Limits, Place, places_of, rules
 from farrier.model.maas_region import RegionState
@@ -45,7 +45,7 @@ _ANSWERED_WITHIN = timedelta(minutes=15)
 SHORT_STAY = timedelta(minutes=15)
 # A node may be taken out of service by somebody right after it came in; not five of them in an hour.
 _SHORT_STAYS = 5
-_BELONGS = {LAYER_KIND[Layer.STATUS]: NodeStatus.ACTIVE.value, maas_region.KIND: RegionState.OBSERVING.value}
+_BELONGS = {NODE: NodeStatus.ACTIVE.value, maas_region.KIND: RegionState.OBSERVING.value}
 
 # A BMC is read every minute; these have had no good read for `node.observation_ttl`, five minutes.
 _BMC_AWAY = timedelta(minutes=30)
@@ -213,7 +213,7 @@ def _region_unconfigured() -> Alert:
 def _observations_stale() -> tuple[Alert, Alert]:
     """That one machine cannot be read is the machine's; that so many are not is a region that nobody reads."""
     stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", "maas")))
-    nodes = f"sum ({fleet(latest(gauges.RESOURCES, equals('kind', 'node')), 'state')})"
+    nodes = f"sum ({fleet(latest(gauges.RESOURCES, equals('kind', NODE)), 'state')})"
     return (
         _observations_stale_at(Severity.PAGE, f"{stale} >= {_MANY_AT_LEAST} and {stale} / {nodes} >= {_MANY}"),
         _observations_stale_at(Severity.TICKET, f"{stale} > 0"),
