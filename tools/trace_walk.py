@@ -66,6 +66,9 @@ _PROTOCOLS = frozenset({"protocols/database.py", "protocols/loop.py", "protocols
 # A docstring's first sentence, or what is before its first colon or semicolon, if that is more than a word or two.
 _CLAUSE = re.compile(r"(?:\S+ ){4}.*?(?:[.:;](?= |$)|$)|.*")
 
+# As it is formatted, to be put on one line.
+_A_CALL = re.compile(r'\[\s+(\d+),\s+("[^"]*"),\s+("[^"]*")\s+\]')
+
 _Begins: TypeAlias = Callable[[FrameType], bool]
 
 
@@ -380,7 +383,8 @@ def main() -> int:
         sys.stdout.write("".join(f"{'  ' * (call.depth + 1)}{call.name}  {call.file}\n" for call in walk.python))
         sys.stdout.write(f"  in SQL: {', '.join(walk.sql)}\n\n" if walk.sql else "\n")
     if options.write:
-        WALKS.write_bytes(msgspec.json.format(msgspec.json.encode(walks), indent=0) + b"\n")
+        written = msgspec.json.format(msgspec.json.encode(walks), indent=1).decode()
+        WALKS.write_text(_A_CALL.sub(r"[\1, \2, \3]", written) + "\n", encoding="utf-8")
     return 0
 
 
