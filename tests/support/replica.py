@@ -159,11 +159,14 @@ class Replica:
 
 @asynccontextmanager
 async def at_work(*replicas: Replica) -> AsyncIterator[TaskGroup]:
-    """Replicas that begin one after the other, and are stopped at the end of the block."""
+    """Replicas that begin one after the other, and stop at the end of the block; those that the block began in the
+    group are cancelled then, unless it stopped them."""
     async with anyio.create_task_group() as group:
         for replica in replicas:
             await replica.start(group)
         yield group
         for replica in replicas:
             replica._stop.set()
-        group.cancel_scope.deadline = anyio.current_time() + PATIENCE
+        for replica in replicas:
+            await replica.stop()
+        group.cancel_scope.cancel()

@@ -200,6 +200,7 @@ async def test_a_step_of_a_former_owner_commits_nothing_and_publishes_nothing(sh
         await first.ledger.until(lambda: bool(first.ledger.verdicts))
         assert first.ledger.verdicts == ["lost"]
         assert (first.ledger.moves, first.ledger.outcomes.total()) == ([], 0)
+        await second.stop()
     assert list(handler.recovered) == [1]
     assert ((await shop.widget(1))["state"], (await shop.widget(1))["payload"]) == ("raw", "recovered")
     assert await shop.history(1) == []
