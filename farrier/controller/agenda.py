@@ -323,7 +323,7 @@ class Agenda(Generic[R]):
         (self._urgent if urgent else self._routine).append(entry)
 
     def _enqueue(self, entry: Entry[R], *, urgent: bool = True) -> None:
-        """Queue the entry for a load, whatever was under way."""
+        """Queue the entry for a load; what was under way for it is over."""
         self._under_way.pop(entry.id, None)
         entry.phase = Phase.QUEUED
         entry.wakes = ()

@@ -399,7 +399,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed_validation(self) -> bool:
-        """A cleanup of it was not validated, and nobody has cleaned or released it since."""
+        """Whether a cleanup was not validated, and no cleanup or release has succeeded since."""
         return self.quarantine is not None and self.quarantine.cause is QuarantineCause.CLEANUP_VALIDATION_FAILED
 
     def task(self, type_: TaskType) -> Task | None:

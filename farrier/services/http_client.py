@@ -2,9 +2,9 @@
 
 Opened by the client of each service, one for each instance of it. What is a service's own is data: its `Service`. A
 read that failed of something that passes is sent again, at most `attempts` times in all and not before the service
-allows it; a request that may change something is sent once, whatever becomes of it, and only by who holds the lease.
-Waiting for a slot is no part of a request's time. Requests go straight to a transport of httpx: of what its client does
-around that nothing is needed (no cookie is kept, no redirect followed), and it is half of what a request costs.
+allows it; a request that may change something is sent once, and only while the controller may act. The time of a
+request begins when it has a slot. Requests bypass httpx's client and use a transport of httpx: cookies, redirects and
+merged URLs are not needed, and cost half of a request.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class HttpClient(Generic[_C, _E]):
         return found
 
     async def send_once(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
-        """For who holds a slot: sent once, and reported to the observer however it ends."""
+        """Send a request once, in a slot that the caller holds, and report to the observer how it ended."""
         started, result = self._now(), "cancelled"
         try:
             found = await self._understood(request, understand)
@@ -276,7 +276,7 @@ class Sends(Protocol):
 
 
 class Slot(Generic[_C, _E]):
-    """A slot that is kept. Each request is sent once, also one that only reads: nobody waits long for a slot."""
+    """A slot that is kept. It sends each request once, reads too, so that other callers do not wait long for it."""
 
     def __init__(self, client: HttpClient[_C, _E]) -> None:
         self._client = client

@@ -145,7 +145,7 @@ def no_answer(service: str, error: Exception, *, within: timedelta) -> NoAnswer:
     if isinstance(error, httpx.ConnectError):
         return NoAnswer(Reason.UNREACHABLE, f"no connection to {service}", arrived=False)
     if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL):
-        return NoAnswer(Reason.PROTOCOL, f"the URL of {service} is none", arrived=False)
+        return NoAnswer(Reason.PROTOCOL, f"the URL of {service} is not valid", arrived=False)
     if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError | OSError):
         return NoAnswer(Reason.UNREACHABLE, f"{service} closed the connection", arrived=True)
     return NoAnswer(Reason.PROTOCOL, f"no usable answer of {service} ({type(error).__name__})", arrived=True)

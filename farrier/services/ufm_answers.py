@@ -99,7 +99,7 @@ def _pkey(number: int, told: _Pkey) -> Pkey:
     for one in told.guids:
         name = guid(one.guid)
         if name is None:
-            raise Garbled(f"a port of {number:#x} has a GUID that is none")
+            raise Garbled(f"a port of {number:#x} has an invalid GUID")
         port = Port(one.membership, one.index0)
         if found.setdefault(name, port) != port:
             raise Garbled(f"the answer lists port {name} of {number:#x} twice, and differently")

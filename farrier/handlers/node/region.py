@@ -156,7 +156,7 @@ def latest(node: Node) -> MaasObservation | None:
 
 
 def is_foreign(seen: MaasObservation) -> bool:
-    """Whether somebody else is known to hold the machine."""
+    """Whether another MAAS user is known to hold the machine."""
     return bool(seen.owner) and seen.ours is False
 
 

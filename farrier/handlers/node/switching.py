@@ -52,7 +52,10 @@ def proceed(node: Node, now: datetime) -> Decision:
     if not _is_wanted(node, wanted):
         given_up = replace(node.bmc, switching=None, trying=None)
         return transition(
-            node, with_fields(node, bmc=given_up), reason="nobody wants that any more", cause="rule: power"
+            node,
+            with_fields(node, bmc=given_up),
+            reason="the request was answered, or this power is no longer desired",
+            cause="rule: power",
         )
     shared = probing.shared(node)
     if shared is not None:
@@ -62,7 +65,10 @@ def proceed(node: Node, now: datetime) -> Decision:
         if again is None:
             return _not_done(node, "the BMC refused too many logins to look", tries=node.bmc.tries)
         return transition(
-            node, with_fields(node, bmc=again), reason="nobody saw the end; reads first", cause="rule: power"
+            node,
+            with_fields(node, bmc=again),
+            reason="the end of the step was not recorded; the power is read first",
+            cause="rule: power",
         )
 
     async def switch(services: NodeServices) -> Outcome:
