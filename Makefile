@@ -45,6 +45,7 @@ check: install lint format-check types imports docs-check ## lint, format, types
 
 lint: install
 	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/vulture
 
 format-check: install
 	@$(BIN)/ruff format --check $(SOURCES)

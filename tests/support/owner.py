@@ -217,11 +217,6 @@ class Owner:
         """Whether anything is to be done at this time."""
         return not await self._is_settled(None)
 
-    async def run_all(self, kind: str) -> None:
-        """One more run of each resource, as after a resync."""
-        self._loops[kind][0].woken_all()
-        await self.settled()
-
     async def _is_settled(self, only: Of) -> bool:
         for loop, _ in self._loops.values():
             while loop.sweep():
