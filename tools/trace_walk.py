@@ -113,7 +113,7 @@ WAYS: Mapping[str, Way] = {
     "idle": Way(
         title="A node that has nothing to do",
         begins={"Loop._sweep": _of_nodes},
-        limit=52,
+        limit=24,
     ),
     "intent": Way(
         title="An intent, from its INSERT to its answer",
@@ -124,12 +124,12 @@ WAYS: Mapping[str, Way] = {
             "Loop._commit": _of_nodes,
         },
         ends="Publisher.publish",
-        limit=80,
+        limit=74,
     ),
     "maas": Way(
         title="A step that reads a machine in MAAS and changes it",
         begins={"Steps._run": _asks_maas},
-        limit=104,
+        limit=102,
     ),
 }
 

@@ -8,7 +8,6 @@ MAAS.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from enum import StrEnum
 
 import msgspec
@@ -41,20 +40,15 @@ class Health(msgspec.Struct, frozen=True):
     alerts: tuple[Alert, ...] = ()
     ssh_seed: SshSeed = SshSeed.UNKNOWN
 
-    @property
-    def blocking(self) -> tuple[Alert, ...]:
-        """The alerts that keep the node from being scheduled."""
-        return tuple(alert for alert in self.alerts if alert.blocks_scheduling)
-
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is known of a node's health. A time of None means: never."""
+    """What decides whether a node is healthy: of one with an agent `heard` and `blocking`, else the fields below."""
 
     agentless: bool
-    has_bmc: bool
-    has_maas: bool
-    last_heartbeat_at: datetime | None = None
-    report: Health | None = None
+    heard: bool = False  # its agent's last heartbeat is fresh
+    blocking: tuple[Alert, ...] = ()  # alerts of the last report that keep it from being scheduled
+    has_bmc: bool = False
+    has_maas: bool = False
     power: PowerState | None = None  # what its BMC says, if that is fresh; None: nothing fresh
     deployed: bool | None = None  # what MAAS says, if that is fresh; None: nothing fresh
 
@@ -69,15 +63,14 @@ class Unhealthy(msgspec.Struct, frozen=True):
     reason: str
 
 
-def healthy(vitals: Vitals, now: datetime, *, offline_after: timedelta) -> Healthy | Unhealthy:
-    """May the node be `active`? `offline_after` is how old a heartbeat may be."""
+def healthy(vitals: Vitals) -> Healthy | Unhealthy:
+    """May the node be `active`?"""
     if vitals.agentless:
         return _healthy_by_reads(vitals)
-    if not _younger(vitals.last_heartbeat_at, now, offline_after):
+    if not vitals.heard:
         return Unhealthy("no heartbeat within offline_after")
-    blocking = vitals.report.blocking if vitals.report else ()
-    if blocking:
-        return Unhealthy(f"alerts block scheduling: {', '.join(alert.id for alert in blocking)}")
+    if vitals.blocking:
+        return Unhealthy(f"alerts block scheduling: {', '.join(alert.id for alert in vitals.blocking)}")
     return Healthy()
 
 
@@ -93,16 +86,9 @@ def _healthy_by_reads(vitals: Vitals) -> Healthy | Unhealthy:
     return Healthy()
 
 
-def silent(vitals: Vitals, now: datetime, *, offline_after: timedelta) -> str | None:
+def silent(vitals: Vitals) -> str | None:
     """Why an active node goes offline, or None. A BMC that does not answer is no reason: it says nothing of
     the machine behind it."""
     if vitals.agentless:
         return "a fresh read says power is off" if vitals.power is PowerState.OFF else None
-    if _younger(vitals.last_heartbeat_at, now, offline_after):
-        return None
-    return "no heartbeat within offline_after"
-
-
-def _younger(at: datetime | None, now: datetime, limit: timedelta) -> bool:
-    """Whether it happened no longer ago than the limit."""
-    return at is not None and now - at <= limit
+    return None if vitals.heard else "no heartbeat within offline_after"

@@ -41,10 +41,6 @@ class Limits(msgspec.Struct, frozen=True):
             return self.everywhere
         return {**self.everywhere, **self.models.get(model or "", {}), **self.sites.get(site or "", {})}
 
-    def whose(self, site: str | None, model: str | None) -> tuple[str | None, str | None]:
-        """The key in `all` of what holds for a site and a model."""
-        return site if site in self.sites else None, model if model in self.models else None
-
     def all(self) -> Mapping[tuple[str | None, str | None], Overrides]:
         """What `of` answers, by site and model; None stands for any without limits of its own."""
         return {(s, m): self.of(s, m) for s, m in product((None, *self.sites), (None, *self.models))}

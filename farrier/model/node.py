@@ -8,7 +8,7 @@ ones are ignored, so that two releases can run side by side on one database.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, ClassVar, TypeAlias
 
@@ -366,19 +366,6 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     intents: tuple[Intent, ...] = ()
     stored_power_at: datetime | None = None
     """The stored `bmc.power_at`, where reads have confirmed power since; never stored itself."""
-
-    @property
-    def is_read(self) -> bool:
-        """Whether its power is read regularly."""
-        return self.management is Management.MANAGEABLE and self.paused is None and not self.deleting
-
-    def has_fresh_power(self, now: datetime, *, ttl: timedelta, confirmed_every: timedelta) -> bool:
-        """Whether its power may be decided on: it was read no longer than `ttl` ago. While it is read and no read
-        fails, what reads confirm is stored every `confirmed_every` only; whatever ends that stores when the last good
-        one was."""
-        goes_on = self.is_read and self.bmc.sync_failure is None
-        known_for = ttl + confirmed_every if goes_on else ttl
-        return self.bmc.power_at is not None and now - self.bmc.power_at <= known_for
 
     @property
     def has_bmc(self) -> bool:

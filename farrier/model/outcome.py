@@ -12,7 +12,6 @@ import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import lru_cache
-from types import FrameType
 from typing import Any, Generic, TypeAlias, TypeVar, assert_never
 
 import msgspec
@@ -25,16 +24,11 @@ V = TypeVar("V")  # the services a kind's steps may use
 
 
 @lru_cache(maxsize=4096)
-def _label(module: str, filename: str, line: int) -> str:
+def source_line(module: str, filename: str, line: int) -> str:
     """`farrier/handlers/node/status.py:42`: what the module is called, not the folders it happens to lie in."""
     file = filename.replace("\\", "/").rpartition("/")[2]
     package = module if file == "__init__.py" else module.rpartition(".")[0]
     return f"{package.replace('.', '/')}{'/' if package else ''}{file}:{line}"
-
-
-def line_of(frame: FrameType) -> str:
-    """The source line that `frame` is at."""
-    return _label(frame.f_globals.get("__name__", ""), frame.f_code.co_filename, frame.f_lineno)
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +39,9 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not self.source:
-            msgspec.structs.force_setattr(self, "source", line_of(sys._getframe(1)))
+            at = sys._getframe(1)
+            line = source_line(at.f_globals.get("__name__", ""), at.f_code.co_filename, at.f_lineno)
+            msgspec.structs.force_setattr(self, "source", line)
 
 
 class Transition(Made, Generic[S, W], frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from itertools import permutations
 import grimp
 import pytest
 
-from farrier.handlers.node.handler import OF_THE_BMC, RESPONSES, RULES, NodeHandler
+from farrier.handlers.node.handler import RESPONSES, RULES, RULES_FOR, NodeHandler
 from farrier.model.actions import Action
 from farrier.model.management import Management
 from farrier.model.stages import DecommissionStage, OnboardingStage
@@ -36,7 +36,7 @@ def modules_of(functions: Iterable[Callable[..., object]]) -> set[str]:
 
 
 ALIKE = {
-    "rules": modules_of([*RULES, *(rule for rule in OF_THE_BMC.values() if rule is not None)]),
+    "rules": modules_of(rule.decide for rule in RULES),
     "responses": modules_of(RESPONSES.values()),
     "stages": {
         *(f"{NODE}.onboarding.{stage}" for stage in OnboardingStage),
@@ -61,7 +61,16 @@ def test_none_imports_another_of_its_kind(kind: str) -> None:
     assert not [" → ".join(chain) for chain in chains if chain is not None]
 
 
-def test_every_state_of_management_and_every_module_of_requests_is_in_its_table() -> None:
-    assert OF_THE_BMC.keys() == set(Management)
+def test_every_rule_is_for_a_state_and_no_state_has_more_than_one_rule_of_the_bmc() -> None:
+    called = {rule for rules in RULES_FOR.values() for rule in rules}
+    assert called == {rule.decide for rule in RULES}
+    for management in Management:
+        of_the_bmc = [rule for rule in RULES if set(rule.managements) == {management}]
+        left_alone = management in (Management.UNMANAGED, Management.ERROR)
+        assert len(of_the_bmc) == (0 if left_alone else 1)
+        assert all(rule in RULES[-5:] for rule in of_the_bmc), "`_the_bmc_first` takes the last rule for it"
+
+
+def test_every_module_of_requests_is_in_its_table() -> None:
     assert RESPONSES.keys() == set(Action)
     assert {module for module in MODULES if module.startswith(f"{NODE}.requests_")} == ALIKE["responses"]

@@ -305,7 +305,7 @@ def kind_of(place: Place) -> object:
         job
         and (job.kind, job.status, job.mode, job.stage, job.options.force, job.options.untouched, job.stop_requested),
         it.agent and (it.agent.last_heartbeat_at is not None and place.now - it.agent.last_heartbeat_at < MINUTE),
-        it.agent and (bool(it.agent.health.blocking), it.agent.ssh_seed_failures > 0),
+        it.agent and (any(alert.blocks_scheduling for alert in it.agent.health.alerts), it.agent.ssh_seed_failures > 0),
         frozenset((task.type, task.status) for task in it.tasks if task.status in OPEN),
         (place.region_answers, place.machine, it.maas_id, it.redeploying, it.maas and (it.maas.state, it.maas.status)),
         job and (job.options.remove_maas, job.upstream.released, job.upstream.asked, order_of(job, it.maas)),

@@ -17,13 +17,15 @@ from farrier.model import expected
 from farrier.model.failures import QuarantineCause
 from farrier.model.maas import MaasStatus
 from farrier.model.node import Node, Quarantine
-from farrier.model.observation import CONFIRMED_AFTER, MaasObservation
+from farrier.model.observation import CONFIRMED_AFTER
 
 
 def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | None:
     """Why a node in service has to leave it; None while nothing proves that it must."""
-    seen = _fresh(node, now, config)
-    if seen is None:
+    seen = node.maas
+    if seen is None or (seen.state in expected.IN_SERVICE and seen.ours is not False):
+        return None  # as it has to be
+    if not seen.fresh(now, config.observation_ttl):
         return None
     foreign = node.deployed_here and region.is_foreign(seen)  # no passing state, so one reading is enough
     said = expected.disagreement(node.status, seen, foreign=foreign)
@@ -36,12 +38,9 @@ def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | Non
 def is_over(node: Node, now: datetime, config: Policy) -> bool:
     """Whether what drift quarantined the node for is proven gone. What somebody else deployed is not this node, and
     while nobody knows who holds the machine it is not proven to be."""
-    seen = _fresh(node, now, config)
-    if seen is None or seen.state not in expected.IN_SERVICE or seen.ours is not True:
+    seen = node.maas
+    if seen is None or not seen.fresh(now, config.observation_ttl):
+        return False
+    if seen.state not in expected.IN_SERVICE or seen.ours is not True:
         return False
     return seen.tells_of(node.status_entered_at) and seen.fresh_at - seen.since >= CONFIRMED_AFTER
-
-
-def _fresh(node: Node, now: datetime, config: Policy) -> MaasObservation | None:
-    seen = node.maas
-    return seen if seen is not None and seen.fresh(now, config.observation_ttl) else None

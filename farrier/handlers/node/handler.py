@@ -9,8 +9,9 @@ behind another, as long as what it writes, moves or does leaves it wanting nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
+from itertools import product
 from typing import TypeAlias, assert_never
 
 import msgspec
@@ -24,6 +25,7 @@ from farrier.handlers.node import (
     management,
     power,
     probing,
+    removal,
     requests_bmc,
     requests_control,
     requests_details,
@@ -34,49 +36,73 @@ from farrier.handlers.node import (
     status,
     workflow,
 )
+from farrier.handlers.node.intents import ANSWERED, Answers
 from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy
 from farrier.handlers.node.reply import Respond
 from farrier.model.actions import Action
 from farrier.model.limits import Limits
-from farrier.model.management import Management
+from farrier.model.management import Management as M
+from farrier.model.mapping import WITHOUT_WORKFLOW
 from farrier.model.node import Node
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
-from farrier.model.status import NodeStatus
-from farrier.model.writes import AnswerIntent, Write
+from farrier.model.status import NodeStatus as N
+from farrier.model.writes import Write
 
 _AT_ONCE = timedelta(0)
+_AT_REST: DoNothing[Write] = DoNothing()
 _DEFAULT_LIMITS = Limits()
 
-_Rule: TypeAlias = Callable[[Node, datetime, Policy], Decision | None]
+_Decide: TypeAlias = Callable[[Node, datetime, Policy], Decision | None]
+_Resting: TypeAlias = Wait[Write] | DoNothing[Write]
 _NodeStep: TypeAlias = Step[Node, Write, NodeServices]
 
 
-def _gone(node: Node, now: datetime, policy: Policy) -> Decision | None:
-    return Deleted() if node.status is NodeStatus.DELETED else None
+def _gone(node: Node, now: datetime, policy: Policy) -> Decision:
+    return Deleted()
 
 
-# What the node's BMC needs next, if anything, by the state of management.
-OF_THE_BMC: Mapping[Management, _Rule | None] = {
-    Management.MANAGEABLE: power.tend,
-    Management.ENROLL: management.enroll,
-    Management.VERIFYING: management.verify,
-    Management.ADOPTING: adopting.adopt,
-    Management.ADOPT_FAILED: management.verify_if_asked,
-    Management.UNMANAGED: None,
-    Management.ERROR: None,
+class Rule(msgspec.Struct, frozen=True):
+    """What decides, and for which nodes it is called: in these states, and of `live` and `deleting` those with a live
+    workflow or without, and those that are being deleted or not; None for both."""
+
+    decide: _Decide
+    statuses: Collection[N] = tuple(N)
+    managements: Collection[M] = tuple(M)
+    live: bool | None = None
+    deleting: bool | None = None
+
+    def is_for(self, status: N, management: M, live: bool, deleting: bool) -> bool:
+        """Whether it is called for such a node."""
+        states = status in self.statuses and management in self.managements
+        return states and self.live in (None, live) and self.deleting in (None, deleting)
+
+
+# In order of priority: what must be finished, what the node's health says, what is under way, what its BMC needs.
+RULES: tuple[Rule, ...] = (
+    Rule(_gone, {N.DELETED}),
+    Rule(workflow.stop, live=True),
+    Rule(status.bootstrap_issued, {N.BOOTSTRAP_ISSUED}),
+    Rule(status.active, {N.ACTIVE}),
+    Rule(status.offline, {N.OFFLINE}),
+    Rule(status.quarantined, {N.QUARANTINED}, live=False, deleting=False),
+    Rule(workflow.progress, live=True),
+    Rule(removal.begin, set(N) - {N.BOOTSTRAP_ISSUED}, live=False, deleting=True),
+    Rule(workflow.redeploy, {N.RETIRED}, live=False),
+    Rule(workflow.not_begun, {N.ENROLLING}, live=False),
+    Rule(workflow.orphaned, set(N) - WITHOUT_WORKFLOW, live=False),
+    # The last: `_the_bmc_first`.
+    Rule(power.tend, managements={M.MANAGEABLE}, deleting=False),
+    Rule(management.enroll, managements={M.ENROLL}, deleting=False),
+    Rule(management.verify, managements={M.VERIFYING}, deleting=False),
+    Rule(adopting.adopt, managements={M.ADOPTING}, deleting=False),
+    Rule(management.verify_if_asked, managements={M.ADOPT_FAILED}, deleting=False),
+)
+
+RULES_FOR: Mapping[tuple[N, M, bool, bool], tuple[_Decide, ...]] = {
+    place: tuple(rule.decide for rule in RULES if rule.is_for(*place))
+    for place in product(N, M, (False, True), (False, True))
 }
-
-
-def _tend(node: Node, now: datetime, policy: Policy) -> Decision | None:
-    """The BMC of a node that is being deleted is left alone."""
-    rule = None if node.deleting else OF_THE_BMC[node.management]
-    return None if rule is None else rule(node, now, policy)
-
-
-# What must be finished, what the node's health says, what is under way, what its BMC needs.
-RULES: tuple[_Rule, ...] = (_gone, workflow.stop, status.follow, workflow.progress, _tend)
-# Which of several waits tells an operator most.
-_TELLING: tuple[_Rule, ...] = (workflow.progress, status.follow, _tend, workflow.stop)
+"""The rules that are called, in their order, by status, management, whether a workflow is live, and `deleting`."""
 
 RESPONSES: Mapping[Action, Respond] = {
     Action.ONBOARD: requests_onboard.onboard,
@@ -123,68 +149,68 @@ class NodeHandler:
         """Decide by these from the next run on."""
         self._policies = {whose: replace(policy, sites=sites) for whose, policy in self._policies.items()}
 
-    def _policy_for(self, node: Node) -> Policy:
-        """With the limits of the node's site and model."""
-        return self._policies[self._limits.whose(node.site, node.model)]
-
     def handle(self, resource: Node, now: datetime) -> Decision:
         """Pure: the same snapshot and time give the same decision."""
-        policy = self._policy_for(resource)
-        answered = intents.answer(resource, now, policy, RESPONSES)
-        match answered:
-            case Wait() if all(isinstance(write, AnswerIntent) for write in answered.writes):
-                return _answering(answered, self._decide(resource, now, policy))
-            case Wait():
-                return replace(answered, requeue_after=_AT_ONCE)
-            case Transition() | Update():
-                return answered
-            case None:
-                return self._decide(resource, now, policy)
-            case _ as never:
-                assert_never(never)
+        site = resource.site if resource.site in self._limits.sites else None
+        model = resource.model if resource.model in self._limits.models else None
+        policy = self._policies[site, model]
+        answered = intents.answer(resource, now, policy, RESPONSES) if resource.intents else None
+        if answered is not None and not isinstance(answered, Answers):
+            return answered
+        rules = RULES_FOR[resource.status, resource.management, resource.workflow is not None, resource.deleting]
+        resting: dict[_Decide, _Resting] = {}
+        for rule in rules:
+            decision = rule(resource, now, policy)
+            if isinstance(decision, Wait | DoNothing) and not decision.writes:
+                resting[rule] = decision
+            elif decision is not None:
+                behind = None if rule is rules[-1] else rules[-1]
+                decision = _acting(decision, behind, resource, now, policy)
+                break
+        else:
+            decision = _together(resting) if len(resting) > 1 else next(iter(resting.values()), _AT_REST)
+        return decision if answered is None else _with_answers(decision, answered)
 
     def confirmed(self, stored: Node, remembered: Node, now: datetime) -> Node:
         """The stored node with when its power was last confirmed."""
         return power.confirmed(stored, remembered, now)
-
-    def _decide(self, resource: Node, now: datetime, policy: Policy) -> Decision:
-        waits: dict[_Rule, Wait[Write]] = {}
-        soonest: timedelta | None = None
-        for rule in RULES:
-            match rule(resource, now, policy):
-                case None:
-                    pass
-                case Wait(writes=()) as wait:
-                    waits[rule] = wait
-                    soonest = _sooner(soonest, wait.requeue_after)
-                case DoNothing(writes=()) as nothing:
-                    soonest = _sooner(soonest, nothing.requeue_after)
-                case Wait() | DoNothing() as writing:
-                    return replace(writing, requeue_after=_AT_ONCE)
-                case Step() as step:
-                    return step if rule is _tend else _the_bmc_first(step, resource, now, policy)
-                case Transition() | Update() | Deleted() as decision:
-                    return decision
-                case _ as never:
-                    assert_never(never)
-        if not waits:
-            return DoNothing(requeue_after=soonest)
-        resting = all(wait.rests for wait in waits.values())
-        return replace(next(waits[rule] for rule in _TELLING if rule in waits), requeue_after=soonest, rests=resting)
 
     def recover(self, resource: Node, now: datetime, step: str) -> Decision:
         """After a step whose end is not recorded: what it may have done to the BMC is accounted for first."""
         return power.recover(resource, now, step=step) or probing.recover(resource) or self.handle(resource, now)
 
 
-def _answering(answered: Wait[Write], decision: Decision) -> Decision:
+def _together(resting: Mapping[_Decide, _Resting]) -> Decision:
+    """One decision of rules that only wait: the soonest time, and the reason that says most to an operator."""
+    waits = {rule: each for rule, each in resting.items() if isinstance(each, Wait)}
+    soonest = min((each.requeue_after for each in resting.values() if each.requeue_after is not None), default=None)
+    if not waits:
+        return DoNothing(requeue_after=soonest)
+    shown = waits.get(workflow.progress) or next(iter(waits.values()))
+    return replace(shown, requeue_after=soonest, rests=all(wait.rests for wait in waits.values()))
+
+
+def _acting(decision: Decision, behind: _Decide | None, node: Node, now: datetime, policy: Policy) -> Decision:
+    """The decision that has the run, of a rule that does more than wait; `behind` is the last rule for the node."""
+    match decision:
+        case Wait() | DoNothing():
+            return replace(decision, requeue_after=_AT_ONCE)
+        case Step():
+            return decision if behind is None else _the_bmc_first(decision, behind, node, now, policy)
+        case Transition() | Update() | Deleted():
+            return decision
+        case _ as never:
+            assert_never(never)
+
+
+def _with_answers(decision: Decision, answered: Answers) -> Decision:
     """Both in one commit, or a client that asks before each run would keep the rules from theirs. Answers do not wait
     for the outside, nor for a node that is gone."""
     match decision:
         case Step() | Deleted():
-            return replace(answered, requeue_after=_AT_ONCE)
+            return Wait(reason=ANSWERED, requeue_after=_AT_ONCE, writes=answered.writes)
         case DoNothing():
-            return replace(answered, requeue_after=_AT_ONCE, writes=answered.writes + decision.writes)
+            return Wait(reason=ANSWERED, requeue_after=_AT_ONCE, writes=answered.writes + decision.writes)
         case Wait():
             return replace(decision, requeue_after=_AT_ONCE, writes=answered.writes + decision.writes)
         case Transition() | Update():
@@ -193,18 +219,11 @@ def _answering(answered: Wait[Write], decision: Decision) -> Decision:
             assert_never(never)
 
 
-def _sooner(one: timedelta | None, other: timedelta | None) -> timedelta | None:
-    """The sooner of two times to look again; None is none."""
-    if one is None or other is None:
-        return one if other is None else other
-    return min(one, other)
-
-
-def _the_bmc_first(step: _NodeStep, node: Node, now: datetime, policy: Policy) -> Decision:
+def _the_bmc_first(step: _NodeStep, of_the_bmc: _Decide, node: Node, now: datetime, policy: Policy) -> Decision:
     """Of two that need the outside the BMC's: it is due now and then, and a stage may ask without end while MAAS is
     away. The stage's comes right after; and before, where the BMC was read so lately that a slow read may have been all
     that happened since."""
-    tended = _tend(node, now, policy)
+    tended = of_the_bmc(node, now, policy)
     match tended:
         case None | Wait() | DoNothing():
             return step

@@ -8,8 +8,10 @@ pending; so does one whose answer a step has to find out, and all behind it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import assert_never
+
+import msgspec
 
 from farrier.errors import RefusedByModel
 from farrier.handlers.node import probing
@@ -24,18 +26,27 @@ from farrier.model.outcome import Wait
 from farrier.model.status import NodeStatus
 from farrier.model.writes import AnswerIntent, Verdict, Write
 
+ANSWERED = "answered what was asked for"
+"""The reason of a run that only answers."""
+
 # Of two of these the newer one is meant: the older is answered `superseded`.
 _LAST_COUNTS = frozenset({Action.SET_BMC, Action.SET_POWER})
 
 
+class Answers(msgspec.Struct, frozen=True):
+    """Answers that change nothing: they are committed with what the rules decide."""
+
+    writes: tuple[Write, ...]
+
+
 def answer(
     node: Node, now: datetime, config: Policy, responses: Mapping[Action, Respond]
-) -> Change | Wait[Write] | None:
+) -> Change | Wait[Write] | Answers | None:
     """Answer what can be answered now; None if that is nothing. The change that the last answer makes carries all of
-    them."""
+    them. A Wait writes more than answers, and is committed alone."""
     writes: list[Write] = []
     for position, intent in enumerate(node.intents):
-        newer = None if _is_begun(node, intent) else _superseded_by(intent, node.intents[position + 1 :])
+        newer = _superseded_by(node, position) if intent.action in _LAST_COUNTS else None
         if newer is not None:
             writes.append(AnswerIntent(intent.id, Verdict.SUPERSEDED, f"by intent {newer}"))
             continue
@@ -55,7 +66,9 @@ def answer(
                     return _changed(node, intent, reply, tuple(writes))
             case _ as never:
                 assert_never(never)
-    return Wait(reason="answered what was asked for", writes=tuple(writes)) if writes else None
+    if all(isinstance(write, AnswerIntent) for write in writes):
+        return Answers(tuple(writes)) if writes else None
+    return Wait(reason=ANSWERED, requeue_after=timedelta(0), writes=tuple(writes))
 
 
 def _changed(node: Node, intent: Intent, reply: Accept | Hold, writes: tuple[Write, ...]) -> Change:
@@ -105,15 +118,13 @@ def _reply(
     return responses[intent.action](Request(node, intent, params, now, config))
 
 
-def _is_begun(node: Node, intent: Intent) -> bool:
-    """True when a step acts for it already: its result is its answer."""
-    return node.bmc.switching is not None and node.bmc.switching.intent == intent.id
-
-
-def _superseded_by(intent: Intent, later: tuple[Intent, ...]) -> int | None:
-    if intent.action not in _LAST_COUNTS:
+def _superseded_by(node: Node, position: int) -> int | None:
+    """The newer intent of the same action; None if there is none, or if a step acts for this one already: its result
+    is its answer."""
+    intent, switching = node.intents[position], node.bmc.switching
+    if switching is not None and switching.intent == intent.id:
         return None
-    return next((other.id for other in later if other.action is intent.action), None)
+    return next((other.id for other in node.intents[position + 1 :] if other.action is intent.action), None)
 
 
 _ANSWERED_WHILE_DELETING = frozenset({Action.CANCEL, Action.DELETE, Action.PAUSE, Action.UNPAUSE, Action.RESUME})

@@ -20,9 +20,10 @@ from farrier.model import health, outcome, sla, stages
 from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.maas import MaasStatus
+from farrier.model.management import Management
 from farrier.model.node import NO_TIME, Node, Quarantine, StopRequest, Workflow
 from farrier.model.observation import Outage, unread
-from farrier.model.outcome import Deleted, DoNothing, Made, Transition, Update, Wait, line_of
+from farrier.model.outcome import Deleted, DoNothing, Made, Transition, Update, Wait, source_line
 from farrier.model.workflow import WorkflowKind
 from farrier.model.writes import Write
 from farrier.protocols import BmcClient, Identities, NodeCredentials, Regions
@@ -112,7 +113,9 @@ def transition(
     node: Node, to: Node, *, reason: str, cause: str, writes: tuple[Write, ...] = (), source: str = ""
 ) -> Change:
     """The outcome that turns `node` into `to`: a Transition if any layer differs, an Update if only payload does."""
-    source = source or line_of(sys._getframe(1))
+    if not source:
+        at = sys._getframe(1)
+        source = source_line(at.f_globals.get("__name__", ""), at.f_code.co_filename, at.f_lineno)
     if layers(node) != layers(to):
         return Transition(to=to, reason=reason, cause=cause, writes=writes, source=source)
     return Update(to=to, reason=reason, requeue_after=timedelta(0), writes=writes, source=source)
@@ -121,7 +124,7 @@ def transition(
 def with_fields(node: Node, **fields: Any) -> Node:
     """`node` with some of its own fields changed. No other cause, and no end of a quarantine, replaces a cleanup that
     was not validated: only `unclean.cleared` does."""
-    if node.failed_validation and "quarantine" in fields:
+    if "quarantine" in fields and node.failed_validation:
         cause: Quarantine | None = fields["quarantine"]
         if cause is None or cause.cause is not QuarantineCause.CLEANUP_VALIDATION_FAILED:
             del fields["quarantine"]
@@ -178,15 +181,23 @@ def with_note(node: Node, **fields: Any) -> Node:
 
 
 def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
-    """What is known of the node's health, gathered from all layers."""
-    agent, seen = node.agent, node.maas
+    """What is known of the node's health: by its agent, or by reads of its BMC and of MAAS where it has none."""
+    if not node.agentless:
+        agent = node.agent
+        if agent is None:
+            return health.Vitals(agentless=False)
+        heard_at = agent.last_heartbeat_at
+        return health.Vitals(
+            agentless=False,
+            heard=heard_at is not None and now - heard_at <= config.offline_after,
+            blocking=tuple(alert for alert in agent.health.alerts if alert.blocks_scheduling),
+        )
+    seen = node.maas
     fresh = seen is not None and seen.fresh(now, config.observation_ttl)
     return health.Vitals(
-        agentless=node.agentless,
+        agentless=True,
         has_bmc=node.has_bmc,
         has_maas=node.maas_id is not None,
-        last_heartbeat_at=None if agent is None else agent.last_heartbeat_at,
-        report=None if agent is None else agent.health,
         power=node.bmc.power if has_fresh_power(node, now, config) else None,
         deployed=seen.state is MaasStatus.DEPLOYED if seen is not None and fresh else None,
     )
@@ -194,13 +205,17 @@ def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
 
 def proven_healthy(node: Node, now: datetime, config: Policy) -> health.Healthy | health.Unhealthy:
     """Whether the node is healthy by fresh facts."""
-    facts = vitals(node, now, config)
-    return health.healthy(facts, now, offline_after=config.offline_after)
+    return health.healthy(vitals(node, now, config))
 
 
 def has_fresh_power(node: Node, now: datetime, config: Policy) -> bool:
-    """Whether the node's power was read so lately that it may be decided on."""
-    return node.has_fresh_power(now, ttl=config.observation_ttl, confirmed_every=config.confirmed_every)
+    """Whether the node's power was read so lately that it may be decided on. While it is read and no read fails, what
+    reads confirm is stored every `confirmed_every` only; whatever ends that stores when the last good one was."""
+    bmc = node.bmc
+    is_read = node.management is Management.MANAGEABLE and node.paused is None and not node.deleting
+    goes_on = is_read and bmc.sync_failure is None
+    known_for = config.observation_ttl + config.confirmed_every if goes_on else config.observation_ttl
+    return bmc.power_at is not None and now - bmc.power_at <= known_for
 
 
 def at_stage(node: Node, stage: stages.Stage, *, attempt: int = 1) -> Node:

@@ -56,18 +56,19 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
     """The next thing to do for a manageable node's power; None when it is left alone."""
     if node.paused is not None:
         return None
-    if node.bmc.switching is not None:
+    bmc = node.bmc
+    if bmc.switching is not None:
         return switching.proceed(node, now)
-    if node.bmc.asked_at is not None:
+    if bmc.asked_at is not None:
         return probing.begin_asked(node, now)
     due = next_read(node, config)
     if now >= due:
         return _read(node, now, config)
-    watched = rotation.watch_sync(node, now, config)
-    if watched is not None:
-        return watched
-    if node.bmc.sync_failure is not None:
-        return Wait(reason=_unreadable(node.bmc), requeue_after=due - now)
+    if bmc.sync_failure is not None:
+        watched = rotation.watch_sync(node, now, config)
+        return watched or Wait(reason=_unreadable(bmc), requeue_after=due - now)
+    if bmc.desired_power in (None, bmc.power):
+        return DoNothing(requeue_after=due - now)
     enforced = switching.enforce(node, now, config)
     if isinstance(enforced, Wait):
         return replace(enforced, requeue_after=min(enforced.requeue_after or due - now, due - now))

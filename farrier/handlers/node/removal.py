@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node.moves import Change, transition, with_fields
+from farrier.handlers.node.moves import Change, Policy, transition, with_fields
 from farrier.model.failures import QuarantineCause
 from farrier.model.node import Decommission, Node, Options, Quarantine
 from farrier.model.status import NodeStatus as N
@@ -17,7 +17,7 @@ from farrier.model.workflow import DecommissionMode
 NOT_APPLICABLE = "not_applicable"
 
 
-def begin(node: Node, now: datetime) -> Change:
+def begin(node: Node, now: datetime, config: Policy) -> Change:
     """Into the walk, once no workflow is live. `enrolling` goes through `quarantined`, as its edges say."""
     walk = Decommission(
         mode=DecommissionMode.FULL_DECOMMISSION,

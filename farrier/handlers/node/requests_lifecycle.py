@@ -96,7 +96,9 @@ def delete(request: Request) -> Reply:
     if node.status is N.BOOTSTRAP_ISSUED:
         return Accept(reason="being deleted", to=with_fields(marked, status=N.ENROLLING), writes=(RevokeBootstrap(),))
     if node.workflow is None:
-        return Accept(reason="being deleted", to=removal.begin(node, request.now).to, writes=(RevokeBootstrap(),))
+        return Accept(
+            reason="being deleted", to=removal.begin(node, request.now, request.config).to, writes=(RevokeBootstrap(),)
+        )
     if compensating.has_work(node):  # also where it is undone already: whatever was to follow that is now this
         undone = with_fields(marked, workflow=compensating.undoing(node, AfterUndo.CANCEL))
         return Accept(reason="being deleted once it is undone", to=undone, writes=(RevokeBootstrap(),))

@@ -21,24 +21,8 @@ from farrier.model.workflow import OnboardingMode
 from farrier.model.writes import LeaveService
 
 
-def follow(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """Move the status if what was observed says so; None when it stands."""
-    match node.status:
-        case N.BOOTSTRAP_ISSUED:
-            return _bootstrap_issued(node, now)
-        case N.ACTIVE:
-            return _active(node, now, config)
-        case N.OFFLINE:
-            return _offline(node, now, config)
-        case N.QUARANTINED:
-            return _quarantined(node, now, config)
-        case N.ENROLLING | N.DRAINING | N.RETIRED | N.REMOVING | N.DELETED:
-            return None  # the workflow's to move, or an operator's
-        case _ as never:
-            assert_never(never)
-
-
-def _bootstrap_issued(node: Node, now: datetime) -> Decision:
+def bootstrap_issued(node: Node, now: datetime, config: Policy) -> Decision:
+    """Into `enrolling`, once the agent has enrolled."""
     if node.agent is None:
         return Wait(reason="waits for the agent to enrol with its bootstrap token", rests=True)
     return transition(
@@ -49,15 +33,20 @@ def _bootstrap_issued(node: Node, now: datetime) -> Decision:
     )
 
 
-def _active(node: Node, now: datetime, config: Policy) -> Decision | None:
+def active(node: Node, now: datetime, config: Policy) -> Decision | None:
+    """Out of service, if the node is silent, has alerts that block scheduling, or is contradicted by MAAS."""
     facts = vitals(node, now, config)
-    silence = health.silent(facts, now, offline_after=config.offline_after)
+    silence = health.silent(facts)
     if silence is not None:
         return _leaving(node, with_fields(node, status=N.OFFLINE), config, reason=silence, cause="timer: heartbeat")
-    return _blocked(node, facts) or _drifted(node, now, config)
+    if facts.blocking:
+        return _blocked(node, facts)
+    why = drift.contradiction(node, now, config)
+    return None if why is None else _drifted(node, why, config)
 
 
-def _offline(node: Node, now: datetime, config: Policy) -> Decision | None:
+def offline(node: Node, now: datetime, config: Policy) -> Decision | None:
+    """Into `quarantined` where a cause for it stands or appears, into `active` once health is proven."""
     if node.quarantine is not None and node.workflow is None:
         return transition(
             node,
@@ -65,10 +54,11 @@ def _offline(node: Node, now: datetime, config: Policy) -> Decision | None:
             reason=f"still quarantined ({node.quarantine.cause}): {node.quarantine.reason}",
             cause="rule: quarantine",
         )
-    drifted = _drifted(node, now, config)
-    if drifted is not None:
-        return drifted
-    proof = proven_healthy(node, now, config)
+    why = drift.contradiction(node, now, config)
+    if why is not None:
+        return _drifted(node, why, config)
+    facts = vitals(node, now, config)
+    proof = health.healthy(facts)
     match proof:
         case Healthy() if isinstance(node.workflow, Decommission):
             return None  # healthy again, but on its way out
@@ -80,17 +70,15 @@ def _offline(node: Node, now: datetime, config: Policy) -> Decision | None:
                 cause="signal: health",
             )
         case Unhealthy():
-            facts = vitals(node, now, config)
-            if _reporting(facts, now, config) and (blocked := _blocked(node, facts)) is not None:
-                return blocked
+            if facts.heard and facts.blocking:
+                return _blocked(node, facts)
             return Wait(reason=f"offline: {proof.reason}", rests=True)
         case _ as never:
             assert_never(never)
 
 
-def _quarantined(node: Node, now: datetime, config: Policy) -> Decision | None:
-    if node.workflow is not None or node.deleting:
-        return None  # it is retried, undone or finished there
+def quarantined(node: Node, now: datetime, config: Policy) -> Decision:
+    """Into `active`, once the cause is proven gone, of a node without a workflow that is not being deleted."""
     cause = node.quarantine
     if cause is None:
         return Wait(reason="quarantined; waits for intent release or decommission", rests=True)
@@ -117,11 +105,8 @@ def _what_is_gone(node: Node, cause: Quarantine, now: datetime, config: Policy) 
     return None
 
 
-def _drifted(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """The move to quarantine, if MAAS contradicts."""
-    why = drift.contradiction(node, now, config)
-    if why is None:
-        return None
+def _drifted(node: Node, why: Quarantine, config: Policy) -> Decision:
+    """The move to quarantine of a node that MAAS contradicts."""
     return _leaving(
         node, with_fields(node, status=N.QUARANTINED, quarantine=why), config, reason=why.reason, cause="signal: MAAS"
     )
@@ -137,12 +122,9 @@ def _leaving(node: Node, to: Node, config: Policy, *, reason: str, cause: str) -
     return transition(node, to, reason=reason, cause=cause, writes=(LeaveService(),))
 
 
-def _blocked(node: Node, facts: health.Vitals) -> Decision | None:
-    """The move to quarantine, if the last report has alerts that block scheduling."""
-    blocking = facts.report.blocking if facts.report is not None and not facts.agentless else ()
-    if not blocking:
-        return None
-    names = ", ".join(alert.id for alert in blocking)
+def _blocked(node: Node, facts: health.Vitals) -> Decision:
+    """The move to quarantine of a node whose last report has alerts that block scheduling."""
+    names = ", ".join(alert.id for alert in facts.blocking)
     reason = f"alerts block scheduling: {names}"
     return transition(
         node,
@@ -150,9 +132,3 @@ def _blocked(node: Node, facts: health.Vitals) -> Decision | None:
         reason=reason,
         cause="signal: health",
     )
-
-
-def _reporting(facts: health.Vitals, now: datetime, config: Policy) -> bool:
-    """True when the last report is fresh enough to act on."""
-    at = facts.last_heartbeat_at
-    return at is not None and now - at <= config.offline_after

@@ -95,11 +95,10 @@ def doubt(node: Node) -> Update[Node, Write]:
 
 
 def enforce(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] | None:
-    """Switch the machine back, if a fresh read says that it is not as an operator wants it kept."""
+    """Switch the machine back whose power is not what an operator requires, if a fresh read proves that."""
     bmc, desired = node.bmc, node.bmc.desired_power
-    if desired is None or bmc.power in (desired, PowerState.UNKNOWN):
-        return None
-    if bmc.power_at is None or now - bmc.power_at > config.observation_ttl:
+    assert desired is not None, "the caller looked"
+    if bmc.power is PowerState.UNKNOWN or bmc.power_at is None or now - bmc.power_at > config.observation_ttl:
         return None
     differs = f"power is {bmc.power} and to be kept {desired}"
     shared = probing.shared(node)

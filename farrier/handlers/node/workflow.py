@@ -8,7 +8,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from farrier.handlers.node import removal
 from farrier.handlers.node.compensating import compensate
 from farrier.handlers.node.failing import fail, freeze, settle_stop
 from farrier.handlers.node.moves import (
@@ -34,10 +33,8 @@ from farrier.handlers.node.moves import (
 from farrier.handlers.node.stages import advanced, run_stage, start
 from farrier.model import outcome
 from farrier.model.failures import BY_THE_REGION, FAILURES, FailureClass, needs_operator
-from farrier.model.mapping import WITHOUT_WORKFLOW
 from farrier.model.node import AfterUndo, Node, Onboarding, StopRequest, Workflow
 from farrier.model.outcome import Wait
-from farrier.model.status import NodeStatus
 from farrier.model.workflow import LIVE, OnboardingMode
 from farrier.model.workflow import WorkflowStatus as W
 from farrier.model.writes import Write
@@ -55,15 +52,13 @@ MOST_CUTS = 5
 
 def stop(node: Node, now: datetime, config: Policy) -> Decision | None:
     """Honour a stop that takes several edges, one edge a run; None when none is requested."""
-    if node.workflow is None or node.workflow.stop_requested is None:
-        return None
-    return settle_stop(node)
+    assert node.workflow is not None, "a rule of live workflows"
+    return None if node.workflow.stop_requested is None else settle_stop(node)
 
 
 def progress(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """Take the live workflow one step on; None when there is none and none is missing."""
-    if node.workflow is None:
-        return _without(node, now)
+    """Take the live workflow one step on."""
+    assert node.workflow is not None, "a rule of live workflows"
     if node.paused is not None and not node.deleting and not _is_being_cancelled(node.workflow):
         return Wait(reason=f"paused: {node.paused.reason}", rests=True)
     match node.workflow.status:
@@ -87,20 +82,20 @@ def _is_being_cancelled(workflow: Workflow) -> bool:
     return workflow.status is W.COMPENSATING and workflow.after_undo is not AfterUndo.RESTART
 
 
-def _without(node: Node, now: datetime) -> Decision | None:
-    if node.deleting and node.status is not NodeStatus.BOOTSTRAP_ISSUED:
-        return removal.begin(node, now)
-    if node.redeploying and node.status is NodeStatus.RETIRED:
-        return _redeploy(node, now)
-    if node.status is NodeStatus.ENROLLING:
-        return Wait(reason="no onboarding is under way; waits for intent onboard or adopt", rests=True)
-    if node.status not in WITHOUT_WORKFLOW:  # restored from a backup, or edited by hand
-        return Wait(reason=f"waits for intent resume: no live decommission owns status {node.status}", rests=True)
-    return None
+def not_begun(node: Node, now: datetime, config: Policy) -> Decision:
+    """An `enrolling` node without an onboarding."""
+    return Wait(reason="no onboarding is under way; waits for intent onboard or adopt", rests=True)
 
 
-def _redeploy(node: Node, now: datetime) -> Decision:
+def orphaned(node: Node, now: datetime, config: Policy) -> Decision:
+    """A node in a status that only a decommission has, without one: restored from a backup, or edited by hand."""
+    return Wait(reason=f"waits for intent resume: no live decommission owns status {node.status}", rests=True)
+
+
+def redeploy(node: Node, now: datetime, config: Policy) -> Decision | None:
     """The second half of a reimage: the same identity is installed anew, and is retired until that is done."""
+    if not node.redeploying:
+        return None
     if node.paused is not None:
         return Wait(reason=f"paused: {node.paused.reason}", rests=True)
     return transition(

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from farrier.config import ControllerConfig, NodeConfig
 from farrier.config.sites import NetworkSite, Site
-from farrier.handlers.node.handler import RULES, NodeHandler
+from farrier.handlers.node.handler import RULES, RULES_FOR, NodeHandler
 from farrier.handlers.node.moves import Decision, Policy
 from farrier.model.actions import Action
 from farrier.model.bmc import BmcFailure, PowerState
@@ -171,11 +171,11 @@ def live(node: Node, around: Circumstances, runs: int = 120) -> None:
     """Go through so many runs. Fails where a rule's want is passed over too often, or runs follow each other without
     end."""
     handler, policy = NodeHandler(around.config, sites=SITES), policy_of(around)
-    now, passed, in_a_row = NOW, dict.fromkeys(RULES, 0), 0
+    now, passed, in_a_row = NOW, dict.fromkeys((rule.decide for rule in RULES), 0), 0
     for _ in range(runs):
         began, decision = now, handler.handle(node, now)
         done = wants(decision)
-        for rule in RULES:
+        for rule in RULES_FOR[node.status, node.management, node.workflow is not None, node.deleting]:
             want = wants(rule(node, now, policy))
             stays = not isinstance(decision, Transition)
             passed[rule] = 0 if want in (None, done) else passed[rule] + stays

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import intents
 from farrier.handlers.node.handler import RESPONSES
+from farrier.handlers.node.intents import Answers
 from farrier.handlers.node.moves import Change, Policy
 from farrier.model.actions import ACTIONS, Action, Allowed, Group, check
 from farrier.model.failures import FailureClass
@@ -74,15 +75,15 @@ NODES: Mapping[str, Callable[[W], Node]] = {
 }
 
 
-def asked(it: Node, action: Action) -> tuple[Node, Change | Wait[Write]]:
+def asked(it: Node, action: Action) -> tuple[Node, Change | Wait[Write] | Answers]:
     """The node as the commit that answers the request leaves it, and nothing beyond."""
     answered = intents.answer(replace(it, intents=(intent(action),)), NOW, POLICY, RESPONSES)
     assert answered is not None
-    after = it if isinstance(answered, Wait) else answered.to
+    after = it if isinstance(answered, Wait | Answers) else answered.to
     return stored(replace(it, intents=()), replace(after, intents=()), answered.writes, NOW), answered
 
 
-def verdict(answered: Change | Wait[Write]) -> str:
+def verdict(answered: Change | Wait[Write] | Answers) -> str:
     (answer,) = (write for write in answered.writes if isinstance(write, AnswerIntent))
     return answer.verdict.value
 
@@ -100,7 +101,7 @@ def test_an_action_that_is_asked_for_twice_does_what_it_did_once(kind: str, stat
     allowed = check(action, it.status, it.management, it.workflow) == Allowed()
     assert verdict(answer) == "rejected" or allowed
     second, again = asked(first, action)
-    assert isinstance(again, Wait)
+    assert isinstance(again, Wait | Answers)
     assert replace(second, version=first.version) == first
     assert not any(isinstance(write, CreateTask | EndTask) for write in again.writes)
 

@@ -13,10 +13,11 @@ from farrier.handlers.node.workflow import MOST_CUTS
 from farrier.model.actions import Action
 from farrier.model.bmc import PowerState
 from farrier.model.failures import MAX_ATTEMPTS, FailureClass, QuarantineCause, stage_backoff
+from farrier.model.health import Alert, Health
 from farrier.model.limits import Limits
 from farrier.model.management import Management as M
 from farrier.model.node import AfterUndo, Bmc, Node, Options, Pause, Quarantine, StopRequest, TaskStatus, TaskType
-from farrier.model.outcome import Deleted, Step, Transition, Wait
+from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Wait
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.stages import OnboardingStage
 from farrier.model.status import NodeStatus as N
@@ -99,6 +100,26 @@ def test_a_delete_revokes_the_token_in_the_commit_that_accepts_it(fresh: Node) -
     decision = decide(asking(fresh, Action.DELETE))
     assert moved(decision).deleting
     assert RevokeBootstrap() in writes(decision)
+
+
+# --- what is fresh of an agent
+
+
+@pytest.mark.parametrize(("status", "stays"), [(N.ACTIVE, N.ACTIVE), (N.OFFLINE, N.ACTIVE)])
+def test_a_heartbeat_is_old_one_microsecond_after_the_limit(status: N, stays: N) -> None:
+    def status_after(age: timedelta) -> N:
+        decision = decide(node(status, agent=agent(heard=NOW - age)))
+        return decision.to.status if isinstance(decision, Transition) else status
+
+    limit = NodeConfig().offline_after
+    assert status_after(limit) is stays
+    assert status_after(limit + timedelta(microseconds=1)) is N.OFFLINE
+
+
+def test_only_an_alert_that_blocks_scheduling_takes_a_node_out_of_service() -> None:
+    warned = msgspec.structs.replace(agent(), health=Health(ok=False, alerts=(Alert("fan", "slow"),)))
+    assert isinstance(decide(node(N.ACTIVE, agent=warned)), DoNothing)
+    assert moved(decide(node(N.ACTIVE, agent=agent("xid-79")))).status is N.QUARANTINED
 
 
 # --- attempts and deadlines

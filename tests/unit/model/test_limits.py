@@ -27,10 +27,8 @@ def test_the_most_specific_limit_wins() -> None:
     assert SOME.of(None, None) == SOME.everywhere
 
 
-def test_limits_are_found_by_site_and_model_whether_they_have_their_own_or_not() -> None:
-    for site in ("north", "south", None):
-        for model in ("h100", "a100", None):
-            assert SOME.all()[SOME.whose(site, model)] == SOME.of(site, model)
+def test_limits_of_all_sites_and_models_that_have_their_own_and_of_any_other() -> None:
+    assert SOME.all() == {(site, model): SOME.of(site, model) for site in ("north", None) for model in ("h100", None)}
 
 
 def test_every_state_that_is_not_terminal_is_a_place_and_every_place_has_a_key_of_the_configuration() -> None:
