@@ -20,7 +20,7 @@ from farrier.handlers.node.moves import Change, Policy, transition
 from farrier.handlers.node.reply import Accept, Hold, Reject, Reply, Request, Respond
 from farrier.model import actions
 from farrier.model.actions import Action, Allowed, Later, Refused
-from farrier.model.management import Management
+from farrier.model.management import TRANSIENT, Management
 from farrier.model.node import Intent, Node
 from farrier.model.outcome import Wait
 from farrier.model.status import NodeStatus
@@ -56,39 +56,37 @@ def answer(
                 continue
             case Reject():
                 writes.append(AnswerIntent(intent.id, Verdict.REJECTED, reply.reason))
+                continue
             case Hold(to=None):
                 break
             case Hold():
-                return _changed(node, intent, reply, tuple(writes))
+                pass
             case Accept():
                 writes += [AnswerIntent(intent.id, Verdict.ACCEPTED, reply.reason), *reply.writes]
-                if reply.to is not None:
-                    return _changed(node, intent, reply, tuple(writes))
             case _ as never:
                 assert_never(never)
+        if reply.to is not None:
+            by = f" by {intent.requested_by}" if intent.requested_by else ""
+            return transition(
+                node,
+                _made_way(node, intent, reply.to) if node.management in TRANSIENT else reply.to,
+                reason=f"{reply.reason}{by}",
+                cause=f"intent {intent.id}",
+                writes=tuple(writes),
+                source=reply.source,
+            )
     if all(isinstance(write, AnswerIntent) for write in writes):
         return Answers(tuple(writes)) if writes else None
     return Wait(reason=ANSWERED, requeue_after=timedelta(0), writes=tuple(writes))
 
 
-def _changed(node: Node, intent: Intent, reply: Accept | Hold, writes: tuple[Write, ...]) -> Change:
-    assert reply.to is not None, "the caller looked"
-    by = f" by {intent.requested_by}" if intent.requested_by else ""
-    to = reply.to
-    # The step of a probe was stopped for this request; it must not begin again as if it never had.
-    if actions.ACTIONS[intent.action].interrupts and node.management is to.management:
-        if to.management is Management.VERIFYING:
-            to = probing.cut_short(to)
-        elif to.management is Management.ADOPTING:
-            to = adoption_cut_short(to, f"made way for intent {intent.id} ({intent.action})")
-    return transition(
-        node,
-        to,
-        reason=f"{reply.reason}{by}",
-        cause=f"intent {intent.id}",
-        writes=writes,
-        source=reply.source,
-    )
+def _made_way(node: Node, intent: Intent, to: Node) -> Node:
+    """`to`, of a node whose step was stopped for this intent: it must not begin again as if it never had."""
+    if not actions.ACTIONS[intent.action].interrupts or node.management is not to.management:
+        return to
+    if to.management is Management.VERIFYING:
+        return probing.cut_short(to)
+    return adoption_cut_short(to, f"made way for intent {intent.id} ({intent.action})")
 
 
 def _reply(
