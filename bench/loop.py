@@ -6,6 +6,7 @@ benchmarks asks for it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
@@ -121,7 +122,7 @@ class Work(msgspec.Struct, frozen=True):
         agenda = self.loop.agenda
         with anyio.fail_after(PATIENCE.total_seconds()):
             # Nothing announces it.
-            while agenda.has_to_load or agenda.under_way or not all(map(self._is_idle, ids)):  # noqa: ASYNC110
+            while agenda.load_at < math.inf or agenda.under_way or not all(map(self._is_idle, ids)):  # noqa: ASYNC110
                 await anyio.sleep(_LOOK_SECONDS)
 
     def _is_idle(self, id_: int) -> bool:

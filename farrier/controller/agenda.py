@@ -13,6 +13,7 @@ commit was sent and not answered is closed until it is known whether that commit
 from __future__ import annotations
 
 import enum
+import math
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -27,6 +28,10 @@ R = TypeVar("R")
 
 # The golden ratio spreads consecutive ids evenly.
 _SPREAD = 0.6180339887498949
+# Seconds for which a snapshot that is merely old waits for others, and how many of them wait for no more: a load has a
+# price of its own.
+_TOGETHER_AFTER = 1.0
+_TOGETHER = 256
 
 
 class Phase(enum.IntEnum):
@@ -73,8 +78,11 @@ class Agenda(Generic[R]):
         # To load: what was woken or goes on, and what has no reason but the time.
         self._urgent: deque[Entry[R]] = deque()
         self._routine: deque[Entry[R]] = deque()
+        self.load_at = math.inf  # when `load` is to be called
         self._under_way: dict[int, Entry[R]] = {}  # ACTING or COMMITTING
-        self._wheel: Wheel[Entry[R]] = Wheel()
+        # What rests, by the moment at which it is due. The loop takes it out, runs it over its snapshot, and puts it in
+        # again; one that does not rest any more is requeued, one whose snapshot is old is reloaded.
+        self.wheel: Wheel[Entry[R]] = Wheel()
 
     def __len__(self) -> int:
         return sum(map(len, self._shards.values()))
@@ -95,10 +103,6 @@ class Agenda(Generic[R]):
             self._add(id_, shard, urgent=woken, step=steps.get(id_))
         return acting
 
-    def overdue(self, now: float) -> float:
-        """By how many seconds the run that has waited longest for its time is late."""
-        return self._wheel.overdue(now)
-
     def listed(self, shard: int, ids: Collection[int]) -> None:
         """These ids are the shard's now: what no wake announced is loaded, and what is gone is found out by a load."""
         if shard in self._shards:
@@ -118,14 +122,9 @@ class Agenda(Generic[R]):
         gone = self._shards.pop(shard, {}).values()
         acting = [entry for entry in gone if entry.phase is Phase.ACTING]
         for entry in gone:
-            entry.phase = Phase.GONE
+            entry.phase, entry.slot = Phase.GONE, NOWHERE
             self._under_way.pop(entry.id, None)
         return acting
-
-    @property
-    def has_to_load(self) -> bool:
-        """Whether `load` would return anything."""
-        return bool(self._urgent or self._routine)
 
     # --- wakes and loads
 
@@ -154,8 +153,7 @@ class Agenda(Generic[R]):
         elif entry.phase is not Phase.QUEUED:
             entry.again = True
         elif not entry.urgent:
-            entry.urgent = True
-            self._urgent.append(entry)
+            self._queue(entry, urgent=True)
 
     def woken_all(self) -> None:
         """Nothing is known of what happened meanwhile: load everything again."""
@@ -178,6 +176,8 @@ class Agenda(Generic[R]):
                     entry.phase = Phase.LOADING
                     entry.again = False
                     chosen.append(entry)
+        if not (self._urgent or self._routine):
+            self.load_at = math.inf
         return chosen
 
     def loaded(self, entry: Entry[R], snapshot: R | None, wakes: tuple[Any, ...], *, now: float) -> bool:
@@ -209,19 +209,16 @@ class Agenda(Generic[R]):
 
     # --- runs
 
-    def due(self, now: float, limit: int) -> list[Entry[R]]:
-        """Up to `limit` resting entries whose time has come, to run over the snapshots in memory: each is reported as
-        resting or is requeued. An entry without a snapshot, or with one that is too old, is queued for a load
-        instead."""
-        return self._wheel.take(now, limit, self._is_to_run)
+    def reload(self, entry: Entry[R], now: float) -> None:
+        """The time of a resting entry has come, and it has no snapshot, or one that is too old to be run over. One that
+        is merely old is loaded together with others."""
+        together = entry.snapshot is not None and len(self._routine) < _TOGETHER
+        self._enqueue(entry, urgent=False, load_at=now + _TOGETHER_AFTER if together else 0.0)
 
     def rests(self, entry: Entry[R], due_at: float, *, outcome: Any = None) -> tuple[Any, ...]:
-        """A run had nothing to do, and nothing is to be written before `due_at`. Returns the wakes to delete: those
-        that its snapshot saw. `outcome` is what runs over this snapshot are compared with; without one the resource is
-        loaded for each run."""
-        if entry.phase is Phase.IDLE:  # over the snapshot in memory
-            self._wheel.put(entry, due_at)
-            return ()
+        """A fresh run had nothing to do, and nothing is to be written before `due_at`. Returns the wakes to delete:
+        those that its snapshot saw. `outcome` is what runs over this snapshot are compared with; without one the
+        resource is loaded for each run."""
         if entry.phase not in (Phase.RUNNING, Phase.ACTING):
             return ()
         wakes, entry.wakes = entry.wakes, ()
@@ -319,17 +316,21 @@ class Agenda(Generic[R]):
     # --- inside
 
     def _add(self, id_: int, number: int, *, urgent: bool, step: str | None = None) -> None:
-        entry = self._shards[number][id_] = Entry(id=id_, shard=number, step=step, urgent=urgent)
-        (self._urgent if urgent else self._routine).append(entry)
+        entry = self._shards[number][id_] = Entry(id=id_, shard=number, step=step)
+        self._queue(entry, urgent=urgent)
 
-    def _enqueue(self, entry: Entry[R], *, urgent: bool = True) -> None:
+    def _enqueue(self, entry: Entry[R], *, urgent: bool = True, load_at: float = 0.0) -> None:
         """Queue the entry for a load; what was under way for it is over."""
         self._under_way.pop(entry.id, None)
-        entry.phase = Phase.QUEUED
+        entry.phase, entry.slot = Phase.QUEUED, NOWHERE
         entry.wakes = ()
         entry.again = False
+        self._queue(entry, urgent=urgent, load_at=load_at)
+
+    def _queue(self, entry: Entry[R], *, urgent: bool, load_at: float = 0.0) -> None:
         entry.urgent = urgent
         (self._urgent if urgent else self._routine).append(entry)
+        self.load_at = min(self.load_at, load_at)
 
     def _postpone(self, entry: Entry[R], due_at: float) -> None:
         entry.snapshot = None
@@ -342,18 +343,9 @@ class Agenda(Generic[R]):
             return
         self._under_way.pop(entry.id, None)
         entry.phase = Phase.IDLE
-        self._wheel.put(entry, due_at)
-
-    def _is_to_run(self, entry: Entry[R], now: float) -> bool:
-        """Whether a due entry is to run over its snapshot; one that is too old is queued for a load."""
-        if entry.phase is not Phase.IDLE:
-            return False
-        if entry.snapshot is None or entry.reload_at <= now:
-            self._enqueue(entry, urgent=False)
-            return False
-        return True
+        self.wheel.put(entry, due_at)
 
     def _remove(self, entry: Entry[R]) -> None:
         del self._shards[entry.shard][entry.id]
         self._under_way.pop(entry.id, None)
-        entry.phase = Phase.GONE
+        entry.phase, entry.slot = Phase.GONE, NOWHERE

@@ -26,7 +26,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     def may_act(self) -> bool:
         """Whether a run may begin and a step may go on now: asked of the clock, because a process that was stopped
         goes on before its timers do."""
-        return self.ownership.may_act(self.clock.monotonic())
+        return self.clock.monotonic() <= self.ownership.acts_until
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from farrier.controller.agenda import Agenda, Entry, Phase
 from farrier.controller.host import Host, asked
 from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.controller.publish import Publisher
-from farrier.controller.rest import rests, rests_as_before
+from farrier.controller.rest import rests
 from farrier.controller.runner import Run, Runner
 from farrier.controller.signal import Bell
 from farrier.controller.steps import Planned, Steps
@@ -147,9 +147,9 @@ class Loop(Generic[R, S, W, V]):
     def lag(self) -> float:
         """By how many seconds the latest of its runs is overdue."""
         now = self._clock.monotonic()
-        if not self.agenda.has_to_load:
+        if now < self.agenda.load_at:
             self._loaded_up_at = now
-        return max(self.agenda.overdue(now), now - self._loaded_up_at)
+        return max(self.agenda.wheel.overdue(now), now - self._loaded_up_at)
 
     @property
     def acting(self) -> int:
@@ -194,34 +194,39 @@ class Loop(Generic[R, S, W, V]):
             await anyio.sleep(0 if more else _TICK)
 
     def sweep(self) -> bool:
-        """Run what is due over what is in memory: one slice. Returns whether there may be more."""
+        """Run what is due over what is in memory: one slice. Memory may only say that there is nothing to do; whatever
+        else it says, the resource is loaded. Returns whether there may be more."""
+        agenda, now = self.agenda, self._clock.monotonic()
         due: Sequence[Entry[R]] = ()
         if self._time is not None and not self._stopping and self._host.may_act():
-            due = self.agenda.due(self._clock.monotonic(), _SLICE)
-            self._run_remembered(due)
-        if self.agenda.has_to_load:
-            self._to_load.ring()
-        return len(due) == _SLICE
-
-    def _run_remembered(self, due: Sequence[Entry[R]]) -> None:
-        """Memory may only say that there is nothing to do; whatever else it says, the resource is loaded."""
-        if not due:
-            return
-        now, at = self._clock.monotonic(), self._now()
-        remembered, put_off, clock = self._runner.remembered, self.agenda.rests, time.perf_counter
+            due = agenda.wheel.take(now, _SLICE)
+            read_at, read = self._time
+            at = read + timedelta(0, now - read_at)
         done: list[float] = []
         waited: list[float] = []
-        began = clock()
+        began = time.perf_counter()
         for entry in due:
-            decision = remembered(entry.snapshot, at)  # type: ignore[arg-type]
-            if rests_as_before(decision, entry.outcome):
-                put_off(entry, now + self._delay(decision.requeue_after), outcome=decision)  # type: ignore[union-attr]
-                ended = clock()
-                (waited if type(decision) is Wait else done).append(ended - began)
-                began = ended
-            else:
-                self.agenda.requeue(entry)
-        self._host.sink.ran(self.kind, {name: each for name, each in (("do_nothing", done), ("wait", waited)) if each})
+            if entry.snapshot is None or entry.reload_at <= now:
+                agenda.reload(entry, now)
+                continue
+            decision = self._runner.remembered(entry.snapshot, at)
+            if not rests(decision, entry.outcome):
+                agenda.requeue(entry)
+                continue
+            delay = self._shortest + self._spread * random.random()
+            if decision.requeue_after is not None:
+                delay = min(delay, decision.requeue_after.total_seconds())
+            agenda.wheel.put(entry, now + delay)
+            ended = time.perf_counter()
+            (waited if type(decision) is Wait else done).append(ended - began)
+            began = ended
+        if due:
+            self._host.sink.ran(
+                self.kind, {name: each for name, each in (("do_nothing", done), ("wait", waited)) if each}
+            )
+        if agenda.load_at <= now:
+            self._to_load.ring()
+        return len(due) == _SLICE
 
     async def _load(self) -> None:
         """Load what has to be, pass after pass, until the process stops."""
@@ -321,7 +326,7 @@ class Loop(Generic[R, S, W, V]):
             if finished.confirms:
                 wakes = self.agenda.confirms(entry, finished.to, due_at)
             else:
-                wakes = self.agenda.rests(entry, due_at, outcome=run.decision if rests(run.decision) else None)
+                wakes = self.agenda.rests(entry, due_at, outcome=run.decision if rests(run.decision, run.decision) else None)
             entry.step = run.recovers
             self._consume({entry.id: wakes})
             self._publisher.publish([run], {finished.id: _RESTED})
@@ -371,7 +376,7 @@ class Loop(Generic[R, S, W, V]):
         self._publisher.publish([run for _, run in settled], results)
         for entry, run in settled:
             self._settle_entry(entry, run, results[entry.id])
-        if self.agenda.has_to_load:
+        if self.agenda.load_at <= self._clock.monotonic():
             self._to_load.ring()
         return locked
 
@@ -440,14 +445,6 @@ class Loop(Generic[R, S, W, V]):
         assert self._time is not None, "runs come after a load"
         at, now = self._time
         return now + timedelta(0, self._clock.monotonic() - at)
-
-    def _delay(self, requeue_after: timedelta | None) -> float:
-        """The period with its jitter, or less when the handler wants to look sooner."""
-        delay = self._shortest + self._spread * random.random()
-        if requeue_after is None:
-            return delay
-        seconds = requeue_after.total_seconds()
-        return min(delay, seconds)
 
 
 _RESTED = Result(Verdict.COMMITTED)

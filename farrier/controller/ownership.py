@@ -62,7 +62,7 @@ class Ownership:
         self.kinds = frozenset(kinds)
         self.id: UUID | None = None
         self._held: dict[Shard, _Held] = {}
-        self._renewed_at = -math.inf
+        self.acts_until = -math.inf  # until then a run may start and a step may go on
         self._sight: dict[UUID, _Sight] = {}
         self._live: tuple[Controller, ...] = ()
         self._rows: dict[Shard, ShardRow] = {}
@@ -71,15 +71,11 @@ class Ownership:
         """This process has a row of its own, by a statement that was sent at `sent_at`. It owns nothing yet."""
         self.id = id_
         self._held.clear()
-        self._renewed_at = sent_at
-
-    def may_act(self, now: float) -> bool:
-        """Whether a run may start and a step may go on."""
-        return self.id is not None and now - self._renewed_at <= ACT_FOR
+        self.acts_until = sent_at + ACT_FOR
 
     def is_out_of_touch(self, now: float) -> bool:
         """Whether no renewal was confirmed in time for so long that the shards are to be given back."""
-        return self.id is not None and now - self._renewed_at > GIVE_UP_AFTER
+        return self.id is not None and now - self.acts_until > GIVE_UP_AFTER - ACT_FOR
 
     def epoch(self, shard: Shard) -> int | None:
         """The epoch under which this process owns a shard; None for one that it does not own."""
@@ -111,7 +107,7 @@ class Ownership:
         """
         if owned is None:
             return self.abandoned()
-        self._renewed_at = max(self._renewed_at, sent_at)
+        self.acts_until = max(self.acts_until, sent_at + ACT_FOR)
         lost = tuple(shard for shard, held in self._held.items() if owned.get(shard) != held.epoch)
         for shard in lost:
             del self._held[shard]
@@ -134,7 +130,7 @@ class Ownership:
         """This process gives up: it owns nothing any more, and joins again. Returns what it owned."""
         lost = tuple(self._held)
         self._held.clear()
-        self.id = None
+        self.id, self.acts_until = None, -math.inf
         return lost
 
     def plan(self) -> Plan:

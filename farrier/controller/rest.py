@@ -1,4 +1,4 @@
-"""Whether a run over a remembered snapshot may end there: memory may only say that there is nothing to do."""
+"""Whether a run may end where it is: memory may only say that there is nothing to do."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from farrier.model.outcome import DoNothing, Wait
 _AT_ONCE = timedelta(0)
 
 
-def rests(decision: object) -> TypeGuard[DoNothing[Any] | Wait[Any]]:
-    """Whether only a wake, or the passing of time, changes this decision; it writes nothing."""
+def rests(decision: Any, before: Any) -> TypeGuard[DoNothing[Any] | Wait[Any]]:
+    """Whether only a wake, or the passing of time, changes this decision; it writes nothing, and is stored as the one
+    `before` it is."""
     kind = type(decision)
-    if kind is not DoNothing and (kind is not Wait or not decision.rests):  # type: ignore[attr-defined]
+    if kind is Wait:
+        is_stored = type(before) is Wait and decision.reason == before.reason and decision.error == before.error
+        if not (decision.rests and is_stored):
+            return False
+    elif kind is not DoNothing or type(before) is not DoNothing:
         return False
-    again: timedelta | None = decision.requeue_after  # type: ignore[attr-defined]
-    return not decision.writes and not decision.samples and (again is None or again > _AT_ONCE)  # type: ignore[attr-defined]
-
-
-def rests_as_before(decision: Any, before: Any) -> bool:
-    """Whether a decision rests, and is stored as the one before it is, which rested."""
-    resting = type(decision) is type(before) and decision.source == before.source and rests(decision)
-    if not resting or type(decision) is DoNothing:
-        return resting
-    return bool(decision.reason == before.reason and decision.error == before.error)
+    if decision.source != before.source:
+        return False
+    again: timedelta | None = decision.requeue_after
+    return not decision.writes and not decision.samples and (again is None or again > _AT_ONCE)

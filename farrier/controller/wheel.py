@@ -1,12 +1,12 @@
 """A timer wheel: what is due by now, of any number of entries that each have one moment to come.
 
-Putting an entry in and taking it out cost the same for a thousand and for a million, unlike with a heap. An entry that
-is put in anew leaves its former place by itself: it remembers its slot, and is passed over in any other.
+Putting an entry in and taking it out cost the same for a thousand and for a million, unlike with a heap. An entry
+remembers its slot, and is passed over in any other: to put it in anew, or to set its slot to NOWHERE, takes it out of
+its former place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 # No entry is late by more than this, and a slot of a million entries with a period of 30 s holds three thousand.
@@ -42,8 +42,8 @@ class Wheel(Generic[T]):
         else:
             waiting.append(entry)
 
-    def take(self, now: float, limit: int, wanted: Callable[[T, float], bool]) -> list[T]:
-        """Up to `limit` entries that are due and `wanted`; those that are not are dropped. Each is taken once."""
+    def take(self, now: float, limit: int) -> list[T]:
+        """Up to `limit` entries that are due. Each is taken once."""
         taken: list[T] = []
         after = int(now / TICK) + 1
         first = after if self._first is None else self._first
@@ -55,8 +55,7 @@ class Wheel(Generic[T]):
                 entry = waiting.pop()
                 if entry.slot == slot:
                     entry.slot = NOWHERE
-                    if wanted(entry, now):
-                        taken.append(entry)
+                    taken.append(entry)
             if waiting:
                 self._first = slot
                 return taken

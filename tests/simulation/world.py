@@ -8,6 +8,7 @@ find it.
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -110,7 +111,7 @@ class World:
         yield "crash", self.budget.crashes > 0
         yield "pause", self.budget.pauses > 0
         yield "hear", bool(process.inbox)
-        yield "load", process.agenda.has_to_load and process.ownership.may_act(self.now)
+        yield "load", process.agenda.load_at < math.inf and self.now <= process.ownership.acts_until
         yield "run", bool(process.loaded)
 
     def _may_proceed(self, call: Call) -> bool:
@@ -286,10 +287,12 @@ class World:
             process.calls.append(Call("load", entry, process.id, self._epoch(process, entry)))
 
     def _sweep(self, process: Process) -> None:
-        for entry in process.agenda.due(self.now, 1000):
+        for entry in process.agenda.wheel.take(self.now, 1000):
             snapshot = entry.snapshot
-            if snapshot is not None and snapshot.done == snapshot.wanted:
-                process.agenda.rests(entry, self.now + PERIOD, outcome=NOTHING_TO_DO)
+            if snapshot is None or entry.reload_at <= self.now:
+                process.agenda.reload(entry, self.now)
+            elif snapshot.done == snapshot.wanted:
+                process.agenda.wheel.put(entry, self.now + PERIOD)
             else:
                 process.agenda.requeue(entry)
 
@@ -300,7 +303,7 @@ class World:
         assert snapshot is not None
         if entry.phase is Phase.GONE:
             return
-        if not process.ownership.may_act(self.now) or self.now - loaded_at > FRESH:
+        if self.now > process.ownership.acts_until or self.now - loaded_at > FRESH:
             process.agenda.requeue(entry)
         elif entry.step is not None and self.bug is not Bug.RECOVERY_LEFT_OUT:
             self._send(process, entry, self.database.acted[entry.id])
@@ -355,7 +358,7 @@ class World:
         entry, stage = process.steps.pop(which)
         if stage == "acted":
             self._send(process, entry, self.database.acted[entry.id])
-        elif process.ownership.may_act(self.now) or self.bug is Bug.ACTS_EXPIRED:
+        elif self.now <= process.ownership.acts_until or self.bug is Bug.ACTS_EXPIRED:
             self.database.act(process.id, entry)
             process.steps.append((entry, "acted"))
         else:

@@ -6,7 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from farrier.controller import agenda
 from tests.support import loop, pg
+
+
+@pytest.fixture(autouse=True)
+def nothing_waits_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that a hand moves would wait for ever until old snapshots are loaded together."""
+    monkeypatch.setattr(agenda, "_TOGETHER_AFTER", 0.0)
 
 
 @pytest.fixture

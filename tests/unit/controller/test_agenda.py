@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from farrier.controller.agenda import Agenda, Entry, Phase
@@ -30,8 +32,17 @@ def at_rest(*ids: int) -> Agenda[str]:
     return agenda
 
 
+def taken(agenda: Agenda[str], after: float) -> list[Entry[str]]:
+    """What the loop runs over memory now; the rest is loaded."""
+    entries = agenda.wheel.take(NOW + after, 1000)
+    old = [entry for entry in entries if entry.snapshot is None or entry.reload_at <= NOW + after]
+    for entry in old:
+        agenda.reload(entry, NOW + after)
+    return [entry for entry in entries if entry not in old]
+
+
 def due(agenda: Agenda[str], after: float) -> list[int]:
-    return sorted(entry.id for entry in agenda.due(NOW + after, 1000))
+    return sorted(entry.id for entry in taken(agenda, after))
 
 
 def test_a_shard_that_was_taken_is_loaded_whole() -> None:
@@ -42,7 +53,7 @@ def test_a_resting_resource_is_run_over_memory_when_its_time_has_come_and_not_be
     agenda = at_rest(1)
     assert due(agenda, PERIOD - 1) == []
     assert due(agenda, PERIOD + 1) == [1]
-    assert not agenda.has_to_load
+    assert agenda.load_at == math.inf
 
 
 def test_each_resource_is_run_once_a_period_whatever_woke_it_meanwhile() -> None:
@@ -56,7 +67,7 @@ def test_each_resource_is_run_once_a_period_whatever_woke_it_meanwhile() -> None
 
 def test_a_run_over_memory_that_decides_something_loads_the_resource_first() -> None:
     agenda = at_rest(1)
-    [entry] = agenda.due(NOW + PERIOD + 1, 10)
+    [entry] = taken(agenda, PERIOD + 1)
     agenda.requeue(entry)
     assert [each.id for each in agenda.load(10)] == [1]
 
@@ -66,7 +77,7 @@ def test_what_is_confirmed_in_memory_is_run_over_and_compared_with_the_outcome_t
     agenda.woken([1])
     [entry] = loaded(agenda, wakes=(7,))
     assert agenda.confirms(entry, "confirmed", NOW + PERIOD) == (7,)
-    [entry] = agenda.due(NOW + PERIOD + 1, 10)
+    [entry] = taken(agenda, PERIOD + 1)
     assert (entry.snapshot, entry.confirmed, entry.outcome) == ("confirmed", "confirmed", "nothing to do")
 
 
@@ -96,7 +107,7 @@ def test_a_wake_that_comes_while_something_is_confirmed_loads_it_again() -> None
 
 def test_what_acts_was_decided_over_a_fresh_snapshot() -> None:
     agenda = at_rest(1)
-    [entry] = agenda.due(NOW + PERIOD + 1, 10)
+    [entry] = taken(agenda, PERIOD + 1)
     with pytest.raises(AssertionError, match="fresh snapshot"):
         agenda.commits(entry)
 
@@ -107,12 +118,37 @@ def test_a_snapshot_is_loaded_again_after_a_while_and_not_all_at_once() -> None:
     at = 0.0
     while at < RELOAD + PERIOD:
         at += PERIOD + 1
-        for entry in agenda.due(NOW + at, 1000):
-            agenda.rests(entry, NOW + at + PERIOD, outcome="nothing to do")
+        for entry in taken(agenda, at):
+            agenda.wheel.put(entry, NOW + at + PERIOD)
         again = agenda.load(1000)
         reloads[at] = len(again)
     assert sum(reloads.values()) == 100
     assert max(reloads.values()) < 100
+
+
+def test_snapshots_that_are_merely_old_are_loaded_together_and_what_has_none_at_once() -> None:
+    agenda = at_rest(1, 2)
+    old = NOW + RELOAD + PERIOD
+    for entry in agenda.wheel.take(old, 1000):
+        agenda.reload(entry, old)
+    assert old < agenda.load_at <= old + 1
+    agenda.woken([1])
+    assert agenda.load_at <= old
+    assert [entry.id for entry in agenda.load(10)] == [1, 2], "along with what cannot wait"
+    assert agenda.load_at == math.inf
+    agenda = agenda_of(1)
+    for entry in loaded(agenda):
+        agenda.defer(entry, NOW + 1)
+    assert due(agenda, 2) == []
+    assert agenda.load_at <= NOW
+
+
+def test_as_many_old_snapshots_as_make_a_load_wait_for_no_more() -> None:
+    agenda = at_rest(*range(1000))
+    old = NOW + RELOAD + PERIOD
+    for entry in agenda.wheel.take(old, 1000):
+        agenda.reload(entry, old)
+    assert agenda.load_at <= old
 
 
 def test_a_wake_that_is_heard_while_a_load_is_under_way_leads_to_another_load() -> None:
@@ -200,7 +236,7 @@ def test_an_entry_whose_commit_is_unknown_is_closed_until_it_is_settled() -> Non
     agenda.commits(entry)
     agenda.unknown(entry)
     agenda.woken([1])
-    assert not agenda.has_to_load
+    assert agenda.load_at == math.inf
     agenda.settled(entry, happened=False)
     assert [each.id for each in agenda.load(1)] == [1]
 

@@ -14,7 +14,7 @@ class Timer:
 
 
 def taken(wheel: Wheel[Timer], now: float, limit: int = MANY) -> list[Timer]:
-    return wheel.take(now, limit, lambda _timer, _now: True)
+    return wheel.take(now, limit)
 
 
 def test_what_is_due_is_taken_once_and_what_is_not_stays() -> None:
