@@ -269,11 +269,13 @@ class Agenda(Generic[R]):
 
     # --- what became of commits
 
-    def committed(self, entry: Entry[R], due_at: float | None) -> None:
-        """The commit won. `due_at` None: the resource runs again at once. Its snapshot is one of before the commit."""
+    def committed(self, entry: Entry[R], due_at: float | None, rests_on: tuple[R, Any] | None = None) -> None:
+        """The commit won. `due_at` None: the resource runs again at once. Its snapshot is one of before the commit;
+        where it is known what the commit left, and what was decided over that, it `rests_on` both."""
         if entry.phase is not Phase.COMMITTING:
             return
-        entry.wakes, entry.snapshot, entry.step = (), None, None
+        entry.wakes, entry.step = (), None
+        entry.snapshot, entry.outcome = rests_on or (None, None)
         if due_at is None:
             entry.reruns += 1
             self._enqueue(entry)

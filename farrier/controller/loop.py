@@ -326,7 +326,7 @@ class Loop(Generic[R, S, W, V]):
             if finished.confirms:
                 wakes = self.agenda.confirms(entry, finished.to, due_at)
             else:
-                wakes = self.agenda.rests(entry, due_at, outcome=run.decision if rests(run.decision, run.decision) else None)
+                wakes = self.agenda.rests(entry, due_at, outcome=run.rests_on and run.rests_on[1])
             entry.step = run.recovers
             self._consume({entry.id: wakes})
             self._publisher.publish([run], {finished.id: _RESTED})
@@ -391,7 +391,7 @@ class Loop(Generic[R, S, W, V]):
             case Verdict.COMMITTED if finished.due is Due.RERUN:
                 self.agenda.committed(entry, None)
             case Verdict.COMMITTED:
-                self.agenda.committed(entry, run.due_at)
+                self.agenda.committed(entry, run.due_at, run.rests_on)
             case Verdict.REFUSED:
                 self.agenda.committed(entry, now + self._period)
             case Verdict.CONFLICT:

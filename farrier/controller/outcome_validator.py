@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from farrier.config import ControllerConfig
+from farrier.controller.rest import Resting
 from farrier.errors import FarrierError, HandlerGarbage, IllegalEdge, InternalError
 from farrier.model.measures import Sample
 from farrier.model.outcome import (
@@ -61,13 +62,14 @@ class OutcomeValidator(Generic[R, S, W]):
         self._config = config
         self._period = config.period.total_seconds()
 
-    def finish(self, turn: Turn, resource: R, outcome: object) -> Finished[S, W]:
-        """The run as it is to be committed. Raises `HandlerGarbage` or `IllegalEdge`."""
+    def finish(self, turn: Turn, resource: R, outcome: object, then: Resting | None = None) -> Finished[S, W]:
+        """The run as it is to be committed; a transition with what is decided `then`, if that is known and rests.
+        Raises `HandlerGarbage` or `IllegalEdge`."""
         match outcome:
             case Wait() | DoNothing():
                 return self._stayed(turn, resource, outcome, to=None)
             case Transition():
-                return self._moved(turn, resource, outcome)
+                return self._moved(turn, resource, outcome, then)
             case Update():
                 if self._moves(resource, outcome.to):
                     raise HandlerGarbage(f"an Update at {outcome.source} that moves a layer; that takes a Transition")
@@ -104,23 +106,24 @@ class OutcomeValidator(Generic[R, S, W]):
             outcome_key=key,
         )
 
-    def _moved(self, turn: Turn, resource: R, outcome: Transition[S, W]) -> Finished[S, W]:
+    def _moved(self, turn: Turn, resource: R, outcome: Transition[S, W], then: Resting | None) -> Finished[S, W]:
         """The run of an outcome that moves a layer."""
         moves = self._moves(resource, outcome.to)
         if not moves:
             raise HandlerGarbage(f"a Transition at {outcome.source} that moves nothing; that takes an Update")
         self._check(moves)
         _, version = self._kind.identify(resource)
-        record = describe(outcome)
-        tired = turn.reruns >= self._config.rerun_limit
+        record = describe(outcome if then is None else then)
+        tired = then is None and turn.reruns >= self._config.rerun_limit
         return Finished(
             id=turn.id,
             epoch=turn.epoch,
             wakes=turn.wakes,
             version=version,
-            due=Due.PERIODIC if tired else Due.RERUN,
+            due=Due.RERUN if then is None and not tired else Due.PERIODIC,
+            delay=timedelta(0) if then is None else self._delay(then.requeue_after),
             limited=tired,
-            outcome=record.outcome,
+            outcome="transition",
             to=outcome.to,
             moves=moves,
             writes=outcome.writes,

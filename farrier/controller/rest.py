@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 from farrier.model.outcome import DoNothing, Wait
+
+Resting: TypeAlias = DoNothing[Any] | Wait[Any]
 
 _AT_ONCE = timedelta(0)
 
 
-def rests(decision: Any, before: Any) -> TypeGuard[DoNothing[Any] | Wait[Any]]:
+def rests(decision: Any, before: Any) -> TypeGuard[Resting]:
     """Whether only a wake, or the passing of time, changes this decision; it writes nothing, and is stored as the one
     `before` it is."""
     kind = type(decision)

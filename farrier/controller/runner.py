@@ -12,15 +12,16 @@ import math
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import anyio
 import msgspec
 import structlog
 
 from farrier.controller.outcome_validator import OutcomeValidator
+from farrier.controller.rest import Resting, rests
 from farrier.errors import FarrierError, HandlerTimeout, InternalError, LeaseLost
-from farrier.model.outcome import Decision, Step
+from farrier.model.outcome import Decision, Step, Transition
 from farrier.model.runs import Finished, Turn
 from farrier.protocols import Kind, StateHandler
 from farrier.protocols.acting import acting_while
@@ -39,15 +40,15 @@ _ITS_OWN_OR_CANCELLED = (*_ITS_OWN, asyncio.CancelledError)
 
 
 class Run(msgspec.Struct, Generic[R, S, W]):
-    """How one run ended: what to commit, and what to publish once that is done. `decision` is what the handler returned
-    without a step; None for a run that failed. `due_at`: by this process's clock, when the resource runs again.
-    `recovers`: the step from which the run was to recover, and did not."""
+    """How one run ended: what to commit, and what to publish once that is done. `rests_on`: the snapshot that the
+    commit leaves and the decision over it, if that decision rests. `due_at`: by this process's clock, when the resource
+    runs again. `recovers`: the step from which the run was to recover, and did not."""
 
     finished: Finished[S, W]
     seconds: float
     resource: R | None
     error: str = ""
-    decision: Any = None
+    rests_on: tuple[R, Resting] | None = None
     due_at: float = 0.0
     recovers: str | None = None
 
@@ -131,12 +132,25 @@ class Runner(Generic[R, S, W, V]):
                 decision = self._handler.recover(resource, now, turn.recovers)
             if isinstance(decision, Step):
                 return decision
-            finished = self._validator.finish(turn, resource, decision)
+            then = self._then(resource, decision, now)
+            finished = self._validator.finish(turn, resource, decision, None if then is None else then[1])
         except _ITS_OWN_OR_CANCELLED as error:
             run = self._failed(turn, resource, error, started)
             run.recovers = turn.recovers
             return run
-        return Run(finished, time.perf_counter() - started, resource, decision=decision)
+        return Run(finished, time.perf_counter() - started, resource, rests_on=then)
+
+    def _then(self, resource: R, decision: object, now: datetime) -> tuple[R, Resting] | None:
+        """What a commit of the decision leaves, if the snapshot tells, and the decision over that, if it rests."""
+        if isinstance(decision, Transition):
+            try:
+                after = self._handler.after(resource, decision, now)
+            except _ITS_OWN_OR_CANCELLED:  # the transition is committed, and what follows it is loaded
+                return None
+            if after is None:
+                return None
+            resource, decision = after, self.remembered(after, now)
+        return (resource, decision) if rests(decision, decision) else None
 
     async def act(self, turn: Turn, resource: R, step: Step[S, W, V], acting: Acting) -> Run[R, S, W] | None:
         """Await a step. None when it was interrupted, and the step says nothing of that: it is run again. Raises

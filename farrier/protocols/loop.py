@@ -9,7 +9,7 @@ from uuid import UUID
 
 from farrier.model.controllers import Listed, Seen, Woken
 from farrier.model.measures import Sample
-from farrier.model.outcome import Decision
+from farrier.model.outcome import Decision, Transition
 from farrier.model.runs import Answered, Finished, Loaded, Marking, Place, Result
 
 R = TypeVar("R")
@@ -70,6 +70,11 @@ class StateHandler(Protocol[R, S, W, V]):
         """The same for a resource whose last step, of this name, may have acted outside, and whose end is not recorded.
         A handler for which that makes no difference inherits this."""
         return self.handle(resource, now)
+
+    def after(self, resource: R, moved: Transition[S, W], now: datetime) -> R | None:  # noqa: ARG002
+        """The snapshot that a load would return if `moved` was committed at `now` and nothing else happened. None where
+        `resource` does not tell: then it is loaded. A handler that never knows inherits this."""
+        return None
 
     def confirmed(self, stored: R, remembered: R, now: datetime) -> R:  # noqa: ARG002
         """A snapshot that was loaded at `now`, with what `remembered` was confirmed to be since it was stored;

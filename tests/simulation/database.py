@@ -27,6 +27,7 @@ class Bug(enum.Enum):
     ACTS_EXPIRED = "a step acts although its renewals were not confirmed"
     RECOVERY_LEFT_OUT = "the first run after a step whose end was not seen is like any other"
     EDIT_LIKE_A_COMMIT = "what is no commit increments the version as a commit does"
+    WOKEN_AND_AT_REST = "a commit that leaves nothing to do ends the wake that was heard meanwhile"
     MARKS_UNORDERED = "a statement whose reply was lost removes the mark of a later step"
 
 

@@ -66,6 +66,7 @@ class World:
         self.budget = Budget()
         self._come_to_rest()
         self.budget = budget
+        self.hears_all = budget == Budget(asks=budget.asks)
 
     def key(self) -> bytes:
         """Equal for equal worlds."""
@@ -414,9 +415,16 @@ class World:
             self._send_mark(process)
         elif not call.won:
             process.agenda.not_committed(entry)
-        else:
+        elif self.database.resources[entry.id].outside:
             self._ended(process, entry)
             process.agenda.committed(entry, None)
+        else:
+            self._ended(process, entry)
+            if self.bug is Bug.WOKEN_AND_AT_REST:
+                entry.again = False
+            assert call.snapshot is not None
+            left = Snapshot(call.snapshot.version + 1, call.snapshot.wanted, call.done)
+            process.agenda.committed(entry, self.now + PERIOD, (left, NOTHING_TO_DO))
 
     def _lose(self, number: int, which: int) -> None:
         """The connection broke: the statement may still be carried out."""
@@ -451,6 +459,8 @@ class World:
             process.paused = False
         for _ in range(12):
             self._come_to_rest()
+            if self.hears_all and self.database.undone():
+                raise Violation(f"what was heard waits until time passes: {self.database.undone()}")
             self.pass_time()
             self._come_to_rest()
             if self.database.undone() is None:

@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from farrier.clock import MonotonicClock
 from farrier.config import ControllerConfig
-from farrier.controller.agenda import Phase
+from farrier.controller.agenda import Entry, Phase
 from farrier.controller.host import Host
 from farrier.controller.loop import Loop
 from farrier.controller.ownership import RENEW_EVERY, Ownership
@@ -204,9 +204,14 @@ class Owner:
 
     def next_run(self, kind: str, id_: int) -> timedelta:
         """After which time a resource at rest runs again, unless it is woken."""
+        entry = self.entry(kind, id_)
+        return timedelta(seconds=max(0.0, entry.slot * TICK - self.clock.monotonic()))
+
+    def entry(self, kind: str, id_: int) -> Entry[Any]:
+        """What the loop has in memory of a resource at rest."""
         entry = self._loops[kind][0].agenda.entry(id_)
         assert entry is not None and entry.phase is Phase.IDLE, f"{kind} {id_} is not at rest"
-        return timedelta(seconds=max(0.0, entry.slot * TICK - self.clock.monotonic()))
+        return entry
 
     def epoch(self, kind: str, id_: int) -> int:
         """Under which epoch it owns the shard of a resource."""

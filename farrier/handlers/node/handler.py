@@ -171,6 +171,10 @@ class NodeHandler:
             decision = _together(resting) if len(resting) > 1 else next(iter(resting.values()), _AT_REST)
         return decision if answered is None else _with_answers(decision, answered)
 
+    def after(self, resource: Node, moved: Transition[Node, Write], now: datetime) -> Node | None:
+        """Known for a move of the status alone."""
+        return status.after(resource, moved, now)
+
     def confirmed(self, stored: Node, remembered: Node, now: datetime) -> Node:
         """The stored node with when its power was last confirmed."""
         return power.confirmed(stored, remembered, now)

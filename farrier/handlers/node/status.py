@@ -9,16 +9,42 @@ from __future__ import annotations
 from datetime import datetime
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from farrier.handlers.node import drift
 from farrier.handlers.node.moves import Decision, Policy, proven_healthy, transition, vitals, with_fields
 from farrier.model import expected, health
 from farrier.model.failures import QuarantineCause
 from farrier.model.health import Healthy, Unhealthy
 from farrier.model.node import Decommission, Node, Onboarding, Quarantine
-from farrier.model.outcome import Wait
+from farrier.model.outcome import Transition, Wait
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import OnboardingMode
-from farrier.model.writes import LeaveService
+from farrier.model.writes import AnswerIntent, LeaveService, Write
+
+# What of these a node is changes nothing else that a load reads.
+_ALONE = frozenset({N.ACTIVE, N.OFFLINE, N.QUARANTINED})
+
+
+def after(node: Node, moved: Transition[Node, Write], now: datetime) -> Node | None:
+    """The node as a load would return it after a move of its status alone; None after any other, which changes more of
+    what is read: workflows, tasks, the BMC."""
+    to = moved.to
+    if not {node.status, to.status} <= _ALONE or node.workflow is not None:
+        return None
+    if not all(isinstance(write, AnswerIntent | LeaveService) for write in moved.writes):
+        return None
+    if to != replace(node, status=to.status, quarantine=to.quarantine, ever_active=to.ever_active):
+        return None
+    answered = {write.intent for write in moved.writes if isinstance(write, AnswerIntent)}
+    return replace(
+        to,
+        version=node.version + 1,
+        status_entered_at=now,
+        stored_power_at=None,
+        braked_at=None,
+        intents=tuple(intent for intent in node.intents if intent.id not in answered),
+    )
 
 
 def bootstrap_issued(node: Node, now: datetime, config: Policy) -> Decision:

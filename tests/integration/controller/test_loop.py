@@ -15,6 +15,7 @@ from farrier.io.state import PostgresStateIO
 from farrier.model.controllers import SHARDS
 from farrier.model.outcome import Deleted, DoNothing, Outcome, Step, Transition, Wait
 from farrier.model.runs import Finished, Result
+from tests.integration.controller.test_snapshots import A_PERIOD, NEVER_AGAIN, Counting
 from tests.support import toy
 from tests.support.loop import BRISK, PATIENCE, QUIET, Bench, Shop
 from tests.support.replica import Replica, at_work
@@ -63,6 +64,73 @@ async def test_every_resource_runs_once_when_its_shard_is_taken_and_once_a_perio
         assert len(replica.handler.order) == 100
         await replica.pass_seconds(8)
         await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 200)
+
+
+class Knowing(Scripted):
+    """Says what a transition leaves: every widget that it makes, and of those that it answers the rest."""
+
+    @override
+    def after(self, resource: Widget, moved: Transition[Shape, Answer], now: datetime) -> Widget | None:
+        done = {write.request for write in moved.writes}
+        return msgspec.structs.replace(
+            resource,
+            version=resource.version + 1,
+            state=moved.to.state,
+            entered_at=now,
+            requests=tuple(request for request in resource.requests if request not in done),
+        )
+
+
+class Lost(Knowing):
+    """Does not know, and raises."""
+
+    @override
+    def after(self, resource: Widget, moved: Transition[Shape, Answer], now: datetime) -> Widget | None:
+        raise RuntimeError("on purpose")
+
+
+async def test_what_rests_after_a_transition_is_committed_with_it_and_not_loaded(shop: Shop) -> None:
+    await shop.register(1)
+    io = Counting(shop)
+    replica = Replica(shop, Knowing(default=make), io=io, config=NEVER_AGAIN)
+    async with at_work(replica):
+        await replica.ledger.until(lambda: replica.ledger.outcomes["transition"] == 1)
+        await replica.pass_seconds(A_PERIOD)
+        await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 1)
+    assert [each for each in io.statements if each != "consume"] == ["load", "commit"]
+    assert await shop.history(1) == [("raw", "made")]
+    assert (await shop.outcome(1))["outcome"] == "do_nothing"
+    assert await shop.wakes(1) == 0
+
+
+async def test_a_wake_that_is_heard_while_a_transition_is_committed_is_loaded_at_once(shop: Shop) -> None:
+    await shop.register(1)
+    io = SlowCommits(shop.pool, toy.WidgetRows())
+    replica = Replica(shop, Knowing(default=make), io=io, config=NEVER_AGAIN)
+    async with at_work(replica):
+        await io.committed.wait()
+        await shop.ask(1)
+        replica.controller.woken("widget", [1])
+        io.let_go.set()
+        await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 1)
+    assert await shop.answers() == [1]
+
+
+async def test_a_transition_after_which_the_handler_would_not_rest_runs_again_at_once(shop: Shop) -> None:
+    await shop.register(1)
+    config = msgspec.structs.replace(QUIET, rerun_limit=3)
+    replica = Replica(shop, Knowing(default=there_and_back), config=config)
+    async with at_work(replica):
+        await replica.ledger.until(lambda: replica.ledger.outcomes["transition"] == 4)
+    assert replica.ledger.limited == 1
+
+
+async def test_a_handler_that_cannot_say_what_a_transition_leaves_costs_the_transition_nothing(shop: Shop) -> None:
+    await shop.register(1)
+    async with shop.running(Lost(default=make)) as (_, ledger):
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 1)
+    assert ledger.errors == []
+    assert await shop.history(1) == [("raw", "made")]
 
 
 async def test_a_transition_is_committed_with_its_history_and_runs_again_at_once(shop: Shop) -> None:

@@ -1,0 +1,68 @@
+"""What a move leaves, as far as it is known without a load: exactly what a load returns."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from farrier.io.node import NodeRows
+from farrier.io.state import PostgresStateIO
+from farrier.model.edges import NODE
+from tests.support.site import MINUTE, Machine, Site
+
+
+async def falls_silent(machine: Machine) -> None:
+    await machine.site.wait(10 * MINUTE)
+
+
+async def is_heard_again(machine: Machine) -> None:
+    await machine.beat()
+
+
+async def has_an_alert(machine: Machine) -> None:
+    await machine.beat("gpu-lost")
+
+
+async def is_quarantined(machine: Machine) -> None:
+    await machine.asked("quarantine", reason="noise")
+
+
+async def is_released(machine: Machine) -> None:
+    await machine.asked("release", reason="quiet")
+
+
+@pytest.mark.parametrize(
+    ("befalls", "path"),
+    [
+        ([falls_silent], ["offline"]),
+        ([falls_silent, is_heard_again], ["offline", "active"]),
+        ([has_an_alert, is_heard_again], ["quarantined", "active"]),
+        ([is_quarantined, is_released], ["quarantined", "active"]),
+    ],
+    ids=["silent", "heard", "alerts", "requests"],
+)
+async def test_the_node_that_a_move_of_its_status_leaves_is_the_one_that_is_loaded(
+    site: Site, befalls: list[Callable[[Machine], Awaitable[None]]], path: list[str]
+) -> None:
+    machine = await site.active()
+    before = len(await machine.path())
+    for befall in befalls:
+        await befall(machine)
+        entry = site.owner.entry(NODE, machine.id)
+        known: Any = entry.snapshot
+        loaded = (await PostgresStateIO(site.pool, NodeRows()).load([machine.id])).resources[machine.id]
+        assert known.status_entered_at != loaded.status_entered_at, "it was not loaded"
+        assert replace(known, status_entered_at=loaded.status_entered_at) == loaded
+    assert (await machine.path())[before:] == path
+    rows = await site.conn.fetch("SELECT outcome ->> 'outcome' AS outcome FROM farrier.outcomes WHERE kind = 'node'")
+    assert {row["outcome"] for row in rows} <= {"wait", "do_nothing"}
+
+
+async def test_a_node_that_a_workflow_moves_is_loaded(site: Site) -> None:
+    machine = await site.active()
+    entry = site.owner.entry(NODE, machine.id)
+    loaded = (await PostgresStateIO(site.pool, NodeRows()).load([machine.id])).resources[machine.id]
+    assert entry.snapshot == loaded
