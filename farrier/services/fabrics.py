@@ -52,7 +52,8 @@ class Fabrics(SiteClients[FabricSettings, Ufm]):
     """`protocols.Fabrics`, for real."""
 
     def client(self, site: str) -> protocols.UfmClient | None:
-        return self._of(site)
+        kept = self._sites.get(site)
+        return None if kept is None else kept.client
 
     @override
     async def _open(self, site: str, settings: FabricSettings) -> Ufm:

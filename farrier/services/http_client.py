@@ -142,7 +142,9 @@ class HttpClient(Generic[_C, _E]):
     ) -> None:
         self._service = service
         self._failures = service.failures
+        self._label = service.label
         self._endpoint = endpoint
+        self._root = endpoint.root
         self._transport = transport
         self._credential = credential
         self._times = times
@@ -157,8 +159,8 @@ class HttpClient(Generic[_C, _E]):
         attempts = 1 if request.changes else self._service.attempts
         for attempt in range(attempts):
             try:
-                async with self.slot(request.operation) as slot:
-                    return await slot.send(request, understand)
+                async with self.slot(request.operation) as send:
+                    return await send(request, understand)
             except self._failures.error as error:
                 pause = error.retry_after or _FIRST_PAUSE * (1 << attempt)
                 passes = error.failure in self._failures.retried and pause <= self._service.longest_pause
@@ -168,9 +170,10 @@ class HttpClient(Generic[_C, _E]):
         raise AssertionError("the last attempt returns or raises")
 
     @asynccontextmanager
-    async def slot(self, operation: str) -> AsyncIterator[Slot[_C, _E]]:
-        """A slot to keep for several requests, so that nothing waits between them. Raises the service's error where
-        there is none for longer than its `patience`."""
+    async def slot(self, operation: str) -> AsyncIterator[Send]:
+        """What sends in a slot that is kept for several requests, so that nothing waits between them. It sends each
+        once, reads too, so that other callers do not wait long for the slot. Raises the service's error where there is
+        none for longer than its `patience`."""
         holder, patience = object(), self._service.patience
         try:
             with anyio.fail_after(None if patience is None else patience.total_seconds()):
@@ -179,7 +182,7 @@ class HttpClient(Generic[_C, _E]):
             assert patience is not None, "no other time runs out"
             raise self._failures.without_slot(operation, patience) from None
         try:
-            yield Slot(self)
+            yield self._send_once
         finally:
             self._slots.release_on_behalf_of(holder)
 
@@ -197,8 +200,8 @@ class HttpClient(Generic[_C, _E]):
         self._known = now, found
         return found
 
-    async def send_once(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
-        """Send a request once, in a slot that the caller holds, and report to the observer how it ended."""
+    async def _send_once(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
+        """Send a request once, and report to the observer how it ended."""
         started, result = self._now(), "cancelled"
         try:
             found = await self._understood(request, understand)
@@ -207,12 +210,13 @@ class HttpClient(Generic[_C, _E]):
             result = error.failure.value
             raise
         finally:
-            self._observer.requested(self._service.label, request.operation, result, self._now() - started)
+            self._observer.requested(self._label, request.operation, result, self._now() - started)
         return found
 
     async def _understood(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
         shown = await self.credential(request.operation)
-        self._refuse_again(request.operation, shown)
+        if self._refused is not None:
+            self._refuse_again(*self._refused, request.operation, shown)
         try:
             answer = await self._exchange(request, shown)
             if answer.status in request.answers:
@@ -225,11 +229,8 @@ class HttpClient(Generic[_C, _E]):
             self._refused = self._now(), shown, refusal
         raise refusal
 
-    def _refuse_again(self, operation: str, shown: _C) -> None:
-        """Raises the error that this credential got a moment ago."""
-        if self._refused is None:
-            return
-        at, before, error = self._refused
+    def _refuse_again(self, at: float, before: _C, error: _E, operation: str, shown: _C) -> None:
+        """Raises the error that the credential before got, a moment after, if `shown` is the same."""
         if before == shown and self._now() - at < self._service.refused_kept.total_seconds():
             raise error.of_another(operation=operation)
 
@@ -265,22 +266,11 @@ class HttpClient(Generic[_C, _E]):
             headers["Content-Type"] = "application/json"
             content = msgspec.json.encode(request.json)
         query = f"?{urlencode(request.query)}" if request.query else ""
-        url = f"{self._endpoint.root}{request.path}{query}"
+        url = f"{self._root}{request.path}{query}"
         return httpx.Request(request.method, url, headers=headers, content=content)
 
 
-class Sends(Protocol):
-    """What sends a request: the client, or a slot of it that is kept."""
+class Send(Protocol):
+    """Sends a request: the client's method, or a slot that is kept."""
 
-    async def send(self, request: Request, understand: Callable[[Answer], _T]) -> _T: ...
-
-
-class Slot(Generic[_C, _E]):
-    """A slot that is kept. It sends each request once, reads too, so that other callers do not wait long for it."""
-
-    def __init__(self, client: HttpClient[_C, _E]) -> None:
-        self._client = client
-
-    async def send(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
-        """As the client's."""
-        return await self._client.send_once(request, understand)
+    async def __call__(self, request: Request, understand: Callable[[Answer], _T]) -> _T: ...

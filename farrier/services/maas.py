@@ -8,7 +8,7 @@ administrator act on anybody's. Nothing is kept but the name of our own user, wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 
 import msgspec
@@ -27,7 +27,7 @@ from farrier.model.maas import (
 )
 from farrier.model.maas_changes import Change, Deploy, LookUp, NewMachine
 from farrier.services import maas_answers, maas_requests
-from farrier.services.http_client import Sends
+from farrier.services.http_client import Send
 from farrier.services.http_messages import Request
 from farrier.services.maas_requests import Operation
 from farrier.services.maas_service import MaasHttp, MaasSettings
@@ -55,11 +55,11 @@ class Maas:
         self._unanswered: list[float] = []  # until when each of them counts
 
     async def version(self) -> str:
-        request = maas_requests.read(Operation.VERSION, "version/")
+        request = Request(operation=Operation.VERSION, path="version/")
         return (await self._http.send(request, maas_answers.shaped(maas_answers.Version))).version
 
     async def whoami(self) -> Identity:
-        return await self._whoami(self._http)
+        return await self._whoami(self._http.send)
 
     async def machines(self, by: LookUp, values: Sequence[str]) -> tuple[Machine, ...]:
         if not values:
@@ -68,25 +68,26 @@ class Maas:
         wanted = tuple(dict.fromkeys(values))
         for start in range(0, len(wanted), MOST_MACHINES):
             chunk = wanted[start : start + MOST_MACHINES]
-            request = maas_requests.read(Operation.MACHINES, "machines/", *((by.value, value) for value in chunk))
+            query = tuple((by.value, value) for value in chunk)
+            request = Request(operation=Operation.MACHINES, path="machines/", query=query)
             ids = frozenset(chunk) if by is LookUp.ID else None
             found |= await self._http.send(request, maas_answers.machines(ids))
         return tuple(self._read_now(machine) for machine in found.values())
 
     async def machine(self, system_id: str) -> Machine:
-        return await self._machine(self._http, system_id)
+        return await self._machine(self._http.send, system_id)
 
     async def power_addresses(self, ids: Sequence[str] = ()) -> Mapping[str, PowerAddress]:
-        wanted = (("id", system_id) for system_id in ids)
-        request = maas_requests.read(Operation.POWER_ADDRESSES, "machines/", ("op", "power_parameters"), *wanted)
+        query = (("op", "power_parameters"), *(("id", system_id) for system_id in ids))
+        request = Request(operation=Operation.POWER_ADDRESSES, path="machines/", query=query)
         return await self._http.send(request, maas_answers.shaped(dict[str, PowerAddress]))
 
     async def subnets(self) -> tuple[Subnet, ...]:
-        request = maas_requests.read(Operation.SUBNETS, "subnets/")
+        request = Request(operation=Operation.SUBNETS, path="subnets/")
         return await self._http.send(request, maas_answers.shaped(tuple[Subnet, ...]))
 
     async def vlans(self) -> tuple[Vlan, ...]:
-        request = maas_requests.read(Operation.FABRICS, "fabrics/")
+        request = Request(operation=Operation.FABRICS, path="fabrics/")
         return await self._http.send(request, maas_answers.vlans)
 
     async def events(
@@ -101,11 +102,12 @@ class Maas:
         query += [("after", str(after))] if after is not None else []
         query += [("before", str(before))] if before is not None else []
         query += [("id", system_id)] if system_id is not None else []
-        return await self._http.send(maas_requests.read(Operation.EVENTS, "events/", *query), maas_answers.events)
+        request = Request(operation=Operation.EVENTS, path="events/", query=tuple(query))
+        return await self._http.send(request, maas_answers.events)
 
     async def results(self, system_id: str, kind: str) -> tuple[ScriptSet, ...]:
-        path = maas_requests.node_path(system_id, "results")
-        request = maas_requests.read(Operation.RESULTS, path, ("type", kind))
+        path = maas_requests.path("nodes", system_id, "results")
+        request = Request(operation=Operation.RESULTS, path=path, query=(("type", kind),))
         return await self._http.send(request, maas_answers.shaped(tuple[ScriptSet, ...]))
 
     async def create(self, new: NewMachine) -> Machine:
@@ -117,15 +119,10 @@ class Maas:
 
     async def do(self, machine: Machine, change: Change) -> None:
         request = maas_requests.of_change(machine.system_id, change, agent_name=self._settings.agent_name)
-        if isinstance(change, Deploy):
-            with self._one_of_few_deployments():
-                return await self._do(machine, request)
-        return await self._do(machine, request)
-
-    async def _do(self, machine: Machine, request: Request) -> None:
-        async with self._http.slot(request.operation) as slot:  # a reading grows old while a slot is waited for
-            await self._refuse_foreign(slot, machine, request.operation)
-            await slot.send(request, maas_answers.done)
+        with self._one_of_few_deployments() if isinstance(change, Deploy) else nullcontext():
+            async with self._http.slot(request.operation) as send:  # a reading grows old while a slot is waited for
+                await self._refuse_foreign(send, machine, request.operation)
+                await send(request, maas_answers.done)
 
     @contextmanager
     def _one_of_few_deployments(self) -> Iterator[None]:
@@ -145,12 +142,12 @@ class Maas:
         finally:
             self._deploying -= 1
 
-    async def _refuse_foreign(self, slot: Sends, machine: Machine, operation: str) -> None:
+    async def _refuse_foreign(self, send: Send, machine: Machine, operation: str) -> None:
         if self._clock.monotonic() - machine.read_at > FRESH.total_seconds():
-            machine = self._unchanged(machine, await self._machine(slot, machine.system_id), operation)
+            machine = self._unchanged(machine, await self._machine(send, machine.system_id), operation)
         if not machine.owner:
             return
-        ours = (await self._ourselves(slot)).username
+        ours = (await self._ourselves(send)).username
         if machine.owner == ours:
             return
         raise MaasError(
@@ -166,19 +163,19 @@ class Maas:
             raise MaasError(MaasFailure.CONFLICT, detail, operation=operation)
         return new
 
-    async def _machine(self, sender: Sends, system_id: str) -> Machine:
-        request = maas_requests.read(Operation.MACHINE, maas_requests.machine_path(system_id))
-        return self._read_now(await sender.send(request, maas_answers.machine(system_id)))
+    async def _machine(self, send: Send, system_id: str) -> Machine:
+        request = Request(operation=Operation.MACHINE, path=maas_requests.path("machines", system_id))
+        return self._read_now(await send(request, maas_answers.machine(system_id)))
 
-    async def _whoami(self, sender: Sends) -> Identity:
-        request = maas_requests.read(Operation.WHOAMI, "users/", ("op", "whoami"))
-        return await sender.send(request, maas_answers.shaped(Identity))
+    async def _whoami(self, send: Send) -> Identity:
+        request = Request(operation=Operation.WHOAMI, path="users/", query=(("op", "whoami"),))
+        return await send(request, maas_answers.shaped(Identity))
 
-    async def _ourselves(self, sender: Sends | None = None) -> Identity:
+    async def _ourselves(self, send: Send | None = None) -> Identity:
         """Asked once for each key; it cannot change its user."""
         key = await self._http.credential(Operation.WHOAMI)
         if self._user is None or self._user[0] != key:
-            self._user = key, await self._whoami(sender or self._http)
+            self._user = key, await self._whoami(send or self._http.send)
         return self._user[1]
 
     def _read_now(self, machine: Machine) -> Machine:

@@ -38,7 +38,7 @@ def machine(system_id: str) -> Callable[[Answer], Machine]:
     """The machine that was asked for."""
 
     def understand(answer: Answer) -> Machine:
-        found = shaped(Machine)(answer)
+        found = understood(answer, Machine, service="MAAS")
         if found.system_id != system_id:
             raise Garbled(f"the answer is about machine {found.system_id[:64]!r}, not {system_id}")
         return found

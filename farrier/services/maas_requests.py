@@ -57,17 +57,11 @@ class Operation(StrEnum):
     DELETE = "delete"
 
 
-def read(operation: Operation, path: str, *query: tuple[str, str]) -> Request:
-    """A request that only reads."""
-    return Request(operation=operation, method="GET", path=path, query=query)
-
-
-def machine_path(system_id: str) -> str:
-    return f"machines/{_checked(system_id)}/"
-
-
-def node_path(system_id: str, *parts: str | int) -> str:
-    return "/".join(("nodes", _checked(system_id), *map(str, parts), ""))
+def path(collection: str, system_id: str, *parts: str | int) -> str:
+    """The path of a machine, or of what it has. Raises `MaasError` for an id that would change the path."""
+    if not _SYSTEM_ID.fullmatch(system_id):
+        raise MaasError(MaasFailure.INVALID, f"{system_id[:64]!r} is no system id of MAAS; nothing was sent")
+    return "/".join((collection, system_id, *map(str, parts), ""))
 
 
 def creation(new: NewMachine) -> Request:
@@ -124,10 +118,9 @@ def of_change(system_id: str, change: Change, *, agent_name: str) -> Request:  #
         case changes.MarkFixed():
             return _on_machine(Operation.MARK_FIXED, system_id, comment=change.comment)
         case changes.Delete():
-            return Request(operation=Operation.DELETE, method="DELETE", path=machine_path(system_id))
+            return Request(operation=Operation.DELETE, method="DELETE", path=path("machines", system_id))
         case changes.SetBootDisk():
-            path = node_path(system_id, "blockdevices", change.device)
-            return _operation(Operation.SET_BOOT_DISK, path)
+            return _operation(Operation.SET_BOOT_DISK, path("nodes", system_id, "blockdevices", change.device))
         case changes.SetStorageLayout():
             return _on_machine(
                 Operation.SET_STORAGE_LAYOUT,
@@ -155,7 +148,7 @@ def _network(
     | changes.LinkSubnet
     | changes.UnlinkSubnet,
 ) -> Request:
-    interfaces = node_path(system_id, "interfaces")
+    interfaces = path("nodes", system_id, "interfaces")
     match change:
         case changes.CreateBond():
             form = _form(
@@ -175,7 +168,7 @@ def _network(
             return Request(
                 operation=Operation.UPDATE_INTERFACE,
                 method="PUT",
-                path=node_path(system_id, "interfaces", change.interface),
+                path=path("nodes", system_id, "interfaces", change.interface),
                 form=_form(name=change.name, vlan=change.vlan, mtu=change.mtu),
             )
         case changes.LinkSubnet():
@@ -185,10 +178,10 @@ def _network(
                 ip_address=change.ip_address,
                 force=True,  # or each repetition adds one more link
             )
-            return _operation(Operation.LINK_SUBNET, node_path(system_id, "interfaces", change.interface), *form)
+            return _operation(Operation.LINK_SUBNET, path("nodes", system_id, "interfaces", change.interface), *form)
         case changes.UnlinkSubnet():
-            path = node_path(system_id, "interfaces", change.interface)
-            return _operation(Operation.UNLINK_SUBNET, path, ("id", str(change.link)))
+            link = ("id", str(change.link))
+            return _operation(Operation.UNLINK_SUBNET, path("nodes", system_id, "interfaces", change.interface), link)
         case _ as never:
             assert_never(never)
 
@@ -198,7 +191,7 @@ def _update(system_id: str, change: changes.Update) -> Request:
     return Request(
         operation=Operation.UPDATE,
         method="PUT",
-        path=machine_path(system_id),
+        path=path("machines", system_id),
         form=(*named, *_power(change.power)) if change.power else named,
         secrets=(change.power.password,) if change.power else (),
     )
@@ -221,7 +214,7 @@ def _deploy(system_id: str, change: changes.Deploy, agent_name: str) -> Request:
 
 
 def _on_machine(operation: Operation, system_id: str, **values: _Value) -> Request:
-    return _operation(operation, machine_path(system_id), *_form(**values))
+    return _operation(operation, path("machines", system_id), *_form(**values))
 
 
 def _operation(operation: Operation, path: str, *form: tuple[str, str]) -> Request:
@@ -248,12 +241,6 @@ def _form(**values: _Value) -> Form:
 def _text(value: str | int | bool) -> str:
     """A flag is a word: Django reads `0` as true, and `false` is false to all of MAAS's readers of forms."""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _checked(system_id: str) -> str:
-    if not _SYSTEM_ID.fullmatch(system_id):
-        raise MaasError(MaasFailure.INVALID, f"{system_id[:64]!r} is no system id of MAAS; nothing was sent")
-    return system_id
 
 
 def _bare(address: str) -> str:

@@ -56,8 +56,7 @@ class Turns:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """A turn, in which a few requests are made. Raises `MaasError`, and then there is none."""
-        self._refuse_in_trouble()
-        self._refuse_in_a_long_line()
+        self._refuse()
         me = object()
         try:
             with anyio.fail_after(PATIENCE.total_seconds()):
@@ -80,13 +79,12 @@ class Turns:
             self._places.release_on_behalf_of(me)
             self._places.total_tokens = CONCURRENCY if self._takes < QUICK.total_seconds() else TURNS
 
-    def _refuse_in_trouble(self) -> None:
+    def _refuse(self) -> None:
+        """Raises `MaasError` in trouble, or where the line is too long."""
         trouble = self._breaker.trouble()
         if trouble is not None:
             spread = random.uniform(0, 1) * trouble.pause  # spreads, and protects nothing
             raise trouble.error.of_another(retry_after=trouble.left + spread) from None
-
-    def _refuse_in_a_long_line(self) -> None:
         waiting = self._places.statistics().tasks_waiting
         wait = (waiting + 1) * self._takes / self._places.total_tokens if self._places.available_tokens <= 0 else 0.0
         if wait > PATIENCE.total_seconds():

@@ -66,16 +66,16 @@ class Regions(SiteClients[RegionSettings, _Region]):
 
     @asynccontextmanager
     async def turn(self, site: str) -> AsyncIterator[protocols.MaasClient]:
-        region = self._of(site)
-        if region is None:
+        kept = self._sites.get(site)
+        if kept is None:
             raise MaasError(MaasFailure.UNREACHABLE, f"site {site} has no region here", operation="turn")
-        async with region.turns.turn():
-            yield region.client
+        async with kept.client.turns.turn():
+            yield kept.client.client
 
     def client(self, site: str) -> protocols.MaasClient | None:
         """The client of a site's region, for its observer, which is in no line."""
-        region = self._of(site)
-        return None if region is None else region.client
+        kept = self._sites.get(site)
+        return None if kept is None else kept.client.client
 
     @override
     async def _open(self, site: str, settings: RegionSettings) -> _Region:

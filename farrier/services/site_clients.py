@@ -71,10 +71,6 @@ class SiteClients(ABC, Generic[_S, _C]):
         """Have exactly these from now on."""
         self._sites = opened.sites
 
-    def _of(self, site: str) -> _C | None:
-        kept = self._sites.get(site)
-        return None if kept is None else kept.client
-
     @abstractmethod
     async def _open(self, site: str, settings: _S) -> _C:
         """A client that `stack` closes. Raises ConfigError."""

@@ -27,7 +27,7 @@ from farrier.services import vault_answers
 from farrier.services.breaker import Breaker
 from farrier.services.credential_files import LARGEST_SECRET_BYTES
 from farrier.services.credential_forms import Source
-from farrier.services.http_client import HttpClient, Pass, Sends, Service, open_client
+from farrier.services.http_client import HttpClient, Pass, Send, Service, open_client
 from farrier.services.http_messages import Request
 from farrier.services.times import Times
 from farrier.services.vault_answers import FAILURES, Operation, Result, VaultError
@@ -106,8 +106,8 @@ class Vault:
             source = self._fresh(path)
             if source is None:
                 try:
-                    async with self._http.slot(Operation.READ) as slot:
-                        source = await self._fetch(slot, path)
+                    async with self._http.slot(Operation.READ) as send:
+                        source = await self._fetch(send, path)
                 except VaultError as error:
                     raise CredentialError(reference, error.detail, temporary=error.temporary) from None
                 self._keep(path, source)
@@ -136,29 +136,29 @@ class Vault:
         self._kept.pop(path, None)
         self._kept[path] = now + self._settings.keep.total_seconds(), source
 
-    async def _fetch(self, slot: Sends, path: str) -> Source:
+    async def _fetch(self, send: Send, path: str) -> Source:
         """Raises `VaultError`, also the one of a moment ago."""
         trouble = self._breaker.trouble()
         if trouble is not None:
             raise trouble.error.of_another()
         try:
-            source = await self._ask(slot, path)
+            source = await self._ask(send, path)
         except VaultError as error:
             self._note(error if error.temporary else None)
             raise
         self._note(None)
         return source
 
-    async def _ask(self, slot: Sends, path: str) -> Source:
+    async def _ask(self, send: Send, path: str) -> Source:
         read = Request(operation=Operation.READ, path=f"{self._settings.mount}/data/{path}", answers={200, 404})
         try:
-            return await slot.send(read, vault_answers.secret)
+            return await send(read, vault_answers.secret)
         except VaultError as error:
             if error.failure is not Result.DENIED:
                 raise
         # Vault says the same whether the token is worthless or just may not read this: ask about the token.
         own = Request(operation=Operation.LOOK_UP_TOKEN, path="auth/token/lookup-self", answers={200})
-        await slot.send(own, vault_answers.nothing)
+        await send(own, vault_answers.nothing)
         raise vault_answers.lasting(Result.DENIED, "Vault does not let our token read this path")
 
     def _note(self, trouble: VaultError | None) -> None:

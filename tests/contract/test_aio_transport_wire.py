@@ -17,7 +17,7 @@ import pytest
 from farrier.model.maas import MaasError, MaasFailure
 from farrier.services.http_client import HttpClient, Pass, open_client
 from farrier.services.http_messages import Answer, Request
-from farrier.services.maas_requests import Operation, read
+from farrier.services.maas_requests import Operation
 from farrier.services.maas_service import LARGEST_BODY_BYTES, MAAS, MaasSettings
 from farrier.services.times import Times
 from tests.support.answers import http
@@ -186,9 +186,18 @@ CHANGE = Request(operation=Operation.CREATE, method="POST", path="machines/")
 @pytest.mark.parametrize(
     ("asked", "first", "more", "body"),
     [
-        (read(Operation.MACHINE, "machines/abc/"), b"GET /MAAS/api/2.0/machines/abc/ HTTP/1.1", {}, b""),
         (
-            read(Operation.MACHINES, "machines/", ("id", "a/b c"), ("id", "ü%2F&+"), ("x", "")),
+            Request(operation=Operation.MACHINE, path="machines/abc/"),
+            b"GET /MAAS/api/2.0/machines/abc/ HTTP/1.1",
+            {},
+            b"",
+        ),
+        (
+            Request(
+                operation=Operation.MACHINES,
+                path="machines/",
+                query=(("id", "a/b c"), ("id", "ü%2F&+"), ("x", "")),
+            ),
             b"GET /MAAS/api/2.0/machines/?id=a%2Fb+c&id=%C3%BC%252F%26%2B&x= HTTP/1.1",
             {},
             b"",

@@ -174,10 +174,9 @@ def is_unread(node: Node) -> bool:
 
 def with_note(node: Node, **fields: Any) -> Node:
     """The node with some of what its live workflow remembers of MAAS changed."""
-    assert node.workflow is not None, "asked for only while a workflow is live"
-    return with_fields(
-        node, workflow=with_workflow(node, upstream=msgspec.structs.replace(node.workflow.upstream, **fields))
-    )
+    workflow, replace = node.workflow, msgspec.structs.replace
+    assert workflow is not None, "asked for only while a workflow is live"
+    return replace(node, workflow=replace(workflow, upstream=replace(workflow.upstream, **fields)))
 
 
 def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:

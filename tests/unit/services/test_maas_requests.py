@@ -8,7 +8,7 @@ import pytest
 from farrier.model import maas_changes as changes
 from farrier.model.maas import MaasError, MaasFailure
 from farrier.model.maas_changes import Change, LinkMode, NewMachine, PowerAccess
-from farrier.services.maas_requests import creation, machine_path, of_change
+from farrier.services.maas_requests import creation, of_change, path
 
 POWER = PowerAccess(address="10.0.0.1", username="root", password="calvin")
 NEW = NewMachine(hostname="gpu001", mac_addresses=("m1", "m2"), power=POWER, description="workflow 7")
@@ -102,7 +102,7 @@ def test_a_bare_address_is_sent(address: str) -> None:
 @pytest.mark.parametrize("system_id", ["", "../users", "abc/def", "abc?op=x", "abc%2f", "abc 1", "abc\n"])
 def test_a_name_that_would_change_the_path_is_not_sent(system_id: str) -> None:
     with pytest.raises(MaasError) as refusal:
-        machine_path(system_id)
+        path("machines", system_id)
     assert refusal.value.failure is MaasFailure.INVALID
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from farrier.model.maas import MaasFailure
 from farrier.services.http_messages import Answer, Request
-from farrier.services.maas_requests import Operation, read
+from farrier.services.maas_requests import Operation
 from farrier.services.maas_service import FAILURES
 from farrier.services.quoting import scrubbed
 
-READ = read(Operation.MACHINE, "machines/abc123/")
+READ = Request(operation=Operation.MACHINE, path="machines/abc123/")
 CHANGE = Request(operation=Operation.RELEASE, method="POST", path="machines/abc123/", query=(("op", "release"),))
 TEXT = "text/plain; charset=utf-8"
 PAGE = b"<html><head><title>Oops</title></head></html>"
