@@ -62,9 +62,12 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def is_page(self) -> bool:
-        """HTML: of a proxy, or of a web server behind which nothing else works."""
-        start = self.body[:64].lstrip().lower()
-        return "html" in self.content_type.lower() or start.startswith((b"<!doctype", b"<html"))
+        """HTML: of a proxy, or of a web server behind which nothing else works. MAAS labels the plain text of a refused
+        key as HTML, too (piston3/authentication.py:141), so the label counts only for markup or an empty body."""
+        start = self.body[:64].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+        if start.startswith((b"<!doctype", b"<html")):
+            return True
+        return "html" in self.content_type.lower() and (not start or start.startswith(b"<"))
 
     @property
     def stay(self) -> timedelta | None:

@@ -40,13 +40,13 @@ _POWER: Final = re.compile(
 _FAILED: Final = range(500, 1000)
 _START: Final = "MAAS answered HTTP {status}"
 
+_NO_KEY: Final = f"{_START}: it saw no API key; something between us takes the Authorization header away"
+
+# No rule for 401 quotes its text: to a wrong secret, MAAS responds with the right one (piston3/oauth.py:509).
 RULES: Final = (
-    Rule(
-        failure=F.AUTH,  # what a list says to whoever shows no key at all
-        statuses={400},
-        text=re.compile("^Unrecognised signature"),
-        detail=f"{_START}: it saw no API key; something between us takes the Authorization header away",
-    ),
+    # What a list responds to a request without a key, and what everything else does (piston3/utils.py:44).
+    Rule(failure=F.AUTH, statuses={400}, text=re.compile("^Unrecognised signature"), detail=_NO_KEY),
+    Rule(failure=F.AUTH, statuses={401}, text=re.compile("^Forbidden$"), detail=_NO_KEY),
     Rule(
         failure=F.CLOCK_SKEW,
         statuses={401},

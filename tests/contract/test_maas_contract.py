@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from farrier.model import maas_changes as changes
 from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine
 from farrier.model.maas_changes import Change, LookUp, PowerAccess
 from tests.support.maas import DEPLOY, NEW, POWER, RELEASE
+from tests.support.maas_region import signed
 from tests.support.maas_site import Site, site_of
 
 
@@ -81,6 +83,25 @@ async def test_a_key_that_does_not_hold_is_refused_as_such(site: Site) -> None:
     assert refused.value.failure is MaasFailure.AUTH
 
 
+async def test_the_right_secret_with_which_a_wrong_one_is_refused_is_in_no_error(site: Site) -> None:
+    consumer, token, secret = site.key.split(":")
+    assert secret in (await site.bare("users/?op=whoami", signed(f"{consumer}:{token}:{secret[::-1]}"))).text
+    site.world.key = f"{consumer}:{token}:{secret[::-1]}"
+    with pytest.raises(MaasError) as refused:
+        await site.client.whoami()
+    assert refused.value.failure is MaasFailure.AUTH
+    assert secret not in f"{refused.value} {refused.value.detail} {refused.value.fields}"
+
+
+async def test_a_clock_that_is_late_is_named_as_such(site: Site) -> None:
+    site.world.behind = timedelta(minutes=10)
+    with pytest.raises(MaasError, match="clock") as refused:
+        await site.client.whoami()
+    assert refused.value.failure is MaasFailure.CLOCK_SKEW
+    site.world.behind = -timedelta(hours=1)
+    assert (await site.client.whoami()).is_superuser, "a clock that is early is taken"
+
+
 # --- what is changed
 
 
@@ -111,9 +132,7 @@ async def test_a_link_may_be_asked_for_twice_and_is_there_once(site: Site) -> No
 
 async def test_a_static_address_that_another_has_is_named_as_such(site: Site) -> None:
     first, second = await site.new(), await site.new()
-    cidr = (await site.client.subnets())[0].cidr
-    assert cidr is not None
-    address = f"{cidr.rpartition('.')[0]}.77"
+    address = await site.free_address(4)
     await site.client.do(first, await linked(site, first, address))
     error = await refusal(site, second, await linked(site, second, address))
     assert error.failure is MaasFailure.ADDRESS_TAKEN and not error.ambiguous

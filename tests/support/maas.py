@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -49,12 +50,14 @@ class Observed:
 
 
 class World:
-    """A client, the clock it reads, what it reported, and the pauses it made, which take no time here."""
+    """A client, the clock it reads, what it reported, and the pauses it made, which take no time here. Its time of day
+    is `behind` the real one."""
 
     def __init__(self) -> None:
         self.clock = HandClock()
         self.observed = Observed()
         self.pauses: list[float] = []
+        self.behind = timedelta(0)
         self._key: str | CredentialError = ADMIN.key
         self.pause_with: Callable[[float], Awaitable[None]] | None = None
         self.client: Maas
@@ -68,6 +71,9 @@ class World:
         """Rotate it, long enough ago that it is not remembered as it was."""
         self._key = key
         self.clock.advance(KEY_KEPT)
+
+    def wall(self) -> float:
+        return time.time() - self.behind.total_seconds()
 
     async def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -87,7 +93,7 @@ async def world_of(transport: httpx.AsyncBaseTransport | None, **settings: Any) 
     async with open_sharing(
         msgspec.structs.replace(SETTINGS, **settings),
         key=world.current_key,
-        times=Times(clock=world.clock, pause=world.pause),
+        times=Times(clock=world.clock, pause=world.pause, wall=world.wall),
         observer=world.observed,
         transport=transport,
     ) as world.client:

@@ -1,12 +1,12 @@
 """A simulated MAAS region as its own suites use it: signed requests by hand, and machines put into any state.
 
-Used by `tests/contract/test_maas_{matrix,samples,region,faults}`. Requests go through the transport in this process,
-each with a header of its own, so that tests of keys, nonces and clocks can sign as badly as they like.
+Used by `tests/contract/test_maas_{matrix,samples,region,protocol,faults}`. Requests go through the transport in this
+process, each with a header of its own, so that tests of keys, nonces and clocks can sign as badly as they like.
 """
 
 from __future__ import annotations
 
-import itertools
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -18,14 +18,13 @@ from farrier.sim.maas.records import Machine, ScriptStatus, SetType
 
 ROOT = "http://maas.test/MAAS/api/2.0/"
 Form = Mapping[str, str | Sequence[str]]
-_nonces = itertools.count()
 
 
-def signed(user: User = ADMIN, *, nonce: str | None = None, age: float = 0, secret: str | None = None) -> str:
+def signed(key: str = ADMIN.key, *, nonce: str | None = None, age: float = 0, secret: str | None = None) -> str:
     """An Authorization header; `age` seconds old."""
-    consumer, token, own = user.key.split(":")
+    consumer, token, own = key.split(":")
     fields = {
-        "oauth_nonce": nonce or f"n{next(_nonces)}",
+        "oauth_nonce": nonce or secrets.token_hex(8),
         "oauth_timestamp": str(int(time.time() - age)),
         "oauth_version": "1.0",
         "oauth_signature_method": "PLAINTEXT",
@@ -44,7 +43,7 @@ class Caller:
         self._user = user
 
     async def send(self, method: str, path: str, form: Form | None = None) -> httpx.Response:
-        return await self._client.request(method, path, data=form, headers={"Authorization": signed(self._user)})
+        return await self._client.request(method, path, data=form, headers={"Authorization": signed(self._user.key)})
 
     async def get(self, path: str) -> httpx.Response:
         return await self.send("GET", path)

@@ -3,7 +3,7 @@
 A live one is used when FARRIER_TEST_MAAS_URL and FARRIER_TEST_MAAS_KEY (of an administrator) are set. Tests make
 machines of their own there and delete them. Those that need hardware take the machine whose BMC
 FARRIER_TEST_MAAS_BMC names (`address,user,password,mac`), and are skipped without: it is commissioned, deployed and
-released. Used by `tests/contract/test_maas_contract.py` and `test_maas_forms.py`.
+released. Used by `tests/contract/test_maas_{contract,forms,protocol}.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from ipaddress import ip_network
 
 import anyio
 import httpx
@@ -40,23 +41,44 @@ class Site:
     def __init__(self, world: World, http: httpx.AsyncClient, key: str, region: Region | None) -> None:
         self.world, self.region = world, region
         self.client = world.client
-        self._http, self._key = http, parsed(key)
+        self.key = key
+        self._http, self._parsed = http, parsed(key)
         self._made: list[str] = []
 
     async def send(self, method: str, path: str, form: Form | None = None, *, json: object = None) -> httpx.Response:
-        headers = {"Authorization": authorization(self._key, time.time())}
+        headers = {"Authorization": authorization(self._parsed, time.time())}
         if json is not None:
             return await self._http.request(method, path, json=json, headers=headers)
         return await self._http.request(method, path, data=form, headers=headers)
 
-    async def new(self, *, ports: int = 1) -> Machine:
-        """A machine of the test's own, in New, that no hardware is behind."""
+    async def bare(self, path: str, header: str | None) -> httpx.Response:
+        """A GET with this Authorization header, or with none."""
+        return await self._http.get(path, headers={} if header is None else {"Authorization": header})
+
+    async def multipart(self, path: str, form: Mapping[str, str]) -> httpx.Response:
+        """A POST whose form is multipart, as MAAS's own client sends it."""
+        headers = {"Authorization": authorization(self._parsed, time.time())}
+        return await self._http.post(path, files={name: (None, value) for name, value in form.items()}, headers=headers)
+
+    async def new(self, *, ports: int = 1, deployed: bool = False) -> Machine:
+        """A machine of the test's own, in New or said to be deployed, that no hardware is behind."""
         mine = secrets.token_hex(4)
         macs = tuple(f"02:{mine[:2]}:{mine[2:4]}:{mine[4:6]}:{mine[6:]}:{port:02x}" for port in range(ports))
         wanted = msgspec.structs.replace(NEW, hostname=f"farrier-test-{mine}", mac_addresses=macs)
-        made = await self.client.create(wanted)
-        self._made.append(made.system_id)
-        return made
+        if not deployed:
+            made = await self.client.create(wanted)
+            self._made.append(made.system_id)
+            return made
+        form = {"hostname": wanted.hostname, "mac_addresses": macs, "architecture": wanted.architecture}
+        answer = await self.send("POST", "machines/", {**form, "deployed": "true"})
+        self._made.append(answer.json()["system_id"])
+        return await self.client.machine(self._made[-1])
+
+    async def free_address(self, place: int) -> str:
+        """An address in the first subnet, so many from its end."""
+        cidr = (await self.client.subnets())[0].cidr
+        assert cidr is not None
+        return str(ip_network(cidr)[-place])
 
     def with_hardware(self) -> NewMachine:
         """What to create for a machine that can be commissioned. Skips the test where there is none."""

@@ -1,7 +1,8 @@
 """The region's HTTP face: an ASGI application that reads a request, has it answered, and breaks it when told to.
 
-Served by `serving`, over a socket or in this process. The order is MAAS's: path, identity, operation; then, the state
-being kept, power and work, whose failure replaces the answer. Dropped answers are dropped after all that.
+Served by `serving`, over a socket or in this process. The order is MAAS's: path, identity, method, operation, what it
+is about; then, the state being kept, power and work, whose failure replaces the answer. Dropped answers are dropped
+after all that.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from farrier.sim.faults import Fault
 from farrier.sim.maas import routes
-from farrier.sim.maas.call import Answer, Call, Exchange, Refused, User, encoded, form_of, json_of
+from farrier.sim.maas.call import HTML, Answer, Call, Exchange, Refused, User, encoded, form_of, json_of
 from farrier.sim.maas.region import Region
 
 ROOT = "/MAAS/api/2.0/"
@@ -63,6 +64,7 @@ class RegionApp:
             if open_to_all is not None:
                 return open_to_all
             path = _path(request.url.path)
+            routes.check_known(path)
             user = self._region.keys.caller(request.headers.get("authorization"))
             if user is None and path == ["version"]:
                 user = _NOBODY
@@ -74,7 +76,7 @@ class RegionApp:
             for step in call.later:
                 step()
         except Refused as refusal:
-            return encoded(refusal.body, status=refusal.status, headers=refusal.headers)
+            return encoded(refusal.body, status=refusal.status, headers=refusal.headers, kind=refusal.kind)
         return answer
 
 
@@ -89,6 +91,8 @@ def _without_identity(path: str) -> Answer | None:
         return encoded("2.0")
     if path.startswith("/MAAS/api/1.0/"):
         return encoded("The 1.0 API is no longer available. Please use API version 2.0.", status=410)
+    if path.startswith("/MAAS/") and not path.startswith(ROOT):
+        return encoded("", status=302, headers={"Location": "/MAAS/?next=%2FMAAS%2F"}, kind=HTML)
     return None
 
 
@@ -104,7 +108,7 @@ def _anonymous(method: str, op: str | None, path: list[str]) -> Refused:
     """Lists have a handler for requests without a key, which knows only what an enlisting machine may do."""
     if path == ["machines"]:
         return Refused(400, f"Unrecognised signature: method={method} op={op}")
-    return Refused(401, "Authorization Error: Invalid API key.", {"WWW-Authenticate": 'OAuth realm="OAuth"'})
+    return Refused(401, "Forbidden")  # maasserver/api/auth.py:118, piston3/utils.py:44
 
 
 def _broken(fault: Fault | None, answer: Answer) -> Answer:

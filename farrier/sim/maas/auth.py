@@ -12,11 +12,15 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from urllib.parse import unquote
 
-from farrier.sim.maas.call import Refused, User
+from farrier.sim.maas.call import HTML, Refused, User
 
 _THRESHOLD_SECONDS = 300
 # A nonce that was forgotten belongs to a timestamp long expired, at any rate that one process can serve.
 _NONCES_KEPT = 200_000
+# Looked for anywhere in the header (piston3/authentication.py:304).
+_NEEDED = tuple(
+    f"oauth_{name}" for name in ("consumer_key", "token", "signature", "signature_method", "timestamp", "nonce")
+)
 
 
 class Keys:
@@ -24,25 +28,36 @@ class Keys:
 
     def __init__(self, users: Iterable[User], *, wall: Callable[[], float] = time.time) -> None:
         self._users = {user.key.split(":")[1]: user for user in users}
+        self._consumers = {user.key.split(":")[0] for user in self._users.values()}
         self._wall = wall
         self._order: deque[tuple[str, str]] = deque()
         self._used: set[tuple[str, str]] = set()
         self.skew = 0.0
 
     def caller(self, header: str | None) -> User | None:
-        """Whose request it is; None without a header. Raises Refused 401 for a header that does not hold."""
-        if header is None or not header.lower().startswith("oauth "):
+        """Whose request it is; None without a header that names all that is needed, whatever else it is. Raises Refused
+        401 for one that does not hold."""
+        if header is None or not all(name in header for name in _NEEDED):
             return None
-        given = _fields(header[len("oauth ") :])
-        user = self._users.get(given.get("oauth_token", ""))
-        if user is None or given.get("oauth_consumer_key") != user.key.split(":")[0]:
+        if not header.startswith("OAuth "):
+            raise _unauthorized("'Parameter not found: oauth_consumer_key'")
+        given = _fields(header[len("OAuth ") :])
+        if given.get("oauth_consumer_key", "") not in self._consumers:
             raise _unauthorized("Invalid API key.")
+        token = given.get("oauth_token", "")
+        user = self._users.get(token)
+        if user is None:
+            raise _unauthorized(f"'Invalid access token: {token}'")
         self._check_time(given.get("oauth_timestamp", ""))
-        self._use_nonce(given["oauth_token"], given.get("oauth_nonce", ""))
-        if given.get("oauth_signature_method") != "PLAINTEXT":
-            raise _unauthorized("'Signature method not supported.'")
-        if given.get("oauth_signature") != f"&{user.key.split(':')[2]}":
-            raise _unauthorized("'Invalid signature.'")
+        self._use_nonce(token, given.get("oauth_nonce", ""))
+        method = given.get("oauth_signature_method")
+        if method != "PLAINTEXT":
+            known = "try one of the following: PLAINTEXT, HMAC-SHA1"
+            raise _unauthorized(f"'Signature method {method} not supported {known}'")
+        right = f"&{user.key.split(':')[2]}"
+        if given.get("oauth_signature") != right:
+            # So it does: to a wrong secret it responds with the right one.
+            raise _unauthorized(f"'Invalid signature. Expected signature base string: {right}'")
         return user
 
     def _check_time(self, text: str) -> None:
@@ -69,4 +84,5 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def _unauthorized(reason: str) -> Refused:
-    return Refused(401, f"Authorization Error: {reason}", {"WWW-Authenticate": 'OAuth realm="OAuth"'})
+    """Plain text, labelled as HTML: piston3/authentication.py:141."""
+    return Refused(401, f"Authorization Error: {reason}", {"WWW-Authenticate": 'OAuth realm="OAuth"'}, kind=HTML)

@@ -19,17 +19,27 @@ from farrier.sim.maas.forms import FIELDS
 from farrier.sim.maas.readers import BadParameter, Data, Field, Origin
 
 TEXT = "text/plain; charset=utf-8"
+HTML = "text/html; charset=utf-8"
 JSON = "application/json; charset=utf-8"
 
 
 class Refused(Exception):
     """MAAS answers with an error: text, or a dict as JSON. Never a bug of the simulation."""
 
-    def __init__(self, status: int, body: str | Mapping[str, object] = "", headers: dict[str, str] | None = None):
+    def __init__(
+        self,
+        status: int,
+        body: str | Mapping[str, object] = "",
+        headers: dict[str, str] | None = None,
+        *,
+        kind: str | None = None,
+    ) -> None:
         super().__init__(status, body)
         self.status = status
         self.body = body
         self.headers = headers or {}
+        self.kind = kind
+        """The type of the content, where it is not the usual one."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,12 +51,14 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-def encoded(body: object, *, status: int = 200, headers: dict[str, str] | None = None) -> Answer:
+def encoded(
+    body: object, *, status: int = 200, headers: dict[str, str] | None = None, kind: str | None = None
+) -> Answer:
     """Text stays text, everything else is JSON."""
     if isinstance(body, Answer):
         return body
-    content, kind = (body.encode(), TEXT) if isinstance(body, str) else (msgspec.json.encode(body), JSON)
-    return Answer(status=status, content=content, content_type=kind, headers=headers or {})
+    content, usual = (body.encode(), TEXT) if isinstance(body, str) else (msgspec.json.encode(body), JSON)
+    return Answer(status=status, content=content, content_type=kind or usual, headers=headers or {})
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from farrier.sim.maas import fleet, network, reading, show_machine, show_network, show_storage, site, states, storage
-from farrier.sim.maas.call import Call, Refused
+from farrier.sim.maas.call import HTML, Call, Refused
 from farrier.sim.maas.records import Disk, Interface, Machine
 from farrier.sim.maas.region import Region
 
@@ -75,20 +75,51 @@ _ON_MACHINE: dict[_Named, _OnMachine] = {
 }
 
 
+# What the region's Allow header lists for each kind of path, every second part of which names something.
+_METHODS: dict[str, str] = {
+    "version": "GET",
+    "events": "GET",
+    **dict.fromkeys(("machines", "users", "maas", "subnets", "fabrics", "zones", "resourcepools"), "POST, GET"),
+    "fabrics/*/vlans": "POST, GET",
+    "machines/*": "PUT, DELETE, POST, GET",
+    "nodes/*/interfaces": "POST, GET",
+    "nodes/*/interfaces/*": "PUT, DELETE, POST, GET",
+    "nodes/*/blockdevices": "POST, GET",
+    "nodes/*/blockdevices/*": "PUT, DELETE, POST, GET",
+    "nodes/*/results": "GET",
+    "nodes/*/results/*": "PUT, DELETE, GET",
+}
+
+
+def _kind(path: list[str]) -> str:
+    return "/".join(part if number % 2 == 0 else "*" for number, part in enumerate(path))
+
+
+def check_known(path: list[str]) -> None:
+    """Refuse a path that there is not, whoever asks."""
+    if _kind(path) not in _METHODS:
+        raise unknown("/".join(["", "MAAS", "api", "2.0", *path, ""]))
+
+
 def answer(region: Region, call: Call, path: list[str]) -> object:
-    """What the operation returns. Raises Refused; 404 for a path that names nothing."""
+    """What the operation returns. Raises Refused: 405 for a method, then 400 for an operation that there is not; then
+    404 for a path that names nothing."""
+    methods = _METHODS[_kind(path)]
+    if call.method not in methods.split(", "):
+        raise Refused(405, headers={"Allow": methods}, kind=HTML)
     match path:
-        case ["version"] if call.method == "GET":
+        case ["version"]:
             return site.version()
-        case [collection] if collection in _WIDE:
-            return _named(_WIDE[collection], call)(region, call)
         case ["fabrics", fabric, "vlans"] if (call.method, call.op) == ("GET", None):
             return reading.vlans(region, fabric)
         case ["machines", system_id]:
-            return _on_machine(region, call, _machine(region, call, system_id))
-        case ["nodes", system_id, *rest] if rest:
-            return _inside(region, call, _machine(region, call, system_id), rest)
-    raise unknown("/".join(["", "MAAS", "api", "2.0", *path, ""]))
+            return _on_machine(region, call, system_id)
+        case ["nodes", system_id, *rest]:
+            return _inside(region, call, system_id, rest)
+        case [collection]:
+            return _named(_WIDE[collection], call)(region, call)
+        case _:
+            raise _unrecognised(call)
 
 
 def unknown(path: str) -> Refused:
@@ -96,8 +127,6 @@ def unknown(path: str) -> Refused:
 
 
 def _unrecognised(call: Call) -> Refused:
-    if call.method == "PATCH":
-        return Refused(405)
     return Refused(400, f"Unrecognised signature: method={call.method} op={call.op}")
 
 
@@ -108,23 +137,26 @@ def _named(table: dict[_Named, _Operation], call: Call) -> _Operation:
     return operation
 
 
-def _machine(region: Region, call: Call, system_id: str) -> Machine:
+def _machine(region: Region, call: Call, system_id: str, *, missed: str = "Machine") -> Machine:
+    """The machine that the caller may see; `missed` is what the operation misses where there is none."""
     machine = region.machines.get(system_id)
     if machine is None:
-        raise Refused(404, "No Machine matches the given query.")
+        raise Refused(404, f"No {missed} matches the given query.")
     if not fleet.sees(call, machine):
         raise Refused(403)
     return machine
 
 
-def _on_machine(region: Region, call: Call, machine: Machine) -> object:
+def _on_machine(region: Region, call: Call, system_id: str) -> object:
     if (call.method, call.op) == ("GET", None):
-        return show_machine.machine(region, machine)
+        return show_machine.machine(region, _machine(region, call, system_id))
     change = _CHANGES.get(call.op or "") if call.method == "POST" else None
     if change is None:
         operation = _named(_ON_MACHINE, call)
+        machine = _machine(region, call, system_id, missed="Node" if call.method == "GET" else "Machine")
         _check_rights(call, machine)
         return operation(region, call, machine)
+    machine = _machine(region, call, system_id)
     _check_rights(call, machine)
     change(region, call, machine)
     return show_machine.machine(region, machine)
@@ -140,26 +172,37 @@ def _check_rights(call: Call, machine: Machine) -> None:
         raise Refused(403)
 
 
-def _inside(region: Region, call: Call, machine: Machine, rest: list[str]) -> object:
-    _check_rights(call, machine)
+def _inside(region: Region, call: Call, system_id: str, rest: list[str]) -> object:
+    """What a machine is missed as differs by path: an interface, where one is named, although the machine is gone."""
     match rest:
         case ["interfaces"]:
-            return _named(_ON_INTERFACES, call)(region, call, machine)
+            operation = _named(_ON_INTERFACES, call)
+            machine = _machine(region, call, system_id, missed="Node" if call.method == "GET" else "Machine")
+            _check_rights(call, machine)
+            return operation(region, call, machine)
         case ["interfaces", wanted]:
-            operation = None if call.method == "GET" else _named(_ON_INTERFACE, call)
-            interface = network.found(machine, wanted)
-            if operation is None:
-                return show_network.interface(machine, interface)
-            return operation(region, call, machine, interface)
+            return _on_interface(region, call, system_id, wanted)
         case ["blockdevices"] if (call.method, call.op) == ("GET", None):
-            return storage.listed(region, call, machine)
+            return storage.listed(region, call, _machine(region, call, system_id))
         case ["blockdevices", wanted]:
+            machine = _machine(region, call, system_id, missed="BlockDevice")
+            _check_rights(call, machine)
             return _on_disk(region, call, machine, storage.found(machine, wanted))
         case ["results"] if (call.method, call.op) == ("GET", None):
-            return reading.results(region, call, machine)
+            return reading.results(region, call, _machine(region, call, system_id, missed="Node"))
         case ["results", wanted] if call.method == "GET":
-            return reading.current_result(region, call, machine, wanted)
+            return reading.current_result(region, call, _machine(region, call, system_id, missed="Node"), wanted)
     raise _unrecognised(call)
+
+
+def _on_interface(region: Region, call: Call, system_id: str, wanted: str) -> object:
+    operation = None if (call.method, call.op) == ("GET", None) else _named(_ON_INTERFACE, call)
+    machine = _machine(region, call, system_id, missed="Interface")
+    _check_rights(call, machine)
+    interface = network.found(machine, wanted)
+    if operation is None:
+        return show_network.interface(machine, interface)
+    return operation(region, call, machine, interface)
 
 
 def _on_disk(region: Region, call: Call, machine: Machine, disk: Disk) -> object:

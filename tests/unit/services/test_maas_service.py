@@ -16,7 +16,7 @@ from farrier.services.quoting import scrubbed
 
 READ = Request(operation=Operation.MACHINE, path="machines/abc123/")
 CHANGE = Request(operation=Operation.RELEASE, method="POST", path="machines/abc123/", query=(("op", "release"),))
-TEXT = "text/plain; charset=utf-8"
+TEXT, HTML = "text/plain; charset=utf-8", "text/html; charset=utf-8"  # a refused key is text under the second
 PAGE = b"<html><head><title>Oops</title></head></html>"
 
 # status, body, content type, Retry-After → class
@@ -25,9 +25,11 @@ TABLE = [
     (400, b"Failed to render preseed: nothing", TEXT, "", "invalid"),
     (400, b"Unrecognised signature: method=GET op=None", TEXT, "", "auth"),
     (400, PAGE, "text/html", "", "protocol"),
-    (401, b"Authorization Error: Invalid API key.", TEXT, "", "auth"),
-    (401, b"Authorization Error: 'Nonce already used: n1'", TEXT, "", "auth"),
-    (401, b"Authorization Error: 'Expired timestamp: given 1 and now 2 has a greater'", TEXT, "", "clock_skew"),
+    (401, b"Forbidden", "text/plain", "", "auth"),
+    (401, b"Authorization Error: Invalid API key.", HTML, "", "auth"),
+    (401, b"Authorization Error: 'Nonce already used: n1'", HTML, "", "auth"),
+    (401, b"Authorization Error: 'Expired timestamp: given 1 and now 2 has a greater'", HTML, "", "clock_skew"),
+    (401, PAGE + b"timestamp", HTML, "", "auth"),
     (403, b"", TEXT, "", "forbidden"),
     (403, b"This method is reserved for admin users.", TEXT, "", "forbidden"),
     (403, PAGE, "text/html", "", "protocol"),
@@ -84,6 +86,31 @@ def test_a_missing_machine_is_absent_only_in_the_region_s_own_words() -> None:
     """A proxy that has lost the region must not make its machines look deleted."""
     proxy = Answer(status=404, body=b"<html>No Machine matches the given query.</html>", content_type="text/html")
     assert FAILURES.of_answer(READ, proxy, secrets=()).failure is MaasFailure.PROTOCOL
+
+
+@pytest.mark.parametrize("status", [400, 401])
+def test_a_key_that_did_not_arrive_is_told_from_one_that_is_refused(status: int) -> None:
+    body = {400: b"Unrecognised signature: method=GET op=None", 401: b"Forbidden"}[status]
+    error = FAILURES.of_answer(READ, Answer(status=status, body=body, content_type="text/plain"), secrets=())
+    assert error.failure is MaasFailure.AUTH and "saw no API key" in error.detail
+    refused = FAILURES.of_answer(READ, Answer(status=401, body=b"Authorization Error: Invalid API key."), secrets=())
+    assert "refuses the API key" in refused.detail
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "is_page"),
+    [
+        (PAGE, TEXT, True),
+        (b"\xef\xbb\xbf\n<!DOCTYPE html>", "", True),
+        (b"<h1>Oops</h1>", HTML, True),
+        (b"<h1>Oops</h1>", TEXT, False),
+        (b"", HTML, True),
+        (b"Authorization Error: Invalid API key.", HTML, False),
+        (b'{"a": 1}', "application/json", False),
+    ],
+)
+def test_a_page_is_known_by_its_markup_and_not_by_its_label_alone(body: bytes, kind: str, *, is_page: bool) -> None:
+    assert Answer(status=401, body=body, content_type=kind).is_page is is_page
 
 
 def test_what_a_form_says_of_its_fields_is_kept_by_name() -> None:
