@@ -16,17 +16,17 @@
 --                                                 farrier_reader, farrier_worker
 -- schema                                          migrator, schema_steps, schema_set, schema_objects
 -- time                  9                         pulse, mends
--- model                                           edges, initial_values, workflow_mapping, workflow_statuses,
---                                                 workflow_modes, contradictions, actions, advice, constants, settings,
---                                                 clock_stops, limits
+-- model                                           edges, workflow_mapping, workflow_statuses, workflow_modes,
+--                                                 contradictions, actions, advice, constants, settings, clock_stops,
+--                                                 limits
 -- loop                 15          2          2   controllers, shards, wakes, marks, outcomes, locks
 -- history               3                         history, history_retention
--- nodes                30          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
+-- nodes                29          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
 -- workflows             5                    12   node_onboardings, node_decommissions
 -- agents               12                     1   bootstrap_tokens, node_agents
 -- tasks                18                         task_types, node_tasks, workers
 -- intents               7                     3   intents
--- kinds                24                     1   kinds, kind_states, kind_actions, resources, callable
+-- kinds                24                     1   kinds, kind_layers, kind_states, kind_actions, resources, callable
 -- brakes                5          1              departures, brakes, brake_lifts
 -- maas                  9          1              maas_regions, node_observations
 -- requests              6                     3   resource_intents
@@ -128,18 +128,10 @@ CREATE TABLE farrier.mends (
 -- The changes that a layer of a resource may make; triggers refuse all others.
 CREATE TABLE farrier.edges (
     kind       text NOT NULL,  -- one of farrier.kinds
-    layer      text NOT NULL,  -- of a node: status, management, onboarding or decommission; of any other kind: state
+    layer      text NOT NULL,  -- one of farrier.kind_layers
     from_value text NOT NULL,
     to_value   text NOT NULL,
     PRIMARY KEY (kind, layer, from_value, to_value)
-);
-
--- The values in which a layer of a resource may begin.
-CREATE TABLE farrier.initial_values (
-    kind  text NOT NULL,  -- as in edges
-    layer text NOT NULL,  -- as in edges
-    value text NOT NULL,
-    PRIMARY KEY (kind, layer, value)
 );
 
 -- The status of a node that goes with the status of its workflow, when it is live and in the commit that ends it; see check_pair.
@@ -320,7 +312,7 @@ CREATE TABLE farrier.history (
     version           bigint           NOT NULL,  -- of the resource, as the change left it
     layer             text             NOT NULL,  -- of a node: status, management, onboarding, onboarding_stage, decommission,
                                                   -- decommission_stage, or details.NAME for a value that intent `set` changed; of
-                                                  -- any other kind: state
+                                                  -- any other kind: one of farrier.kind_layers
     from_value        text,                       -- null for the beginning of a layer
     to_value          text             NOT NULL,
     at                timestamptz      NOT NULL,
@@ -684,15 +676,24 @@ CREATE TABLE farrier.kinds (
                                                                  -- and counted, and take the requests in resource_intents
 );
 
--- The states of each kind, from its spec.
+-- The layers of each kind, from its spec: states beside each other, each with its own clock.
+CREATE TABLE farrier.kind_layers (
+    kind  text NOT NULL,
+    layer text NOT NULL,  -- of a kind with a table like farrier.resources: state, and others, each the column of its name
+    label text NOT NULL,  -- its kind in metrics; names of its limits begin with it, but those of nodes
+    PRIMARY KEY (kind, layer)
+);
+
+-- The states of each layer, from the spec of its kind.
 CREATE TABLE farrier.kind_states (
     kind     text     NOT NULL,
+    layer    text     NOT NULL,
     state    text     NOT NULL,  -- STATE or STATE/SUBSTATE
-    initial  boolean  NOT NULL,  -- resources begin in it
-    terminal boolean  NOT NULL,  -- resources end in it
+    initial  boolean  NOT NULL,  -- the layer may begin in it
+    terminal boolean  NOT NULL,  -- the layer ends in it
     sla      interval,           -- default limit; null: none
     why_none text     NOT NULL,  -- why there is no limit; empty if there is one
-    PRIMARY KEY (kind, state)
+    PRIMARY KEY (kind, layer, state)
 );
 
 -- The actions that may be asked of resources of each kind, from its spec.
@@ -1997,19 +1998,6 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Checks a change of a layer of a node; see check_edge. AFTER UPDATE trigger on nodes and both tables of workflows; the argument is
--- the layer. For each row, because a statement trigger would join old rows with new ones, which is planned for a handful of rows and
--- takes a quarter of a million comparisons for a batch.
-CREATE OR REPLACE FUNCTION farrier.guard_layer() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    CASE TG_ARGV[0]
-        WHEN 'management' THEN PERFORM farrier.check_edge('node', 'management', NEW.name, OLD.management, NEW.management);
-        WHEN 'status' THEN PERFORM farrier.check_edge('node', 'status', NEW.name, OLD.status, NEW.status);
-        ELSE PERFORM farrier.check_edge('node', TG_ARGV[0], NEW.node_id::text, OLD.status, NEW.status);
-    END CASE;
-    RETURN NULL;
-END $$;
-
 -- Returns the node, other than except_node, to which a machine that reports these values belongs, and the kind of identity that
 -- says so; no row if there is none. A MAC address with which a node was registered counts, too.
 CREATE OR REPLACE FUNCTION farrier.identity_holder(serial text, uuid text, manufacturer text, macs jsonb, except_node bigint)
@@ -3192,21 +3180,29 @@ BEGIN
     END IF;
 END $$;
 
--- Begins a resource in its kind's first state. FR409 for another state, and while the kind has no states. BEFORE INSERT trigger
--- on the table of every kind; the argument is the kind.
+-- Begins a row in the first value of each layer that it says nothing of, if the layer has one alone. FR409 for a value that the layer
+-- does not begin as, and while the kind has no states. BEFORE INSERT trigger on the table of every kind; the argument is the kind. On
+-- a table with one layer of a kind in another column, a second argument names the layer and a third the column.
 CREATE OR REPLACE FUNCTION farrier.begin_resource() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
-    first text := (SELECT v.value FROM initial_values v WHERE v.kind = TG_ARGV[0] AND v.layer = 'state');
+    given jsonb := to_jsonb(NEW);
+    one record;
 BEGIN
-    IF first IS NULL THEN
+    FOR one IN SELECT s.layer, coalesce(TG_ARGV[2], s.layer) AS attribute, array_agg(s.state ORDER BY s.state) FILTER (WHERE s.initial) AS first
+                 FROM kind_states s
+                WHERE s.kind = TG_ARGV[0] AND s.layer = coalesce(TG_ARGV[1], s.layer) AND given ? coalesce(TG_ARGV[2], s.layer)
+                GROUP BY s.layer LOOP
+        IF given ->> one.attribute IS NULL AND cardinality(one.first) = 1 THEN
+            NEW := jsonb_populate_record(NEW, jsonb_build_object(one.attribute, one.first[1]));
+        ELSIF (given ->> one.attribute = ANY (one.first)) IS NOT TRUE THEN
+            RAISE EXCEPTION 'a % does not begin as % in layer %', replace(TG_ARGV[0], '_', ' '), given ->> one.attribute, one.layer
+                USING ERRCODE = 'FR409', HINT = format('It begins as %s.', array_to_string(one.first, ' or '));
+        END IF;
+    END LOOP;
+    IF NOT FOUND THEN
         RAISE EXCEPTION 'kind % has no states yet', TG_ARGV[0]
             USING ERRCODE = 'FR409', HINT = 'farrier db migrate fills in kinds that come with farrier, farrier kind install others.';
-    END IF;
-    NEW.state := coalesce(NEW.state, first);
-    IF NEW.state <> first THEN
-        RAISE EXCEPTION 'a % does not begin as %', replace(TG_ARGV[0], '_', ' '), NEW.state
-            USING ERRCODE = 'FR409', HINT = format('It begins as %s.', first);
     END IF;
     RETURN NEW;
 END $$;
@@ -3222,9 +3218,9 @@ BEGIN
     END IF;
 END $$;
 
--- Returns for each kind and each state that is not terminal how many resources are in it, since when the first of them is, how
+-- Returns for each layer, by its label, and each state that is not terminal how many resources are in it, since when the first of them is, how
 -- many are above the limit that holds for them, and the limit of those whose site has none of its own. The arrays are the limits
--- that differ from the kind's: (kind, state, site, lasts), site null for all. Counts by the index alone what is above the limit
+-- that differ from the kind's: (label, state, site, lasts), site null for all. Counts by the index alone what is above the limit
 -- of all; looks up sites only for resources that entered between the shortest and the longest limit of their state.
 CREATE OR REPLACE FUNCTION farrier.count_resources(kinds text[], states text[], sites text[], limits interval[])
     RETURNS TABLE (kind text, state text, n bigint, first timestamptz, above bigint, lasts interval)
@@ -3232,7 +3228,8 @@ CREATE OR REPLACE FUNCTION farrier.count_resources(kinds text[], states text[], 
 DECLARE
     one record;
 BEGIN
-    FOR one IN SELECT k.kind, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.from_template ORDER BY k.kind LOOP
+    FOR one IN SELECT l.*, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation JOIN kind_layers l USING (kind)
+                WHERE k.from_template ORDER BY l.label LOOP
         RETURN QUERY EXECUTE format($q$
             WITH changed AS MATERIALIZED (
                 SELECT c.* FROM unnest($2, $3, $4, $5) AS c (kind, state, site, lasts) WHERE c.kind = $1),
@@ -3246,23 +3243,23 @@ BEGIN
                  CROSS JOIN LATERAL (
                        SELECT min(c.lasts) AS least, CASE WHEN own.lasts IS NOT NULL THEN max(c.lasts) END AS most
                          FROM changed c WHERE c.state = s.state AND c.site IS NOT NULL) o
-                 WHERE s.kind = $1 AND NOT s.terminal),
+                 WHERE s.kind = $7 AND s.layer = %2$L AND NOT s.terminal),
             counted AS MATERIALIZED (
-                SELECT r.state, count(*) AS n, min(r.state_entered_at) AS first FROM %1$s r WHERE r.ended_at IS NULL GROUP BY r.state),
+                SELECT r.%2$I AS state, count(*) AS n, min(r.%3$I) AS first FROM %1$s r WHERE r.ended_at IS NULL GROUP BY r.%2$I),
             otherwise AS MATERIALIZED (
-                SELECT k.state, count(*) FILTER (WHERE r.state_entered_at < $6 - o.lasts)
-                                - count(*) FILTER (WHERE o.lasts IS NOT NULL AND r.state_entered_at < k.late_before) AS n
+                SELECT k.state, count(*) FILTER (WHERE r.%3$I < $6 - o.lasts)
+                                - count(*) FILTER (WHERE o.lasts IS NOT NULL AND r.%3$I < k.late_before) AS n
                   FROM known k
-                  JOIN %1$s r ON r.state = k.state AND r.ended_at IS NULL
-                   AND r.state_entered_at >= k.all_late AND r.state_entered_at < k.first_late
+                  JOIN %1$s r ON r.%2$I = k.state AND r.ended_at IS NULL
+                   AND r.%3$I >= k.all_late AND r.%3$I < k.first_late
                   LEFT JOIN changed o ON o.state = k.state AND o.site = r.site
                  GROUP BY k.state)
             SELECT $1, state, coalesce(c.n, 0), c.first, coalesce(late.n, 0) + coalesce(o.n, 0), k.lasts
               FROM known k FULL JOIN counted c USING (state) LEFT JOIN otherwise o USING (state)
               LEFT JOIN LATERAL (
                    SELECT count(*) AS n FROM %1$s r
-                    WHERE r.ended_at IS NULL AND r.state = k.state AND r.state_entered_at < k.late_before) late ON c.n > 0
-        $q$, one.relation) USING one.kind, kinds, states, sites, limits, farrier.now();
+                    WHERE r.ended_at IS NULL AND r.%2$I = k.state AND r.%3$I < k.late_before) late ON c.n > 0
+        $q$, one.relation, one.layer, one.layer || '_entered_at') USING one.label, kinds, states, sites, limits, farrier.now(), one.kind;
     END LOOP;
 END $$;
 
@@ -3309,26 +3306,31 @@ BEGIN
            || CASE WHEN to_regprocedure(adds || '(bigint)') IS NULL THEN '' ELSE format(' || coalesce(%s(r.id), ''{}'')', adds) END;
 END $$;
 
--- Enqueues a new resource, and records its first state in history, with the request and the requester
+-- Enqueues a new resource, and records the first state of each of its layers in history, with the request and the requester
 -- that validate_resource_intent has set. AFTER INSERT trigger on the table of every kind; the argument is the kind.
 CREATE OR REPLACE FUNCTION farrier.enqueue_resource() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
     PERFORM enqueue(TG_ARGV[0], NEW.id);
-    PERFORM record_beginning(TG_ARGV[0], NEW.id, NEW.version, 'state', NEW.state,
+    PERFORM record_beginning(TG_ARGV[0], NEW.id, NEW.version, l.layer, to_jsonb(NEW) ->> l.layer,
         coalesce('intent ' || nullif(current_setting('farrier.created_for', true), ''), 'created'),
-        'created by ' || coalesce(nullif(current_setting('farrier.created_by', true), ''), session_user));
+        'created by ' || coalesce(nullif(current_setting('farrier.created_by', true), ''), session_user))
+       FROM kind_layers l WHERE l.kind = TG_ARGV[0];
     RETURN NULL;
 END $$;
 
--- Refuses a change of state that the kind has no edge for (FR409), and ends a resource that enters a terminal state: sets
--- ended_at and gives its numbers back. BEFORE UPDATE trigger on the table of every kind; the argument is the kind.
+-- Refuses a change of a layer that the kind has no edge for (FR409), and sets the time of one that it has. Ends a resource that enters
+-- a terminal state: sets ended_at and gives its numbers back. BEFORE UPDATE trigger on the table of every kind, for each layer; the
+-- arguments are the kind and the layer.
 CREATE OR REPLACE FUNCTION farrier.enter_state() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    to_value text := to_jsonb(NEW) ->> TG_ARGV[1];
 BEGIN
-    PERFORM check_edge(TG_ARGV[0], 'state', NEW.name, OLD.state, NEW.state);
-    NEW.state_entered_at := farrier.now();
-    IF EXISTS (SELECT FROM kind_states s WHERE s.kind = TG_ARGV[0] AND s.state = NEW.state AND s.terminal) THEN
+    PERFORM check_edge(TG_ARGV[0], TG_ARGV[1], NEW.name, to_jsonb(OLD) ->> TG_ARGV[1], to_value);
+    NEW := jsonb_populate_record(NEW, jsonb_build_object(TG_ARGV[1] || '_entered_at', farrier.now()));
+    IF TG_ARGV[1] = 'state' AND EXISTS (SELECT FROM kind_states s
+                                         WHERE s.kind = TG_ARGV[0] AND s.layer = 'state' AND s.state = to_value AND s.terminal) THEN
         NEW.ended_at := farrier.now();
         PERFORM free_numbers(TG_ARGV[0], NEW.id);
     END IF;
@@ -3364,7 +3366,7 @@ CREATE OR REPLACE FUNCTION farrier.forget_kind(of_kind text) RETURNS void
 DECLARE
     relation regclass := (SELECT k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.kind = of_kind);
     living record;
-    hook text;
+    hook name;
 BEGIN
     IF NOT EXISTS (SELECT FROM kinds k WHERE k.kind = of_kind AND k.from_template) THEN PERFORM relation_of(of_kind); END IF;
     IF relation IS NOT NULL THEN
@@ -3374,8 +3376,9 @@ BEGIN
             RAISE EXCEPTION 'resources of kind % have not ended: % in all, such as %', of_kind, living.n, living.first
                 USING ERRCODE = 'FR409', HINT = 'Delete them first, and let the daemon end them; then the kind may go.';
         END IF;
-        FOREACH hook IN ARRAY ARRAY['begin_resource', 'enqueue_resource', 'enter_state'] LOOP
-            EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', hook, relation);
+        FOR hook IN SELECT t.tgname FROM pg_trigger t
+                     WHERE t.tgrelid = relation AND t.tgfoid IN ('begin_resource'::regproc, 'enqueue_resource'::regproc, 'enter_state'::regproc) LOOP
+            EXECUTE format('DROP TRIGGER %I ON %s', hook, relation);
         END LOOP;
     END IF;
     PERFORM free_numbers(n.kind, n.id) FROM (SELECT DISTINCT kind, id FROM pool_numbers WHERE kind = of_kind) n;
@@ -3386,37 +3389,32 @@ BEGIN
      WHERE i.kind = of_kind AND i.status = 'pending';
     DELETE FROM outcomes WHERE kind = of_kind;
     DELETE FROM edges WHERE kind = of_kind;
-    DELETE FROM initial_values WHERE kind = of_kind;
     DELETE FROM kind_actions WHERE kind = of_kind;
     DELETE FROM kind_states WHERE kind = of_kind;
+    DELETE FROM kind_layers WHERE kind = of_kind;
     DELETE FROM kinds WHERE kind = of_kind;
     DELETE FROM callable WHERE to_regprocedure(function) IS NULL;
 END $$;
 
--- Refuses a row that begins in a value other than the model's first ones (FR409). AFTER INSERT trigger; the arguments are the
--- kind and the layers of the row. A layer's value is in the column of its name, that of a workflow in status.
-CREATE OR REPLACE FUNCTION farrier.guard_first_values() RETURNS trigger LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
+-- Checks a change of a layer; see check_edge. AFTER UPDATE trigger on tables whose writers set the time of the change themselves; the
+-- arguments are the kind, the layer and its column. For each row, because a statement trigger would join old rows with new ones, which
+-- is planned for a handful of rows and takes a quarter of a million comparisons for a batch.
+CREATE OR REPLACE FUNCTION farrier.guard_layer() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    of_layer text;
-    begins_as text;
+    after jsonb := to_jsonb(NEW);
 BEGIN
-    FOREACH of_layer IN ARRAY TG_ARGV[1:] LOOP
-        begins_as := coalesce(to_jsonb(NEW) ->> of_layer, to_jsonb(NEW) ->> 'status');
-        IF NOT EXISTS (SELECT FROM initial_values v WHERE v.kind = TG_ARGV[0] AND v.layer = of_layer AND v.value = begins_as) THEN
-            RAISE EXCEPTION '%: layer % does not begin as %', replace(TG_ARGV[0], '_', ' '), of_layer, begins_as
-                USING ERRCODE = 'FR409', HINT = 'farrier.initial_values lists the first values of each layer.';
-        END IF;
-    END LOOP;
+    PERFORM farrier.check_edge(TG_ARGV[0], TG_ARGV[1], coalesce(after ->> 'name', after ->> 'node_id'),
+                               to_jsonb(OLD) ->> TG_ARGV[2], after ->> TG_ARGV[2]);
     RETURN NULL;
 END $$;
 
--- Returns the states that resources of a kind are in which have not ended, and locks the kind's table against changes until the
+-- Returns the states that a layer is in of those resources of a kind which have not ended, and locks the kind's table against changes until the
 -- transaction ends, so that the result stays true.
-CREATE OR REPLACE FUNCTION farrier.inhabited_states(of_kind text) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION farrier.inhabited_states(of_kind text, layer text) RETURNS SETOF text
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
     EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', relation_of(of_kind));
-    RETURN QUERY EXECUTE format('SELECT DISTINCT r.state FROM %s r WHERE r.ended_at IS NULL ORDER BY r.state', relation_of(of_kind));
+    RETURN QUERY EXECUTE format('SELECT DISTINCT r.%2$I FROM %1$s r WHERE r.ended_at IS NULL ORDER BY r.%2$I', relation_of(of_kind), layer);
 END $$;
 
 -- Returns the row of a kind in kinds. FR400 for an unknown kind, which is any whose table is not like farrier.resources if template
@@ -3440,31 +3438,32 @@ BEGIN
     RETURN found;
 END $$;
 
--- Returns the resources that are above the limit that holds for them, of each kind the `most` that exceed it the furthest. The
+-- Returns the resources that are above the limit that holds for them in a layer, of each the `most` that exceed it the furthest. The
 -- arrays are limits as count_resources takes them.
 CREATE OR REPLACE FUNCTION farrier.late_resources(kinds text[], states text[], sites text[], limits interval[], most integer)
-    RETURNS TABLE (kind text, id bigint, name text, site text, state text, since timestamptz, lasts interval, last_error text)
+    RETURNS TABLE (kind text, layer text, id bigint, name text, site text, state text, since timestamptz, lasts interval, last_error text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     one record;
 BEGIN
-    FOR one IN SELECT k.kind, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.from_template ORDER BY k.kind LOOP
+    FOR one IN SELECT l.*, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation JOIN kind_layers l USING (kind)
+                WHERE k.from_template ORDER BY l.label LOOP
         RETURN QUERY EXECUTE format($q$
             WITH changed AS MATERIALIZED (
                 SELECT c.* FROM unnest($2, $3, $4, $5) AS c (kind, state, site, lasts) WHERE c.kind = $1),
             known AS MATERIALIZED (
                 SELECT s.state, coalesce((SELECT c.lasts FROM changed c WHERE c.state = s.state AND c.site IS NULL), s.sla) AS lasts,
                        (SELECT min(c.lasts) FROM changed c WHERE c.state = s.state AND c.site IS NOT NULL) AS of_a_site
-                  FROM farrier.kind_states s WHERE s.kind = $1 AND NOT s.terminal)
-            SELECT $1, r.id, r.name, r.site, r.state, r.state_entered_at, coalesce(o.lasts, k.lasts), r.last_error
+                  FROM farrier.kind_states s WHERE s.kind = $8 AND s.layer = %2$L AND NOT s.terminal)
+            SELECT $8, %2$L, r.id, r.name, r.site, r.%2$I, r.%3$I, coalesce(o.lasts, k.lasts), r.last_error
               FROM known k
-              JOIN %1$s r ON r.state = k.state AND r.ended_at IS NULL
-               AND r.state_entered_at < $7 - least(k.lasts, k.of_a_site)
+              JOIN %1$s r ON r.%2$I = k.state AND r.ended_at IS NULL
+               AND r.%3$I < $7 - least(k.lasts, k.of_a_site)
               LEFT JOIN changed o ON o.state = k.state AND o.site = r.site
-             WHERE r.state_entered_at < $7 - coalesce(o.lasts, k.lasts)
-             ORDER BY r.state_entered_at + coalesce(o.lasts, k.lasts), r.id
+             WHERE r.%3$I < $7 - coalesce(o.lasts, k.lasts)
+             ORDER BY r.%3$I + coalesce(o.lasts, k.lasts), r.id
              LIMIT $6
-        $q$, one.relation) USING one.kind, kinds, states, sites, limits, most, farrier.now();
+        $q$, one.relation, one.layer, one.layer || '_entered_at') USING one.label, kinds, states, sites, limits, most, farrier.now(), one.kind;
     END LOOP;
 END $$;
 
@@ -3504,7 +3503,7 @@ BEGIN
 END $$;
 
 -- Makes a table that was created LIKE farrier.resources INCLUDING ALL the table of a kind: records it, and adds the unique index
--- of names, the triggers of kinds and the rights. May be repeated: it touches only what is missing, and so waits for no
+-- of names, the triggers of kinds and of its layers, and the rights. May be repeated: it touches only what is missing, and so waits for no
 -- transaction that uses the table. FR400 for a table that lacks columns or defaults of farrier.resources, FR409 for a kind or a table that is
 -- in use.
 CREATE OR REPLACE FUNCTION farrier.make_kind(kind text, relation regclass) RETURNS void
@@ -3520,6 +3519,7 @@ DECLARE
                          FROM pg_attribute t JOIN pg_attrdef d ON d.adrelid = t.attrelid AND d.adnum = t.attnum
                          JOIN pg_attribute a ON a.attrelid = relation AND a.attname = t.attname
                         WHERE t.attrelid = 'farrier.resources'::regclass AND NOT a.atthasdef);
+    layers text[] := ARRAY(SELECT l.layer FROM kind_layers l WHERE l.kind = make_kind.kind UNION SELECT 'state' ORDER BY 1);
     other record;
     one record;
 BEGIN
@@ -3547,12 +3547,14 @@ BEGIN
                     WHERE i.indrelid = relation AND c.relname = name_index(kind) AND i.indisunique) THEN
         EXECUTE format('CREATE UNIQUE INDEX %I ON %s (name) WHERE ended_at IS NULL', name_index(kind), relation);
     END IF;
-    FOR one IN SELECT w.* FROM (VALUES ('begin_resource', 'BEFORE INSERT', ''), ('enqueue_resource', 'AFTER INSERT', ''),
-                                       ('enter_state', 'BEFORE UPDATE', 'WHEN (OLD.state <> NEW.state)')) w (name, at, condition)
+    FOR one IN SELECT w.* FROM (SELECT 'begin_resource' AS name, 'begin_resource' AS calls, 'BEFORE INSERT' AS at, NULL AS layer
+                                UNION ALL SELECT 'enqueue_resource', 'enqueue_resource', 'AFTER INSERT', NULL
+                                UNION ALL SELECT 'enter_' || l, 'enter_state', 'BEFORE UPDATE', l FROM unnest(layers) l) w
                 WHERE NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = relation AND t.tgname = w.name
-                                     AND t.tgfoid = to_regproc('farrier.' || w.name)) LOOP
-        EXECUTE format('CREATE TRIGGER %1$I %2$s ON %3$s FOR EACH ROW %4$s EXECUTE FUNCTION farrier.%1$I(%5$L)',
-            one.name, one.at, relation, one.condition, kind);
+                                     AND t.tgfoid = to_regproc('farrier.' || w.calls)) LOOP
+        EXECUTE format('CREATE TRIGGER %I %s ON %s FOR EACH ROW %s EXECUTE FUNCTION farrier.%I(%s)',
+            one.name, one.at, relation, CASE WHEN one.layer IS NOT NULL THEN format('WHEN (OLD.%1$I <> NEW.%1$I)', one.layer) END,
+            one.calls, concat_ws(', ', quote_literal(kind), quote_literal(one.layer)));
     END LOOP;
     PERFORM make_shards(kind);
     PERFORM grant_kind_rights(relation);
@@ -3590,7 +3592,8 @@ END $$;
 
 -- Returns resources of a kind as JSON for display, in the order of name and id: at most `most` of them, after the key
 -- (after_name, after_id). one_id selects one resource (null: all). Empty arrays select any state and any site; a state includes
--- its substates. With ended, also those that have ended. For `detail` see detail_of.
+-- its substates. With ended, also those that have ended. For `detail` see detail_of; `layers` has where it is in each layer, the
+-- state first.
 CREATE OR REPLACE FUNCTION farrier.show_resources(
     kind text, one_id bigint, states text[], sites text[], ended boolean, after_name text, after_id bigint, most integer)
     RETURNS SETOF jsonb
@@ -3602,8 +3605,8 @@ BEGIN
         SELECT jsonb_build_object(
                    'kind', $1, 'id', r.id, 'name', r.name, 'site', r.site, 'version', r.version, 'state', r.state,
                    'state_entered_at', r.state_entered_at, 'created_at', r.created_at, 'ended_at', r.ended_at,
-                   'last_error', r.last_error, 'default_limit', extract(epoch FROM s.sla), 'why_none', coalesce(s.why_none, ''),
-                   'detail', %2$s,
+                   'last_error', r.last_error,
+                   'detail', %2$s, 'layers', s.layers,
                    'outcome', o.outcome, 'outcome_at', o.at, 'step', e.step, 'step_begun_at', e.begun_at,
                    'controller', so.controller, 'swept_at', so.swept_at)
           FROM (SELECT * FROM %1$s r
@@ -3612,7 +3615,14 @@ BEGIN
                    AND (cardinality($4) = 0 OR r.site = ANY ($4))
                    AND (r.name, r.id) > ($6, $7)
                  ORDER BY r.name, r.id LIMIT $8) r
-          LEFT JOIN farrier.kind_states s ON s.kind = $1 AND s.state = r.state
+          LEFT JOIN LATERAL (
+               SELECT coalesce(jsonb_agg(jsonb_build_object(
+                          'layer', l.layer, 'label', l.label, 'state', to_jsonb(r) -> l.layer, 'since', to_jsonb(r) -> (l.layer || '_entered_at'),
+                          'default_limit', extract(epoch FROM s.sla), 'why_none', coalesce(s.why_none, ''))
+                          ORDER BY l.layer <> 'state', l.layer), '[]') AS layers
+                 FROM farrier.kind_layers l
+                 LEFT JOIN farrier.kind_states s ON s.kind = l.kind AND s.layer = l.layer AND s.state = to_jsonb(r) ->> l.layer
+                WHERE l.kind = $1) s ON true
           LEFT JOIN farrier.outcomes o ON o.kind = $1 AND o.id = r.id
           LEFT JOIN farrier.effects e ON e.kind = $1 AND e.resource = r.id
           LEFT JOIN farrier.shard_owners so ON r.ended_at IS NULL AND so.kind = $1 AND so.shard = farrier.shard_of(r.id)
@@ -5301,6 +5311,9 @@ CREATE OR REPLACE TRIGGER notify_wakes AFTER INSERT ON farrier.wakes
 -- Triggers: nodes
 -- =====================================================================================================================
 
+CREATE OR REPLACE TRIGGER begin_resource BEFORE INSERT ON farrier.nodes
+    FOR EACH ROW EXECUTE FUNCTION farrier.begin_resource('node');
+
 -- At COMMIT, when the workflow's row is written, too. Only for updates that could break the pair: others make no call.
 CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.nodes
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
@@ -5350,16 +5363,13 @@ CREATE CONSTRAINT TRIGGER forget_keys AFTER UPDATE ON farrier.nodes
 CREATE OR REPLACE TRIGGER forget_machine BEFORE UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (NEW.status = 'deleted') EXECUTE FUNCTION farrier.forget_machine();
 
-CREATE OR REPLACE TRIGGER guard_first_values AFTER INSERT ON farrier.nodes
-    FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_values('node', 'status', 'management');
-
 -- Only for a node that changes its management: most updates leave it, and make no call.
 CREATE OR REPLACE TRIGGER guard_management AFTER UPDATE ON farrier.nodes
-    FOR EACH ROW WHEN (OLD.management <> NEW.management) EXECUTE FUNCTION farrier.guard_layer('management');
+    FOR EACH ROW WHEN (OLD.management <> NEW.management) EXECUTE FUNCTION farrier.guard_layer('node', 'management', 'management');
 
 -- Only for a node that changes its status: most updates leave it, and make no call.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.nodes
-    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_layer('status');
+    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_layer('node', 'status', 'status');
 
 -- Only for a node whose tries change: bmc changes with every read. Not for a deleted node, whose failed logins go on counting for
 -- the node that has the BMC next.
@@ -5399,6 +5409,9 @@ CREATE OR REPLACE TRIGGER watch_machine_insert AFTER INSERT ON farrier.nodes
 -- Triggers: workflows
 -- =====================================================================================================================
 
+CREATE OR REPLACE TRIGGER begin_resource BEFORE INSERT ON farrier.node_decommissions
+    FOR EACH ROW EXECUTE FUNCTION farrier.begin_resource('node', 'decommission', 'status');
+
 -- At COMMIT, when the node's row is written, too. Only for a workflow that changes its status.
 CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.node_decommissions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status <> NEW.status)
@@ -5412,17 +5425,17 @@ CREATE CONSTRAINT TRIGGER check_pair_delete AFTER DELETE ON farrier.node_decommi
 CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.node_decommissions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('decommission');
 
-CREATE OR REPLACE TRIGGER guard_first_values AFTER INSERT ON farrier.node_decommissions
-    FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_values('node', 'decommission');
-
 -- Only for a workflow that changes its status: most updates leave it, and make no call.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.node_decommissions
-    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_layer('decommission');
+    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_layer('node', 'decommission', 'status');
 
 CREATE OR REPLACE TRIGGER set_ended_at BEFORE INSERT OR UPDATE OF status, ended_at ON farrier.node_decommissions
     FOR EACH ROW EXECUTE FUNCTION farrier.set_ended_at();
 -- Also in sessions that load data without guards (session_replication_role): queries rely on ended_at.
 ALTER TABLE farrier.node_decommissions ENABLE ALWAYS TRIGGER set_ended_at;
+
+CREATE OR REPLACE TRIGGER begin_resource BEFORE INSERT ON farrier.node_onboardings
+    FOR EACH ROW EXECUTE FUNCTION farrier.begin_resource('node', 'onboarding', 'status');
 
 -- At COMMIT, when the node's row is written, too. Only for a workflow that changes its status.
 CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.node_onboardings
@@ -5437,12 +5450,9 @@ CREATE CONSTRAINT TRIGGER check_pair_delete AFTER DELETE ON farrier.node_onboard
 CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.node_onboardings
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('onboarding');
 
-CREATE OR REPLACE TRIGGER guard_first_values AFTER INSERT ON farrier.node_onboardings
-    FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_values('node', 'onboarding');
-
 -- Only for a workflow that changes its status: most updates leave it, and make no call.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.node_onboardings
-    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_layer('onboarding');
+    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_layer('node', 'onboarding', 'status');
 
 CREATE OR REPLACE TRIGGER set_ended_at BEFORE INSERT OR UPDATE OF status, ended_at ON farrier.node_onboardings
     FOR EACH ROW EXECUTE FUNCTION farrier.set_ended_at();
@@ -5603,9 +5613,9 @@ GRANT SELECT, UPDATE ON farrier.settings TO farrier_controller;
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA farrier TO farrier_controller;
 GRANT SELECT ON
     farrier.migrator, farrier.schema_steps, farrier.schema_set, farrier.schema_objects,
-    farrier.edges, farrier.initial_values, farrier.workflow_mapping, farrier.workflow_statuses, farrier.workflow_modes, farrier.clock_stops, farrier.contradictions,
+    farrier.edges, farrier.workflow_mapping, farrier.workflow_statuses, farrier.workflow_modes, farrier.clock_stops, farrier.contradictions,
     farrier.constants, farrier.actions, farrier.advice, farrier.task_types,
-    farrier.kinds, farrier.kind_states, farrier.kind_actions, farrier.callable,
+    farrier.kinds, farrier.kind_layers, farrier.kind_states, farrier.kind_actions, farrier.callable,
     farrier.locks, farrier.history, farrier.history_retention,
     farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,
     farrier.brakes_holding, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks,
@@ -5625,7 +5635,7 @@ GRANT INSERT (node, action, params, idempotency_key, requested_by, api_version) 
 GRANT INSERT (kind, resource, action, params, idempotency_key, requested_by) ON farrier.resource_intents TO farrier_intents;
 GRANT SELECT ON
     farrier.intents, farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.brakes_holding,
-    farrier.resource_intents, farrier.kinds, farrier.kind_states, farrier.kind_actions
+    farrier.resource_intents, farrier.kinds, farrier.kind_layers, farrier.kind_states, farrier.kind_actions
     TO farrier_intents;
 GRANT EXECUTE ON FUNCTION
     farrier.register_node, farrier.issue_bootstrap, farrier.revoke_bootstrap, farrier.bootstrap_token, farrier.set_ib_ports,
@@ -5646,7 +5656,7 @@ GRANT SELECT ON
     farrier.nodes, farrier.node_onboardings, farrier.node_decommissions, farrier.node_observations, farrier.maas_regions,
     farrier.intents, farrier.history, farrier.outcomes, farrier.controllers, farrier.shards, farrier.shard_owners, farrier.wakes, farrier.effects, farrier.workers, farrier.departures, farrier.brake_lifts,
     farrier.limits, farrier.edges, farrier.workflow_statuses, farrier.clock_stops, farrier.actions, farrier.advice,
-    farrier.kinds, farrier.kind_states, farrier.kind_actions, farrier.resource_intents, farrier.number_pools, farrier.pool_numbers
+    farrier.kinds, farrier.kind_layers, farrier.kind_states, farrier.kind_actions, farrier.resource_intents, farrier.number_pools, farrier.pool_numbers
     TO farrier_reader;
 GRANT SELECT (
     id, node_id, workflow_id, type, status, params, attempt, failures, claimed_by, lease_until, result, created_at, dispatched_at, ended_at

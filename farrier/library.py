@@ -24,7 +24,7 @@ from farrier.handlers.resource import sort as sort_requests
 from farrier.io.pool import open_pool
 from farrier.io.wakes import PostgresWakes
 from farrier.model.credential import Credential
-from farrier.model.kinds import KindAction, KindEdge, KindSpec, KindState
+from farrier.model.kinds import KindAction, KindEdge, KindLayer, KindSpec, KindState
 from farrier.model.measures import KindMetric, Sample
 from farrier.model.outcome import Decision, Deleted, DoNothing, Outcome, Step, Transition, Update, Wait
 from farrier.model.params import NoParams, Params
@@ -50,6 +50,7 @@ __all__ = [
     "HandlerError",
     "KindAction",
     "KindEdge",
+    "KindLayer",
     "KindMetric",
     "KindSpec",
     "KindState",

@@ -12,7 +12,7 @@ from farrier.config import kinds
 from farrier.model import diagram, kind_diagram
 from farrier.model.built_in import BUILT_IN
 from farrier.model.edges import Layer
-from farrier.model.kinds import KindSpec
+from farrier.model.kinds import KindLayer, KindSpec
 from farrier.model.params import describe
 
 
@@ -71,12 +71,19 @@ def _of_kind(spec: KindSpec, form: Format) -> None:
 def _as_json(spec: KindSpec) -> dict[str, object]:
     return {
         "kind": spec.name,
-        "states": {name: {"limit": state.limit, "why_none": state.why_none} for name, state in spec.states.items()},
-        "edges": spec.edges,
-        "initial": spec.initial,
-        "terminal": sorted(spec.terminal),
+        **_layer_as_json(spec.every_layer[0]),
+        "layers": {layer.name: _layer_as_json(layer) for layer in spec.every_layer[1:]},
         "actions": {
             name: {"description": action.description, "params": describe(action.params)}
             for name, action in spec.requests.items()
         },
+    }
+
+
+def _layer_as_json(layer: KindLayer) -> dict[str, object]:
+    return {
+        "states": {name: {"limit": state.limit, "why_none": state.why_none} for name, state in layer.states.items()},
+        "edges": layer.edges,
+        "initial": sorted(layer.first),
+        "terminal": sorted(layer.terminal),
     }

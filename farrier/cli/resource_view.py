@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from farrier.cli import output
 from farrier.cli.inspection import clock_in_words, clock_row, request_row
 from farrier.cli.output import Cell
 from farrier.model.limits import Limits
-from farrier.model.resource_views import KindView, ResourceDetail, ResourceView, clock_of
+from farrier.model.resource_views import KindView, ResourceDetail, ResourceView, clocks_of
 from farrier.model.resource_why import ResourceWhy
 
 COLUMNS = ("NAME", "STATE", "FOR", "ABOVE SLA", "SITE", "HAS", "NOTE")
@@ -28,12 +28,12 @@ def kind_row(kind: KindView) -> tuple[Cell, ...]:
 
 def row(resource: ResourceView, now: datetime, limits: Limits) -> tuple[Cell, ...]:
     """A resource as a line of a list."""
-    clock = clock_of(resource, now, limits)
+    clocks = clocks_of(resource, now, limits)
     return (
         resource.name,
         output.state(resource.state),
         output.ago(resource.state_entered_at, now),
-        output.excess(clock),
+        output.excess(max(clocks, key=lambda clock: clock.above or timedelta(0), default=None)),
         resource.site,
         " ".join(f"{name}={value}" for name, value in _own(resource.detail, short=True)),
         resource.last_error,
@@ -41,19 +41,18 @@ def row(resource: ResourceView, now: datetime, limits: Limits) -> tuple[Cell, ..
 
 
 def as_object(resource: ResourceView, now: datetime, limits: Limits) -> dict[str, Any]:
-    """A resource as JSON has it, with the clock that runs for it."""
+    """A resource as JSON has it, with the clocks that run for it."""
     found: dict[str, Any] = output.plain(resource)
-    return found | {"clock": output.plain(clock_of(resource, now, limits))}
+    return found | {"clocks": output.plain(clocks_of(resource, now, limits))}
 
 
 def facts(detail: ResourceDetail, now: datetime, limits: Limits) -> None:
     """Print everything that is known of a resource."""
     resource = detail.resource
     output.facts(_facts(resource, now))
-    clock = clock_of(resource, now, limits)
-    if clock is not None:
+    if clocks := clocks_of(resource, now, limits):
         typer.echo()
-        output.table(("LAYER", "STATE", "FOR", "LIMIT", "ABOVE"), [clock_row(clock, now)])
+        output.table(("LAYER", "STATE", "FOR", "LIMIT", "ABOVE"), (clock_row(clock, now) for clock in clocks))
     if detail.requests:
         typer.echo()
         output.table(("REQUEST", "ACTION", "BY", "AGO", "ANSWER"), (request_row(each, now) for each in detail.requests))
@@ -80,8 +79,8 @@ def in_words(why: ResourceWhy, now: datetime) -> Iterable[tuple[str, Cell]]:
     yield "waits for", why.waits_for
     if why.since is not None:
         yield "since", f"{output.moment(why.since)} UTC, {output.ago(why.since, now)} ago"
-    if why.clock is not None:
-        yield "SLA", clock_in_words(why.clock, now)
+    for clock in why.clocks:
+        yield "SLA", clock_in_words(clock, now)
     for error in why.errors:
         yield "error", error
     for request in why.unanswered:

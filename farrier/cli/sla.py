@@ -123,9 +123,10 @@ def _everywhere(held: Limits) -> Iterator[Limit]:
 
 def _of_kinds(held: Limits, specs: Iterable[KindSpec]) -> Iterator[Limit]:
     for spec in specs:
-        for state, default in spec.states.items():
-            if state not in spec.terminal:
-                yield _limit(held, spec.sla_key(state), default.limit, default.why_none)
+        for layer in spec.every_layer:
+            for state, default in layer.states.items():
+                if state not in layer.terminal:
+                    yield _limit(held, layer.sla_key(state), default.limit, default.note)
 
 
 async def _registered(settings: Config, known: set[str]) -> tuple[KindView, ...]:
@@ -144,7 +145,7 @@ def _of_others(held: Limits, registered: Iterable[KindView]) -> Iterator[Limit]:
     for kind in registered:
         for state in kind.states:
             if not state.terminal:
-                yield _limit(held, limits.resource_key(kind.kind, state.state), state.lasts, state.why_none)
+                yield _limit(held, limits.resource_key(state.label, state.state), state.lasts, state.why_none)
 
 
 def _limit(held: Limits, key: str, default: timedelta | None, note: str = "") -> Limit:

@@ -25,6 +25,7 @@ from farrier.model import (
     health,
     identity,
     mapping,
+    node_spec,
     observation,
     params,
     sla,
@@ -32,14 +33,12 @@ from farrier.model import (
     workflow,
 )
 from farrier.model.built_in import BUILT_IN
-from farrier.model.edges import NODE
-from farrier.model.kinds import LAYER, KindSpec
+from farrier.model.kinds import KindSpec
 from farrier.model.limits import Limits
 from farrier.model.node import TaskType
 from farrier.model.status import NodeStatus
 
 _EDGES = statements.load("catalog/edges")
-_INITIAL_VALUES = statements.load("catalog/initial_values")
 _MAPPING = statements.load("catalog/mapping")
 _WORKFLOW_MODES = statements.load("catalog/workflow_modes")
 _WORKFLOW_STATUSES = statements.load("catalog/workflow_statuses")
@@ -52,6 +51,7 @@ _TASK_TYPES = statements.load("catalog/task_types")
 _OWN_TABLES = statements.load("catalog/own_tables")
 _MAKE_KIND = statements.load("schema/make_kind")
 _MAKE_SHARDS = statements.load("schema/make_shards")
+_KIND_LAYERS = statements.load("catalog/kind_layers")
 _KIND_STATES = statements.load("catalog/kind_states")
 _KIND_ACTIONS = statements.load("catalog/kind_actions")
 _KIND_FINGERPRINT = statements.load("catalog/kind_fingerprint")
@@ -66,8 +66,6 @@ _DEFAULT_LIMITS = statements.load("catalog/default_limits")
 async def sync(conn: Connection) -> None:
     """Make the tables equal to the model. May be called any number of times."""
     async with conn.transaction():
-        await conn.execute(_EDGES, *_columns(_edges(), width=4))
-        await conn.execute(_INITIAL_VALUES, *_columns(_initial_values(), width=3))
         await conn.execute(_MAPPING, *_columns(_mapping(), width=3))
         await conn.execute(_CLOCK_STOPS, *_columns(_clock_stops(), width=4))
         await conn.execute(_CONTRADICTIONS, *_columns(_contradictions(), width=3))
@@ -76,10 +74,8 @@ async def sync(conn: Connection) -> None:
         await conn.execute(_ENDED_WORKFLOWS)
         await _sync_actions(conn)
         await conn.execute(_OWN_TABLES, *_columns(_own_tables(), width=4))
-        await conn.execute(_MAKE_SHARDS, NODE)
-        for spec in BUILT_IN:
-            await conn.execute(_MAKE_KIND, spec.name, spec.relation)
-        await sync_kinds(conn, BUILT_IN)
+        await conn.execute(_MAKE_SHARDS, node_spec.SPEC.name)
+        await sync_kinds(conn, (node_spec.SPEC, *BUILT_IN))
         await conn.execute(_TASK_TYPES, list(TaskType))
         advice = _advice()
         await conn.execute(_ADVICE, list(advice), list(advice.values()))
@@ -93,34 +89,44 @@ async def sync_kinds(conn: Connection, specs: Sequence[KindSpec]) -> None:
     """Make what the tables know of these kinds equal to the specs; others stay as they are. May be called again."""
     if not specs:
         return
+    layers = [row for spec in specs for row in _layers_of(spec)]
     edges_ = [row for spec in specs for row in _edges_of(spec)]
     states = [row for spec in specs for row in _states_of(spec)]
     asked = [row for spec in specs for row in _actions_of(spec)]
     async with conn.transaction():
         await conn.execute(_EDGES, *_columns(edges_, width=4))
-        await conn.execute(_INITIAL_VALUES, *_columns([(s.name, LAYER, s.initial) for s in specs], width=3))
-        await conn.execute(_KIND_STATES, *_columns(states, width=6))
+        await conn.execute(_KIND_LAYERS, *_columns(layers, width=3))
+        await conn.execute(_KIND_STATES, *_columns(states, width=7))
         await conn.execute(_KIND_ACTIONS, *_columns(asked, width=5))
         for spec in specs:
+            if spec.from_template:
+                await conn.execute(_MAKE_KIND, spec.name, spec.relation)
             await conn.execute(_KIND_FINGERPRINT, spec.name, fingerprint(spec))
 
 
 def fingerprint(spec: KindSpec) -> str:
     """Tells whether the tables say of a kind what this spec says."""
-    rows = (sorted(_edges_of(spec)), _states_of(spec), _actions_of(spec))
+    rows = (_layers_of(spec), sorted(_edges_of(spec)), _states_of(spec), _actions_of(spec))
     return sha256(msgspec.json.encode(rows)).hexdigest()
 
 
 def _edges_of(spec: KindSpec) -> list[tuple[str, ...]]:
     """(kind, layer, from, to)."""
-    return [(spec.name, LAYER, edge.source, edge.target) for edge in spec.edges]
+    layers = spec.every_layer
+    return [(spec.name, layer.name, edge.source, edge.target) for layer in layers for edge in layer.edges or ()]
+
+
+def _layers_of(spec: KindSpec) -> list[tuple[str, ...]]:
+    """(kind, layer, label)."""
+    return [(spec.name, layer.name, layer.label) for layer in spec.every_layer]
 
 
 def _states_of(spec: KindSpec) -> list[tuple[Any, ...]]:
-    """(kind, state, initial, terminal, limit, why it has none)."""
+    """(kind, layer, state, initial, terminal, limit, why it has none)."""
     return [
-        (spec.name, name, name == spec.initial, name in spec.terminal, state.limit, state.why_none)
-        for name, state in spec.states.items()
+        (spec.name, layer.name, name, name in layer.first, name in layer.terminal, state.limit, state.why_none)
+        for layer in spec.every_layer
+        for name, state in layer.states.items()
     ]
 
 
@@ -135,17 +141,7 @@ def _rules(of: type[params.Params]) -> str:
 
 def _own_tables() -> list[tuple[str, ...]]:
     """(kind, table, condition of a row that has not ended, column of names)."""
-    return [(NODE, "farrier.nodes", f"status <> '{NodeStatus.DELETED}'", "name")]
-
-
-def _edges() -> list[tuple[str, ...]]:
-    """(kind, layer, from, to)."""
-    return [(NODE, edge.layer, edge.source, edge.target) for edge in edges.EDGES]
-
-
-def _initial_values() -> list[tuple[str, ...]]:
-    """(kind, layer, value)."""
-    return [(NODE, layer, value) for layer, values in edges.INITIAL.items() for value in sorted(values)]
+    return [(node_spec.SPEC.name, node_spec.SPEC.relation, f"status <> '{NodeStatus.DELETED}'", "name")]
 
 
 def _mapping() -> list[tuple[str, ...]]:

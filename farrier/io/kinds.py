@@ -18,7 +18,7 @@ from farrier.io import catalog, session, statements
 from farrier.io.patience import LOCKED, PATIENT, LockPatience, patiently
 from farrier.io.pool import Connection
 from farrier.model.built_in import BUILT_IN
-from farrier.model.kinds import KindSpec
+from farrier.model.kinds import KindLayer, KindSpec
 from farrier.model.params import describe
 
 _LOCK = statements.load("schema/lock_migrator")
@@ -149,11 +149,16 @@ async def _require_patterns(conn: Connection, spec: KindSpec) -> None:
 async def _require_states(conn: Connection, spec: KindSpec, *, new: bool) -> None:
     """Whoever is in a state that is no more could never leave it, and whoever is in one that is terminal from now on
     would never end. The table is locked only if there may be such."""
-    living = set(spec.states) - spec.terminal
-    if not new and not await conn.fetchval(_LOST, spec.name, sorted(living)):
+    for layer in spec.every_layer:
+        await _require_states_of(conn, spec, layer, new=new)
+
+
+async def _require_states_of(conn: Connection, spec: KindSpec, layer: KindLayer, *, new: bool) -> None:
+    living = set(layer.states) - layer.terminal
+    if not new and not await conn.fetchval(_LOST, spec.name, layer.name, sorted(living)):
         return
-    inhabited = {row["state"] for row in await conn.fetch(_INHABITED, spec.name)}
-    if lost := sorted(inhabited - set(spec.states)):
+    inhabited = {row["state"] for row in await conn.fetch(_INHABITED, spec.name, layer.name)}
+    if lost := sorted(inhabited - set(layer.states)):
         raise RefusedByModel(
             f"there are resources of kind {spec.name} in states that it no longer has: {', '.join(lost)}",
             hint="Keep the state, with an edge out of it, until nothing is in it.",

@@ -29,12 +29,10 @@ _PLACEHOLDER = "of_kind"
 WRITER = "farrier.write_resources"
 """The writer of kinds with one table."""
 
-_ALWAYS = ("state", "last_error")
-
 
 class ResourceRows(Generic[R, W]):
-    """`state.Rows` of one kind. `columns` are those of its own that a run may write, besides `state` and `last_error`.
-    `load` is SQL as `Rows.load`; `farrier.load_resources(kind, ids)` is what it builds on."""
+    """`state.Rows` of one kind. `columns` are those of its own that a run may write, besides its layers and
+    `last_error`. `load` is SQL as `Rows.load`; `farrier.load_resources(kind, ids)` is what it builds on."""
 
     def __init__(
         self,
@@ -51,7 +49,7 @@ class ResourceRows(Generic[R, W]):
         self.writer = writer
         cuts = any(action.interrupts for action in spec.actions.values())
         self.interrupted = _of_kind(_INTERRUPTED, spec) if cuts else None
-        self._columns = (*_ALWAYS, *columns)
+        self._columns = ("state", *spec.columns_of_layers(), "last_error", *columns)
         self._what = spec.what
         self._own_section = section
         self._decode = decoding.reader(type_, spec.what)

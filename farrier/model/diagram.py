@@ -30,7 +30,7 @@ def mermaid(layer: Layer) -> str:
     states = [str(state) for state in edges.STATES[layer]]
     lines = ["stateDiagram-v2"]
     lines += [f"    [*] --> {state}" for state in states if state in edges.INITIAL[layer]]
-    lines += [f"    {e.source} --> {e.target} : {e.owner}" for e in edges.EDGES if e.layer is layer]
+    lines += [f"    {e.source} --> {e.target} : {e.owner}" for e in edges.EDGES[layer]]
     lines += [f"    {state} --> [*]" for state in states if state in edges.TERMINAL[layer]]
     return "\n".join(lines) + "\n"
 
@@ -56,7 +56,9 @@ def markdown() -> str:
 def as_json() -> dict[str, object]:
     """The same as plain data: strings, numbers (seconds), lists and dicts only."""
     return {
-        "edges": [msgspec.to_builtins(edge) for edge in edges.EDGES],
+        "edges": [
+            {"layer": str(layer), **msgspec.to_builtins(edge)} for layer, of in edges.EDGES.items() for edge in of
+        ],
         "initial": {str(layer): sorted(map(str, states)) for layer, states in edges.INITIAL.items()},
         "terminal": {str(layer): sorted(map(str, states)) for layer, states in edges.TERMINAL.items()},
         "stages": {str(mode): [str(stage) for stage in path] for mode, path in stages.PATHS.items()},
@@ -76,7 +78,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _layer_section(layer: Layer, title: str) -> str:
-    rows = [(edge.source, edge.target, edge.owner, edge.trigger) for edge in edges.EDGES if edge.layer is layer]
+    rows = [(edge.source, edge.target, edge.owner, edge.trigger) for edge in edges.EDGES[layer]]
     picture = f"```mermaid\n{mermaid(layer)}```\n"
     return f"## {title}\n\n{picture}\n{_table(('from', 'to', 'whose move', 'when'), rows)}"
 
@@ -114,7 +116,7 @@ def _sla_table() -> str:
             str(layer),
             str(state),
             _human(default.limit),
-            f"unless {default.unless}" if default.unless else default.why_none,
+            default.note,
         )
         for layer, states in sla.DEFAULTS.items()
         for state, default in states.items()

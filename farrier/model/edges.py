@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-import msgspec
-
 from farrier.model import workflow
+from farrier.model.kinds import KindEdge
 from farrier.model.management import Management
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import WorkflowStatus as W
@@ -46,28 +45,16 @@ STATES: Mapping[Layer, type[StrEnum]] = {
 }
 
 
-class Edge(msgspec.Struct, frozen=True):
-    """One move: `trigger` is what makes the handler take it, `owner` whose move that is. Both are plain
-    text."""
-
-    layer: Layer
-    source: str
-    target: str
-    trigger: str
-    owner: str
-
-
-def _fan(layer: Layer, *rows: tuple[tuple[StrEnum, ...], StrEnum, str, str]) -> tuple[Edge, ...]:
+def _fan(*rows: tuple[tuple[StrEnum, ...], StrEnum, str, str]) -> tuple[KindEdge, ...]:
     """Rows of (sources, target, owner, trigger), one edge for each source."""
     return tuple(
-        Edge(layer, str(source), str(target), trigger, owner)
+        KindEdge(str(source), str(target), trigger, owner)
         for sources, target, owner, trigger in rows
         for source in sources
     )
 
 
 _STATUS = _fan(
-    Layer.STATUS,
     (
         (N.BOOTSTRAP_ISSUED,),
         N.ENROLLING,
@@ -135,7 +122,6 @@ _STATUS = _fan(
 )
 
 _MANAGEMENT = _fan(
-    Layer.MANAGEMENT,
     ((Management.UNMANAGED,), Management.ENROLL, "operator", "any BMC detail given"),
     (
         (Management.ENROLL,),
@@ -196,55 +182,53 @@ _MANAGEMENT = _fan(
 )
 
 
-def _workflow(layer: Layer) -> tuple[Edge, ...]:
-    """The same twenty edges for both kinds of workflow."""
-    failing = (W.RUNNING, W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)
-    return _fan(
-        layer,
-        ((W.PENDING,), W.RUNNING, "workflow", "first run once it has a mode"),
-        ((W.PENDING, *failing), W.CANCELLED, "operator", "intent cancel or delete with nothing to undo"),
-        ((W.RUNNING,), W.COMPLETED, "workflow", "last stage done"),
-        ((W.RUNNING,), W.FAILED_RETRYABLE, "workflow", "a stage failed with a retryable class"),
-        (
-            (W.FAILED_RETRYABLE,),
-            W.RUNNING,
-            "workflow or operator",
-            "next_attempt_at reached, or intent retry_stage, resume or rerun",
-        ),
-        (
-            (W.RUNNING, W.FAILED_RETRYABLE),
-            W.FAILED_MANUAL_INTERVENTION,
-            "workflow or operator",
-            "attempts exhausted, a manual-intervention trigger, or intent mark_manual_intervention_required",
-        ),
-        (
-            (W.FAILED_MANUAL_INTERVENTION,),
-            W.RUNNING,
-            "operator",
-            "intent retry_stage, resume, rerun or adopt",
-        ),
-        (failing, W.COMPENSATING, "operator", "intent cancel or delete with work to undo, or restart_clean"),
-        ((W.COMPENSATING,), W.CANCELLED, "workflow", "undo done after cancel"),
-        ((W.COMPENSATING,), W.PENDING, "workflow", "undo done after restart_clean"),
-        (
-            (W.COMPENSATING,),
-            W.FAILED_MANUAL_INTERVENTION,
-            "workflow or operator",
-            "undo failed, or intent mark_manual_intervention_required",
-        ),
-        (failing, W.RECONCILED, "operator or adoption", "the observed state was found to be the goal"),
-    )
+_FAILING = (W.RUNNING, W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)
 
-
-EDGES: tuple[Edge, ...] = (
-    *_STATUS,
-    *_MANAGEMENT,
-    *_workflow(Layer.ONBOARDING),
-    *_workflow(Layer.DECOMMISSION),
+# The same twenty for both kinds of workflow.
+_WORKFLOW = _fan(
+    ((W.PENDING,), W.RUNNING, "workflow", "first run once it has a mode"),
+    ((W.PENDING, *_FAILING), W.CANCELLED, "operator", "intent cancel or delete with nothing to undo"),
+    ((W.RUNNING,), W.COMPLETED, "workflow", "last stage done"),
+    ((W.RUNNING,), W.FAILED_RETRYABLE, "workflow", "a stage failed with a retryable class"),
+    (
+        (W.FAILED_RETRYABLE,),
+        W.RUNNING,
+        "workflow or operator",
+        "next_attempt_at reached, or intent retry_stage, resume or rerun",
+    ),
+    (
+        (W.RUNNING, W.FAILED_RETRYABLE),
+        W.FAILED_MANUAL_INTERVENTION,
+        "workflow or operator",
+        "attempts exhausted, a manual-intervention trigger, or intent mark_manual_intervention_required",
+    ),
+    (
+        (W.FAILED_MANUAL_INTERVENTION,),
+        W.RUNNING,
+        "operator",
+        "intent retry_stage, resume, rerun or adopt",
+    ),
+    (_FAILING, W.COMPENSATING, "operator", "intent cancel or delete with work to undo, or restart_clean"),
+    ((W.COMPENSATING,), W.CANCELLED, "workflow", "undo done after cancel"),
+    ((W.COMPENSATING,), W.PENDING, "workflow", "undo done after restart_clean"),
+    (
+        (W.COMPENSATING,),
+        W.FAILED_MANUAL_INTERVENTION,
+        "workflow or operator",
+        "undo failed, or intent mark_manual_intervention_required",
+    ),
+    (_FAILING, W.RECONCILED, "operator or adoption", "the observed state was found to be the goal"),
 )
 
+EDGES: Mapping[Layer, tuple[KindEdge, ...]] = {
+    Layer.STATUS: _STATUS,
+    Layer.MANAGEMENT: _MANAGEMENT,
+    Layer.ONBOARDING: _WORKFLOW,
+    Layer.DECOMMISSION: _WORKFLOW,
+}
+
 ALLOWED: Mapping[Layer, frozenset[tuple[str, str]]] = {
-    layer: frozenset((edge.source, edge.target) for edge in EDGES if edge.layer is layer) for layer in Layer
+    layer: frozenset((edge.source, edge.target) for edge in of) for layer, of in EDGES.items()
 }
 
 INITIAL: Mapping[Layer, frozenset[str]] = {

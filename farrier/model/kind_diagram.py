@@ -8,27 +8,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from farrier.model import duration
-from farrier.model.kinds import KindSpec, KindState
+from farrier.model.kinds import KindLayer, KindSpec, KindState
 from farrier.model.params import Params, describe
 
 
 def mermaid(spec: KindSpec) -> str:
-    """The states and edges of a kind, with what triggers them."""
-    names = [f"    {_id(state)} : {state}" for state in spec.states if _id(state) != state]
-    edges = [f"    {_id(edge.source)} --> {_id(edge.target)} : {_plain(edge.trigger)}" for edge in spec.edges]
-    ends = [f"    {_id(state)} --> [*]" for state in spec.states if state in spec.terminal]
-    return "\n".join(("stateDiagram-v2", *names, f"    [*] --> {_id(spec.initial)}", *edges, *ends)) + "\n"
+    """The states and edges of each layer of a kind, with what triggers them."""
+    return "\n".join(map(_picture, spec.every_layer))
 
 
 def markdown(spec: KindSpec) -> str:
-    """The picture, the limits by state, and what may be asked for."""
-    states = [(f"`{state}`", _limit(rule), rule.why_none) for state, rule in spec.states.items()]
+    """For each layer the picture and the limits by state, and what may be asked for."""
+    layers = [f"```mermaid\n{_picture(layer)}```\n\n{_limits(layer)}\n" for layer in spec.every_layer]
     actions = [(name, _params(action.params), action.description) for name, action in spec.requests.items()]
-    return (
-        f"```mermaid\n{mermaid(spec)}```\n\n"
-        f"{_table(('state', 'limit', 'note'), states)}\n"
-        f"{_table(('action', 'parameters', 'what it does'), actions)}"
-    )
+    return f"{''.join(layers)}{_table(('action', 'parameters', 'what it does'), actions)}"
+
+
+def _picture(layer: KindLayer) -> str:
+    names = [f"    {_id(state)} : {state}" for state in layer.states if _id(state) != state]
+    begins = [f"    [*] --> {_id(state)}" for state in sorted(layer.first)]
+    edges = [f"    {_id(edge.source)} --> {_id(edge.target)} : {_plain(edge.trigger)}" for edge in layer.edges or ()]
+    ends = [f"    {_id(state)} --> [*]" for state in layer.states if state in layer.terminal]
+    return "\n".join(("stateDiagram-v2", *names, *begins, *edges, *ends)) + "\n"
+
+
+def _limits(layer: KindLayer) -> str:
+    states = [(f"`{state}`", _limit(rule), rule.why_none) for state, rule in layer.states.items()]
+    return _table(("state", "limit", "note"), states)
 
 
 def _id(state: str) -> str:

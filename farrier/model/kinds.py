@@ -1,4 +1,4 @@
-"""Kinds of resources that are not nodes, as data: states with their limits, edges, and what may be asked of them.
+"""Kinds of resources as data: layers of states with their limits, edges, and what may be asked of them.
 
 One `KindSpec` says everything that is generic: the database refuses what it does not allow, metrics, limits and views
 take their words from it, and `handlers.resource` and `io.resource` run it. Checked when it is made. Pure; knows no
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
+from itertools import permutations
 
 import msgspec
 
@@ -19,7 +20,7 @@ from farrier.model.measures import KindMetric
 from farrier.model.params import NoParams, Params, describe
 
 LAYER = "state"
-"""The one layer of such a kind."""
+"""The layer that every kind with a table like `farrier.resources` has."""
 CREATE = "create"
 """The action that makes a resource. The database answers it."""
 
@@ -27,8 +28,6 @@ CREATE = "create"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _STATE = re.compile(r"[a-z][a-z0-9_]{0,39}(/[a-z][a-z0-9_]{0,39})?")
 _RELATION = re.compile(r"[a-z_][a-z0-9_]{0,62}\.[a-z_][a-z0-9_]{0,62}")
-# Kinds, or words of clocks, that have a meaning of their own.
-_TAKEN = frozenset({"node", "status", "management", "onboarding", "decommission"})
 # Columns of `farrier.resources` that nobody asks for: the database fills them. `site` may be asked for.
 _FILLED = frozenset(
     {"id", "name", "version", "state", "state_entered_at", "created_at", "ended_at", "last_error", "requests"}
@@ -45,10 +44,17 @@ class KindEdge(msgspec.Struct, frozen=True):
 
 
 class KindState(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a resource may stay in a state, or why it may stay for ever: exactly one of the two."""
+    """How long a resource may stay in a state, or why it may stay for ever: exactly one of the two. `unless` says when
+    the clock of the limit does not run."""
 
     limit: timedelta | None = None
     why_none: str = ""
+    unless: str = ""
+
+    @property
+    def note(self) -> str:
+        """What a reader of the limit has to know besides."""
+        return f"unless {self.unless}" if self.unless else self.why_none
 
     def __post_init__(self) -> None:
         if (self.limit is None) == (not self.why_none):
@@ -65,12 +71,50 @@ class KindAction(msgspec.Struct, frozen=True, kw_only=True):
     interrupts: bool = False
 
 
+class KindLayer(msgspec.Struct, frozen=True, kw_only=True):
+    """States that a resource is in beside those of its other layers, with a clock of their own. The table has a column
+    of this name, and NAME_entered_at. `initial` is what a new row may begin as; if it is one state, the row begins so
+    by itself. `edges` None: any state may follow any other, and the database checks none.
+
+    `label` is the layer's `kind` in metrics, and `key` begins the names of its limits; both are made from the name of
+    the kind if they are empty. A layer with a `relation` is in rows of that table, of which a resource may have none.
+    `inside` is (layer, state): these are substates of that state, and its clock is theirs.
+    """
+
+    name: str
+    states: Mapping[str, KindState]
+    edges: tuple[KindEdge, ...] | None
+    initial: str | frozenset[str]
+    terminal: frozenset[str] = frozenset()
+    label: str = ""
+    key: str = ""
+    relation: str = ""
+    inside: tuple[str, str] | None = None
+
+    @property
+    def pairs(self) -> frozenset[tuple[str, str]]:
+        """The edges as (from, to)."""
+        if self.edges is None:
+            return frozenset(permutations(self.states, 2))
+        return frozenset((edge.source, edge.target) for edge in self.edges)
+
+    @property
+    def first(self) -> frozenset[str]:
+        """What a new row may begin as."""
+        return frozenset({self.initial}) if isinstance(self.initial, str) else self.initial
+
+    def sla_key(self, state: str) -> str:
+        """The name of the state's limit in the configuration: `network_segment.deleting.db_delete`."""
+        return f"{self.key}.{state.replace('/', '.')}"
+
+
 class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A kind: all that is known of it without running it. Raises ConfigError for what does not hold together.
 
     `what` names one in a sentence ("a network segment"). `relation` is its table, with its schema. A state may have one
-    substate: "deleting/db_delete". The fields of `create` are columns of the table; None: nobody may ask for one.
-    `actions` are all others. `metrics` are counted by the samples in its handler's outcomes.
+    substate: "deleting/db_delete". `states`, `edges`, `initial` and `terminal` are its first layer, whose end is the
+    end of the resource; `layers` are those besides. The fields of `create` are columns of the table; None: nobody may
+    ask for one. `actions` are all others. `metrics` are counted by the samples in its handler's outcomes.
     """
 
     name: str
@@ -78,8 +122,11 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
     relation: str
     states: Mapping[str, KindState]
     edges: tuple[KindEdge, ...]
-    initial: str
+    initial: str | frozenset[str]
     terminal: frozenset[str]
+    layer: str = LAYER
+    key: str = ""
+    layers: tuple[KindLayer, ...] = ()
     create: type[Params] | None = NoParams
     actions: Mapping[str, KindAction] = {}
     metrics: tuple[KindMetric, ...] = ()
@@ -89,9 +136,33 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"kind {self.name}: {fault}")
 
     @property
+    def every_layer(self) -> tuple[KindLayer, ...]:
+        """The first layer and all others, each with its label and key."""
+        first = KindLayer(
+            name=self.layer,
+            states=self.states,
+            edges=self.edges,
+            initial=self.initial,
+            terminal=self.terminal,
+            label=self.name,
+            key=self.key or self.name,
+        )
+        others = (
+            msgspec.structs.replace(each, label=label_, key=each.key or label_)
+            for each in self.layers
+            for label_ in (each.label or f"{self.name}_{each.name}",)
+        )
+        return first, *others
+
+    @property
+    def from_template(self) -> bool:
+        """Whether its table is like `farrier.resources`."""
+        return self.layer == LAYER
+
+    @property
     def pairs(self) -> frozenset[tuple[str, str]]:
-        """The edges as (from, to)."""
-        return frozenset((edge.source, edge.target) for edge in self.edges)
+        """The edges of the first layer as (from, to)."""
+        return self.every_layer[0].pairs
 
     @property
     def noun(self) -> str:
@@ -99,16 +170,16 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
         article, _, rest = self.what.partition(" ")
         return rest if article in ("a", "an") and rest else self.what
 
-    def sla_key(self, state: str) -> str:
-        """The name of the state's limit in the configuration: `network_segment.deleting.db_delete`."""
-        return f"{self.name}.{state.replace('/', '.')}"
-
     @property
     def requests(self) -> Mapping[str, KindAction]:
         """Whatever may be asked for: `create`, if it may, and the actions."""
         if self.create is None:
             return self.actions
         return {CREATE: KindAction(description=f"make {self.what}", params=self.create), **self.actions}
+
+    def columns_of_layers(self) -> tuple[str, ...]:
+        """The columns of its table that have the layers besides the first."""
+        return tuple(each.name for each in self.layers if not each.relation)
 
     def columns_of_create(self) -> tuple[str, ...]:
         """What `create` fills."""
@@ -127,49 +198,56 @@ def label(state: str) -> tuple[str, str]:
 
 
 def _faults(spec: KindSpec) -> Iterator[str]:
-    if not _NAME.fullmatch(spec.name) or spec.name in _TAKEN:
-        yield f"its name must match {_NAME.pattern} and be none of {', '.join(sorted(_TAKEN))}"
+    if not _NAME.fullmatch(spec.name):
+        yield f"its name must match {_NAME.pattern}"
     if not _RELATION.fullmatch(spec.relation):
         yield f"its relation is named with its schema, as in farrier.{spec.name}s; this one is {spec.relation!r}"
     if not spec.what.strip():
         yield "`what` is missing, as in 'a network segment'"
-    yield from _faults_of_states(spec)
-    yield from _faults_of_edges(spec)
+    first, *others = spec.every_layer
+    yield from _faults_of_states(first)
+    if not first.terminal:
+        yield "no state is terminal; a resource must be able to end"
+    yield from _faults_of_edges(first)
+    for layer in others:
+        if not _NAME.fullmatch(layer.name) or layer.name in {*_FILLED, "site"}:
+            yield f"a layer's name must match {_NAME.pattern}, and be no column that the database fills"
+        for fault in (*_faults_of_states(layer), *_faults_of_edges(layer)):
+            yield f"layer {layer.name}: {fault}"
     yield from _faults_of_actions(spec)
     yield from measures.faults(spec.metrics)
 
 
-def _faults_of_states(spec: KindSpec) -> Iterator[str]:
-    for state in spec.states:
+def _faults_of_states(layer: KindLayer) -> Iterator[str]:
+    for state in layer.states:
         if not _STATE.fullmatch(state):
             yield f"state {state!r} must match {_STATE.pattern}"
-    if spec.initial not in spec.states:
-        yield f"it begins as {spec.initial}, which is no state of it; {_known(spec.states)}"
-    if not spec.terminal:
-        yield "no state is terminal; a resource must be able to end"
-    for state in sorted(spec.terminal):
-        if state not in spec.states:
-            yield f"it ends as {state}, which is no state of it; {_known(spec.states)}"
-        elif spec.states[state].limit is not None:
+    for state in sorted(layer.first):
+        if state not in layer.states:
+            yield f"it begins as {state}, which is no state of it; {_known(layer.states)}"
+        if state in layer.terminal:
+            yield f"it begins as {state}, which is terminal"
+    for state in sorted(layer.terminal):
+        if state not in layer.states:
+            yield f"it ends as {state}, which is no state of it; {_known(layer.states)}"
+        elif layer.states[state].limit is not None:
             yield f"terminal state {state} has a limit; give why_none='it has ended' instead"
-    if spec.initial in spec.terminal:
-        yield f"it begins as {spec.initial}, which is terminal"
 
 
-def _faults_of_edges(spec: KindSpec) -> Iterator[str]:
-    for edge in spec.edges:
+def _faults_of_edges(layer: KindLayer) -> Iterator[str]:
+    for edge in layer.edges or ():
         for state in (edge.source, edge.target):
-            if state not in spec.states:
-                yield f"edge {edge.source} -> {edge.target}: {state} is no state of it; {_known(spec.states)}"
+            if state not in layer.states:
+                yield f"edge {edge.source} -> {edge.target}: {state} is no state of it; {_known(layer.states)}"
         if edge.source == edge.target:
             yield f"edge {edge.source} -> {edge.target} leads nowhere: a change without a move is an Update"
-        if edge.source in spec.terminal:
+        if edge.source in layer.terminal:
             yield f"edge {edge.source} -> {edge.target} leaves a terminal state"
-    unreachable = spec.states.keys() - _reached({spec.initial}, spec.pairs)
+    unreachable = layer.states.keys() - _reached(layer.first, layer.pairs)
     if unreachable:
-        yield f"no edges lead from {spec.initial} to {', '.join(sorted(unreachable))}"
-    endless = spec.states.keys() - _reached(spec.terminal, {(target, source) for source, target in spec.pairs})
-    if spec.terminal and endless:
+        yield f"no edges lead from {', '.join(sorted(layer.first))} to {', '.join(sorted(unreachable))}"
+    endless = layer.states.keys() - _reached(layer.terminal, {(target, source) for source, target in layer.pairs})
+    if layer.terminal and endless:
         yield f"no edges lead to an end from {', '.join(sorted(endless))}: what is there could never be deleted"
 
 

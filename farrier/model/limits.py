@@ -14,9 +14,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from farrier.model import edges, sla
+from farrier.model import edges, node_spec, sla
 from farrier.model.kinds import KindSpec, label
-from farrier.model.workflow import WorkflowStatus
 
 Overrides: TypeAlias = Mapping[str, timedelta]
 """Limits by key."""
@@ -56,23 +55,22 @@ class Place(msgspec.Struct, frozen=True):
     default: timedelta | None
 
 
-def _states() -> Iterator[Place]:
-    for layer, states in sla.DEFAULTS.items():
-        kind = edges.LAYER_KIND[layer]
-        ended = edges.TERMINAL[layer]
-        for state, default in states.items():
-            if state in ended:
-                continue
-            if layer not in sla.STAGES or state != WorkflowStatus.RUNNING:
-                yield Place(kind, str(state), "", sla.key(layer, state), default.limit)
-            else:
-                for stage, limit in sla.STAGES[layer].items():
-                    yield Place(kind, str(state), str(stage), f"{layer}.{state}.{stage}", limit)
+def places_of(specs: Iterable[KindSpec]) -> Iterator[Place]:
+    """Every state that a resource of these kinds may be in, by kind and layer; not terminal ones, where nothing is
+    late."""
+    for spec in specs:
+        substates = {layer.inside: layer for layer in spec.every_layer}
+        for layer in spec.every_layer:
+            for state, default in layer.states.items() if layer.inside is None else ():
+                if inner := substates.get((layer.name, state)):
+                    for substate, own in inner.states.items():
+                        yield Place(layer.label, str(state), str(substate), inner.sla_key(substate), own.limit)
+                elif state not in layer.terminal:
+                    yield Place(layer.label, *label(str(state)), layer.sla_key(state), default.limit)
 
 
-STATES: tuple[Place, ...] = tuple(_states())
-"""Every state that a node or its workflow may be in, a running workflow's by stage; terminal ones are none:
-nothing is counted there and nobody is late."""
+STATES: tuple[Place, ...] = tuple(places_of((node_spec.SPEC,)))
+"""Every state that a node or its workflow may be in, a running workflow's by stage."""
 
 PLACES: tuple[Place, ...] = (
     *STATES,
@@ -107,16 +105,7 @@ def rules(limits: Limits, places: Iterable[Place] = PLACES) -> Iterator[Rule]:
 
 def keys_of(specs: Iterable[KindSpec]) -> frozenset[str]:
     """Every name that a limit of these kinds may have."""
-    return frozenset(spec.sla_key(state) for spec in specs for state in spec.states if state not in spec.terminal)
-
-
-def places_of(specs: Iterable[KindSpec]) -> Iterator[Place]:
-    """Every state that a resource of these kinds may be in, by kind."""
-    for spec in specs:
-        for state, default in spec.states.items():
-            if state not in spec.terminal:
-                name, substate = label(state)
-                yield Place(spec.name, name, substate, spec.sla_key(state), default.limit)
+    return frozenset(place.key for place in places_of(specs))
 
 
 def resource_key(kind: str, state: str) -> str:

@@ -23,9 +23,11 @@ from farrier.model.views import RequestView
 
 
 class StateView(msgspec.Struct, frozen=True, kw_only=True):
-    """A state of a kind. `count` is how many are in it, None for one that ends a resource and where none are counted;
-    `limit` is in seconds."""
+    """A state of a layer of a kind; `label` is the layer's in metrics and in names of limits. `count` is how
+    many are in it, None for one that ends a resource and where none are counted; `limit` is in seconds."""
 
+    layer: str
+    label: str
     state: str
     initial: bool
     terminal: bool
@@ -57,13 +59,24 @@ class KindView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def count(self) -> int:
         """How many have not ended."""
-        return sum(state.count or 0 for state in self.states)
+        return sum(state.count or 0 for state in self.states if state.layer == LAYER)
+
+
+class LayerView(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a resource is in one layer, and since when. `default_limit`, in seconds, is the kind's own."""
+
+    layer: str
+    label: str
+    state: str
+    since: datetime
+    default_limit: float | None
+    why_none: str
 
 
 class ResourceView(msgspec.Struct, frozen=True, kw_only=True):
     """A resource. `outcome` is what its last run said, unchanged since `outcome_at`; `controller` runs its shard (None:
     none does, or it has ended) and had run all that was due of it at `swept_at`. `step` may have changed something
-    outside since `step_begun_at`, and its end is not recorded. `default_limit`, in seconds, is the kind's own."""
+    outside since `step_begun_at`, and its end is not recorded. `layers` begin with the state."""
 
     kind: str
     id: int
@@ -75,8 +88,7 @@ class ResourceView(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     ended_at: datetime | None
     last_error: str | None
-    default_limit: float | None
-    why_none: str
+    layers: tuple[LayerView, ...]
     detail: Mapping[str, Any]
     outcome: Record | None
     outcome_at: datetime | None
@@ -94,9 +106,10 @@ class ResourceDetail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LateResource(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource above its limit, which is `limit` seconds."""
+    """A resource above its limit in a layer, which is `limit` seconds."""
 
     kind: str
+    layer: str
     id: int
     name: str
     site: str | None
@@ -138,19 +151,22 @@ class WantedResources(msgspec.Struct, frozen=True, kw_only=True):
     ended: bool = False
 
 
-def clock_of(resource: ResourceView, now: datetime, limits: Limits) -> Clock | None:
-    """The one clock of a resource; None for one that has ended. `limits` are those that are not the kind's."""
-    if resource.ended_at is not None:
-        return None
-    default = None if resource.default_limit is None else timedelta(seconds=resource.default_limit)
-    limit = limits_of.resource_limit(limits, resource.kind, resource.site, resource.state, default)
+def clocks_of(resource: ResourceView, now: datetime, limits: Limits) -> tuple[Clock, ...]:
+    """The clock of each layer of a resource, its state's first; none of one that has ended. `limits` are those that are
+    not the kind's."""
+    return () if resource.ended_at is not None else tuple(_clock(resource, e, now, limits) for e in resource.layers)
+
+
+def _clock(resource: ResourceView, at: LayerView, now: datetime, limits: Limits) -> Clock:
+    default = None if at.default_limit is None else timedelta(seconds=at.default_limit)
+    limit = limits_of.resource_limit(limits, at.label, resource.site, at.state, default)
     return Clock(
-        layer=LAYER,
-        state=resource.state,
-        since=resource.state_entered_at,
+        layer=at.layer,
+        state=at.state,
+        since=at.since,
         limit=limit,
-        above=sla.breach(limit, resource.state_entered_at, now),
-        note=resource.why_none if limit is None else "",
+        above=sla.breach(limit, at.since, now),
+        note=at.why_none if limit is None else "",
     )
 
 
@@ -158,4 +174,4 @@ def late_clock(late: LateResource, now: datetime) -> Clock:
     """The clock by which it is late."""
     limit = timedelta(seconds=late.limit)
     above = sla.breach(limit, late.since, now) or timedelta(0)
-    return Clock(layer=LAYER, state=late.state, since=late.since, limit=limit, above=above)
+    return Clock(layer=late.layer, state=late.state, since=late.since, limit=limit, above=above)

@@ -14,7 +14,7 @@ import msgspec
 from farrier.model import advice, sweeps, why
 from farrier.model.clocks import Clock
 from farrier.model.limits import Limits
-from farrier.model.resource_views import ResourceDetail, ResourceView, clock_of
+from farrier.model.resource_views import ResourceDetail, ResourceView, clocks_of
 
 
 class ResourceWhy(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class ResourceWhy(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     waits_for: str
     since: datetime | None
-    clock: Clock | None
+    clocks: tuple[Clock, ...]
     errors: tuple[str, ...]
     unanswered: tuple[str, ...]
     source: str
@@ -46,7 +46,7 @@ def explain(detail: ResourceDetail, now: datetime, limits: Limits, *, period: ti
         state=resource.state,
         waits_for=why.waits_for(resource.outcome, ended=ended),
         since=resource.outcome_at,
-        clock=clock_of(resource, now, limits),
+        clocks=clocks_of(resource, now, limits),
         errors=tuple(_errors(resource)),
         unanswered=tuple(f"{each.action} (intent {each.id})" for each in unanswered),
         source=resource.outcome.source if resource.outcome is not None else "",

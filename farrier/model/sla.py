@@ -17,23 +17,11 @@ from typing import assert_never
 import msgspec
 
 from farrier.model.edges import Layer
+from farrier.model.kinds import KindState
 from farrier.model.management import Management
 from farrier.model.stages import DecommissionStage, OnboardingStage, Stage
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import WorkflowStatus
-
-
-class Default(msgspec.Struct, frozen=True):
-    """A limit, or None and why there is none. `unless` says when the clock does not run."""
-
-    limit: timedelta | None
-    why_none: str = ""
-    unless: str = ""
-
-    @property
-    def note(self) -> str:
-        """What a reader of the limit has to know besides."""
-        return f"unless {self.unless}" if self.unless else self.why_none
 
 
 class Fact(StrEnum):
@@ -94,43 +82,43 @@ STOPS: tuple[Stop, ...] = (
 is filled from it."""
 
 
-_ENDED = Default(None, "it has ended")
-_PENDING = Default(timedelta(minutes=10))
-_WORKFLOW: Mapping[str, Default] = {
+_ENDED = KindState(why_none="it has ended")
+_PENDING = KindState(limit=timedelta(minutes=10))
+_WORKFLOW: Mapping[str, KindState] = {
     WorkflowStatus.PENDING: _PENDING,
-    WorkflowStatus.RUNNING: Default(None, "each stage has its own limit"),
+    WorkflowStatus.RUNNING: KindState(why_none="each stage has its own limit"),
     WorkflowStatus.COMPLETED: _ENDED,
-    WorkflowStatus.FAILED_RETRYABLE: Default(timedelta(hours=1)),
-    WorkflowStatus.FAILED_MANUAL_INTERVENTION: Default(timedelta(hours=24)),
+    WorkflowStatus.FAILED_RETRYABLE: KindState(limit=timedelta(hours=1)),
+    WorkflowStatus.FAILED_MANUAL_INTERVENTION: KindState(limit=timedelta(hours=24)),
     WorkflowStatus.CANCELLED: _ENDED,
-    WorkflowStatus.COMPENSATING: Default(timedelta(hours=1)),
+    WorkflowStatus.COMPENSATING: KindState(limit=timedelta(hours=1)),
     WorkflowStatus.RECONCILED: _ENDED,
 }
 
-DEFAULTS: Mapping[Layer, Mapping[str, Default]] = {
+DEFAULTS: Mapping[Layer, Mapping[str, KindState]] = {
     Layer.STATUS: {
-        NodeStatus.BOOTSTRAP_ISSUED: Default(timedelta(hours=72)),
-        NodeStatus.ENROLLING: Default(
-            timedelta(hours=6),
+        NodeStatus.BOOTSTRAP_ISSUED: KindState(limit=timedelta(hours=72)),
+        NodeStatus.ENROLLING: KindState(
+            limit=timedelta(hours=6),
             unless="its onboarding has no mode, was cancelled or waits for an operator, "
             "or management is unmanaged, enroll or error",
         ),
-        NodeStatus.ACTIVE: Default(None, "this is where a node belongs"),
-        NodeStatus.OFFLINE: Default(timedelta(minutes=30)),
-        NodeStatus.QUARANTINED: Default(timedelta(hours=24)),
-        NodeStatus.DRAINING: Default(timedelta(hours=2)),
-        NodeStatus.RETIRED: Default(None, "kept on purpose, for as long as its owner likes"),
-        NodeStatus.REMOVING: Default(timedelta(hours=1)),
-        NodeStatus.DELETED: Default(None, "it has ended"),
+        NodeStatus.ACTIVE: KindState(why_none="this is where a node belongs"),
+        NodeStatus.OFFLINE: KindState(limit=timedelta(minutes=30)),
+        NodeStatus.QUARANTINED: KindState(limit=timedelta(hours=24)),
+        NodeStatus.DRAINING: KindState(limit=timedelta(hours=2)),
+        NodeStatus.RETIRED: KindState(why_none="kept on purpose, for as long as its owner likes"),
+        NodeStatus.REMOVING: KindState(limit=timedelta(hours=1)),
+        NodeStatus.DELETED: KindState(why_none="it has ended"),
     },
     Layer.MANAGEMENT: {
-        Management.UNMANAGED: Default(None, "a node without a BMC is nothing wrong"),
-        Management.ENROLL: Default(timedelta(minutes=30), unless="nobody asked to manage it"),
-        Management.VERIFYING: Default(timedelta(minutes=2)),
-        Management.MANAGEABLE: Default(None, "this is where a BMC belongs"),
-        Management.ADOPTING: Default(timedelta(minutes=10)),
-        Management.ADOPT_FAILED: Default(timedelta(hours=24)),
-        Management.ERROR: Default(timedelta(hours=1)),
+        Management.UNMANAGED: KindState(why_none="a node without a BMC is nothing wrong"),
+        Management.ENROLL: KindState(limit=timedelta(minutes=30), unless="nobody asked to manage it"),
+        Management.VERIFYING: KindState(limit=timedelta(minutes=2)),
+        Management.MANAGEABLE: KindState(why_none="this is where a BMC belongs"),
+        Management.ADOPTING: KindState(limit=timedelta(minutes=10)),
+        Management.ADOPT_FAILED: KindState(limit=timedelta(hours=24)),
+        Management.ERROR: KindState(limit=timedelta(hours=1)),
     },
     Layer.ONBOARDING: {
         **_WORKFLOW,

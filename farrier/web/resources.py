@@ -23,7 +23,7 @@ from farrier.model.history import Order
 from farrier.model.kinds import CREATE
 from farrier.model.limits import Limits
 from farrier.model.requests import ResourceRequest
-from farrier.model.resource_views import ResourceView, WantedResources, clock_of
+from farrier.model.resource_views import ResourceView, WantedResources, clocks_of
 from farrier.web import api
 from farrier.web.backend import backend_of
 from farrier.web.breaches import told
@@ -88,7 +88,7 @@ async def list_resources(request: Request) -> Response:
 @takes()
 @_of_a_kind
 async def show_resource(request: Request) -> Response:
-    """GET /resources/{kind}/{name}: everything of one, an ended one included, and the clock that runs for it."""
+    """GET /resources/{kind}/{name}: everything of one, an ended one included, and the clocks that run for it."""
     backend, path = backend_of(request), request.path_params
     page = await backend.resources.resource(path["kind"], path["name"])
     (detail,) = page.rows
@@ -144,9 +144,8 @@ async def ask(request: Request) -> Response:
 
 
 def _told(resource: ResourceView, now: datetime, limits: Limits) -> dict[str, Any]:
-    clock = clock_of(resource, now, limits)
     found: dict[str, Any] = msgspec.to_builtins(resource)
-    return found | {"clock": None if clock is None else told(clock)}
+    return found | {"clocks": [told(clock) for clock in clocks_of(resource, now, limits)]}
 
 
 def _flag(request: Request, name: str) -> bool:

@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
+import msgspec
+
 from farrier import config as settings
 from farrier.clock import MonotonicClock
 from farrier.errors import ConfigError
-from farrier.handlers.node.kind import FAILURES, NODE_KIND
-from farrier.handlers.node.moves import stage_layer
+from farrier.handlers.node.kind import FAILURES
 from farrier.metrics import definitions, gauges
 from farrier.metrics.definitions import KindWords, OwnMetric, ServiceWords, Vocabulary
 from farrier.metrics.families import Definition
 from farrier.metrics.fleet import FleetGauges, FleetWords
 from farrier.metrics.sink import Constant, run_error_labels
-from farrier.model import edges, kinds, mapping, stage_failures, stages
+from farrier.model import kinds, mapping, node_spec, stage_failures, stages
 from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.built_in import BUILT_IN
 from farrier.model.census import Condition, Rules, Source
@@ -64,8 +65,8 @@ def vocabulary(specs: Iterable[KindSpec] = BUILT_IN) -> Vocabulary:
         "ufm": _service(UfmOperation, UfmFailure),
         "vault": ServiceWords(operations=tuple(VaultOperation), results=tuple(VaultResult)),
     }
-    words = {NODE_KIND.name: _node_words()}
-    words |= {spec.name: _kind_words(spec) for spec in specs}
+    nodes = msgspec.structs.replace(_kind_words(node_spec.SPEC), labels=_node_labels(), metrics=(_failures(),))
+    words = {node_spec.SPEC.name: nodes, **{spec.name: _kind_words(spec) for spec in specs}}
     _check_names(words)
     return Vocabulary(kinds=words, services=services)
 
@@ -88,10 +89,9 @@ def _service(operations: Iterable[StrEnum], failures: Iterable[StrEnum]) -> Serv
 
 def _kind_words(spec: KindSpec) -> KindWords:
     """A state with a substate is one state where it is entered and left."""
-    states = tuple(spec.states)
     return KindWords(
-        layers={kinds.LAYER: (spec.name, states)},
-        labels=tuple(map(kinds.label, states)),
+        layers={layer.name: (layer.label, tuple(map(str, layer.states))) for layer in spec.every_layer},
+        labels=tuple(map(kinds.label, spec.states)),
         metrics=tuple(_own_metric(spec, metric) for metric in spec.metrics),
     )
 
@@ -125,23 +125,14 @@ def fleet_words() -> FleetWords:
     )
 
 
-def _node_words() -> KindWords:
-    layers = {
-        str(layer): (edges.LAYER_KIND[layer], tuple(state.value for state in states))
-        for layer, states in edges.STATES.items()
-    }
+def _node_labels() -> tuple[tuple[str, str], ...]:
+    """Each status, and with each stage that a workflow may be in meanwhile."""
     stages_of: dict[WorkflowKind, type[stages.OnboardingStage | stages.DecommissionStage]] = {
         WorkflowKind.ONBOARDING: stages.OnboardingStage,
         WorkflowKind.DECOMMISSION: stages.DecommissionStage,
     }
-    for kind, names in stages_of.items():
-        layers[stage_layer(kind)] = (stage_layer(kind), tuple(stage.value for stage in names))
     at_work = {(row.kind, row.node_status) for row in mapping.ROWS if row.workflow_status in LIVE}
-    return KindWords(
-        layers=layers,
-        labels=(
-            *((status.value, "") for status in NodeStatus),
-            *((status.value, stage.value) for kind, status in sorted(at_work) for stage in stages_of[kind]),
-        ),
-        metrics=(_failures(),),
+    return (
+        *((status.value, "") for status in NodeStatus),
+        *((status.value, stage.value) for kind, status in sorted(at_work) for stage in stages_of[kind]),
     )

@@ -16,7 +16,7 @@ from farrier.metrics.sink import PrometheusSink, run_error_labels
 from farrier.model.census import Rules
 from farrier.model.controllers import SHARDS
 from farrier.model.limits import Limits
-from farrier.model.resource_views import WantedResources, clock_of
+from farrier.model.resource_views import WantedResources, clocks_of
 from tests.support import crates, figures, owners, pg
 from tests.support.crates import Yard
 
@@ -128,8 +128,8 @@ async def test_what_is_counted_above_a_limit_is_what_people_are_shown_above_it(y
         await yard.db.advance(MINUTE)
     queries = PostgresResourceQueries(yard.pool)
     page = await queries.resources(WantedResources(kind="crate"))
-    clocks = {each.name: clock_of(each, page.now, limits) for each in page.rows}
-    shown = {name for name, clock in clocks.items() if clock is not None and clock.above is not None}
+    clocks = {each.name: clocks_of(each, page.now, limits)[0] for each in page.rows}
+    shown = {name for name, clock in clocks.items() if clock.above is not None}
     late = await queries.late(limits)
     assert {each.name for each in late.rows} == shown
     excess = [late.now - each.since - timedelta(seconds=each.limit) for each in late.rows]

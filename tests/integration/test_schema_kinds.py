@@ -59,7 +59,7 @@ def next_release(**changes: releases.Change) -> Schema:
 
 
 COMMENTED = releases.instead("BEGIN\n", "BEGIN\n    -- As before.\n")
-STRICTER = releases.instead("'BEFORE UPDATE', 'WHEN (OLD.state <> NEW.state)'", "'BEFORE UPDATE', ''")
+STRICTER = releases.instead("one.layer IS NOT NULL", "false")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ NAMES = re.findall(
     r"\w+",
     """
     Answer ConfigError Credential CredentialError CredentialStore DatabaseUnreachable Decided Decision Deleted DoNothing
-    Enqueuer Extension FarrierError Handler HandlerError KindAction KindEdge KindMetric KindSpec KindState NoParams
+    Enqueuer Extension FarrierError Handler HandlerError KindAction KindEdge KindLayer KindMetric KindSpec KindState
+    NoParams
     Outcome Params Pending RefusedByModel Resource Sample ServiceError StateHandler Step Surroundings Transition Update
     Wait accept
     open_enqueuer params_of reject require_lease sort_requests
@@ -58,10 +59,11 @@ PARAMETERS = {
     "Extension": "columns handler load section services snapshot spec sql writer",
     "KindAction": "description interrupts params",
     "KindEdge": "owner source target trigger",
-    "KindSpec": "actions create edges initial metrics name relation states terminal what",
+    "KindLayer": "edges initial inside key label name relation states terminal",
+    "KindSpec": "actions create edges initial key layer layers metrics name relation states terminal what",
     "KindMetric": "buckets help labels name type",
     "Sample": "labels metric value",
-    "KindState": "limit why_none",
+    "KindState": "limit unless why_none",
     "Step": "act deadline if_cut name reads_only",
     "Transition": "cause reason samples source to writes",
     "Update": "confirms quiet reason requeue_after samples source to writes",

@@ -1,53 +1,30 @@
-"""What the loop must know about nodes: layers, their edges, and labels.
-
-A workflow's stage is a layer of its own in history, with its own clock; any stage may follow any other of the same
-workflow, because operators may rerun from the top.
-"""
+"""What the loop must know about nodes besides their spec: where their workflows are, labels, and what is counted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 
-from farrier.handlers.node.moves import layers, stage_layer
-from farrier.model import edges
-from farrier.model.edges import NODE
+from typing_extensions import override
+
+from farrier.handlers.node.moves import layers
+from farrier.handlers.resource import LayeredKind
 from farrier.model.measures import Sample
 from farrier.model.node import Node, Workflow
+from farrier.model.node_spec import SPEC, stage_layer
 from farrier.model.runs import Answered, Place
-from farrier.model.stages import DecommissionStage, OnboardingStage
-from farrier.model.workflow import FAILED, WorkflowKind
+from farrier.model.workflow import FAILED
 from farrier.model.writes import AnswerIntent
 
 FAILURES = "workflow_failures"
 FAILURE_LABELS = ("workflow", "stage", "failure_class")
 
 
-def _any_order(stages: type[StrEnum]) -> frozenset[tuple[str, str]]:
-    return frozenset((str(a), str(b)) for a in stages for b in stages if a is not b)
-
-
-class NodeKind:
+class NodeKind(LayeredKind[Node]):
     """`protocols.Kind` of nodes."""
 
-    name = NODE
-    edges: Mapping[str, frozenset[tuple[str, str]]] = {
-        **{str(layer): pairs for layer, pairs in edges.ALLOWED.items()},
-        stage_layer(WorkflowKind.ONBOARDING): _any_order(OnboardingStage),
-        stage_layer(WorkflowKind.DECOMMISSION): _any_order(DecommissionStage),
-    }
-
-    def identify(self, resource: Node) -> tuple[int, int]:
-        return resource.id, resource.version
-
-    def display_name(self, resource: Node) -> str:
-        return resource.name
-
+    @override
     def current_layers(self, resource: Node) -> Mapping[str, Place]:
-        places = {
-            "status": Place(resource.status, resource.status_entered_at),
-            "management": Place(resource.management, resource.management_entered_at),
-        }
+        places = dict(super().current_layers(resource))
         workflow = resource.workflow
         if workflow is not None:
             places[workflow.kind] = Place(workflow.status, workflow.status_entered_at)
@@ -55,6 +32,7 @@ class NodeKind:
                 places[stage_layer(workflow.kind)] = Place(workflow.stage, workflow.stage_entered_at)
         return places
 
+    @override
     def target_layers(self, to: Node) -> Mapping[str, str]:
         return layers(to)
 
@@ -92,4 +70,4 @@ def _has_failed(workflow: Workflow) -> bool:
     return workflow.status in FAILED or workflow.stop_requested is not None
 
 
-NODE_KIND = NodeKind()
+NODE_KIND = NodeKind(SPEC)

@@ -22,9 +22,9 @@ from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.maas import MaasStatus
 from farrier.model.management import Management
 from farrier.model.node import NO_TIME, Node, Quarantine, StopRequest, Workflow
+from farrier.model.node_spec import stage_layer
 from farrier.model.observation import Outage, unread
 from farrier.model.outcome import Deleted, DoNothing, Made, Transition, Update, Wait, source_line
-from farrier.model.workflow import WorkflowKind
 from farrier.model.writes import Write
 from farrier.protocols import BmcClient, Identities, NodeCredentials, Regions
 
@@ -220,11 +220,6 @@ def has_fresh_power(node: Node, now: datetime, config: Policy) -> bool:
 def at_stage(node: Node, stage: stages.Stage, *, attempt: int = 1) -> Node:
     """The node at another stage of its live workflow."""
     return with_fields(node, workflow=with_workflow(node, stage=stage, attempt=attempt))
-
-
-def stage_layer(kind: WorkflowKind) -> str:
-    """The layer in which a workflow's stages are recorded."""
-    return f"{kind}_stage"
 
 
 def layers(node: Node) -> dict[str, str]:

@@ -6,7 +6,18 @@ A handler says in which states it accepts which action; `sort` answers the rest.
 from __future__ import annotations
 
 from farrier.handlers.resource.extension import Decided, Extension, Handler, Surroundings
-from farrier.handlers.resource.kind import ResourceKind
+from farrier.handlers.resource.kind import LayeredKind, ResourceKind
 from farrier.handlers.resource.requests import accept, params_of, reject, sort
 
-__all__ = ["Decided", "Extension", "Handler", "ResourceKind", "Surroundings", "accept", "params_of", "reject", "sort"]
+__all__ = [
+    "Decided",
+    "Extension",
+    "Handler",
+    "LayeredKind",
+    "ResourceKind",
+    "Surroundings",
+    "accept",
+    "params_of",
+    "reject",
+    "sort",
+]

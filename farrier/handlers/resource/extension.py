@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from farrier.errors import ConfigError
+from farrier.model import node_spec
 from farrier.model.kinds import KindSpec
 from farrier.model.outcome import Decision
 from farrier.model.resource import Answer, Resource
@@ -21,6 +22,8 @@ R = TypeVar("R", bound=Resource)
 W = TypeVar("W")
 V = TypeVar("V")
 
+TAKEN = frozenset(word for layer in node_spec.SPEC.every_layer for word in (layer.label, layer.key))
+"""Names that no other kind may have: metrics and limits of nodes have them."""
 KEPT = frozenset((*Resource.__struct_fields__, "ended_at", "run"))
 """Names that are no column which a kind's runs write: each is the database's own, or an element's of a commit."""
 
@@ -68,13 +71,20 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not issubclass(self.snapshot, Resource):
             raise ConfigError(f"kind {self.spec.name}: its snapshot {self.snapshot.__name__} is no Resource")
-        missing = set(self.columns) - {field.encode_name for field in msgspec.structs.fields(self.snapshot)}
+        if self.spec.name in TAKEN:
+            raise ConfigError(f"kind {self.spec.name}: its name must be none of {', '.join(sorted(TAKEN))}")
+        layers = self._columns_of_layers()
+        fields = {field.encode_name for field in msgspec.structs.fields(self.snapshot)}
+        if layers - fields:
+            lacks = ", ".join(sorted(layers - fields))
+            raise ConfigError(f"kind {self.spec.name}: its snapshot {self.snapshot.__name__} lacks {lacks}")
+        missing = set(self.columns) - fields
         if missing:
             raise ConfigError(
                 f"kind {self.spec.name}: a run may write {', '.join(sorted(missing))}, "
                 f"which its snapshot {self.snapshot.__name__} does not have"
             )
-        kept = KEPT & set(self.columns)
+        kept = (KEPT | layers) & set(self.columns)
         if kept:
             raise ConfigError(
                 f"kind {self.spec.name}: a run may not write {', '.join(sorted(kept))}: commits and the database have "
@@ -88,4 +98,7 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
         what a snapshot cannot do without."""
         fields = msgspec.structs.fields(self.snapshot)
         required = (field.encode_name for field in fields if self.load is None and field.required)
-        return frozenset((*self.spec.columns_of_create(), *self.columns, *required))
+        return frozenset((*self.spec.columns_of_create(), *self._columns_of_layers(), *self.columns, *required))
+
+    def _columns_of_layers(self) -> set[str]:
+        return {name for layer in self.spec.columns_of_layers() for name in (layer, f"{layer}_entered_at")}

@@ -3,34 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from farrier.model.kinds import LAYER, KindSpec, label
+from farrier.model.kinds import KindSpec, label
 from farrier.model.measures import Sample
 from farrier.model.resource import Answer, Resource
 from farrier.model.runs import Answered, Place
 
+T_contra = TypeVar("T_contra", bound="Row", contravariant=True)
 R_contra = TypeVar("R_contra", bound=Resource, contravariant=True)
 
 
-class ResourceKind(Generic[R_contra]):
-    """`protocols.Kind` of any kind that has a `KindSpec`."""
+class Row(Protocol):
+    """What snapshots of all kinds have."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+
+
+class LayeredKind(Generic[T_contra]):
+    """What `protocols.Kind` asks of the layers of a kind, from its spec. A snapshot has the columns of those layers
+    that are in its own table as fields."""
 
     def __init__(self, spec: KindSpec) -> None:
         self.name = spec.name
-        self.edges: Mapping[str, frozenset[tuple[str, str]]] = {LAYER: spec.pairs}
+        self.edges: Mapping[str, frozenset[tuple[str, str]]] = {each.name: each.pairs for each in spec.every_layer}
+        self._columns = {each.name: f"{each.name}_entered_at" for each in spec.every_layer if not each.relation}
 
-    def identify(self, resource: R_contra) -> tuple[int, int]:
+    def identify(self, resource: T_contra) -> tuple[int, int]:
         return resource.id, resource.version
 
-    def display_name(self, resource: R_contra) -> str:
+    def display_name(self, resource: T_contra) -> str:
         return resource.name
 
-    def current_layers(self, resource: R_contra) -> Mapping[str, Place]:
-        return {LAYER: Place(resource.state, resource.state_entered_at)}
+    def current_layers(self, resource: T_contra) -> Mapping[str, Place]:
+        return {name: Place(getattr(resource, name), getattr(resource, since)) for name, since in self._columns.items()}
 
-    def target_layers(self, to: R_contra) -> Mapping[str, str]:
-        return {LAYER: to.state}
+    def target_layers(self, to: T_contra) -> Mapping[str, str]:
+        return {name: getattr(to, name) for name in self._columns}
+
+
+class ResourceKind(LayeredKind[R_contra]):
+    """`protocols.Kind` of kinds with tables like `farrier.resources`."""
 
     def label(self, resource: R_contra) -> tuple[str, str]:
         return label(resource.state)

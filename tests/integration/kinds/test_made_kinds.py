@@ -119,7 +119,9 @@ async def test_names_are_unique_in_tables_whose_long_names_begin_alike(yard: Yar
         table = f"farrier_crates.{'x' * 52}_{kind}"
         await yard.pool.execute(f"CREATE TABLE {table} (LIKE farrier.resources INCLUDING ALL)")
         await yard.pool.execute(f"SELECT farrier.make_kind('{kind}', '{table}')")
-        await yard.pool.execute(f"INSERT INTO farrier.initial_values VALUES ('{kind}', 'state', 'new')")
+        await yard.pool.execute(
+            f"INSERT INTO farrier.kind_states VALUES ('{kind}', 'state', 'new', true, false, NULL, 'x')"
+        )
         await yard.pool.execute(f"INSERT INTO {table} (name) VALUES ('a')")
         with pytest.raises(pg.PostgresError) as refused:
             await yard.pool.execute(f"INSERT INTO {table} (name) VALUES ('a')")

@@ -24,7 +24,7 @@ NAME = "tests.support.crates:CRATE"
 PACK = '{"size": 3}'
 HASTY = LockPatience(wait=timedelta(milliseconds=20), pause=timedelta(0), tries=2)
 REGISTRY = (
-    *("kinds", "kind_states", "kind_actions", "edges", "initial_values", "shards", "wakes", "marks", "outcomes"),
+    *("kinds", "kind_layers", "kind_states", "kind_actions", "edges", "shards", "wakes", "marks", "outcomes"),
     "pool_numbers",
 )
 

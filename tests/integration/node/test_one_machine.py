@@ -226,7 +226,7 @@ async def test_a_board_that_moved_between_two_nodes_is_accepted_the_documented_w
 
 async def test_the_database_refuses_a_second_node_with_the_machine_whoever_writes(every_db: pg.Database) -> None:
     async with every_db.connect() as conn:
-        await conn.execute("ALTER TABLE farrier.nodes DISABLE TRIGGER guard_first_values")
+        await conn.execute("ALTER TABLE farrier.nodes DISABLE TRIGGER begin_resource")
         bmc = msgspec.json.encode({"serial": "SN-1", "manufacturer": "Dell Inc.", "uuid": UUID}).decode()
         await conn.execute(RECORD, "gpu-1", bmc)
         for again in ({"uuid": SWAPPED}, {"serial": "sn-1", "manufacturer": "DELL INC"}):

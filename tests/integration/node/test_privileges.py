@@ -57,7 +57,6 @@ OF_THE_LOOP = (
 )
 OF_THE_MODEL = (
     "edges",
-    "initial_values",
     "workflow_mapping",
     "workflow_statuses",
     "clock_stops",
@@ -74,6 +73,7 @@ OF_THE_MODEL = (
 )
 OF_KINDS = (
     "kinds",
+    "kind_layers",
     "kind_states",
     "kind_actions",
     "resources",

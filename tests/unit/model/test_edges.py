@@ -98,7 +98,7 @@ def test_a_layer_has_exactly_the_edges_of_the_model(layer: Layer) -> None:
 
 @pytest.mark.parametrize("layer", Layer)
 def test_no_edge_is_written_twice_and_each_says_whose_and_when(layer: Layer) -> None:
-    rows = [edge for edge in edges.EDGES if edge.layer is layer]
+    rows = edges.EDGES[layer]
     assert len(rows) == len(edges.ALLOWED[layer])
     assert all(edge.trigger and edge.owner for edge in rows)
 

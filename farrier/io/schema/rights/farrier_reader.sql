@@ -4,7 +4,7 @@ GRANT SELECT ON
     farrier.nodes, farrier.node_onboardings, farrier.node_decommissions, farrier.node_observations, farrier.maas_regions,
     farrier.intents, farrier.history, farrier.outcomes, farrier.controllers, farrier.shards, farrier.shard_owners, farrier.wakes, farrier.effects, farrier.workers, farrier.departures, farrier.brake_lifts,
     farrier.limits, farrier.edges, farrier.workflow_statuses, farrier.clock_stops, farrier.actions, farrier.advice,
-    farrier.kinds, farrier.kind_states, farrier.kind_actions, farrier.resource_intents, farrier.number_pools, farrier.pool_numbers
+    farrier.kinds, farrier.kind_layers, farrier.kind_states, farrier.kind_actions, farrier.resource_intents, farrier.number_pools, farrier.pool_numbers
     TO farrier_reader;
 GRANT SELECT (
     id, node_id, workflow_id, type, status, params, attempt, failures, claimed_by, lease_until, result, created_at, dispatched_at, ended_at

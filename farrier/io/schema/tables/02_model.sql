@@ -4,18 +4,10 @@
 -- The changes that a layer of a resource may make; triggers refuse all others.
 CREATE TABLE farrier.edges (
     kind       text NOT NULL,  -- one of farrier.kinds
-    layer      text NOT NULL,  -- of a node: status, management, onboarding or decommission; of any other kind: state
+    layer      text NOT NULL,  -- one of farrier.kind_layers
     from_value text NOT NULL,
     to_value   text NOT NULL,
     PRIMARY KEY (kind, layer, from_value, to_value)
-);
-
--- The values in which a layer of a resource may begin.
-CREATE TABLE farrier.initial_values (
-    kind  text NOT NULL,  -- as in edges
-    layer text NOT NULL,  -- as in edges
-    value text NOT NULL,
-    PRIMARY KEY (kind, layer, value)
 );
 
 -- The status of a node that goes with the status of its workflow, when it is live and in the commit that ends it; see check_pair.

@@ -7,7 +7,7 @@ CREATE TABLE farrier.history (
     version           bigint           NOT NULL,  -- of the resource, as the change left it
     layer             text             NOT NULL,  -- of a node: status, management, onboarding, onboarding_stage, decommission,
                                                   -- decommission_stage, or details.NAME for a value that intent `set` changed; of
-                                                  -- any other kind: state
+                                                  -- any other kind: one of farrier.kind_layers
     from_value        text,                       -- null for the beginning of a layer
     to_value          text             NOT NULL,
     at                timestamptz      NOT NULL,

@@ -11,15 +11,24 @@ CREATE TABLE farrier.kinds (
                                                                  -- and counted, and take the requests in resource_intents
 );
 
--- The states of each kind, from its spec.
+-- The layers of each kind, from its spec: states beside each other, each with its own clock.
+CREATE TABLE farrier.kind_layers (
+    kind  text NOT NULL,
+    layer text NOT NULL,  -- of a kind with a table like farrier.resources: state, and others, each the column of its name
+    label text NOT NULL,  -- its kind in metrics; names of its limits begin with it, but those of nodes
+    PRIMARY KEY (kind, layer)
+);
+
+-- The states of each layer, from the spec of its kind.
 CREATE TABLE farrier.kind_states (
     kind     text     NOT NULL,
+    layer    text     NOT NULL,
     state    text     NOT NULL,  -- STATE or STATE/SUBSTATE
-    initial  boolean  NOT NULL,  -- resources begin in it
-    terminal boolean  NOT NULL,  -- resources end in it
+    initial  boolean  NOT NULL,  -- the layer may begin in it
+    terminal boolean  NOT NULL,  -- the layer ends in it
     sla      interval,           -- default limit; null: none
     why_none text     NOT NULL,  -- why there is no limit; empty if there is one
-    PRIMARY KEY (kind, state)
+    PRIMARY KEY (kind, layer, state)
 );
 
 -- The actions that may be asked of resources of each kind, from its spec.

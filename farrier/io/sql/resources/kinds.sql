@@ -4,10 +4,11 @@ WITH counted AS MATERIALIZED (
 SELECT json_build_object(
            'kind', k.kind,
            'states', (SELECT coalesce(json_agg(json_build_object(
-                          'state', s.state, 'initial', s.initial, 'terminal', s.terminal, 'limit', extract(epoch FROM s.sla),
+                          'layer', s.layer, 'label', l.label, 'state', s.state, 'initial', s.initial, 'terminal', s.terminal, 'limit', extract(epoch FROM s.sla),
                           'why_none', coalesce(s.why_none, ''), 'count', CASE WHEN $1 AND NOT s.terminal THEN coalesce(c.n, 0) END)
-                          ORDER BY s.terminal, NOT s.initial, s.state), '[]')
-                        FROM farrier.kind_states s LEFT JOIN counted c ON c.kind = s.kind AND c.state = s.state
+                          ORDER BY s.layer <> 'state', s.layer, s.terminal, NOT s.initial, s.state), '[]')
+                        FROM farrier.kind_states s JOIN farrier.kind_layers l USING (kind, layer)
+                        LEFT JOIN counted c ON c.kind = l.label AND c.state = s.state
                        WHERE s.kind = k.kind),
            'actions', (SELECT coalesce(json_agg(json_build_object(
                            'action', a.action, 'description', a.description, 'params', a.params)

@@ -1,18 +1,26 @@
--- Begins a resource in its kind's first state. FR409 for another state, and while the kind has no states. BEFORE INSERT trigger
--- on the table of every kind; the argument is the kind.
+-- Begins a row in the first value of each layer that it says nothing of, if the layer has one alone. FR409 for a value that the layer
+-- does not begin as, and while the kind has no states. BEFORE INSERT trigger on the table of every kind; the argument is the kind. On
+-- a table with one layer of a kind in another column, a second argument names the layer and a third the column.
 CREATE OR REPLACE FUNCTION farrier.begin_resource() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
-    first text := (SELECT v.value FROM initial_values v WHERE v.kind = TG_ARGV[0] AND v.layer = 'state');
+    given jsonb := to_jsonb(NEW);
+    one record;
 BEGIN
-    IF first IS NULL THEN
+    FOR one IN SELECT s.layer, coalesce(TG_ARGV[2], s.layer) AS attribute, array_agg(s.state ORDER BY s.state) FILTER (WHERE s.initial) AS first
+                 FROM kind_states s
+                WHERE s.kind = TG_ARGV[0] AND s.layer = coalesce(TG_ARGV[1], s.layer) AND given ? coalesce(TG_ARGV[2], s.layer)
+                GROUP BY s.layer LOOP
+        IF given ->> one.attribute IS NULL AND cardinality(one.first) = 1 THEN
+            NEW := jsonb_populate_record(NEW, jsonb_build_object(one.attribute, one.first[1]));
+        ELSIF (given ->> one.attribute = ANY (one.first)) IS NOT TRUE THEN
+            RAISE EXCEPTION 'a % does not begin as % in layer %', replace(TG_ARGV[0], '_', ' '), given ->> one.attribute, one.layer
+                USING ERRCODE = 'FR409', HINT = format('It begins as %s.', array_to_string(one.first, ' or '));
+        END IF;
+    END LOOP;
+    IF NOT FOUND THEN
         RAISE EXCEPTION 'kind % has no states yet', TG_ARGV[0]
             USING ERRCODE = 'FR409', HINT = 'farrier db migrate fills in kinds that come with farrier, farrier kind install others.';
-    END IF;
-    NEW.state := coalesce(NEW.state, first);
-    IF NEW.state <> first THEN
-        RAISE EXCEPTION 'a % does not begin as %', replace(TG_ARGV[0], '_', ' '), NEW.state
-            USING ERRCODE = 'FR409', HINT = format('It begins as %s.', first);
     END IF;
     RETURN NEW;
 END $$;

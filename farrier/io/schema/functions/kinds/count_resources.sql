@@ -1,6 +1,6 @@
--- Returns for each kind and each state that is not terminal how many resources are in it, since when the first of them is, how
+-- Returns for each layer, by its label, and each state that is not terminal how many resources are in it, since when the first of them is, how
 -- many are above the limit that holds for them, and the limit of those whose site has none of its own. The arrays are the limits
--- that differ from the kind's: (kind, state, site, lasts), site null for all. Counts by the index alone what is above the limit
+-- that differ from the kind's: (label, state, site, lasts), site null for all. Counts by the index alone what is above the limit
 -- of all; looks up sites only for resources that entered between the shortest and the longest limit of their state.
 CREATE OR REPLACE FUNCTION farrier.count_resources(kinds text[], states text[], sites text[], limits interval[])
     RETURNS TABLE (kind text, state text, n bigint, first timestamptz, above bigint, lasts interval)
@@ -8,7 +8,8 @@ CREATE OR REPLACE FUNCTION farrier.count_resources(kinds text[], states text[], 
 DECLARE
     one record;
 BEGIN
-    FOR one IN SELECT k.kind, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.from_template ORDER BY k.kind LOOP
+    FOR one IN SELECT l.*, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation JOIN kind_layers l USING (kind)
+                WHERE k.from_template ORDER BY l.label LOOP
         RETURN QUERY EXECUTE format($q$
             WITH changed AS MATERIALIZED (
                 SELECT c.* FROM unnest($2, $3, $4, $5) AS c (kind, state, site, lasts) WHERE c.kind = $1),
@@ -22,22 +23,22 @@ BEGIN
                  CROSS JOIN LATERAL (
                        SELECT min(c.lasts) AS least, CASE WHEN own.lasts IS NOT NULL THEN max(c.lasts) END AS most
                          FROM changed c WHERE c.state = s.state AND c.site IS NOT NULL) o
-                 WHERE s.kind = $1 AND NOT s.terminal),
+                 WHERE s.kind = $7 AND s.layer = %2$L AND NOT s.terminal),
             counted AS MATERIALIZED (
-                SELECT r.state, count(*) AS n, min(r.state_entered_at) AS first FROM %1$s r WHERE r.ended_at IS NULL GROUP BY r.state),
+                SELECT r.%2$I AS state, count(*) AS n, min(r.%3$I) AS first FROM %1$s r WHERE r.ended_at IS NULL GROUP BY r.%2$I),
             otherwise AS MATERIALIZED (
-                SELECT k.state, count(*) FILTER (WHERE r.state_entered_at < $6 - o.lasts)
-                                - count(*) FILTER (WHERE o.lasts IS NOT NULL AND r.state_entered_at < k.late_before) AS n
+                SELECT k.state, count(*) FILTER (WHERE r.%3$I < $6 - o.lasts)
+                                - count(*) FILTER (WHERE o.lasts IS NOT NULL AND r.%3$I < k.late_before) AS n
                   FROM known k
-                  JOIN %1$s r ON r.state = k.state AND r.ended_at IS NULL
-                   AND r.state_entered_at >= k.all_late AND r.state_entered_at < k.first_late
+                  JOIN %1$s r ON r.%2$I = k.state AND r.ended_at IS NULL
+                   AND r.%3$I >= k.all_late AND r.%3$I < k.first_late
                   LEFT JOIN changed o ON o.state = k.state AND o.site = r.site
                  GROUP BY k.state)
             SELECT $1, state, coalesce(c.n, 0), c.first, coalesce(late.n, 0) + coalesce(o.n, 0), k.lasts
               FROM known k FULL JOIN counted c USING (state) LEFT JOIN otherwise o USING (state)
               LEFT JOIN LATERAL (
                    SELECT count(*) AS n FROM %1$s r
-                    WHERE r.ended_at IS NULL AND r.state = k.state AND r.state_entered_at < k.late_before) late ON c.n > 0
-        $q$, one.relation) USING one.kind, kinds, states, sites, limits, farrier.now();
+                    WHERE r.ended_at IS NULL AND r.%2$I = k.state AND r.%3$I < k.late_before) late ON c.n > 0
+        $q$, one.relation, one.layer, one.layer || '_entered_at') USING one.label, kinds, states, sites, limits, farrier.now(), one.kind;
     END LOOP;
 END $$;

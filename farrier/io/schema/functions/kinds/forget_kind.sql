@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION farrier.forget_kind(of_kind text) RETURNS void
 DECLARE
     relation regclass := (SELECT k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation WHERE k.kind = of_kind);
     living record;
-    hook text;
+    hook name;
 BEGIN
     IF NOT EXISTS (SELECT FROM kinds k WHERE k.kind = of_kind AND k.from_template) THEN PERFORM relation_of(of_kind); END IF;
     IF relation IS NOT NULL THEN
@@ -16,8 +16,9 @@ BEGIN
             RAISE EXCEPTION 'resources of kind % have not ended: % in all, such as %', of_kind, living.n, living.first
                 USING ERRCODE = 'FR409', HINT = 'Delete them first, and let the daemon end them; then the kind may go.';
         END IF;
-        FOREACH hook IN ARRAY ARRAY['begin_resource', 'enqueue_resource', 'enter_state'] LOOP
-            EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', hook, relation);
+        FOR hook IN SELECT t.tgname FROM pg_trigger t
+                     WHERE t.tgrelid = relation AND t.tgfoid IN ('begin_resource'::regproc, 'enqueue_resource'::regproc, 'enter_state'::regproc) LOOP
+            EXECUTE format('DROP TRIGGER %I ON %s', hook, relation);
         END LOOP;
     END IF;
     PERFORM free_numbers(n.kind, n.id) FROM (SELECT DISTINCT kind, id FROM pool_numbers WHERE kind = of_kind) n;
@@ -28,9 +29,9 @@ BEGIN
      WHERE i.kind = of_kind AND i.status = 'pending';
     DELETE FROM outcomes WHERE kind = of_kind;
     DELETE FROM edges WHERE kind = of_kind;
-    DELETE FROM initial_values WHERE kind = of_kind;
     DELETE FROM kind_actions WHERE kind = of_kind;
     DELETE FROM kind_states WHERE kind = of_kind;
+    DELETE FROM kind_layers WHERE kind = of_kind;
     DELETE FROM kinds WHERE kind = of_kind;
     DELETE FROM callable WHERE to_regprocedure(function) IS NULL;
 END $$;

@@ -1,5 +1,5 @@
 -- Makes a table that was created LIKE farrier.resources INCLUDING ALL the table of a kind: records it, and adds the unique index
--- of names, the triggers of kinds and the rights. May be repeated: it touches only what is missing, and so waits for no
+-- of names, the triggers of kinds and of its layers, and the rights. May be repeated: it touches only what is missing, and so waits for no
 -- transaction that uses the table. FR400 for a table that lacks columns or defaults of farrier.resources, FR409 for a kind or a table that is
 -- in use.
 CREATE OR REPLACE FUNCTION farrier.make_kind(kind text, relation regclass) RETURNS void
@@ -15,6 +15,7 @@ DECLARE
                          FROM pg_attribute t JOIN pg_attrdef d ON d.adrelid = t.attrelid AND d.adnum = t.attnum
                          JOIN pg_attribute a ON a.attrelid = relation AND a.attname = t.attname
                         WHERE t.attrelid = 'farrier.resources'::regclass AND NOT a.atthasdef);
+    layers text[] := ARRAY(SELECT l.layer FROM kind_layers l WHERE l.kind = make_kind.kind UNION SELECT 'state' ORDER BY 1);
     other record;
     one record;
 BEGIN
@@ -42,12 +43,14 @@ BEGIN
                     WHERE i.indrelid = relation AND c.relname = name_index(kind) AND i.indisunique) THEN
         EXECUTE format('CREATE UNIQUE INDEX %I ON %s (name) WHERE ended_at IS NULL', name_index(kind), relation);
     END IF;
-    FOR one IN SELECT w.* FROM (VALUES ('begin_resource', 'BEFORE INSERT', ''), ('enqueue_resource', 'AFTER INSERT', ''),
-                                       ('enter_state', 'BEFORE UPDATE', 'WHEN (OLD.state <> NEW.state)')) w (name, at, condition)
+    FOR one IN SELECT w.* FROM (SELECT 'begin_resource' AS name, 'begin_resource' AS calls, 'BEFORE INSERT' AS at, NULL AS layer
+                                UNION ALL SELECT 'enqueue_resource', 'enqueue_resource', 'AFTER INSERT', NULL
+                                UNION ALL SELECT 'enter_' || l, 'enter_state', 'BEFORE UPDATE', l FROM unnest(layers) l) w
                 WHERE NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = relation AND t.tgname = w.name
-                                     AND t.tgfoid = to_regproc('farrier.' || w.name)) LOOP
-        EXECUTE format('CREATE TRIGGER %1$I %2$s ON %3$s FOR EACH ROW %4$s EXECUTE FUNCTION farrier.%1$I(%5$L)',
-            one.name, one.at, relation, one.condition, kind);
+                                     AND t.tgfoid = to_regproc('farrier.' || w.calls)) LOOP
+        EXECUTE format('CREATE TRIGGER %I %s ON %s FOR EACH ROW %s EXECUTE FUNCTION farrier.%I(%s)',
+            one.name, one.at, relation, CASE WHEN one.layer IS NOT NULL THEN format('WHEN (OLD.%1$I <> NEW.%1$I)', one.layer) END,
+            one.calls, concat_ws(', ', quote_literal(kind), quote_literal(one.layer)));
     END LOOP;
     PERFORM make_shards(kind);
     PERFORM grant_kind_rights(relation);

@@ -1,6 +1,7 @@
 -- Returns resources of a kind as JSON for display, in the order of name and id: at most `most` of them, after the key
 -- (after_name, after_id). one_id selects one resource (null: all). Empty arrays select any state and any site; a state includes
--- its substates. With ended, also those that have ended. For `detail` see detail_of.
+-- its substates. With ended, also those that have ended. For `detail` see detail_of; `layers` has where it is in each layer, the
+-- state first.
 CREATE OR REPLACE FUNCTION farrier.show_resources(
     kind text, one_id bigint, states text[], sites text[], ended boolean, after_name text, after_id bigint, most integer)
     RETURNS SETOF jsonb
@@ -12,8 +13,8 @@ BEGIN
         SELECT jsonb_build_object(
                    'kind', $1, 'id', r.id, 'name', r.name, 'site', r.site, 'version', r.version, 'state', r.state,
                    'state_entered_at', r.state_entered_at, 'created_at', r.created_at, 'ended_at', r.ended_at,
-                   'last_error', r.last_error, 'default_limit', extract(epoch FROM s.sla), 'why_none', coalesce(s.why_none, ''),
-                   'detail', %2$s,
+                   'last_error', r.last_error,
+                   'detail', %2$s, 'layers', s.layers,
                    'outcome', o.outcome, 'outcome_at', o.at, 'step', e.step, 'step_begun_at', e.begun_at,
                    'controller', so.controller, 'swept_at', so.swept_at)
           FROM (SELECT * FROM %1$s r
@@ -22,7 +23,14 @@ BEGIN
                    AND (cardinality($4) = 0 OR r.site = ANY ($4))
                    AND (r.name, r.id) > ($6, $7)
                  ORDER BY r.name, r.id LIMIT $8) r
-          LEFT JOIN farrier.kind_states s ON s.kind = $1 AND s.state = r.state
+          LEFT JOIN LATERAL (
+               SELECT coalesce(jsonb_agg(jsonb_build_object(
+                          'layer', l.layer, 'label', l.label, 'state', to_jsonb(r) -> l.layer, 'since', to_jsonb(r) -> (l.layer || '_entered_at'),
+                          'default_limit', extract(epoch FROM s.sla), 'why_none', coalesce(s.why_none, ''))
+                          ORDER BY l.layer <> 'state', l.layer), '[]') AS layers
+                 FROM farrier.kind_layers l
+                 LEFT JOIN farrier.kind_states s ON s.kind = l.kind AND s.layer = l.layer AND s.state = to_jsonb(r) ->> l.layer
+                WHERE l.kind = $1) s ON true
           LEFT JOIN farrier.outcomes o ON o.kind = $1 AND o.id = r.id
           LEFT JOIN farrier.effects e ON e.kind = $1 AND e.resource = r.id
           LEFT JOIN farrier.shard_owners so ON r.ended_at IS NULL AND so.kind = $1 AND so.shard = farrier.shard_of(r.id)

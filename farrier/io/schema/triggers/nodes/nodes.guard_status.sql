@@ -1,3 +1,3 @@
 -- Only for a node that changes its status: most updates leave it, and make no call.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.nodes
-    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_layer('status');
+    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_layer('node', 'status', 'status');

@@ -1,2 +1,0 @@
-CREATE OR REPLACE TRIGGER guard_first_values AFTER INSERT ON farrier.node_onboardings
-    FOR EACH ROW EXECUTE FUNCTION farrier.guard_first_values('node', 'onboarding');

@@ -1,0 +1,67 @@
+"""Nodes as a kind: every layer of a node, from the edges in `edges` and the limits in `sla`."""
+
+from __future__ import annotations
+
+from farrier.model import edges, sla
+from farrier.model.edges import NODE, Layer
+from farrier.model.kinds import KindLayer, KindSpec, KindState
+from farrier.model.workflow import WorkflowKind, WorkflowStatus
+
+_TABLES = {
+    WorkflowKind.ONBOARDING: "farrier.node_onboardings",
+    WorkflowKind.DECOMMISSION: "farrier.node_decommissions",
+}
+
+
+def stage_layer(kind: WorkflowKind) -> str:
+    """The layer in which a workflow's stages are recorded."""
+    return f"{kind}_stage"
+
+
+def _layer(layer: Layer, relation: str = "") -> KindLayer:
+    return KindLayer(
+        name=layer.value,
+        states=sla.DEFAULTS[layer],
+        edges=edges.EDGES[layer],
+        initial=edges.INITIAL[layer],
+        terminal=edges.TERMINAL[layer],
+        label=edges.LAYER_KIND[layer],
+        key=layer.value,
+        relation=relation,
+    )
+
+
+def _stages(kind: WorkflowKind) -> KindLayer:
+    """An operator may rerun a workflow from the top: any stage may follow any other."""
+    stages = sla.STAGES[Layer(kind)]
+    return KindLayer(
+        name=stage_layer(kind),
+        states={stage: KindState(limit=limit) for stage, limit in stages.items()},
+        edges=None,
+        initial=frozenset(stages),
+        label=stage_layer(kind),
+        key=f"{kind}.{WorkflowStatus.RUNNING}",
+        relation=_TABLES[kind],
+        inside=(kind.value, WorkflowStatus.RUNNING.value),
+    )
+
+
+_STATUS = _layer(Layer.STATUS)
+
+SPEC = KindSpec(
+    name=NODE,
+    what="a node",
+    relation="farrier.nodes",
+    layer=_STATUS.name,
+    key=_STATUS.key,
+    states=_STATUS.states,
+    edges=edges.EDGES[Layer.STATUS],
+    initial=_STATUS.initial,
+    terminal=_STATUS.terminal,
+    layers=(
+        _layer(Layer.MANAGEMENT),
+        *(_layer(Layer(kind), relation) for kind, relation in _TABLES.items()),
+        *map(_stages, _TABLES),
+    ),
+    create=None,
+)

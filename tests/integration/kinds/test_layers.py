@@ -1,0 +1,203 @@
+"""A kind with a second layer: guarded, recorded, counted and shown like its state."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+
+import anyio
+import msgspec
+import pytest
+from typing_extensions import override
+
+from farrier import wiring
+from farrier.cli import resource_view
+from farrier.errors import ConfigError, RefusedByModel
+from farrier.io import kinds
+from farrier.io.pool import Connection
+from farrier.io.resource_queries import PostgresResourceQueries
+from farrier.library import (
+    Decided,
+    DoNothing,
+    Extension,
+    Handler,
+    KindEdge,
+    KindLayer,
+    KindSpec,
+    KindState,
+    Resource,
+    Transition,
+    Wait,
+)
+from farrier.model.limits import Limits, keys_of, places_of
+from farrier.model.resource_views import WantedResources, clocks_of
+from farrier.model.resource_why import explain
+from farrier.wiring.kinds import loop_of
+from tests.support import loop, pg
+from tests.support.owner import Owner
+
+MINUTE = timedelta(minutes=1)
+POWER = KindLayer(
+    name="power",
+    states={"off": KindState(limit=MINUTE), "on": KindState(why_none="this is where a rack belongs")},
+    edges=(KindEdge("off", "on", "its feed is there"),),
+    initial="off",
+)
+SPEC = KindSpec(
+    name="rack",
+    what="a rack",
+    relation="racks.racks",
+    states={
+        "empty": KindState(why_none="it may stay so"),
+        "filled": KindState(why_none="it may stay so"),
+        "gone": KindState(why_none="it has ended"),
+    },
+    edges=(KindEdge("empty", "filled", "x"), KindEdge("filled", "gone", "x")),
+    initial="empty",
+    terminal=frozenset({"gone"}),
+    layers=(POWER,),
+)
+SQL = """
+    CREATE SCHEMA racks;
+    CREATE TABLE racks.racks (
+        LIKE farrier.resources INCLUDING ALL,
+        power text NOT NULL, power_entered_at timestamptz NOT NULL DEFAULT farrier.now());
+"""
+
+
+class Rack(Resource, frozen=True, kw_only=True):
+    power: str
+    power_entered_at: datetime
+
+
+class RackHandler(Handler[Rack, Any]):
+    @override
+    def handle(self, resource: Rack, _now: datetime) -> Decided[Rack, Any]:
+        match resource.state, resource.power:
+            case "empty", "off":
+                return Wait(reason="nothing is in it", rests=True)
+            case "filled", "off":
+                return Transition(to=resource.but(power="on"), reason="its feed is there", cause="feed")
+            case _:
+                return DoNothing()
+
+
+Racks: TypeAlias = Extension[Rack, Any, Any]
+
+
+def racks(**changes: Any) -> Racks:
+    made: Racks = Extension(spec=SPEC, snapshot=Rack, handler=RackHandler(), sql=SQL)
+    return msgspec.structs.replace(made, **changes)
+
+
+@pytest.fixture
+async def conn(every_db: pg.Database) -> AsyncIterator[Connection]:
+    async with every_db.connect() as conn:
+        await kinds.install(conn, wiring.installable(racks()))
+        await conn.execute("INSERT INTO racks.racks (name) VALUES ('r-1')")
+        yield conn
+
+
+@pytest.mark.parametrize(
+    ("layer", "told"),
+    [
+        ({"initial": "lost"}, "layer power: it begins as lost, which is no state of it; there are: off, on"),
+        ({"edges": ()}, "layer power: no edges lead from off to on"),
+        ({"name": "site"}, "be no column that the database fills"),
+    ],
+)
+def test_a_layer_that_does_not_hold_together_is_refused(layer: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        msgspec.structs.replace(SPEC, layers=(msgspec.structs.replace(POWER, **layer),))
+    assert told in str(refused.value)
+
+
+def test_a_kind_has_no_name_by_which_nodes_are_counted_and_its_snapshot_has_its_layers() -> None:
+    for name in ("node", "status", "management", "onboarding_stage"):
+        with pytest.raises(ConfigError, match="its name must be none of"):
+            racks(spec=msgspec.structs.replace(SPEC, name=name))
+    with pytest.raises(ConfigError, match="its snapshot Resource lacks power, power_entered_at"):
+        racks(snapshot=Resource)
+
+
+async def test_a_table_without_the_layers_columns_is_refused(every_db: pg.Database) -> None:
+    short = racks(sql="CREATE SCHEMA racks; CREATE TABLE racks.racks (LIKE farrier.resources INCLUDING ALL)")
+    async with every_db.connect() as conn:
+        with pytest.raises(RefusedByModel, match="lacks columns: power, power_entered_at"):
+            await kinds.install(conn, wiring.installable(short))
+
+
+async def test_each_layer_begins_by_itself_and_is_recorded(conn: Connection) -> None:
+    recorded = await conn.fetch("SELECT layer, to_value FROM farrier.history WHERE kind = 'rack' ORDER BY layer")
+    assert [tuple(row) for row in recorded] == [("power", "off"), ("state", "empty")]
+    with pytest.raises(pg.PostgresError, match="a rack does not begin as on in layer power"):
+        await conn.execute("INSERT INTO racks.racks (name, power) VALUES ('r-2', 'on')")
+
+
+async def test_each_layer_has_its_edges_and_its_own_clock(conn: Connection, every_db: pg.Database) -> None:
+    await every_db.advance(MINUTE)
+    await conn.execute("UPDATE racks.racks SET power = 'on'")
+    assert await conn.fetchval("SELECT power_entered_at - state_entered_at FROM racks.racks") >= MINUTE
+    with pytest.raises(pg.PostgresError, match="rack r-1: the model has no edge on -> off in layer power"):
+        await conn.execute("UPDATE racks.racks SET power = 'off'")
+
+
+async def test_a_run_moves_a_layer_and_each_is_counted_by_its_label(every_db: pg.Database, conn: Connection) -> None:
+    await conn.execute("UPDATE racks.racks SET state = 'filled'")
+    async with every_db.pool(5) as pool:
+        made = loop_of(racks(), None)
+        ledger = loop.Ledger()
+        owner = Owner(pool, config=loop.BRISK)
+        owner.add(made.kind, made.handler, made.rows, services=None, sink=ledger)
+        async with owner.running():
+            with anyio.fail_after(loop.PATIENCE):
+                while not await conn.fetchval("SELECT power = 'on' FROM racks.racks"):
+                    await anyio.lowlevel.checkpoint()
+    moved = "SELECT cause FROM farrier.history WHERE kind = 'rack' AND layer = 'power' AND from_value = 'off'"
+    assert await conn.fetchval(moved) == "feed"
+    words = wiring.vocabulary([SPEC]).kinds["rack"]
+    assert words.layers == {"state": ("rack", ("empty", "filled", "gone")), "power": ("rack_power", ("off", "on"))}
+
+
+async def test_each_layer_has_limits_of_its_own_which_a_site_may_change(
+    every_db: pg.Database, conn: Connection
+) -> None:
+    assert keys_of([SPEC]) == {"rack.empty", "rack.filled", "rack_power.off", "rack_power.on"}
+    assert {place.kind for place in places_of([SPEC])} == {"rack", "rack_power"}
+    await conn.execute("INSERT INTO racks.racks (name, site) VALUES ('r-2', 'north')")
+    await every_db.advance(5 * MINUTE)
+    limits = Limits(sites={"north": {"rack_power.off": timedelta(hours=1)}})
+    async with every_db.pool(2) as pool:
+        queries = PostgresResourceQueries(pool)
+        late = await queries.late(limits)
+        assert [(each.name, each.layer, each.state) for each in late.rows] == [("r-1", "power", "off")]
+        page = await queries.resources(WantedResources(kind="rack"))
+        above = {
+            each.name: [clock.above is not None for clock in clocks_of(each, page.now, limits)] for each in page.rows
+        }
+        assert above == {"r-1": [False, True], "r-2": [False, False]}
+        detail = await queries.resource("rack", "r-1")
+        why = dict(resource_view.in_words(explain(detail.rows[0], detail.now, limits), detail.now))
+        assert "power off" in str(why["SLA"])
+    counted = await conn.fetch("SELECT kind, state, n, above FROM farrier.count_resources('{}', '{}', '{}', '{}')")
+    assert ("rack_power", "off", 2, 2) in [tuple(row) for row in counted]
+
+
+async def test_a_layer_that_another_release_adds_is_guarded_from_then_on(conn: Connection) -> None:
+    await conn.execute("ALTER TABLE racks.racks ADD door text NOT NULL DEFAULT 'shut', ADD door_entered_at timestamptz")
+    door = KindLayer(
+        name="door",
+        states={"shut": KindState(why_none="x"), "open": KindState(why_none="x")},
+        edges=(KindEdge("shut", "open", "x"),),
+        initial="shut",
+    )
+    more = kinds.Installable(spec=msgspec.structs.replace(SPEC, layers=(POWER, door)), sql="", columns=frozenset())
+    assert not await kinds.install(conn, more)
+    await conn.execute("UPDATE racks.racks SET door = 'open'")
+    with pytest.raises(pg.PostgresError, match="no edge open -> shut in layer door"):
+        await conn.execute("UPDATE racks.racks SET door = 'shut'")
+    await conn.execute("UPDATE racks.racks SET state = 'filled'")
+    await conn.execute("UPDATE racks.racks SET state = 'gone'")
+    await kinds.remove(conn, "rack")
+    await conn.execute("UPDATE racks.racks SET door = 'shut'")
