@@ -120,7 +120,7 @@ def _walks(past: _Past, chance: random.Random, removed: int) -> Mapping[str, _Wa
     walks: dict[str, _Walk] = {}
     for part, (low, high) in parts.items():
         walks[f"time_{part}"] = Order.NEWEST, everything, _times(past, chance, low, high)
-        walks[f"nodes_{part}"] = Order.NODES, everything, _ids(past, chance, 1 - high, 1 - low)
+        walks[f"nodes_{part}"] = Order.OF_A_KIND, HistoryFilter(kinds=("node",)), _ids(past, chance, 1 - high, 1 - low)
         walks[f"one_{part}"] = Order.NEWEST, restless, _versions(past, chance, low, high)
     return walks
 

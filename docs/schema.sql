@@ -25,7 +25,7 @@
 -- workflows             5                    12   node_onboardings, node_decommissions
 -- agents               12                     1   bootstrap_tokens, node_agents
 -- tasks                18                         task_types, node_tasks, workers
--- intents               7                     3   intents
+-- intents               7          1          3   intents
 -- kinds                24                     1   kinds, kind_layers, kind_states, kind_actions, resources, callable
 -- brakes                5          1              departures, brakes, brake_lifts
 -- maas                  9          1              maas_regions, node_observations
@@ -681,6 +681,7 @@ CREATE TABLE farrier.kind_layers (
     kind  text NOT NULL,
     layer text NOT NULL,  -- of a kind with a table like farrier.resources: state, and others, each the column of its name
     label text NOT NULL,  -- its kind in metrics; names of its limits begin with it, but those of nodes
+    relation regclass,    -- the table of the layer, in which column KIND_id names the resource; null: the table of the kind
     PRIMARY KEY (kind, layer)
 );
 
@@ -1359,8 +1360,9 @@ BEGIN
     more := EXISTS (SELECT FROM mends);
 END $$;
 
--- Mends the rows of a kind that have these ids, with the workflows that runs of nodes write; changes and wrong are expressions of
--- mendable. Increments the version of each row that it changes or whose run is under way by two, which no commit does: that run was
+-- Mends the rows of a kind that have these ids, with those of its layers in other tables; changes and wrong are expressions of
+-- mendable. Where the schema of the kind's table has a function KIND_unseen(bigint[]), that is called with the resources whose run is
+-- under way. Increments the version of each row that it changes or whose run is under way by two, which no commit does: that run was
 -- decided on the old time, so its commit is a conflict and it is decided again. Enqueues all of them: a controller has their old times in memory, also those
 -- of tables that were mended before. Locks the rows in the order of ids. Called by mend.
 CREATE OR REPLACE FUNCTION farrier.mend_rows(of_kind text, relation regclass, ids bigint[], changes text, wrong text, now timestamptz, back interval) RETURNS void
@@ -1368,21 +1370,22 @@ CREATE OR REPLACE FUNCTION farrier.mend_rows(of_kind text, relation regclass, id
 DECLARE
     anew bigint[];
     more bigint[];
-    workflows record;
+    inner_table record;
+    unseen text := (SELECT format('%I.%I', c.relnamespace::regnamespace::text, of_kind || '_unseen') FROM pg_class c WHERE c.oid = relation);
 BEGIN
     EXECUTE format('SELECT FROM %s WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE', relation) USING ids;
     anew := ARRAY(SELECT e.resource FROM effects e WHERE e.kind = of_kind AND e.resource = ANY (ids));
-    IF of_kind = 'node' THEN
-        UPDATE nodes n SET bmc = unseen(n.bmc) WHERE n.id = ANY (anew) AND n.bmc ?| ARRAY['switching', 'trying'];
-        FOR workflows IN
-            SELECT m.* FROM mendable() m WHERE m.relation IN ('node_onboardings'::regclass, 'node_decommissions'::regclass)
-        LOOP
-            EXECUTE format('WITH changed AS (UPDATE %s SET %s WHERE node_id = ANY ($3) AND (%s) RETURNING node_id)
-                            SELECT array_agg(node_id) FROM changed', workflows.relation, workflows.changes, workflows.wrong)
-               INTO more USING $6, back, ids;
-            anew := anew || more;
-        END LOOP;
+    IF to_regprocedure(unseen || '(bigint[])') IS NOT NULL THEN
+        EXECUTE format('SELECT %s($1)', unseen) USING anew;
     END IF;
+    FOR inner_table IN
+        SELECT m.* FROM mendable() m WHERE m.relation IN (SELECT l.relation FROM kind_layers l WHERE l.kind = of_kind)
+    LOOP
+        EXECUTE format('WITH changed AS (UPDATE %1$s SET %2$s WHERE %3$I = ANY ($3) AND (%4$s) RETURNING %3$I)
+                        SELECT array_agg(%3$I) FROM changed', inner_table.relation, inner_table.changes, of_kind || '_id', inner_table.wrong)
+           INTO more USING $6, back, ids;
+        anew := anew || more;
+    END LOOP;
     EXECUTE format('UPDATE %s SET version = version + 2, %s WHERE id = ANY ($3) AND (%s OR id = ANY ($4))', relation, changes, wrong)
       USING $6, back, ids, anew;
     INSERT INTO wakes (kind, resource) SELECT of_kind, l.id FROM living(of_kind, ids) l (id);
@@ -1400,7 +1403,7 @@ CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclas
         SELECT c.oid, k.kind, a.attname, a.atttypid = 'jsonb'::regtype AS is_json,
                is_of_the_future(a.attname) AS of_the_future,
                -- A row that was written after the setback was recorded has correct times of the future.
-               CASE WHEN k.kind IS NULL AND c.relname NOT IN ('node_onboardings', 'node_decommissions')
+               CASE WHEN k.kind IS NULL AND c.oid NOT IN (SELECT l.relation FROM kind_layers l WHERE l.relation IS NOT NULL)
                     THEN ' AND age(xmin) >= age($3)' ELSE '' END AS if_older
           FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN kinds k ON k.relation = c.oid
          WHERE c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
@@ -1448,12 +1451,15 @@ BEGIN
                 ELSE to_jsonb($2) END;
 END $$;
 
--- Returns nodes.bmc as it has to be after a run whose end was not seen: a power action may have been sent (switching is unsure),
--- and a login may have been refused, so it stays counted and no run may use it (trying is removed).
-CREATE OR REPLACE FUNCTION farrier.unseen(bmc jsonb) RETURNS jsonb
-    LANGUAGE sql IMMUTABLE
-    RETURN (bmc - 'trying') || CASE WHEN bmc ? 'switching'
-                                    THEN jsonb_build_object('switching', bmc -> 'switching' || '{"unsure": true}') ELSE '{}' END;
+-- Writes to these nodes what follows from a run whose end is not seen: a power action may have been sent (switching is unsure), and a
+-- login may have been refused, so it stays counted and no run may use it (trying is removed). Called by mend_rows.
+CREATE OR REPLACE FUNCTION farrier.node_unseen(ids bigint[]) RETURNS void
+    LANGUAGE sql SET search_path = farrier, pg_temp AS $$
+    UPDATE farrier.nodes n
+       SET bmc = (n.bmc - 'trying') || CASE WHEN n.bmc ? 'switching'
+                                           THEN jsonb_build_object('switching', n.bmc -> 'switching' || '{"unsure": true}') ELSE '{}' END
+     WHERE n.id = ANY (ids) AND n.bmc ?| ARRAY['switching', 'trying']
+$$;
 
 -- =====================================================================================================================
 -- Functions: loop
@@ -3228,7 +3234,7 @@ CREATE OR REPLACE FUNCTION farrier.count_resources(kinds text[], states text[], 
 DECLARE
     one record;
 BEGIN
-    FOR one IN SELECT l.*, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation JOIN kind_layers l USING (kind)
+    FOR one IN SELECT l.kind, l.layer, l.label, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation JOIN kind_layers l USING (kind)
                 WHERE k.from_template ORDER BY l.label LOOP
         RETURN QUERY EXECUTE format($q$
             WITH changed AS MATERIALIZED (
@@ -3425,6 +3431,10 @@ DECLARE
     found kinds;
 BEGIN
     SELECT k.* INTO found FROM kinds k WHERE k.kind = of_kind AND k.from_template >= template;
+    IF found.kind IS NULL AND EXISTS (SELECT FROM kinds k WHERE k.kind = of_kind) THEN
+        RAISE EXCEPTION 'kind % has tables of its own', of_kind
+            USING ERRCODE = 'FR400', HINT = format('farrier %s --help lists the commands for them.', replace(of_kind, '_', ' '));
+    END IF;
     IF found.kind IS NULL THEN
         RAISE EXCEPTION 'unknown kind %', coalesce(quote_literal(of_kind), 'null')
             USING ERRCODE = 'FR400',
@@ -3446,7 +3456,7 @@ CREATE OR REPLACE FUNCTION farrier.late_resources(kinds text[], states text[], s
 DECLARE
     one record;
 BEGIN
-    FOR one IN SELECT l.*, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation JOIN kind_layers l USING (kind)
+    FOR one IN SELECT l.kind, l.layer, l.label, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation JOIN kind_layers l USING (kind)
                 WHERE k.from_template ORDER BY l.label LOOP
         RETURN QUERY EXECUTE format($q$
             WITH changed AS MATERIALIZED (
@@ -5262,6 +5272,18 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
   LEFT JOIN farrier.node_clocks ec ON ec.node_id = n.id AND ec.kind = n.live_workflow_kind AND ec.state = 'end_to_end';
 
 -- =====================================================================================================================
+-- Views: intents
+-- =====================================================================================================================
+
+-- The intents of resources of every kind: nodes have a table of their own, because other services know it.
+CREATE OR REPLACE VIEW farrier.all_intents AS
+SELECT 'node' AS kind, i.id, i.node_id AS resource_id, i.action, i.requested_by, i.status, i.created_at
+  FROM farrier.intents i
+UNION ALL
+SELECT i.kind, i.id, i.resource_id, i.action, i.requested_by, i.status, i.created_at
+  FROM farrier.resource_intents i;
+
+-- =====================================================================================================================
 -- Views: brakes
 -- =====================================================================================================================
 
@@ -5619,7 +5641,7 @@ GRANT SELECT ON
     farrier.locks, farrier.history, farrier.history_retention,
     farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,
     farrier.brakes_holding, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks,
-    farrier.node_inventory, farrier.node_lifecycle, farrier.shard_owners, farrier.effects
+    farrier.all_intents, farrier.node_inventory, farrier.node_lifecycle, farrier.shard_owners, farrier.effects
     TO farrier_controller;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
 REVOKE EXECUTE ON FUNCTION farrier.grant_rights, farrier.grant_kind_rights, farrier.let_call, farrier.make_kind, farrier.forget_kind,
@@ -5654,7 +5676,7 @@ GRANT EXECUTE ON FUNCTION
 GRANT SELECT ON
     farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.still_clocks, farrier.brakes_holding,
     farrier.nodes, farrier.node_onboardings, farrier.node_decommissions, farrier.node_observations, farrier.maas_regions,
-    farrier.intents, farrier.history, farrier.outcomes, farrier.controllers, farrier.shards, farrier.shard_owners, farrier.wakes, farrier.effects, farrier.workers, farrier.departures, farrier.brake_lifts,
+    farrier.intents, farrier.all_intents, farrier.history, farrier.outcomes, farrier.controllers, farrier.shards, farrier.shard_owners, farrier.wakes, farrier.effects, farrier.workers, farrier.departures, farrier.brake_lifts,
     farrier.limits, farrier.edges, farrier.workflow_statuses, farrier.clock_stops, farrier.actions, farrier.advice,
     farrier.kinds, farrier.kind_layers, farrier.kind_states, farrier.kind_actions, farrier.resource_intents, farrier.number_pools, farrier.pool_numbers
     TO farrier_reader;

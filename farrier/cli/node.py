@@ -12,12 +12,13 @@ import typer
 from farrier.cli import arguments, output
 from farrier.cli.connection import Session, with_database
 from farrier.cli.inspection import show, why
-from farrier.cli.node_history import history
 from farrier.cli.output import Cell
+from farrier.cli.resource_commands import history, of_kind
 from farrier.model import bootstrap as bootstraps
 from farrier.model import duration
 from farrier.model.clocks import Clock, Overdue
 from farrier.model.management import Management
+from farrier.model.node_spec import SPEC
 from farrier.model.requests import Registration
 from farrier.model.status import NodeStatus
 from farrier.model.views import NodeView, Wanted
@@ -30,7 +31,7 @@ _PAGE = 1000
 node = typer.Typer(no_args_is_help=True, add_completion=False, help="Nodes: register, list, look into.")
 node.command("show")(show)
 node.command("why")(why)
-node.command("history")(history)
+node.command("history")(with_database(of_kind(SPEC.name, history)))
 
 
 @node.command("add")

@@ -18,7 +18,6 @@ import typer
 
 from farrier.cli import arguments, history_options, intent_answers, output, resource_view
 from farrier.cli.connection import Session
-from farrier.model.edges import NODE
 from farrier.model.history import HistoryEntry, HistoryFilter, Order
 from farrier.model.kinds import CREATE, is_in
 from farrier.model.params import Field
@@ -35,15 +34,7 @@ _PAGE = 1000
 _LOOK_EVERY_SECONDS = 0.2
 
 
-def _kind(kind: str) -> str:
-    if kind == NODE:
-        raise typer.BadParameter("nodes have commands of their own: farrier node")
-    return kind
-
-
-KindArgument = Annotated[
-    str, typer.Argument(metavar="KIND", help="Its kind; farrier kind list has them.", callback=_kind)
-]
+KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="Its kind; farrier kind list has them.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name or id.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the answer: 0 accepted, 3 rejected.")]
 Until = Annotated[str | None, typer.Option(metavar="STATE", help="Wait until it is in this state or a substate.")]
@@ -168,16 +159,22 @@ async def history(  # noqa: PLR0913 - one parameter is one option
     session: Session,
     wanted: HistoryFilter,
     kind: KindArgument,
-    name: NameArgument,
+    name: Annotated[str | None, typer.Argument(help="Name or id. None, with --all: every resource.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All of it, not the newest alone.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many of the newest changes.")] = 50,
     as_json: history_options.AsJsonLines = False,
 ) -> None:
-    """Show the changes of a resource, oldest first."""
-    wanted = msgspec.structs.replace(wanted, resource=(kind, name))
+    """Show the changes of a resource, oldest first; with --all and no name, of every resource of the kind."""
+    if name is None and not everything:
+        raise typer.BadParameter(f"give a name, or --all for every {output.words(kind)}")
     if everything:
-        await history_options.show_pages(history_options.walk(session, wanted, Order.OLDEST), as_json=as_json)
+        which, order = (
+            ({"kinds": (kind,)}, Order.OF_A_KIND) if name is None else ({"resource": (kind, name)}, Order.OLDEST)
+        )
+        wanted = msgspec.structs.replace(wanted, **which)
+        await history_options.show_pages(history_options.walk(session, wanted, order), as_json=as_json)
         return
+    wanted = msgspec.structs.replace(wanted, resource=(kind, name))
     newest: list[HistoryEntry] = []
     async for page in history_options.walk(session, wanted, Order.NEWEST, most=limit):
         newest += page.changes

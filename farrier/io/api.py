@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import msgspec
@@ -18,6 +18,8 @@ from farrier.errors import DatabaseUnreachable, RefusedByModel
 from farrier.io import pool, reading, refusals, statements
 from farrier.io.pool import Pool
 from farrier.model.requests import Answer, Registration, Request, ResourceAnswer, ResourceRequest
+
+A = TypeVar("A", Answer, ResourceAnswer)
 
 _ASK = statements.load("api/ask")
 _ANSWER = statements.load("api/answer")
@@ -58,12 +60,7 @@ class PostgresRequests:
         return intent
 
     async def answer(self, intent: int, patience: timedelta) -> Answer | None:
-        with anyio.move_on_after(patience.total_seconds()):
-            async with self._bell(_ANSWERED) as bell:
-                while (answer := Answer(**await self._look(_ANSWER, intent))).status == "pending":
-                    await bell.wait()
-            return answer
-        return None
+        return await self._answer(Answer, _ANSWER, _ANSWERED, intent, patience)
 
     async def ask_resource(self, request: ResourceRequest) -> int:
         intent: int = await self._value(
@@ -78,12 +75,15 @@ class PostgresRequests:
         return intent
 
     async def answer_resource(self, intent: int, patience: timedelta) -> ResourceAnswer | None:
-        answer = ResourceAnswer(**await self._look(_ANSWER_RESOURCE, intent))
+        return await self._answer(ResourceAnswer, _ANSWER_RESOURCE, _RESOURCE_ANSWERED, intent, patience)
+
+    async def _answer(self, type_: type[A], sql: str, channel: str, intent: int, patience: timedelta) -> A | None:
+        answer = type_(**await self._look(sql, intent))
         if answer.status != "pending":
             return answer  # it need not be listened for
         with anyio.move_on_after(patience.total_seconds()):
-            async with self._bell(_RESOURCE_ANSWERED) as bell:
-                while (answer := ResourceAnswer(**await self._look(_ANSWER_RESOURCE, intent))).status == "pending":
+            async with self._bell(channel) as bell:
+                while (answer := type_(**await self._look(sql, intent))).status == "pending":
                     await bell.wait()
             return answer
         return None

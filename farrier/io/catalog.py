@@ -95,7 +95,7 @@ async def sync_kinds(conn: Connection, specs: Sequence[KindSpec]) -> None:
     asked = [row for spec in specs for row in _actions_of(spec)]
     async with conn.transaction():
         await conn.execute(_EDGES, *_columns(edges_, width=4))
-        await conn.execute(_KIND_LAYERS, *_columns(layers, width=3))
+        await conn.execute(_KIND_LAYERS, *_columns(layers, width=4))
         await conn.execute(_KIND_STATES, *_columns(states, width=7))
         await conn.execute(_KIND_ACTIONS, *_columns(asked, width=5))
         for spec in specs:
@@ -117,8 +117,8 @@ def _edges_of(spec: KindSpec) -> list[tuple[str, ...]]:
 
 
 def _layers_of(spec: KindSpec) -> list[tuple[str, ...]]:
-    """(kind, layer, label)."""
-    return [(spec.name, layer.name, layer.label) for layer in spec.every_layer]
+    """(kind, layer, label, table if it is not the kind's)."""
+    return [(spec.name, layer.name, layer.label, layer.relation) for layer in spec.every_layer]
 
 
 def _states_of(spec: KindSpec) -> list[tuple[Any, ...]]:

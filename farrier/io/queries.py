@@ -99,7 +99,7 @@ class PostgresQueries:
         most = max(limit, _LOOKED) if wanted.is_narrow(order) else limit
         async with refusals.borrowed(self._pool) as conn:
             kind, id_ = await _resource(conn, wanted)
-            walk = order.value if kind is None else f"{Order.NEWEST if order is Order.NEWEST else Order.OLDEST} of one"
+            walk = order.value if id_ is None else f"{Order.NEWEST if order is Order.NEWEST else Order.OLDEST} of one"
             key = (None,) * 5 if after is None else msgspec.structs.astuple(after)
             bounds = *_bound(wanted.since), *_bound(wanted.until)
             found: tuple[_Walked, ...] = await reading.fetch(
@@ -152,9 +152,9 @@ class _Walked(msgspec.Struct, frozen=True):
 
 
 async def _resource(conn: Connection, wanted: HistoryFilter) -> tuple[str | None, int | None]:
-    """Kind and id of the one resource that is asked for, if it is one."""
+    """Kind and id of the one resource that is asked for; the first of the kinds, if it is none."""
     if wanted.resource is None:
-        return None, None
+        return next(iter(wanted.kinds), None), None
     kind, given = wanted.resource
     return kind, await reading.find_resource(conn, kind, given)
 

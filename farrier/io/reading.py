@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from farrier.errors import RefusedByModel
 from farrier.io import decoding, statements
 from farrier.io.pool import Connection
-from farrier.model.edges import NODE
 
 T = TypeVar("T")
 
@@ -35,8 +34,9 @@ async def find_resource(conn: Connection, kind: str, given: str) -> int:
     """The id of a resource of any kind. Raises RefusedByModel if none ever had this name or id."""
     id_: int | None = await conn.fetchval(_FIND_RESOURCE, kind, given)
     if id_ is None:
-        listed = "farrier node list" if kind == NODE else f"farrier resource list {kind} --ended"
         raise RefusedByModel(
-            f"no {kind.replace('_', ' ')} is named {given!r}", hint=f"{listed} shows all", sqlstate="FR404"
+            f"no {kind.replace('_', ' ')} is named {given!r}",
+            hint="farrier node list and farrier resource list KIND --ended show all",
+            sqlstate="FR404",
         )
     return id_

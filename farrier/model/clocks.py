@@ -6,7 +6,7 @@ somewhere for too long; the handler has no use for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 import msgspec
@@ -69,6 +69,11 @@ def above(node: NodeView, now: datetime, limits: Limits) -> tuple[Clock, ...]:
     """Those of its clocks that are above their limit, the worst first."""
     over = [clock for clock in running(node, now, limits) if clock.above is not None]
     return tuple(sorted(over, key=lambda clock: clock.above or timedelta(0), reverse=True))
+
+
+def worst(of: Iterable[Clock]) -> timedelta | None:
+    """How far the worst of these is above its limit; None if none is."""
+    return max((clock.above for clock in of if clock.above is not None), default=None)
 
 
 def _clocks(node: NodeView, now: datetime, limits: Overrides) -> Iterator[Clock]:

@@ -20,12 +20,12 @@ _LARGEST = (1 << 63) - 1  # of a bigint
 
 
 class Order(StrEnum):
-    """How history is walked: by time, or node by node, each from its beginning. One resource's own history goes by
-    its versions, which is the same as by time."""
+    """How history is walked: by time, or resource by resource of one kind, each from its beginning. One resource's own
+    history goes by its versions, which is the same as by time."""
 
     NEWEST = "newest"
     OLDEST = "oldest"
-    NODES = "nodes"
+    OF_A_KIND = "of a kind"
 
 
 class HistoryKey(msgspec.Struct, frozen=True):
@@ -88,8 +88,8 @@ Bound = datetime | timedelta
 class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which changes; what is empty or None takes any.
 
-    `resource` (kind, and name or id) is the one that is asked for; the name of a MAAS region is its site. `since` is
-    included, `until` is not.
+    A walk `of a kind` has that one in `kinds`. `resource` (kind, and name or id) is the one that is asked for; the name
+    of a MAAS region is its site. `since` is included, `until` is not.
     A cause is meant by its whole text or by its first word: `intent 7`, `intent`, `timer`. `reason` is a piece of the
     text, upper or lower case; `at_least` is how long the state that was left had lasted.
     """
@@ -108,9 +108,11 @@ class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_narrow(self, order: Order) -> bool:
         """Whether a walk meets changes that are not wanted."""
-        by_time = order is not Order.NODES and self.resource is None
-        met = HistoryFilter(since=self.since, until=self.until) if by_time else HistoryFilter(resource=self.resource)
-        return self != met
+        if self.resource is not None:
+            return self != HistoryFilter(resource=self.resource)
+        if order is Order.OF_A_KIND:
+            return self != HistoryFilter(kinds=self.kinds)
+        return self != HistoryFilter(since=self.since, until=self.until)
 
 
 class HistoryPage(msgspec.Struct, frozen=True):

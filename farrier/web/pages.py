@@ -1,4 +1,4 @@
-"""The two views for operators: the inventory, with what is late on top, and one node's life.
+"""The views for operators: the inventory, with what is late on top, the resources of a kind, and the life of one.
 
 Plain HTML that works without scripts; each view is one question or two to `Queries`. Shows, and asks for
 nothing.
@@ -12,14 +12,16 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from farrier.model import why
+from farrier.model import resource_why, why
+from farrier.model.clocks import worst
 from farrier.model.edges import NODE
-from farrier.model.history import HistoryFilter
+from farrier.model.history import HistoryEntry, HistoryFilter
+from farrier.model.resource_views import WantedResources, clocks_of
 from farrier.model.status import NodeStatus
 from farrier.web import render
-from farrier.web.backend import backend_of
+from farrier.web.backend import Backend, backend_of
 from farrier.web.breaches import late_resources
-from farrier.web.parameters import wanted
+from farrier.web.parameters import after, key_of, wanted
 
 _ROWS = 200
 _MOST_LATE = 20
@@ -62,13 +64,45 @@ async def lifecycle(request: Request) -> Response:
     (node,) = found.rows
     values = {
         "now": found.now,
-        "node": node,
+        "resource": node,
+        "requests": node.requests,
         "why": why.explain(node, found.now, backend.limits, backend.patience, period=backend.period),
-        "timeline": (
-            await backend.queries.history(HistoryFilter(resource=(NODE, str(node.id))), limit=_TIMELINE)
-        ).changes,
+        "timeline": await _timeline(backend, NODE, node.id),
     }
     return render.page("node.html", values)
+
+
+async def resources(request: Request) -> Response:
+    """GET /resources/{kind}: those that have not ended, by name."""
+    backend, kind = backend_of(request), request.path_params["kind"]
+    found = await backend.resources.resources(WantedResources(kind=kind), after=after(request), limit=_ROWS)
+    values = {
+        "now": found.now,
+        "kind": kind,
+        "rows": [(each, worst(clocks_of(each, found.now, backend.limits))) for each in found.rows],
+        "next": f"?{urlencode({'after': key_of(found.rows[-1])})}" if len(found.rows) == _ROWS else None,
+    }
+    return render.page("resources.html", values)
+
+
+async def resource(request: Request) -> Response:
+    """GET /resources/{kind}/{name}: the same as `lifecycle` for any other kind."""
+    backend = backend_of(request)
+    found = await backend.resources.resource(request.path_params["kind"], request.path_params["name"])
+    (detail,) = found.rows
+    values = {
+        "now": found.now,
+        "resource": detail.resource,
+        "requests": detail.requests,
+        "why": resource_why.explain(detail, found.now, backend.limits, period=backend.period),
+        "timeline": await _timeline(backend, detail.resource.kind, detail.resource.id),
+    }
+    return render.page("resource.html", values)
+
+
+async def _timeline(backend: Backend, kind: str, id_: int) -> tuple[HistoryEntry, ...]:
+    wanted_ = HistoryFilter(resource=(kind, str(id_)))
+    return (await backend.queries.history(wanted_, limit=_TIMELINE)).changes
 
 
 async def style(_request: Request) -> Response:
@@ -78,5 +112,7 @@ async def style(_request: Request) -> Response:
 ROUTES = [
     Route("/", inventory),
     Route("/nodes/{node}", lifecycle),
+    Route("/resources/{kind}", resources),
+    Route("/resources/{kind}/{name}", resource),
     Route("/style.css", style),
 ]

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from farrier.model.management import Management
+from farrier.model.resource_views import ResourceView
 from farrier.model.status import NodeStatus
 from farrier.model.views import Wanted
 
@@ -82,3 +83,19 @@ def number(request: Request, name: str, *, default: float, most: float, least: f
     if not least <= value <= most:
         raise HTTPException(400, f"{name} is a number from {least:g} to {most:g}, not {given!r}")
     return value
+
+
+def after(request: Request) -> tuple[str, int]:
+    """The resource behind which a page begins. Raises HTTPException."""
+    given = request.query_params.get("after")
+    if given is None:
+        return "", 0
+    name, _, id_ = given.rpartition(":")
+    if not (id_.isascii() and id_.isdecimal() and len(id_) <= len(str(2**63 - 1)) - 1):
+        raise HTTPException(400, f"after is the `next` of an earlier answer, not {given!r}")
+    return name, int(id_)
+
+
+def key_of(last: ResourceView) -> str:
+    """What `after` of the next page is."""
+    return f"{last.name}:{last.id}"

@@ -27,7 +27,7 @@ from farrier.model.resource_views import ResourceView, WantedResources, clocks_o
 from farrier.web import api
 from farrier.web.backend import backend_of
 from farrier.web.breaches import told
-from farrier.web.parameters import OF_HISTORY, Endpoint, limit, takes
+from farrier.web.parameters import OF_HISTORY, Endpoint, after, key_of, limit, takes
 
 _MOST_ROWS = 1000
 # What the database says of a kind that it does not know.
@@ -79,8 +79,8 @@ async def list_resources(request: Request) -> Response:
         ended=_flag(request, "ended"),
     )
     most = limit(request, most=_MOST_ROWS)
-    page = await backend.resources.resources(wanted, after=_key(request), limit=most)
-    last = f"{page.rows[-1].name}:{page.rows[-1].id}" if len(page.rows) == most else None
+    page = await backend.resources.resources(wanted, after=after(request), limit=most)
+    last = key_of(page.rows[-1]) if len(page.rows) == most else None
     rows = [_told(each, page.now, backend.limits) for each in page.rows]
     return api.json({"now": page.now, "resources": rows, "next": last})
 
@@ -153,16 +153,6 @@ def _flag(request: Request, name: str) -> bool:
     if given not in ("true", "false"):
         raise HTTPException(400, f"{name} is true or false, not {given!r}")
     return given == "true"
-
-
-def _key(request: Request) -> tuple[str, int]:
-    given = request.query_params.get("after")
-    if given is None:
-        return "", 0
-    name, _, id_ = given.rpartition(":")
-    if not (id_.isascii() and id_.isdecimal() and len(id_) <= len(str(2**63 - 1)) - 1):
-        raise HTTPException(400, f"after is the `next` of an earlier answer, not {given!r}")
-    return name, int(id_)
 
 
 ROUTES = [

@@ -46,7 +46,7 @@ async def test_pages_hold_every_change_once_and_in_order_wherever_they_are_cut(
 ) -> None:
     newest = await pasts.walk(queries, HistoryFilter(), Order.NEWEST, limit=limit)
     oldest = await pasts.walk(queries, HistoryFilter(), Order.OLDEST, limit=limit)
-    nodes = await pasts.walk(queries, HistoryFilter(), Order.NODES, limit=limit)
+    nodes = await pasts.walk(queries, HistoryFilter(kinds=("node",)), Order.OF_A_KIND, limit=limit)
     assert oldest == sorted(everything, key=pasts.by_time)
     assert newest == oldest[::-1]
     assert nodes == sorted((past for past in everything if past.kind == "node"), key=pasts.by_node)
@@ -87,9 +87,10 @@ async def test_what_is_wanted_is_told_and_nothing_else_in_every_order(
     expected = sorted(filter(is_wanted, everything), key=pasts.by_time)
     assert await pasts.walk(queries, wanted, Order.OLDEST, limit=9) == expected
     assert await pasts.walk(queries, wanted, Order.NEWEST, limit=9) == expected[::-1]
-    if wanted.resource is None or wanted.resource[0] == "node":
-        by_node = sorted((past for past in expected if past.kind == "node"), key=pasts.by_node)
-        assert await pasts.walk(queries, wanted, Order.NODES, limit=9) == by_node
+    for kind in wanted.resource[:1] if wanted.resource else wanted.kinds or ("node", "maas_region"):
+        of_kind = sorted((past for past in expected if past.kind == kind), key=pasts.by_node)
+        of_it = wanted if wanted.resource else msgspec.structs.replace(wanted, kinds=(kind,))
+        assert await pasts.walk(queries, of_it, Order.OF_A_KIND, limit=9) == of_kind
 
 
 async def test_an_age_is_counted_from_the_database_s_now(
@@ -136,7 +137,7 @@ async def test_a_page_looks_at_so_many_changes_and_the_next_goes_on_behind_them(
 
 
 @pytest.mark.matrix(keep=2)
-@pytest.mark.parametrize("walk", ["newest", "oldest", "newest of one", "oldest of one", "nodes"])
+@pytest.mark.parametrize("walk", ["newest", "oldest", "newest of one", "oldest of one", "of a kind"])
 async def test_a_page_in_the_midst_reads_no_more_than_itself(conn: Connection, walk: str) -> None:
     """The key leads straight into the index, also by the plan that is made for every page alike. Five hundred changes
     have the same time, as after a commit."""

@@ -179,6 +179,19 @@ async def test_what_is_late_is_among_the_breaches_and_on_the_page(web: httpx.Asy
     assert (late["kind"], late["resource"], late["clocks"][0]["limit_seconds"]) == ("crate", "c-1", 300)
     assert (await web.get("/api/v1/breaches", params={"site": "north"})).json()["resources"] == []
     page = (await web.get("/")).text
-    assert "/api/v1/resources/crate/1" in page
+    assert "/resources/crate/1" in page
     assert "2 packing" in page
-    assert 'href="/api/v1/resources/network_segment"' in page
+    assert 'href="/resources/network_segment"' in page
+
+
+async def test_every_kind_has_a_page_with_its_resources_and_one_for_each(web: httpx.AsyncClient, yard: Yard) -> None:
+    await yard.pool.execute("INSERT INTO farrier_crates.crates (name, site) VALUES ('c-1', 'north')")
+    await yard.db.advance(timedelta(minutes=7))
+    listed = (await web.get("/resources/crate")).text
+    assert '<a href="/resources/crate/1">c-1</a>' in listed
+    assert '<td class="late">2m' in listed
+    shown = (await web.get("/resources/crate/c-1")).text
+    for text in ("has not run yet", "<td>state", "<td>packing", "5m", "site north", "<dt>size", "created by"):
+        assert text in shown
+    assert (await web.get("/resources/crate/c-7")).status_code == 404
+    assert (await web.get("/resources/barrel")).status_code == 400

@@ -196,11 +196,13 @@ async def test_what_cannot_be_is_refused_with_what_could(farrier: Prompt, yard: 
     assert "whole number" in size.err
 
 
-@pytest.mark.parametrize(("kind", "instead"), [("node", "farrier node")])
-async def test_what_has_commands_of_its_own_is_told_with_them(farrier: Prompt, kind: str, instead: str) -> None:
-    for words in (["list", kind], ["show", kind, "north"], ["why", kind, "north"], ["history", kind, "north"]):
+async def test_what_has_commands_of_its_own_is_refused_with_them(farrier: Prompt) -> None:
+    await farrier("node", "add", "gpu-1")
+    for words in (["list", "node"], ["show", "node", "gpu-1"], ["why", "node", "gpu-1"]):
         said = await farrier("resource", *words, ends=ExitCode.USAGE)
-        assert instead in " ".join(said.err.split())
+        assert "kind node has tables of its own" in said.err
+        assert "farrier node --help" in said.err
+    assert "gpu-1" in (await farrier("resource", "history", "node", "gpu-1")).out
 
 
 async def test_a_request_that_nobody_answers_in_time_ends_with_its_own_code(farrier: Prompt, yard: Yard) -> None:

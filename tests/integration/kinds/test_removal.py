@@ -66,7 +66,11 @@ async def test_a_kind_with_something_alive_is_not_removed(conn: Connection) -> N
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("barrel", "unknown kind 'barrel'"), ("node", "unknown kind 'node'"), ("network_segment", "comes with farrier")],
+    [
+        ("barrel", "unknown kind 'barrel'"),
+        ("node", "kind node has tables of its own"),
+        ("network_segment", "comes with farrier"),
+    ],
 )
 async def test_what_cannot_be_removed_is_refused(conn: Connection, name: str, told: str) -> None:
     with pytest.raises(RefusedByModel, match=told):

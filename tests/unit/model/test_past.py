@@ -51,7 +51,7 @@ def test_a_bound_is_an_age_or_a_time() -> None:
     [
         (HistoryFilter(), ()),
         (HistoryFilter(resource=("node", "gpu-1")), ()),
-        (HistoryFilter(since=timedelta(1)), (Order.NODES,)),
+        (HistoryFilter(since=timedelta(1)), (Order.OF_A_KIND,)),
         (HistoryFilter(resource=("node", "gpu-1"), since=timedelta(1)), tuple(Order)),
         (HistoryFilter(layers=("status",)), tuple(Order)),
         (HistoryFilter(reason="x", until=timedelta(1)), tuple(Order)),

@@ -22,7 +22,7 @@ GRANT SELECT ON
     farrier.locks, farrier.history, farrier.history_retention,
     farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,
     farrier.brakes_holding, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks,
-    farrier.node_inventory, farrier.node_lifecycle, farrier.shard_owners, farrier.effects
+    farrier.all_intents, farrier.node_inventory, farrier.node_lifecycle, farrier.shard_owners, farrier.effects
     TO farrier_controller;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
 REVOKE EXECUTE ON FUNCTION farrier.grant_rights, farrier.grant_kind_rights, farrier.let_call, farrier.make_kind, farrier.forget_kind,

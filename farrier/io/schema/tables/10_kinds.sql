@@ -16,6 +16,7 @@ CREATE TABLE farrier.kind_layers (
     kind  text NOT NULL,
     layer text NOT NULL,  -- of a kind with a table like farrier.resources: state, and others, each the column of its name
     label text NOT NULL,  -- its kind in metrics; names of its limits begin with it, but those of nodes
+    relation regclass,    -- the table of the layer, in which column KIND_id names the resource; null: the table of the kind
     PRIMARY KEY (kind, layer)
 );
 

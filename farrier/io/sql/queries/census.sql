@@ -187,8 +187,7 @@ SELECT row_to_json(x)::text
                      GROUP BY 1) c) AS manual,
            (SELECT coalesce(json_agg(json_build_object('kind', kind, 'controller', controller, 'count', n, 'lag', greatest(lag, 0))), '[]') FROM shards) AS shards,
            (SELECT count(*) FROM farrier.wakes) AS wakes,
-           (SELECT count(*) FROM farrier.intents WHERE status = 'pending')
-               + (SELECT count(*) FROM farrier.resource_intents WHERE status = 'pending') AS intents_pending,
+           (SELECT count(*) FROM farrier.all_intents WHERE status = 'pending') AS intents_pending,
            (SELECT greatest(coalesce(extract(epoch FROM farrier.now() - min(first)), 0), 0)
               FROM (SELECT min(i.created_at) AS first
                       FROM farrier.intents i JOIN farrier.nodes n ON n.id = i.node_id LEFT JOIN farrier.actions a ON a.action = i.action

@@ -35,17 +35,14 @@ WITH looked AS MATERIALIZED (
     UNION ALL
     SELECT *, row_number() OVER ()
       FROM (SELECT h.* FROM farrier.history h
-             WHERE $1 = 'nodes' AND h.kind = 'node'
+             WHERE $1 = 'of a kind' AND h.kind = $7
                AND (h.id, h.version, h.layer) > (coalesce($3, -1), coalesce($4, -1), coalesce($6, ''))
              ORDER BY h.id, h.version, h.layer LIMIT $14) walked
 ), found AS MATERIALIZED (
     SELECT l.*, asked.requested_by
       FROM looked l
       LEFT JOIN LATERAL (
-           SELECT i.requested_by FROM farrier.intents i
-            WHERE l.kind = 'node' AND i.id = CASE WHEN l.cause ~ '^intent [0-9]{1,18}$' THEN substr(l.cause, 8)::bigint END
-           UNION ALL
-           SELECT i.requested_by FROM farrier.resource_intents i
+           SELECT i.requested_by FROM farrier.all_intents i
             WHERE i.kind = l.kind
               AND i.id = CASE WHEN l.cause ~ '^intent [0-9]{1,18}$' THEN substr(l.cause, 8)::bigint END) asked ON true
      WHERE l.at >= coalesce($10, farrier.now() - $11, '-infinity')

@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION farrier.late_resources(kinds text[], states text[], s
 DECLARE
     one record;
 BEGIN
-    FOR one IN SELECT l.*, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation JOIN kind_layers l USING (kind)
+    FOR one IN SELECT l.kind, l.layer, l.label, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation JOIN kind_layers l USING (kind)
                 WHERE k.from_template ORDER BY l.label LOOP
         RETURN QUERY EXECUTE format($q$
             WITH changed AS MATERIALIZED (
