@@ -144,7 +144,7 @@ async def test_a_page_in_the_midst_reads_no_more_than_itself(conn: Connection, w
     await conn.execute(MANY, 100_000)
     await conn.execute("ANALYZE farrier.history")
     await conn.execute("PREPARE page AS " + statements.load(PAGES))
-    one = "'node', 2" if "one" in walk else "NULL, NULL"
+    one = "'node', 2" if "of" in walk else "NULL, NULL"
     key = f"'2026-01-01T00:01:40Z', 2, 50000, 'node', 'status', {one}"
     bounds = "'2026-01-01T00:00:01Z', NULL, '2026-01-01T00:03:10Z', NULL"
     plan = await conn.fetchval(

@@ -77,7 +77,7 @@ async def test_names_that_ended_ones_had_are_in_pages_too(web: httpx.AsyncClient
             break
     assert seen == [1, 2]
     newest = (await web.get("/api/v1/resources/crate/c-1")).json()["resource"]
-    assert (newest["id"], newest["state"], newest["clock"]) == (2, "gone", None)
+    assert (newest["id"], newest["state"], newest["clocks"]) == (2, "gone", [])
 
 
 async def test_one_is_shown_with_its_clock_its_requests_and_its_history(web: httpx.AsyncClient, yard: Yard) -> None:
@@ -87,7 +87,7 @@ async def test_one_is_shown_with_its_clock_its_requests_and_its_history(web: htt
     for given in ("c-1", str(id_)):
         told = (await web.get(f"/api/v1/resources/crate/{given}")).json()
         assert told["resource"]["detail"]["size"] == 3
-        assert told["resource"]["clock"]["note"] == "this is where a crate belongs"
+        assert told["resource"]["clocks"][0]["note"] == "this is where a crate belongs"
         assert [request["action"] for request in told["requests"]] == ["create"]
     past = (await web.get("/api/v1/resources/crate/c-1/history")).json()
     assert [(change["name"], change["to"]) for change in past["changes"]] == [("c-1", "packed"), ("c-1", "packing")]
@@ -185,13 +185,13 @@ async def test_what_is_late_is_among_the_breaches_and_on_the_page(web: httpx.Asy
 
 
 async def test_every_kind_has_a_page_with_its_resources_and_one_for_each(web: httpx.AsyncClient, yard: Yard) -> None:
-    await yard.pool.execute("INSERT INTO farrier_crates.crates (name, site) VALUES ('c-1', 'north')")
+    await yard.pool.execute("INSERT INTO farrier_crates.crates (name) VALUES ('c-1')")
     await yard.db.advance(timedelta(minutes=7))
     listed = (await web.get("/resources/crate")).text
     assert '<a href="/resources/crate/1">c-1</a>' in listed
     assert '<td class="late">2m' in listed
     shown = (await web.get("/resources/crate/c-1")).text
-    for text in ("has not run yet", "<td>state", "<td>packing", "5m", "site north", "<dt>size", "created by"):
+    for text in ("waits for", "<td>state", "<td>packing", "5m", "<dt>size", "created by"):
         assert text in shown
     assert (await web.get("/resources/crate/c-7")).status_code == 404
     assert (await web.get("/resources/barrel")).status_code == 400

@@ -75,7 +75,7 @@ async def test_show_tells_its_own_columns_and_what_it_was_asked_for(farrier: Pro
     assert "update" in said
     told = (await farrier("resource", "show", "crate", "c-1", "--json")).json
     assert told["detail"] == {"size": 3, "labels": [], "slot": 1}
-    assert told["clock"]["limit"] == 300
+    assert told["clocks"][0]["limit"] == 300
     assert [request["id"] for request in told["requests"]] == [asked, asked - 1]
 
 
@@ -109,7 +109,7 @@ async def test_why_says_what_it_waits_for_its_limit_its_error_and_where_that_was
     told = (await farrier("resource", "why", "crate", "c-1", "--json")).json
     assert told["waits_for"] == "nothing: all is as it should be"
     assert "crates" in told["source"]
-    assert told["clock"]["note"] == "this is where a crate belongs"
+    assert told["clocks"][0]["note"] == "this is where a crate belongs"
     await owners.joined(yard.pool, "rack-1", {"crate": 3.0})
     told = (await farrier("resource", "why", "crate", "c-1", "--json")).json
     assert told["run_by"].startswith("rack-1, shard swept ")
@@ -250,6 +250,6 @@ async def test_a_limit_of_the_settings_is_listed_and_holds(farrier: Prompt, yard
     (late,) = [
         each
         for each in (await farrier("resource", "list", "crate", "--json", "--config", file)).json
-        if each["clock"]["above"]
+        if each["clocks"][0]["above"]
     ]
     assert late["name"] == "c-1"
