@@ -73,11 +73,11 @@ class Rack(Resource, frozen=True, kw_only=True):
 
 class RackHandler(Handler[Rack, Any]):
     @override
-    def handle(self, resource: Rack, _now: datetime) -> Decided[Rack, Any]:
+    def handle(self, resource: Rack, now: datetime) -> Decided[Rack, Any]:
         match resource.state, resource.power:
             case "empty", "off":
                 return Wait(reason="nothing is in it", rests=True)
-            case "filled", "off":
+            case "filled", "off" if resource.power_entered_at <= now:
                 return Transition(to=resource.but(power="on"), reason="its feed is there", cause="feed")
             case _:
                 return DoNothing()
