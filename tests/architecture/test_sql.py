@@ -24,7 +24,7 @@ OLDER_THAN_THE_CLOCK = {"time/now.sql", "tables/00_schema.sql", "schema/record_s
 WORD = re.compile(r"\w+")
 RIGHTS = sources.SCHEMA / "rights"
 CONTRACT = [sources.ROOT / "docs" / "architecture.md", sources.ROOT / "docs" / "library.md"]
-CALLED_BY_FORM = re.compile(r"\w+_detail")  # by detail_of, for the kind that the name begins with
+CALLED_BY_FORM = re.compile(r"\w+_(detail|unseen)")  # for the kind that the name begins with
 
 # A trigger's file is one statement that says it all.
 SPEAK_FOR_THEMSELVES = sources.SCHEMA / "triggers"

@@ -63,7 +63,9 @@ TRIGGERS: Mapping[str, Change] = {
     " FOR EACH ROW EXECUTE FUNCTION farrier.touch();",
     "function touch": "CREATE OR REPLACE FUNCTION farrier.touch() RETURNS trigger LANGUAGE plpgsql"
     " AS $$ BEGIN RETURN NEW; END $$;",
-    "function make_kind": instead("('enqueue_resource', 'AFTER INSERT', '')", "('touch', 'BEFORE UPDATE', '')"),
+    "function make_kind": instead(
+        "'enqueue_resource', 'enqueue_resource', 'AFTER INSERT'", "'touch', 'touch', 'BEFORE UPDATE'"
+    ),
     "function enter_state": instead("BEGIN\n", "BEGIN\n    -- Enters.\n"),
 }
 RIGHTS: Mapping[str, Change] = {
