@@ -32,6 +32,7 @@ import msgspec
 
 from farrier import log
 from farrier.cli.simulation import Options, Scene, running
+from farrier.controller.agenda import Phase
 from farrier.model.status import NodeStatus
 
 FARRIER = Path(__file__).parents[1] / "farrier"
@@ -113,7 +114,7 @@ WAYS: Mapping[str, Way] = {
     "idle": Way(
         title="A node that has nothing to do",
         begins={"Loop._sweep": _of_nodes},
-        limit=24,
+        limit=15,
     ),
     "intent": Way(
         title="An intent, from its INSERT to its answer",
@@ -124,12 +125,12 @@ WAYS: Mapping[str, Way] = {
             "Loop._commit": _of_nodes,
         },
         ends="Publisher.publish",
-        limit=74,
+        limit=75,
     ),
     "maas": Way(
         title="A step that reads a machine in MAAS and changes it",
         begins={"Steps._run": _asks_maas},
-        limit=102,
+        limit=87,
     ),
 }
 
@@ -255,12 +256,13 @@ async def _idle() -> Walk:
         while True:
             (entry,) = (entry for shard in loop.agenda._shards.values() for entry in shard.values())
             tracer = Tracer(WAYS["idle"])
-            if entry.outcome is not None:
+            if entry.phase is Phase.IDLE:
                 with tracer.tracing():
-                    loop.agenda.rests(entry, 0.0, outcome=entry.outcome)
+                    loop.agenda.wheel.put(entry, 0.0)
                     await anyio.sleep(10 * _LOOK_EVERY)
             # It rested again; otherwise there was something to do.
-            if any(call.name == "Loop._delay" for call in tracer.calls):
+            names = {call.name for call in tracer.calls}
+            if "NodeHandler.handle" in names and not names & {"Agenda.reload", "Agenda.requeue"}:
                 return Walk(tuple(tracer.calls))
             await anyio.sleep(_QUIET_SECONDS / 3)
 
