@@ -79,7 +79,7 @@ class Agenda(Generic[R]):
         self._urgent: deque[Entry[R]] = deque()
         self._routine: deque[Entry[R]] = deque()
         self.load_at = math.inf  # when `load` is to be called
-        self._under_way: dict[int, Entry[R]] = {}  # ACTING or COMMITTING
+        self.under_way: dict[int, Entry[R]] = {}  # ACTING or COMMITTING
         # What rests, by the moment at which it is due. The loop takes it out, runs it over its snapshot, and puts it in
         # again; one that does not rest any more is requeued, one whose snapshot is old is reloaded.
         self.wheel: Wheel[Entry[R]] = Wheel()
@@ -110,12 +110,7 @@ class Agenda(Generic[R]):
 
     def is_quiet(self, shard: int) -> bool:
         """Whether no step and no commit of the shard is under way: it may be given back."""
-        return all(entry.shard != shard for entry in self._under_way.values())
-
-    @property
-    def under_way(self) -> int:
-        """How many steps and commits there are."""
-        return len(self._under_way)
+        return all(entry.shard != shard for entry in self.under_way.values())
 
     def lost(self, shard: int) -> list[Entry[R]]:
         """The shard is another's, or was given back. Returns the entries whose steps have to be cut."""
@@ -123,7 +118,7 @@ class Agenda(Generic[R]):
         acting = [entry for entry in gone if entry.phase is Phase.ACTING]
         for entry in gone:
             entry.phase, entry.slot = Phase.GONE, NOWHERE
-            self._under_way.pop(entry.id, None)
+            self.under_way.pop(entry.id, None)
         return acting
 
     # --- wakes and loads
@@ -148,12 +143,10 @@ class Agenda(Generic[R]):
         entry = shard.get(id_)
         if entry is None:
             self._add(id_, id_ % self._modulus, urgent=True)
-        elif entry.phase is Phase.IDLE:
+        elif entry.phase is Phase.IDLE or (entry.phase is Phase.QUEUED and not entry.urgent):
             self._enqueue(entry)
         elif entry.phase is not Phase.QUEUED:
             entry.again = True
-        elif not entry.urgent:
-            self._queue(entry, urgent=True)
 
     def woken_all(self) -> None:
         """Nothing is known of what happened meanwhile: load everything again."""
@@ -253,7 +246,7 @@ class Agenda(Generic[R]):
             return False
         assert entry.phase is Phase.RUNNING, "a step is decided over a fresh snapshot"
         entry.phase, entry.step = Phase.ACTING, step
-        self._under_way[entry.id] = entry
+        self.under_way[entry.id] = entry
         return True
 
     def commits(self, entry: Entry[R]) -> bool:
@@ -264,7 +257,7 @@ class Agenda(Generic[R]):
         assert entry.phase in (Phase.RUNNING, Phase.ACTING), "what acts was decided over a fresh snapshot"
         entry.phase = Phase.COMMITTING
         entry.outcome = None  # the stored one may be another then
-        self._under_way[entry.id] = entry
+        self.under_way[entry.id] = entry
         return True
 
     # --- what became of commits
@@ -305,7 +298,7 @@ class Agenda(Generic[R]):
     def unknown(self, entry: Entry[R]) -> None:
         """The commit's reply was lost: the entry is closed until `settled`."""
         if entry.phase is Phase.COMMITTING:
-            self._under_way.pop(entry.id, None)
+            self.under_way.pop(entry.id, None)
             entry.phase = Phase.UNKNOWN
 
     def settled(self, entry: Entry[R], *, happened: bool) -> None:
@@ -319,17 +312,14 @@ class Agenda(Generic[R]):
 
     def _add(self, id_: int, number: int, *, urgent: bool, step: str | None = None) -> None:
         entry = self._shards[number][id_] = Entry(id=id_, shard=number, step=step)
-        self._queue(entry, urgent=urgent)
+        self._enqueue(entry, urgent=urgent)
 
     def _enqueue(self, entry: Entry[R], *, urgent: bool = True, load_at: float = 0.0) -> None:
         """Queue the entry for a load; what was under way for it is over."""
-        self._under_way.pop(entry.id, None)
+        self.under_way.pop(entry.id, None)
         entry.phase, entry.slot = Phase.QUEUED, NOWHERE
         entry.wakes = ()
         entry.again = False
-        self._queue(entry, urgent=urgent, load_at=load_at)
-
-    def _queue(self, entry: Entry[R], *, urgent: bool, load_at: float = 0.0) -> None:
         entry.urgent = urgent
         (self._urgent if urgent else self._routine).append(entry)
         self.load_at = min(self.load_at, load_at)
@@ -343,11 +333,11 @@ class Agenda(Generic[R]):
         if entry.again:
             self._enqueue(entry)
             return
-        self._under_way.pop(entry.id, None)
+        self.under_way.pop(entry.id, None)
         entry.phase = Phase.IDLE
         self.wheel.put(entry, due_at)
 
     def _remove(self, entry: Entry[R]) -> None:
         del self._shards[entry.shard][entry.id]
-        self._under_way.pop(entry.id, None)
+        self.under_way.pop(entry.id, None)
         entry.phase, entry.slot = Phase.GONE, NOWHERE

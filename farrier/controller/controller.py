@@ -71,7 +71,7 @@ class Controller:
     @property
     def in_flight(self) -> int:
         """Steps and commits under way, of all kinds."""
-        return sum(loop.agenda.under_way for loop in self._loops.values())
+        return sum(len(loop.agenda.under_way) for loop in self._loops.values())
 
     def woken(self, kind: str, ids: Sequence[int] | None) -> None:
         """A notification came; None: of more ids than it holds. Never blocks."""
@@ -124,7 +124,7 @@ class Controller:
                 hurries = failed or self._stopping or self._own.id is None
                 # From one beginning to the next: observers count reads that are not far apart, however slow a round is.
                 left = RENEW_EVERY - (self._clock.monotonic() - began)
-                await self._nudge.wait_seconds(soon if hurries else max(left, _DRAINING))
+                await self._nudge.wait(soon if hurries else max(left, _DRAINING))
 
     async def _round(self) -> bool:
         """Renew, look around, take and give back. Returns whether there is more to take at once."""
@@ -154,7 +154,7 @@ class Controller:
     async def _join(self) -> bool:
         """Under a new id, once the steps of the old one have ended."""
         now = self._clock.monotonic()
-        if now < self._join_at or self._stopping or any(loop.acting for loop in self._loops.values()):
+        if now < self._join_at or self._stopping or any(len(loop.steps) for loop in self._loops.values()):
             return False
         id_ = uuid4()
         if self._before is not None:  # none is to wait until its row has stood still for long enough
@@ -225,7 +225,7 @@ class Controller:
         for kind, shard in self._own.held:
             since = self._own.closing_since((kind, shard))
             if since is not None and since <= latest:
-                self._loops[kind].interrupt(shard)
+                self._loops[kind].steps.interrupt_all(shard)
             if (self._stopping or since is not None) and self._loops[kind].is_quiet(shard):
                 quiet.append((kind, shard))
         await self._give_back(quiet)
@@ -284,7 +284,7 @@ class Controller:
 
     def _cut(self) -> None:
         for loop in self._loops.values():
-            loop.cut()
+            loop.steps.cut_all()
 
     def _lose(self, shards: Iterable[Shard]) -> None:
         lost = list(shards)
@@ -311,7 +311,7 @@ class Controller:
     async def _poll(self) -> NoReturn:
         """Look for wakes that no notification announced, for ever."""
         while True:
-            self._host.sink.woken(await self._poll_now.wait(self._host.config.poll_interval))
+            self._host.sink.woken(await self._poll_now.wait(self._host.config.poll_interval.total_seconds()))
             if not self._own.held:
                 continue
             floor, self._floor = self._floor, "0"

@@ -25,12 +25,11 @@ from farrier.controller.agenda import Agenda, Entry, Phase
 from farrier.controller.host import Host, asked
 from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.controller.publish import Publisher
-from farrier.controller.rest import rests
 from farrier.controller.runner import Run, Runner
 from farrier.controller.signal import Bell
 from farrier.controller.steps import Planned, Steps
 from farrier.errors import UndecodableState
-from farrier.model.outcome import Wait
+from farrier.model.outcome import Wait, rests
 from farrier.model.runs import Due, Loaded, Result, Turn, Verdict
 from farrier.protocols import Kind, StateHandler, StateIO
 
@@ -81,7 +80,7 @@ class Loop(Generic[R, S, W, V]):
         self._runner: Runner[R, S, W, V] = Runner(
             kind, handler, OutcomeValidator(kind, config), services=services, max_handling_time=config.max_handling_time
         )
-        self._steps: Steps[R, S, W, V] = Steps(
+        self.steps: Steps[R, S, W, V] = Steps(
             io, self.agenda, self._runner, host, kind=kind.name, commit=self._step_ended
         )
         self._unknown: list[tuple[Entry[R], Run[R, S, W]]] = []  # whose commit may have happened
@@ -97,43 +96,35 @@ class Loop(Generic[R, S, W, V]):
     def took(self, shard: int, ids: Mapping[int, bool], steps: Mapping[int, str]) -> None:
         """A shard was taken, and its resources were listed; true for those that were woken. `steps` are the marked
         ones."""
-        self._steps.lost(shard)
-        self._steps.cut(entry.id for entry in self.agenda.took(shard, ids, steps))
+        self.steps.lost(shard)
+        self.steps.cut(entry.id for entry in self.agenda.took(shard, ids, steps))
         self._to_load.ring()
 
     def lost(self, shard: int) -> None:
         """A shard is another's, or was given back."""
-        self._steps.lost(shard)
-        self._steps.cut(entry.id for entry in self.agenda.lost(shard))
+        self.steps.lost(shard)
+        self.steps.cut(entry.id for entry in self.agenda.lost(shard))
 
     def is_quiet(self, shard: int) -> bool:
         """Whether nothing of the shard is under way: it may be given back."""
-        return self.agenda.is_quiet(shard) and self._steps.is_quiet(shard)
+        return self.agenda.is_quiet(shard) and self.steps.is_quiet(shard)
 
     def listed(self, shard: int, ids: Collection[int]) -> None:
         """These are the shard's resources now."""
         self.agenda.listed(shard, ids)
         self._to_load.ring()
 
-    def cut(self) -> None:
-        """This process may not act any more: end all steps. The entries stay."""
-        self._steps.cut_all()
-
-    def interrupt(self, shard: int) -> None:
-        """End the steps of a shard that has been closing for long enough."""
-        self._steps.interrupt_all(shard)
-
     def woken(self, ids: Iterable[int]) -> None:
         """These resources were woken."""
         self.agenda.woken(ids)
         self._to_load.ring()
-        self._steps.woken()
+        self.steps.woken()
 
     def polled(self, wakes: Mapping[int, AbstractSet[UUID]]) -> None:
         """These wakes were found."""
         self.agenda.polled(wakes)
         self._to_load.ring()
-        self._steps.woken()
+        self.steps.woken()
 
     def timed(self, now: datetime) -> None:
         """This is the database's time."""
@@ -151,41 +142,36 @@ class Loop(Generic[R, S, W, V]):
             self._loaded_up_at = now
         return max(self.agenda.wheel.overdue(now), now - self._loaded_up_at)
 
-    @property
-    def acting(self) -> int:
-        """How many steps there are, those included that are still to end."""
-        return len(self._steps)
-
     # --- the loop
 
     async def run(self, stop: anyio.Event) -> None:
         """Work until `stop` is set, then drain: load nothing more, let steps end, commit what they say."""
         async with anyio.create_task_group() as background:
-            for serve in (self._sweep, self._settle, self._steps.interrupt):
+            for serve in (self._sweep, self._settle, self.steps.interrupt):
                 background.start_soon(serve)
             for _ in range(_COMMITTERS):
                 background.start_soon(self._commit, background)
             async with anyio.create_task_group() as work:
-                background.start_soon(self._steps.mark, work)
+                background.start_soon(self.steps.mark, work)
                 for _ in range(self._host.config.passes):
                     work.start_soon(self._load)
                 await stop.wait()
                 self._stopping = True
                 self._to_load.ring()
-                self._steps.close()
-                _log.info("drain.begun", kind=self.kind, in_flight=self.agenda.under_way)
+                self.steps.close()
+                _log.info("drain.begun", kind=self.kind, in_flight=len(self.agenda.under_way))
                 background.start_soon(self._cut_off)
             while self._finished or self.agenda.under_way:  # noqa: ASYNC110 - many paths end one
                 await anyio.sleep(_TICK)
             await self._delete_seen()
-            await self._steps.flush()
+            await self.steps.flush()
             _log.info("drain.done", kind=self.kind)
             background.cancel_scope.cancel()
 
     async def _cut_off(self) -> None:
         await anyio.sleep(self._host.config.drain_timeout.total_seconds())
-        _log.warning("drain.cut_off", kind=self.kind, in_flight=self.agenda.under_way)
-        self._steps.interrupt_all()
+        _log.warning("drain.cut_off", kind=self.kind, in_flight=len(self.agenda.under_way))
+        self.steps.interrupt_all()
 
     async def _sweep(self) -> NoReturn:
         """Sweep, slice after slice, for ever."""
@@ -265,7 +251,8 @@ class Loop(Generic[R, S, W, V]):
                     self._run_fresh(entry, at, planned)
             await anyio.lowlevel.checkpoint()
         self._to_commit.ring()  # only now: what is loaded together is committed together
-        self._steps.begin(planned)
+        if planned:
+            self.steps.begin(planned)
 
     def _take_in(self, entry: Entry[R], loaded: Loaded[R], now: float) -> bool:
         """Whether the resource is to be run."""
@@ -277,7 +264,7 @@ class Loop(Generic[R, S, W, V]):
             entry.confirmed = None if snapshot is stored else snapshot
         if snapshot is not None or entry.error is not None:
             return self.agenda.loaded(entry, snapshot, wakes, now=now)
-        self._steps.ended(entry)
+        self.steps.ended(entry)
         self.agenda.absent(entry)
         self._consume({entry.id: wakes})
         return False
@@ -304,10 +291,10 @@ class Loop(Generic[R, S, W, V]):
         decision = self._runner.decide(turn, entry.snapshot, self._now())
         if isinstance(decision, Run):
             self._hand_over(entry, decision)
-        elif self._host.ownership.is_closing((self.kind, entry.shard)):
+        elif self._host.ownership.closing_since((self.kind, entry.shard)) is not None:
             self.agenda.defer(entry, self._clock.monotonic() + _PAUSE)
         else:
-            planned.append(Planned(entry=entry, turn=turn, resource=entry.snapshot, step=decision))
+            planned.append(Planned(entry, turn, decision))
 
     # --- what runs led to
 
@@ -322,7 +309,7 @@ class Loop(Generic[R, S, W, V]):
         # Counted from the decision: a commit that waits makes the next run no later.
         due_at = self._clock.monotonic() + finished.delay.total_seconds()
         if finished.rests or finished.stays_in_memory:
-            self._steps.ended(entry, run)
+            self.steps.ended(entry, run)
             if finished.confirms:
                 wakes = self.agenda.confirms(entry, finished.to, due_at)
             else:
@@ -384,7 +371,7 @@ class Loop(Generic[R, S, W, V]):
         finished, now = run.finished, self._clock.monotonic()
         is_recorded = result.verdict in (Verdict.COMMITTED, Verdict.REFUSED)
         if is_recorded:
-            self._steps.ended(entry, run)
+            self.steps.ended(entry, run)
         match result.verdict:
             case Verdict.COMMITTED if finished.due is Due.NEVER:
                 self.agenda.ended(entry)
@@ -435,7 +422,7 @@ class Loop(Generic[R, S, W, V]):
             for entry, run in unknown:
                 if entry.id in happened:
                     self._publisher.publish([run], {entry.id: Result(Verdict.COMMITTED, at=happened[entry.id])})
-                    self._steps.ended(entry, run)
+                    self.steps.ended(entry, run)
                 self.agenda.settled(entry, happened=entry.id in happened)
 
     # --- inside

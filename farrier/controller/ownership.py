@@ -82,13 +82,8 @@ class Ownership:
         held = self._held.get(shard)
         return held.epoch if held is not None else None
 
-    def is_closing(self, shard: Shard) -> bool:
-        """Whether a shard is to be given back: it still serves wakes, and starts no steps."""
-        held = self._held.get(shard)
-        return held is not None and held.closing is not None
-
     def closing_since(self, shard: Shard) -> float | None:
-        """When it began to be given back; None for one that is kept."""
+        """Since when it is to be given back: it still serves wakes, and starts no steps. None for one that is kept."""
         held = self._held.get(shard)
         return None if held is None else held.closing
 

@@ -19,9 +19,8 @@ import msgspec
 import structlog
 
 from farrier.controller.outcome_validator import OutcomeValidator
-from farrier.controller.rest import Resting, rests
 from farrier.errors import FarrierError, HandlerTimeout, InternalError, LeaseLost
-from farrier.model.outcome import Decision, Step, Transition
+from farrier.model.outcome import Decision, Resting, Step, Transition, rests
 from farrier.model.runs import Finished, Turn
 from farrier.protocols import Kind, StateHandler
 from farrier.protocols.acting import acting_while

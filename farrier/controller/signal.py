@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import anyio
 
 
@@ -35,13 +33,9 @@ class Wakeup:
         self._source = source
         self._event.set()
 
-    async def wait(self, timeout: timedelta) -> str:
-        """Until the next signal, at most `timeout`; returns its source, or `poll`."""
-        return await self.wait_seconds(timeout.total_seconds())
-
-    async def wait_seconds(self, timeout: float) -> str:
-        """The same for a number of seconds."""
-        with anyio.move_on_after(timeout):
+    async def wait(self, seconds: float) -> str:
+        """Until the next signal, at most so many seconds; returns its source, or `poll`."""
+        with anyio.move_on_after(seconds):
             await self._event.wait()
         if not self._event.is_set():
             return "poll"

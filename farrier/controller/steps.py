@@ -47,12 +47,11 @@ _MARK_EVERY = 0.1
 _PAUSE = 0.5
 
 
-class Planned(msgspec.Struct, Generic[R, S, W, V], frozen=True, kw_only=True):
-    """A run that was decided to need the outside world."""
+class Planned(msgspec.Struct, Generic[R, S, W, V], frozen=True):
+    """A run over the entry's snapshot that was decided to need the outside world."""
 
     entry: Entry[R]
     turn: Turn
-    resource: R
     step: Step[S, W, V]
 
 
@@ -107,8 +106,6 @@ class Steps(Generic[R, S, W, V]):
             due_at = self._host.clock.monotonic() + delay.total_seconds()
             for plan in others:
                 self._agenda.defer(plan.entry, due_at)
-        elif len(self._acting) < self._host.config.max_in_flight * _ROOM:
-            self._backlog.over()
         self._backlog.let_in(len(chosen))
         self._planned += chosen
         self._news.set("step")
@@ -118,7 +115,7 @@ class Steps(Generic[R, S, W, V]):
     async def mark(self, tasks: TaskGroup) -> NoReturn:
         """Mark steps and begin them in `tasks`, and remove the marks of those that have ended, for ever."""
         while True:
-            await self._news.wait_seconds(math.inf)
+            await self._news.wait(math.inf)
             planned, self._planned = self._planned, []
             marked = await self._mark({plan.entry.id: plan.step.name for plan in planned})
             for plan in planned:
@@ -133,26 +130,23 @@ class Steps(Generic[R, S, W, V]):
     async def _mark(self, begun: Mapping[int, str]) -> AbstractSet[int] | None:
         """Returns those that are marked, none of a shard that is not owned any more; None without the database."""
         async with self._marking:
-            return await self._mark_now(begun)
-
-    async def _mark_now(self, begun: Mapping[int, str]) -> AbstractSet[int] | None:
-        self._removing, self._ended = self._ended, set()
-        own, ids = self._host.ownership, {*begun, *self._removing}
-        epochs = {each: epoch for each in {id_ % SHARDS for id_ in ids} if (epoch := own.epoch((self._kind, each)))}
-        marked: AbstractSet[int] | None = None
-        with asked(
-            _QUERY_SECONDS, lambda error: _log.warning("mark.failed", kind=self._kind, rows=len(ids), error=error)
-        ):
-            if own.id is not None and epochs:
-                self._markings += 1
-                marking = Marking(number=self._markings, begun=begun, ended=self._removing, epochs=epochs)
-                marked = await self._io.mark(marking, own.id)
-            else:
-                marked = frozenset()
+            self._removing, self._ended = self._ended, set()
+            own, ids = self._host.ownership, {*begun, *self._removing}
+            epochs = {each: epoch for each in {id_ % SHARDS for id_ in ids} if (epoch := own.epoch((self._kind, each)))}
+            marked: AbstractSet[int] | None = None
+            with asked(
+                _QUERY_SECONDS, lambda error: _log.warning("mark.failed", kind=self._kind, rows=len(ids), error=error)
+            ):
+                if own.id is not None and epochs:
+                    self._markings += 1
+                    marking = Marking(number=self._markings, begun=begun, ended=self._removing, epochs=epochs)
+                    marked = await self._io.mark(marking, own.id)
+                else:
+                    marked = frozenset()
+                self._removing = set()
+            self._ended |= self._removing  # again with the next marks
             self._removing = set()
-        self._ended |= self._removing  # again with the next marks
-        self._removing = set()
-        return marked
+            return marked
 
     async def flush(self) -> None:
         """Remove the marks of all steps that have ended; before the process stops."""
@@ -175,8 +169,13 @@ class Steps(Generic[R, S, W, V]):
         self._removing = {id_ for id_ in self._removing if id_ % SHARDS != shard}
 
     def _not_begun(self, plan: Planned[R, S, W, V]) -> None:
-        del self._acting[plan.entry.id]
+        self._over(plan.entry)
         self._nothing_done(plan)
+
+    def _over(self, entry: Entry[R]) -> None:
+        del self._acting[entry.id]
+        if len(self._acting) < self._host.config.max_in_flight * _ROOM:
+            self._backlog.over()
 
     def _nothing_done(self, plan: Planned[R, S, W, V]) -> None:
         """The step changed nothing outside, and spent nothing: its resource is loaded and run again. What the run
@@ -217,7 +216,7 @@ class Steps(Generic[R, S, W, V]):
     async def interrupt(self) -> NoReturn:
         """Cut reading steps short for which a request waits, for ever."""
         while True:
-            await self._maybe_interrupted.wait(self._host.config.poll_interval)
+            await self._maybe_interrupted.wait(self._host.config.poll_interval.total_seconds())
             reading = [id_ for id_, acting in self._acting.items() if acting.reads_only]
             if reading:
                 with asked(
@@ -230,21 +229,22 @@ class Steps(Generic[R, S, W, V]):
 
     async def _run(self, plan: Planned[R, S, W, V]) -> None:
         """One step, from its first line to its outcome, which is handed over for a commit."""
-        entry, step = plan.entry, plan.step
-        acting, name = self._acting[entry.id], self._runner.name_of(plan.resource)
+        entry, step, resource = plan.entry, plan.step, plan.entry.snapshot
+        assert resource is not None, "a step is decided over a snapshot"
+        acting, name = self._acting[entry.id], self._runner.name_of(resource)
         if not acting.may_begin():  # since it was planned: nothing is to be accounted for
             self._not_begun(plan)
             return
         try:
             with structlog.contextvars.bound_contextvars(kind=self._kind, id=entry.id, name=name):
-                run = await self._runner.act(plan.turn, plan.resource, step, acting)
+                run = await self._runner.act(plan.turn, resource, step, acting)
         except LeaseLost as lost:
             self._host.sink.step_cut(self._kind)
             _log.warning("step.cut", kind=self._kind, id=entry.id, name=name, step=step.name, error=str(lost))
             self._agenda.requeue(entry)
             return
         finally:
-            del self._acting[entry.id]
+            self._over(entry)
         if run is not None:
             self._commit(entry, run)
         elif step.reads_only:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, Generic, TypeAlias, TypeVar, assert_never
+from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar, assert_never
 
 import msgspec
 
@@ -120,6 +120,27 @@ class Step(msgspec.Struct, Generic[S, W, V], frozen=True, kw_only=True):
 
 Decision: TypeAlias = Transition[S, W] | Update[S, W] | Wait[W] | DoNothing[W] | Deleted[W] | Step[S, W, V]
 AnyOutcome: TypeAlias = Transition[Any, Any] | Update[Any, Any] | Wait[Any] | DoNothing[Any] | Deleted[Any]
+
+
+Resting: TypeAlias = DoNothing[Any] | Wait[Any]
+
+_AT_ONCE = timedelta(0)
+
+
+def rests(decision: Any, before: Any) -> TypeGuard[Resting]:
+    """Whether only a wake, or the passing of time, changes this decision; it writes nothing, and is stored as the one
+    `before` it is."""
+    kind = type(decision)
+    if kind is Wait:
+        is_stored = type(before) is Wait and decision.reason == before.reason and decision.error == before.error
+        if not (decision.rests and is_stored):
+            return False
+    elif kind is not DoNothing or type(before) is not DoNothing:
+        return False
+    if decision.source != before.source:
+        return False
+    again: timedelta | None = decision.requeue_after
+    return not decision.writes and not decision.samples and (again is None or again > _AT_ONCE)
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):

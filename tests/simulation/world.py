@@ -235,7 +235,8 @@ class World:
         for (_, number), epoch in ownership.held.items():
             marking = any(entry.shard == number for _, entry in process.marking)
             marking |= any(call.entry.shard == number for call in process.calls if call.is_on_marks())
-            if ownership.is_closing((KIND, number)) and process.agenda.is_quiet(number) and not marking:
+            closing = ownership.closing_since((KIND, number)) is not None
+            if closing and process.agenda.is_quiet(number) and not marking:
                 self._give_back(process, number, epoch)
 
     def _give_back(self, process: Process, number: int, epoch: int) -> None:
@@ -314,7 +315,7 @@ class World:
             self.database.delete(seen, entry.id, snapshot)
         elif not self.database.resources[entry.id].outside:
             self._send(process, entry, snapshot.wanted)
-        elif process.ownership.is_closing((KIND, entry.shard)):
+        elif process.ownership.closing_since((KIND, entry.shard)) is not None:
             process.agenda.defer(entry, self.now + 1)
         else:
             process.agenda.acts(entry, "work")

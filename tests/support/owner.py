@@ -200,7 +200,7 @@ class Owner:
         with anyio.fail_after(PATIENCE):
             async with self.working():
                 while not held() and not await self._is_settled(only):
-                    await self._looks.wait_seconds(_MOMENT)
+                    await self._looks.wait(_MOMENT)
 
     def next_run(self, kind: str, id_: int) -> timedelta:
         """After which time a resource at rest runs again, unless it is woken."""
@@ -271,7 +271,7 @@ class Owner:
 
     async def _poll(self) -> None:
         while True:
-            await self._now.wait_seconds(_POLL_EVERY)
+            await self._now.wait(_POLL_EVERY)
             if self.at_work:
                 await self._deliver()
 

@@ -214,7 +214,7 @@ async def test_after_a_crash_those_resources_are_recovered_whose_steps_were_unde
     async with at_work() as group:
         await first.start(group)
         await bench.begun.wait()
-        await first.ledger.until(lambda: first.ledger.outcomes["do_nothing"] == 1)
+        await first.ledger.until(lambda: first.ledger.outcomes["do_nothing"] >= 1)
         await first.crash()
         await second.start(group)
         await second.pass_seconds(12)
