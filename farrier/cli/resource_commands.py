@@ -246,7 +246,7 @@ async def _until(session: Session, kind: str, id_: int, asked: Asking, seconds: 
             page = await session.resources.resource(kind, str(id_))
             resource = page.rows[0].resource
             found = resource.state
-            if is_in(found, asked.until or ""):
+            if any(is_in(layer.state, asked.until or "") for layer in resource.layers):
                 return resource.name
             if resource.ended_at is not None:
                 raise intent_answers.late(f"{resource.name} has ended, is {found}, and will never be {asked.until}")

@@ -143,7 +143,7 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WantedResources(msgspec.Struct, frozen=True, kw_only=True):
-    """Which resources of a kind. Empty: any. A state is meant with its substates."""
+    """Which resources of a kind. Empty: any. A state is one of any layer, and is meant with its substates."""
 
     kind: str
     states: tuple[str, ...] = ()

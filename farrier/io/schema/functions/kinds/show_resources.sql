@@ -1,13 +1,15 @@
 -- Returns resources of a kind as JSON for display, in the order of name and id: at most `most` of them, after the key
--- (after_name, after_id). one_id selects one resource (null: all). Empty arrays select any state and any site; a state includes
--- its substates. With ended, also those that have ended. For `detail` see detail_of; `layers` has where it is in each layer, the
--- state first.
+-- (after_name, after_id). one_id selects one resource (null: all). Empty arrays select any state and any site; a state is one of any
+-- layer, and includes its substates. With ended, also those that have ended. For `detail` see detail_of; `layers` has where it is in
+-- each layer, the state first.
 CREATE OR REPLACE FUNCTION farrier.show_resources(
     kind text, one_id bigint, states text[], sites text[], ended boolean, after_name text, after_id bigint, most integer)
     RETURNS SETOF jsonb
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     relation regclass := relation_of(kind);
+    is_in text := (SELECT coalesce(string_agg(format('r.%1$I = ANY ($3) OR split_part(r.%1$I, ''/'', 1) = ANY ($3)', l.layer), ' OR '), 'false')
+                     FROM kind_layers l WHERE l.kind = show_resources.kind);
 BEGIN
     RETURN QUERY EXECUTE format($q$
         SELECT jsonb_build_object(
@@ -19,7 +21,7 @@ BEGIN
                    'controller', so.controller, 'swept_at', so.swept_at)
           FROM (SELECT * FROM %1$s r
                  WHERE ($2 IS NULL OR r.id = $2) AND ($5 OR r.ended_at IS NULL)
-                   AND (cardinality($3) = 0 OR r.state = ANY ($3) OR split_part(r.state, '/', 1) = ANY ($3))
+                   AND (cardinality($3) = 0 OR %3$s)
                    AND (cardinality($4) = 0 OR r.site = ANY ($4))
                    AND (r.name, r.id) > ($6, $7)
                  ORDER BY r.name, r.id LIMIT $8) r
@@ -35,5 +37,5 @@ BEGIN
           LEFT JOIN farrier.effects e ON e.kind = $1 AND e.resource = r.id
           LEFT JOIN farrier.shard_owners so ON r.ended_at IS NULL AND so.kind = $1 AND so.shard = farrier.shard_of(r.id)
          ORDER BY r.name, r.id
-    $q$, relation, detail_of(kind, relation)) USING kind, one_id, states, sites, ended, after_name, after_id, most;
+    $q$, relation, detail_of(kind, relation), is_in) USING kind, one_id, states, sites, ended, after_name, after_id, most;
 END $$;
