@@ -16,7 +16,7 @@ import anyio
 import structlog
 
 from farrier.errors import DatabaseUnreachable
-from farrier.protocols import Notifications, Subscription
+from farrier.protocols import Notifications
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -56,26 +56,22 @@ class Listener:
                 await anyio.sleep(pause)
 
     async def _listen(self) -> NoReturn:
-        """Hear what one connection hears, until it is lost."""
+        """Pass on what one connection hears, until it is lost; after a silence, prove it."""
         async with self._notifications.subscribe() as subscription:
             await subscription.prove()
             self._failures = 0
             _log.info("listen.begun")
             self._missed()
             while True:
-                await self._hear(subscription)
-
-    async def _hear(self, subscription: Subscription) -> None:
-        """Pass on the next notifications; after a silence, prove the connection."""
-        heard = await subscription.heard(self._silence)
-        for text in heard:
-            kind, _, ids = text.partition(":")
-            try:
-                self._wake(kind, [int(id_) for id_ in ids.split(",")] if ids and ids != "*" else None)
-            except ValueError:  # any login may notify on any channel
-                _log.warning("listen.malformed", text=text[:80])
-        if not heard:
-            await subscription.prove()
+                heard = await subscription.heard(self._silence)
+                for text in heard:
+                    kind, _, ids = text.partition(":")
+                    try:
+                        self._wake(kind, [int(id_) for id_ in ids.split(",")] if ids and ids != "*" else None)
+                    except ValueError:  # any login may notify on any channel
+                        _log.warning("listen.malformed", text=text[:80])
+                if not heard:
+                    await subscription.prove()
 
     def _pause(self) -> float:
         """Seconds, doubling with each failure in a row; jittered, so that replicas do not come back as one."""

@@ -75,6 +75,7 @@ class _Subscription:
         """Until something is heard. Raises when the connection is gone."""
         if self._conn.is_closed():
             raise DatabaseUnreachable(pool.redacted(self._dsn), "the listening connection was closed")
+        self._something = anyio.Event()
         await self._something.wait()
 
     def _hear(self, _conn: Any, _pid: int, channel: str, payload: object) -> None:
@@ -83,15 +84,10 @@ class _Subscription:
             self._woken.add(str(payload))
         else:
             self._proofs.add(str(payload))
-        self._tell()
+        self._something.set()
 
     def _ended(self, _conn: Any) -> None:
-        self._tell()
-
-    def _tell(self) -> None:
-        """Let the listener look at what was heard."""
         self._something.set()
-        self._something = anyio.Event()
 
 
 class PostgresNotifications:

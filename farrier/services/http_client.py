@@ -242,18 +242,15 @@ class HttpClient(Generic[_C, _E]):
             with anyio.fail_after(within.total_seconds()):
                 if request.changes:
                     require_lease()
-                return await self._answer(written)
+                response = await self._transport.handle_async_request(written)
+                assert isinstance(response.stream, httpx.AsyncByteStream), "it is an asynchronous transport's"
+                try:
+                    # As it is on the wire: we ask for no compression, so nothing grows behind the bound.
+                    return await received(response, response.stream, most=self._service.largest_body_bytes)
+                finally:
+                    await response.stream.aclose()
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:  # TimeoutError is one of the last
             raise self._failures.of_exception(request, error, within=within) from None
-
-    async def _answer(self, written: httpx.Request) -> Answer:
-        """As it is on the wire: we ask for no compression, so nothing grows behind the bound."""
-        response = await self._transport.handle_async_request(written)
-        assert isinstance(response.stream, httpx.AsyncByteStream), "it is an asynchronous transport's"
-        try:
-            return await received(response, response.stream, most=self._service.largest_body_bytes)
-        finally:
-            await response.stream.aclose()
 
     def _written(self, request: Request, shown: _C) -> httpx.Request:
         """Encoded here: httpx would do it at twice the cost, for all it could have been given instead."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
+from functools import partial
 
 import msgspec
 
@@ -71,11 +72,14 @@ class Maas:
             query = tuple((by.value, value) for value in chunk)
             request = Request(operation=Operation.MACHINES, path="machines/", query=query)
             ids = frozenset(chunk) if by is LookUp.ID else None
-            found |= await self._http.send(request, maas_answers.machines(ids))
+            found |= await self._http.send(request, partial(maas_answers.machines, ids))
         return tuple(self._read_now(machine) for machine in found.values())
 
-    async def machine(self, system_id: str) -> Machine:
-        return await self._machine(self._http.send, system_id)
+    async def machine(self, system_id: str, *, send: Send | None = None) -> Machine:
+        """`send`: in a slot that is kept."""
+        request = Request(operation=Operation.MACHINE, path=maas_requests.path("machines", system_id))
+        understand = partial(maas_answers.machine, system_id)
+        return self._read_now(await (send or self._http.send)(request, understand))
 
     async def power_addresses(self, ids: Sequence[str] = ()) -> Mapping[str, PowerAddress]:
         query = (("op", "power_parameters"), *(("id", system_id) for system_id in ids))
@@ -144,7 +148,7 @@ class Maas:
 
     async def _refuse_foreign(self, send: Send, machine: Machine, operation: str) -> None:
         if self._clock.monotonic() - machine.read_at > FRESH.total_seconds():
-            machine = self._unchanged(machine, await self._machine(send, machine.system_id), operation)
+            machine = self._unchanged(machine, await self.machine(machine.system_id, send=send), operation)
         if not machine.owner:
             return
         ours = (await self._ourselves(send)).username
@@ -162,10 +166,6 @@ class Maas:
             detail = f"machine {new.system_id} has moved on to {new.state} since it was read; nothing was sent"
             raise MaasError(MaasFailure.CONFLICT, detail, operation=operation)
         return new
-
-    async def _machine(self, send: Send, system_id: str) -> Machine:
-        request = Request(operation=Operation.MACHINE, path=maas_requests.path("machines", system_id))
-        return self._read_now(await send(request, maas_answers.machine(system_id)))
 
     async def _whoami(self, send: Send) -> Identity:
         request = Request(operation=Operation.WHOAMI, path="users/", query=(("op", "whoami"),))

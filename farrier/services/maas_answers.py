@@ -34,31 +34,23 @@ def shaped(shape: type[_T]) -> Callable[[Answer], _T]:
     return lambda answer: understood(answer, shape, service="MAAS")
 
 
-def machine(system_id: str) -> Callable[[Answer], Machine]:
+def machine(system_id: str, answer: Answer) -> Machine:
     """The machine that was asked for."""
-
-    def understand(answer: Answer) -> Machine:
-        found = understood(answer, Machine, service="MAAS")
-        if found.system_id != system_id:
-            raise Garbled(f"the answer is about machine {found.system_id[:64]!r}, not {system_id}")
-        return found
-
-    return understand
+    found = understood(answer, Machine, service="MAAS")
+    if found.system_id != system_id:
+        raise Garbled(f"the answer is about machine {found.system_id[:64]!r}, not {system_id}")
+    return found
 
 
-def machines(ids: Collection[str] | None) -> Callable[[Answer], dict[str, Machine]]:
+def machines(ids: Collection[str] | None, answer: Answer) -> dict[str, Machine]:
     """Each machine once, by its id; only those of `ids`, if that is what was asked for."""
-
-    def understand(answer: Answer) -> dict[str, Machine]:
-        found: dict[str, Machine] = {}
-        for one in shaped(tuple[Machine, ...])(answer):
-            if ids is not None and one.system_id not in ids:
-                raise Garbled(f"the answer lists machine {one.system_id[:64]!r}, which was not asked for")
-            if found.setdefault(one.system_id, one) != one:
-                raise Garbled(f"the answer lists machine {one.system_id[:64]!r} twice, and differently")
-        return found
-
-    return understand
+    found: dict[str, Machine] = {}
+    for one in shaped(tuple[Machine, ...])(answer):
+        if ids is not None and one.system_id not in ids:
+            raise Garbled(f"the answer lists machine {one.system_id[:64]!r}, which was not asked for")
+        if found.setdefault(one.system_id, one) != one:
+            raise Garbled(f"the answer lists machine {one.system_id[:64]!r} twice, and differently")
+    return found
 
 
 def events(answer: Answer) -> tuple[Event, ...]:

@@ -33,7 +33,7 @@ def recorded(name: str) -> tuple[Answer, Any]:
 @pytest.mark.parametrize("name", STATES)
 def test_a_recorded_machine_is_understood(name: str) -> None:
     answer, said = recorded(f"machine-{name}")
-    machine = maas_answers.machine(said["system_id"])(answer)
+    machine = maas_answers.machine(said["system_id"], answer)
     assert machine.state == STATES[name]
     for field in ("status", "owner", "hostname", "locked", "netboot", "power_state", "error_description", "osystem"):
         assert getattr(machine, field) == said[field]
