@@ -40,7 +40,7 @@ async def replicated(*, synchronous: bool = False) -> AsyncIterator[Pair]:
         primary = EmbeddedServer(Path(directory) / "primary", settings=pg.FAST)
         await anyio.to_thread.run_sync(primary.start)
         try:
-            async with pg.Server(primary.dsn_of).database() as db:
+            async with pg.database_of(primary.dsn_of) as db:
                 name = urlsplit(db.dsn).path.removeprefix("/")
                 with standby_of(primary, Path(directory) / "standby", settings=pg.FAST) as standby:
                     second = pg.Database(standby.dsn_of(name))

@@ -76,7 +76,7 @@ async def mortal() -> AsyncIterator[tuple[EmbeddedServer, Shop]]:
         server = EmbeddedServer(Path(directory), settings=pg.FAST)
         await anyio.to_thread.run_sync(server.start)
         try:
-            async with pg.Server(server.dsn_of).database() as db, loop.opened(db) as shop:
+            async with pg.database_of(server.dsn_of) as db, loop.opened(db) as shop:
                 yield server, shop
         finally:
             await anyio.to_thread.run_sync(server.stop)
