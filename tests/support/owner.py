@@ -35,7 +35,7 @@ from farrier.protocols import Kind, MetricsSink, StateHandler
 from tests.support.loop import PATIENCE
 
 CONFIG = ControllerConfig(poll_interval=timedelta(milliseconds=5), drain_timeout=timedelta(seconds=1))
-_POLL_EVERY = 0.005
+_POLL_EVERY = 0.05
 _MOMENT = 0.0005
 # The wheel rounds up what it is given.
 _GRAIN = timedelta(seconds=2 * TICK)
