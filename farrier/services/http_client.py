@@ -121,7 +121,7 @@ async def open_client(
     requests are to show now. Raises `ConfigError` for an unusable file of authorities."""
     if transport is None:
         transport = AioTransport(context=verifying(endpoint.ca_file), connect_timeout=endpoint.connect_timeout)
-    else:
+    elif endpoint.ca_file is not None:
         verifying(endpoint.ca_file)
     async with transport as opened:
         yield HttpClient(service, endpoint, opened, credential=credential, times=times, observer=observer)
