@@ -9,14 +9,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := $(wildcard farrier tests bench tools)
-PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadgroup
+PYTEST := $(BIN)/python -m pytest
+# Lints of our own are in `make check`.
+TESTS := $(PYTEST) --ignore=tests/architecture --numprocesses=auto --maxprocesses=4 --dist=loadgroup
 ARGS ?=
+# pytest rewrites every test module, which takes as long as hundreds of tests: what it wrote is used again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The first interpreter that is new enough; PYTHON=/path/to/python overrides the search.
 PYTHON ?= $(firstword $(foreach candidate,python3 python3.14 python3.13 python3.12 python3.11,\
 	$(shell $(candidate) -c 'import sys; sys.version_info >= (3, 11) and print("$(candidate)")' 2>/dev/null)))
 
-.PHONY: help install test test-all check lint format-check types imports docs-check docs format demo bench clean
+.PHONY: help install test test-all check lint format-check types imports docs-check architecture docs format demo bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
@@ -36,12 +40,12 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 test: install ## run the tests of every promise (needs no server: PostgreSQL comes with the packages)
-	@$(PYTEST) -m "not full" $(ARGS)
+	@$(TESTS) -m "not full" $(ARGS)
 
-test-all: install ## run every test: PostgreSQL 15 too, and all cases of each matrix
-	@$(PYTEST) $(ARGS)
+test-all: install ## run every test: PostgreSQL 15 too, all cases of each matrix, programs from end to end
+	@$(TESTS) $(ARGS)
 
-check: install lint format-check types imports docs-check ## lint, format, types, import contracts, generated docs
+check: install lint format-check types imports docs-check architecture ## all that reads the sources and runs none of them
 
 lint: install
 	@$(BIN)/ruff check $(SOURCES)
@@ -58,6 +62,10 @@ imports: install
 
 docs-check: install
 	@$(BIN)/python -m tools.generate_docs --check
+
+# What tests/architecture asks of every file, and of the statements on a real schema.
+architecture: install
+	@$(PYTEST) -q tests/architecture
 
 docs: install ## fill in what the documentation says of the code, write docs/schema.sql and the dashboards
 	@$(BIN)/python -m tools.generate_docs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,6 @@ SOURCES = "".join(
 
 # Metrics of the kind that the tutorial makes, which its own test looks for.
 OF_THE_TUTORIAL = "farrier_kind_volume"
-
-every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(sources.ROOT)))
 
 
 def test_generated_parts_are_those_that_the_code_generates() -> None:
@@ -75,20 +74,27 @@ def test_a_marker_that_nothing_stands_for_is_refused() -> None:
         generate_docs.fill("<!-- generated: rumours -->\n<!-- end generated -->", {"rooms": ""})
 
 
-@every_page
-def test_markers_come_in_pairs(page: Path) -> None:
-    kinds = ["end" if "end generated" in marker else "begin" for marker in MARKER.findall(TEXTS[page])]
-    assert kinds == ["begin", "end"] * (len(kinds) // 2)
+def on_every_page(faults: Callable[[Path], Iterable[object]]) -> list[str]:
+    """What is wrong on each page, with the page's name."""
+    return [f"{page.relative_to(sources.ROOT)}: {fault}" for page in PAGES for fault in faults(page)]
 
 
-@every_page
-def test_a_link_within_the_project_leads_somewhere(page: Path) -> None:
-    broken = []
-    for target, anchor in LINK.findall(TEXTS[page]):
-        place = (page.parent / target).resolve() if target else page
-        if not place.exists() or (anchor and anchor[1:] not in anchors(place)):
-            broken.append(target + anchor)
-    assert not broken
+def test_markers_come_in_pairs() -> None:
+    def unpaired(page: Path) -> list[list[str]]:
+        kinds = ["end" if "end generated" in marker else "begin" for marker in MARKER.findall(TEXTS[page])]
+        return [] if kinds == ["begin", "end"] * (len(kinds) // 2) else [kinds]
+
+    assert not on_every_page(unpaired)
+
+
+def test_a_link_within_the_project_leads_somewhere() -> None:
+    def broken(page: Path) -> Iterator[str]:
+        for target, anchor in LINK.findall(TEXTS[page]):
+            place = (page.parent / target).resolve() if target else page
+            if not place.exists() or (anchor and anchor[1:] not in anchors(place)):
+                yield target + anchor
+
+    assert not on_every_page(broken)
 
 
 def anchors(page: Path) -> set[str]:
@@ -109,13 +115,15 @@ def test_what_a_node_is_said_to_say_is_what_it_says() -> None:
     assert not [fragment for fragment in fragments if fragment not in SOURCES]
 
 
-@every_page
-def test_names_that_a_page_tells_to_look_for_are_in_the_program(page: Path) -> None:
+def test_names_that_a_page_tells_to_look_for_are_in_the_program() -> None:
     """Metrics, roles and channels; events of the log."""
-    names = {name.removesuffix("_total").rstrip("_") for name in NAME.findall(TEXTS[page])} | set(
-        EVENT.findall(TEXTS[page])
-    )
-    assert not {name for name in names if name not in SOURCES and not name.startswith(OF_THE_TUTORIAL)}
+
+    def unknown(page: Path) -> set[str]:
+        names = {name.removesuffix("_total").rstrip("_") for name in NAME.findall(TEXTS[page])}
+        names |= set(EVENT.findall(TEXTS[page]))
+        return {name for name in names if name not in SOURCES and not name.startswith(OF_THE_TUTORIAL)}
+
+    assert not on_every_page(unknown)
 
 
 def test_the_architecture_names_every_table() -> None:
@@ -124,20 +132,25 @@ def test_the_architecture_names_every_table() -> None:
     assert not [table for table in tables if not re.search(rf"\b{table}\b", page)]
 
 
-@every_page
-def test_a_command_that_a_page_shows_is_one(page: Path) -> None:
+def test_a_command_that_a_page_shows_is_one() -> None:
     known = generate_docs.commands()
     groups = {command.split()[1] for command in known if command.count(" ") == 2}
-    shown = [
-        f"farrier {first} {second}" if first in groups else f"farrier {first}" for first, second in commands_on(page)
-    ]
-    assert not [command for command in shown if command not in known]
+
+    def unknown(page: Path) -> Iterator[str]:
+        for first, second in commands_on(page):
+            shown = f"farrier {first} {second}" if first in groups else f"farrier {first}"
+            if shown not in known:
+                yield shown
+
+    assert not on_every_page(unknown)
 
 
-@every_page
-def test_a_psql_that_a_page_shows_is_told_which_database(page: Path) -> None:
-    shown = [line.strip() for block in blocks_on(page) for line in PSQL.findall(block)]
-    assert not [line for line in shown if not NAMES_ITS_DATABASE.search(line)]
+def test_a_psql_that_a_page_shows_is_told_which_database() -> None:
+    def without_one(page: Path) -> list[str]:
+        shown = [line.strip() for block in blocks_on(page) for line in PSQL.findall(block)]
+        return [line for line in shown if not NAMES_ITS_DATABASE.search(line)]
+
+    assert not on_every_page(without_one)
 
 
 def blocks_on(page: Path) -> list[str]:
@@ -157,12 +170,11 @@ def test_a_setting_that_is_listed_is_read_by_the_program() -> None:
     assert not [name for name in names if not re.search(rf"\.{name}\b", code)]
 
 
-@every_page
-def test_functions_that_a_page_calls_are_in_the_schema(page: Path) -> None:
+def test_functions_that_a_page_calls_are_in_the_schema() -> None:
     made = set(
         re.findall(r"CREATE OR REPLACE FUNCTION farrier\.(\w+)", "".join(p.read_text() for p in sources.sql_files()))
     )
-    assert set(FUNCTION.findall(TEXTS[page])) <= made
+    assert not on_every_page(lambda page: set(FUNCTION.findall(TEXTS[page])) - made)
 
 
 def test_a_decision_is_one_page_and_is_listed() -> None:
