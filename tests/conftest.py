@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support import full, pg, programs
+from tests.support import pg, programs
+from tests.support.full import LeftOut, mark
 
 PG15 = "FARRIER_TEST_PG15_BIN"
 
@@ -17,10 +18,15 @@ PG15 = "FARRIER_TEST_PG15_BIN"
 ONE_AT_A_TIME = Path(__file__).parent / "e2e"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Has the end of a run say what it left out."""
+    config.pluginmanager.register(LeftOut(config))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what `make test` leaves out, and what runs in one process where there are several."""
-    full.mark(items)
+    mark(items)
     for item in items:
         if item.path.is_relative_to(ONE_AT_A_TIME):
             item.add_marker(pytest.mark.xdist_group("one at a time"))

@@ -33,6 +33,7 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 # --- what arrived, or may have
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize(
     "said",
     [

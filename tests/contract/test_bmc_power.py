@@ -114,6 +114,7 @@ async def test_a_state_that_nobody_can_read_is_not_touched(bmc: FakeBmc, wanted:
     assert bmc.resets == []
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize(
     ("allowed", "wanted", "sent"),
     [

@@ -112,6 +112,7 @@ async def test_an_answer_of_ten_megabytes_is_refused() -> None:
     assert error.failure is UfmFailure.PROTOCOL and "larger" in error.detail
 
 
+@pytest.mark.matrix(strength=1)
 @each_change
 @pytest.mark.parametrize("body", [PAGE, b'{"job'], ids=["page", "cut"])
 async def test_a_change_that_got_such_a_body_was_perhaps_made(operation: str, change: Call, body: bytes) -> None:
@@ -123,6 +124,7 @@ async def test_a_change_that_got_such_a_body_was_perhaps_made(operation: str, ch
     assert world.observed.requests == [(operation, "protocol")]
 
 
+@pytest.mark.matrix(strength=1)
 @each_change
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"id": 17}', b"done"], ids=["nothing", "{}", "a job", "text"])
 async def test_whatever_else_a_change_is_answered_it_was_taken(operation: str, change: Call, body: bytes) -> None:
@@ -163,6 +165,7 @@ async def test_every_status_has_a_class(answer: httpx.Response, failure: UfmFail
     assert caught[0].is_refusal is (failure in (UfmFailure.INVALID, UfmFailure.ABSENT, UfmFailure.CONFLICT))
 
 
+@pytest.mark.matrix(strength=1)
 @each_change
 @pytest.mark.parametrize("status", [500, 502, 503])
 async def test_a_change_is_sent_once_whatever_becomes_of_it(operation: str, change: Call, status: int) -> None:

@@ -238,6 +238,7 @@ async def test_a_token_may_come_from_vault_too(server: FakeVault, client: Client
         assert await store.token("vault:farrier/api") == "t0k3n"
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize(("field", "named"), [("username", "user name"), ("password", "password")])
 @pytest.mark.parametrize(
     ("value", "says"),

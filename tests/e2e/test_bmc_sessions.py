@@ -13,6 +13,7 @@ from tests.support import bmc, pg
 from tests.support.process import replica, until
 
 
+@pytest.mark.full
 @pytest.mark.timeout(120)
 async def test_the_successor_of_a_killed_daemon_closes_the_session_that_it_left(
     db: pg.Database, tmp_path: Path

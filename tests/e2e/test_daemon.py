@@ -147,6 +147,7 @@ async def test_a_second_signal_does_not_wait_for_the_drain(db: pg.Database, slow
     assert "drain.done" not in phases(daemon)
 
 
+@pytest.mark.full
 async def test_the_work_of_a_killed_replica_is_done_by_another(db: pg.Database, slow_bmc: bmc.FakeBmc) -> None:
     slow_bmc.answer(bmc.SYSTEM, bmc.Silence(), bmc.system())
     async with replica(db.dsn, **trusting(slow_bmc)) as killed:
@@ -165,6 +166,7 @@ async def test_the_work_of_a_killed_replica_is_done_by_another(db: pg.Database, 
     assert str(moved_by) == inherits["controller"]
 
 
+@pytest.mark.full
 async def test_an_adoption_outlives_its_killed_replica_and_the_bmc_sees_nothing_but_reads(
     db: pg.Database, slow_bmc: bmc.FakeBmc
 ) -> None:
@@ -203,6 +205,7 @@ async def becomes(db: pg.Database, value: str) -> bool:
     return await management(db) == value
 
 
+@pytest.mark.full
 async def test_replicas_share_the_work(db: pg.Database) -> None:
     """There is work until each has done some, however much faster one of them is."""
     async with replica(db.dsn, controller_batch="5") as one, replica(db.dsn, controller_batch="5") as other:
@@ -220,6 +223,7 @@ async def test_replicas_share_the_work(db: pg.Database) -> None:
                 assert await conn.fetchval(MOVES) == 100 * rack, "each node was moved once"
 
 
+@pytest.mark.full
 async def test_a_database_that_goes_away_and_comes_back_costs_nothing_but_the_time(tmp_path: Path) -> None:
     server = EmbeddedServer(tmp_path, settings=pg.FAST)
     dsn = await anyio.to_thread.run_sync(server.start)

@@ -52,6 +52,7 @@ async def test_every_node_becomes_active_and_every_bmc_manageable_and_nothing_st
         assert nothing_runs(tmp_path)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(120)
 async def test_a_goal_that_is_not_reached_in_time_is_told_with_reasons(tmp_path: Path) -> None:
     arguments = ("--nodes", "50", "--until-active", "--timeout", "1", "--json", "--dir", str(tmp_path))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from farrier.sim.maas import ADMIN, Region, open_region
 from tests.support import pg
 from tests.support.maas_region import Caller, created
@@ -31,6 +33,7 @@ async def is_seen(db: pg.Database, node: str) -> bool:
         return seen
 
 
+@pytest.mark.full
 async def test_regions_are_observed_and_a_site_that_is_added_takes_a_signal(db: pg.Database, tmp_path: Path) -> None:
     north, south = Region(), Region()
     for name, region in (("north", north), ("south", south)):

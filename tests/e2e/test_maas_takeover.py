@@ -68,6 +68,7 @@ async def after(region: Region, daemon: Farrier) -> None:
     region.on_move.append(kill)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("kill", [before, after])
 async def test_a_daemon_that_is_killed_while_it_deploys_is_followed_by_one_that_deploys_once(

@@ -135,6 +135,7 @@ async def target(daemon: Farrier) -> str:
     return url.removeprefix("http://")
 
 
+@pytest.mark.full
 @pytest.mark.timeout(180)  # three processes start, and an alert has its patience
 async def test_a_stuck_node_is_told_by_name_until_it_moves(
     prometheus: str, db: pg.Database, settings: Path, tmp_path: Path

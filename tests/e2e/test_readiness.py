@@ -21,6 +21,7 @@ def own_directory() -> Iterator[Path]:
         yield Path(directory)
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("statement", [b"schema_steps", b"farrier.settings", b"farrier.set_sites"])
 async def test_a_connection_that_breaks_during_the_start_is_tried_again(db: pg.Database, statement: bytes) -> None:
     async with proxy.before(db.dsn) as between:
@@ -31,6 +32,7 @@ async def test_a_connection_that_breaks_during_the_start_is_tried_again(db: pg.D
             assert "Traceback" not in daemon.logged
 
 
+@pytest.mark.full
 async def test_it_is_unready_while_no_commit_succeeds_and_ready_again_afterwards(own_directory: Path) -> None:
     """Reads go on while a commit waits for a standby that is not there."""
     server = EmbeddedServer(own_directory, settings=pg.FAST)

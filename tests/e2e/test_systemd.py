@@ -8,6 +8,7 @@ from pathlib import Path
 
 import anyio
 import httpx
+import pytest
 from anyio.abc import TaskStatus
 
 from farrier.errors import ExitCode
@@ -71,6 +72,7 @@ async def test_it_is_ready_no_sooner_than_it_has_joined(db: pg.Database, tmp_pat
         await systemd.hears("READY=1")
 
 
+@pytest.mark.full
 async def test_a_daemon_whose_renewals_hang_gives_them_up_and_tells_systemd(db: pg.Database, tmp_path: Path) -> None:
     """The loop turns: to start it anew would help nobody."""
     async with supervised(tmp_path, "--dsn", db.dsn, watchdog="9") as systemd, db.connect() as blocker:

@@ -167,6 +167,7 @@ def test_the_kind_is_as_short_as_it_says(terminal: Terminal) -> None:
     assert len(code) <= MOST_LINES
 
 
+@pytest.mark.full
 @pytest.mark.timeout(120)
 def test_the_kind_is_fully_typed(terminal: Terminal) -> None:
     """By the types that farrier ships: strict, and without the settings of this repository."""

@@ -127,6 +127,7 @@ async def catalogs_of_new(server: pg.Server) -> set[str]:
         return await catalogs(conn)
 
 
+@pytest.mark.full
 async def test_a_daemon_goes_on_while_the_next_release_is_applied_and_loses_nothing(
     pg_server: pg.Server, db: pg.Database
 ) -> None:

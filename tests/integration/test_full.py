@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import combinations, product
+
 import pytest
 
-from tests.support.full import mark, spread
+from tests.support.full import cover, mark, spread
 
 
 class Items:
@@ -34,6 +36,17 @@ def test_so_many_cases_are_kept_as_the_mark_says_and_the_first_always(cases: int
     assert len(numbers) == min(cases, keep)
     assert 0 in numbers
     assert numbers <= set(range(cases))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "strength", "most"), [((4, 3), 1, 4), ((4, 3), 2, 12), ((4, 3, 2), 2, 12), ((5, 5, 5), 2, 35)]
+)
+def test_what_is_kept_of_a_product_has_each_combination(sizes: tuple[int, ...], strength: int, most: int) -> None:
+    cases = list(product(*map(range, sizes)))
+    kept = [cases[number] for number in cover(cases, strength=strength)]
+    for places in combinations(range(len(sizes)), strength):
+        assert {tuple(case[n] for n in places) for case in kept} == set(product(*(range(sizes[n]) for n in places)))
+    assert len(kept) <= most
 
 
 def test_of_each_matrix_some_cases_are_kept_and_of_other_tests_all(request: pytest.FixtureRequest) -> None:

@@ -135,6 +135,7 @@ AT_WORK = """
 """
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.usefixtures("fleet")
 @pytest.mark.parametrize(
     "limits",

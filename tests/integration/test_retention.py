@@ -84,6 +84,7 @@ def needed(everything: list[HistoryEntry], cutoff: datetime, *, there: set[tuple
     }
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("minutes", [0, 10, 30], ids="{} min".format)
 async def test_what_is_young_and_the_newest_of_each_layer_stays_and_nothing_else(

@@ -119,6 +119,7 @@ CONSTANTS = r"""SELECT name, interval '1 day 02:00' AS i, timestamp '2026-03-04 
 WORDED = toys.schema({"view constants": CONSTANTS}, tables="CREATE TABLE farrier.toy (name text)")
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize(
     "setting",
     [

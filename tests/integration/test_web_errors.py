@@ -57,6 +57,7 @@ async def web(backend: Backend) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("path", ["intents", "resource-intents"])
 @pytest.mark.parametrize(
     ("body", "text"),

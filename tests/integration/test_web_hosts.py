@@ -31,6 +31,7 @@ def client() -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=site.app), base_url="http://127.0.0.1")
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("host", FOREIGN)
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_request_for_another_host_is_refused_before_anything_is_read(host: str, path: str) -> None:

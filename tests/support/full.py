@@ -1,15 +1,22 @@
-"""What only `make test-all` runs: all but a few cases of each test that is marked as a matrix.
+"""What only `make test-all` runs, and how `make test` says so.
 
-`@pytest.mark.matrix(keep=3)` is for a product whose cases prove one promise over and over; `make test` runs three of
-them, evenly spread. PostgreSQL 15 and single tests are marked `full` where they are.
+`@pytest.mark.full` is for a test of which shorter ones prove every part, for PostgreSQL 15, and for whole programs.
+`@pytest.mark.matrix` is for a product whose cases prove one promise over and over: `make test` runs so few of them that
+each value of each parameter occurs with each value of every other; with `strength=1` that each occurs, with `keep=3`
+three, evenly spread.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import Any
 
 import pytest
+
+# The number of the parameter's value in its list, for each parameter.
+Case = Sequence[int]
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
@@ -21,12 +28,54 @@ def mark(items: Iterable[pytest.Item]) -> None:
     for cases in matrices.values():
         marker = cases[0].get_closest_marker("matrix")
         assert marker is not None, "only items with it are here"
-        kept = spread(len(cases), **marker.kwargs)
+        kept = _kept(cases, **marker.kwargs)
         for number, case in enumerate(cases):
             if number not in kept:
                 case.add_marker(pytest.mark.full)
 
 
+def _kept(cases: list[pytest.Item], *, keep: int | None = None, strength: int = 2) -> set[int]:
+    if keep is not None:
+        return spread(len(cases), keep=keep)
+    return cover([tuple(case.callspec.indices.values()) for case in cases], strength=strength)  # type: ignore[attr-defined]
+
+
 def spread(cases: int, *, keep: int) -> set[int]:
     """Which of so many cases are kept: the first, and the others at equal distances."""
     return {number * cases // keep for number in range(keep)}
+
+
+def cover(cases: Sequence[Case], *, strength: int) -> set[int]:
+    """Which cases are kept so that each combination of `strength` values that occurs in any of them still occurs."""
+    combined = [frozenset(combinations(enumerate(case), strength)) for case in cases]
+    missing, kept = set[Any]().union(*combined), set[int]()
+    while missing:
+        best = max(range(len(cases)), key=lambda number: len(combined[number] & missing))
+        kept.add(best)
+        missing -= combined[best]
+    return kept
+
+
+class LeftOut:
+    """A plugin that counts the cases of `make test-all` that a run leaves out, and says so at its end."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._count = 0
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        self._count += sum(1 for item in items if item.get_closest_marker("full"))
+
+    def pytest_sessionfinish(self) -> None:
+        """A worker of xdist hands it to the process that started it."""
+        if hasattr(self._config, "workeroutput"):
+            self._config.workeroutput["left_out"] = self._count
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        # Every worker collects the same; one that crashed says nothing.
+        self._count = max(self._count, getattr(node, "workeroutput", {}).get("left_out", 0))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._count:
+            terminalreporter.write_line(f"{self._count} cases were left out; `make test-all` runs them, too")

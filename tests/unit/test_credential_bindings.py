@@ -78,6 +78,7 @@ def binds(host: str, *hosts: str, networks: tuple[str, ...] = ("10.0.0.0/8", "fd
     return True
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("pattern", ["*", "*.*.*.*", "*.*", "*.1", "gpu-*.bmc.example"])
 @pytest.mark.parametrize(
     "host", ["10.8.0.1", "fd00::1", "::ffff:10.8.0.1", "167772161", "10.1", "0x0a000001", "10.8.0.0x1"]

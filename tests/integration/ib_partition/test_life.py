@@ -308,6 +308,7 @@ async def test_partitions_that_look_at_ufm_within_a_while_cost_one_reading(fabri
     assert len(fabric.manager.requests) - before == 2
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("broken", [Broken.DROP, Broken.TRUNCATE, Broken.GARBLE])
 @pytest.mark.parametrize("times", [1, 3])
 async def test_a_life_in_which_every_answer_is_broken_once_ends_as_any_other(

@@ -60,6 +60,7 @@ async def test_a_pool_that_is_empty_says_so(every_fabric: Fabric) -> None:
     assert error.sqlstate == "FR409" and "is empty" in str(error)
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("pool", ["pkey", "pkey:south", f"pkey:{SITE}"])
 @pytest.mark.parametrize(("first", "last"), [(0, 31), (-5, 31), (16, 32767)])
 async def test_a_pool_with_numbers_that_are_no_keys_is_refused(

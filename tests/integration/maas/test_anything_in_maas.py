@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -300,11 +301,26 @@ ACTS = st.one_of(
 # --- what must hold
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(begins=st.integers(0, 5), script=st.lists(ACTS, min_size=4, max_size=14))
+LIVES = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+any_life = given(begins=st.integers(0, 5), script=st.lists(ACTS, min_size=4, max_size=14))
+
+
+@settings(LIVES, max_examples=5)
+@any_life
 async def test_what_must_hold_holds_after_every_commit_and_nobody_waits_for_ever(
     pg_server: pg.Server, begins: int, script: list[Act]
 ) -> None:
+    await lives(pg_server, begins, script)
+
+
+@pytest.mark.full
+@settings(LIVES, max_examples=25)
+@any_life
+async def test_it_holds_in_many_lives(pg_server: pg.Server, begins: int, script: list[Act]) -> None:
+    await lives(pg_server, begins, script)
+
+
+async def lives(pg_server: pg.Server, begins: int, script: list[Act]) -> None:
     async with life(pg_server, begins) as it:
         for act in script:
             await happens(it, act)

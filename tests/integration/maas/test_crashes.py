@@ -18,7 +18,13 @@ from tests.support.wire import Blow, EachOnce, Wire
 
 # What another process has to wait for, by the database's clock.
 LEASE = 16 * SECOND
-WHEN = pytest.mark.parametrize("blow", [Blow.HELD, Blow.HELD_AFTER], ids=["before it is made", "after it was made"])
+WHEN = pytest.mark.parametrize(
+    "blow",
+    [
+        pytest.param(Blow.HELD, id="before it is made", marks=pytest.mark.full),
+        pytest.param(Blow.HELD_AFTER, id="after it was made"),
+    ],
+)
 
 Act = Callable[[Machine], Awaitable[object]]
 

@@ -62,6 +62,7 @@ async def seen_for(node: Machine) -> timedelta:
     return apart
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("human", [releases, marks_broken, rescues])
 async def test_a_contradiction_takes_two_readings_a_minute_apart(site: Site, human: Human) -> None:
     node = await active(site)
@@ -96,6 +97,7 @@ async def test_what_was_only_for_a_moment_is_nothing(site: Site) -> None:
     assert await node.path() == ["enrolling", "active"]
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("human", [releases, marks_broken, rescues])
 async def test_it_is_back_by_itself_once_it_is_deployed_again_and_not_before(site: Site, human: Human) -> None:
     node = await active(site)

@@ -64,6 +64,7 @@ async def later(node: Machine) -> tuple[str, str]:
     return said.status, "; ".join(error for error in said.errors if "MAAS" in error)
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize(
     ("human", "says"),
     [
@@ -101,6 +102,7 @@ async def test_a_retired_node_whose_machine_is_as_expected_is_reactivated(site: 
     await node.asked("reactivate")
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("way", [draining, removing, quarantined])
 async def test_other_statuses_out_of_service_are_compared_too(
     site: Site, way: Callable[[Site], Awaitable[Machine]]

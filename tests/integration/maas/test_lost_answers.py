@@ -55,6 +55,7 @@ async def test_whatever_goes_wrong_once_with_each_change_the_node_goes_all_the_w
     assert {op: wire.ops.count(op) for op in ONLY_ONCE} == dict.fromkeys(ONLY_ONCE, 1 if blow.is_done_first else 2)
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("blow", [Blow.LOST, Blow.LATE], ids=lambda blow: blow.name.lower())
 async def test_a_discovered_machine_is_set_right_although_the_answer_to_that_is_lost(
     site: Site, wire: Wire, blow: Blow

@@ -29,6 +29,7 @@ async def is_untouched(node: Machine, layer: str) -> bool:
     return "failed_manual_intervention" not in await node.path(layer) and attempts == 1
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("what", UNREADABLE)
 @pytest.mark.parametrize("stage", ["wait_for_ready", "wait_for_deployed"])
 async def test_an_outage_longer_than_every_limit_ends_no_stage_that_waits(site: Site, stage: str, what: str) -> None:

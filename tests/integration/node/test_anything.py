@@ -127,9 +127,24 @@ async def site(pg_server: pg.Server) -> AsyncIterator[Site]:
         yield opened
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(begins=st.integers(0, 3), script=st.lists(ACTS, min_size=5, max_size=25))
+LIVES = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+any_life = given(begins=st.integers(0, 3), script=st.lists(ACTS, min_size=5, max_size=25))
+
+
+@settings(LIVES, max_examples=15)
+@any_life
 async def test_what_must_hold_holds_after_every_commit(site: Site, begins: int, script: list[Act]) -> None:
+    await lives(site, begins, script)
+
+
+@pytest.mark.full
+@settings(LIVES, max_examples=60)
+@any_life
+async def test_it_holds_in_many_lives(site: Site, begins: int, script: list[Act]) -> None:
+    await lives(site, begins, script)
+
+
+async def lives(site: Site, begins: int, script: list[Act]) -> None:
     site.bmc.recover()
     machine = await (site.register, site.with_bmc, site.active, site.retired)[begins]()
     for act in script:

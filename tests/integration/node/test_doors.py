@@ -65,6 +65,7 @@ async def test_json_that_nobody_could_read_is_refused(site: Site, door: Any, mos
     assert "nested more than 64 levels deep" in told
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize(("door", "most"), DOORS)
 @pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 5000, "1e309"])
 async def test_a_number_that_is_no_float_is_refused(site: Site, door: Any, most: int, number: str) -> None:

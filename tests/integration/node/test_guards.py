@@ -124,6 +124,7 @@ async def test_a_node_without_a_live_workflow_passes_exactly_if_the_mapping_has_
             assert await refusal(conn, before, move) == expected, (source, target)
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("status", [NodeStatus.DRAINING, NodeStatus.REMOVING])
 @pytest.mark.parametrize(
     "end",

@@ -47,6 +47,7 @@ async def told(site: Site, machine: Machine) -> why.Why:
     return why.explain(page.rows[0], page.now, Limits())
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("agentless", [False, True], ids=["agent", "agentless"])
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("status", CARRIED_BY)
@@ -60,6 +61,7 @@ async def test_why_reports_the_missing_decommission_and_advises_resume(
     assert said.command == f"farrier intent {machine.name} resume"
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("status", CARRIED_BY)
 async def test_resume_makes_the_decommission_and_the_node_goes_on(site: Site, status: str, way: str) -> None:
@@ -71,6 +73,7 @@ async def test_resume_makes_the_decommission_and_the_node_goes_on(site: Site, st
     assert (await machine.state())[0] == ("retired" if status == "draining" else "deleted")
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("status", CARRIED_BY)
 async def test_resume_of_an_agentless_node_gives_up_by_force_what_an_agent_would_do(

@@ -80,6 +80,7 @@ def test_the_table_has_every_stage_that_may_have_changed_something() -> None:
     assert {stage for stage, _, _ in STAGES} == later
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize(("stage", "status", "asked"), STAGES, ids=IDS)
 @pytest.mark.parametrize("node_status", [N.ENROLLING, N.QUARANTINED, N.RETIRED])
 async def test_a_cancel_at_any_stage_leaves_a_machine_that_nobody_holds(
@@ -95,6 +96,7 @@ async def test_a_cancel_at_any_stage_leaves_a_machine_that_nobody_holds(
     assert it.node.maas_id is not None, "the record stays"
 
 
+@pytest.mark.matrix(keep=7)
 @pytest.mark.parametrize(("stage", "status", "asked"), STAGES, ids=IDS)
 async def test_a_deletion_undoes_the_same_before_it_walks_on(
     at: Stand, stage: O, status: Status, asked: list[str]
@@ -111,6 +113,7 @@ async def test_a_deletion_undoes_the_same_before_it_walks_on(
     assert it.node.deleting and it.node.status is not N.ENROLLING, "on its way to deleted"
 
 
+@pytest.mark.matrix(keep=7)
 @pytest.mark.parametrize(("stage", "status", "asked"), STAGES, ids=IDS)
 async def test_a_clean_restart_undoes_the_same_and_forgets_all_but_the_number_of_deployments(
     at: Stand, stage: O, status: Status, asked: list[str]

@@ -209,6 +209,7 @@ AROUND = st.builds(
 )
 
 
+@pytest.mark.matrix(keep=4)
 @settings(deadline=None, max_examples=25)
 @pytest.mark.parametrize("start", STARTS)
 @given(around=AROUND, number=st.integers(1, 10_000))

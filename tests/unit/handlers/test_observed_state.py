@@ -62,6 +62,7 @@ def adopt(it: Handled) -> tuple[str, str]:
 # --- onboarding
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize(
     ("machine", "stage"),
     [
@@ -255,6 +256,7 @@ async def test_a_record_that_is_gone_is_removed(at: Stand) -> None:
     assert (it.status, it.node.status) == (W.RECONCILED, N.DELETED)
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("machine", [S.DEPLOYED, S.RELEASING, S.BROKEN])
 @pytest.mark.parametrize("stage", [D.DRAIN_NODE, D.LOAD_SITE_CONFIG, D.RELEASE_MAAS_NODE])
 async def test_a_machine_that_is_not_released_is_not_taken_for_it(at: Stand, machine: Status, stage: D) -> None:
@@ -303,6 +305,7 @@ def work_after(stage: D) -> list[TaskType]:
     return [carried[later] for later in FULL[FULL.index(stage) :] if isinstance(later, D) and later in carried]
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("gone", [False, True], ids=["ready", "absent"])
 @pytest.mark.parametrize("stage", WITH_A_PERSON)
 async def test_a_decommission_skips_what_maas_shows_from_any_stage_and_does_the_rest(

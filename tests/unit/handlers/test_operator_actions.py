@@ -92,6 +92,7 @@ def test_there_are_seven() -> None:
     assert len(OPERATOR) == 7
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("kind", NODES)
 @pytest.mark.parametrize("status", [status for status in W if status in LIVE])
 @pytest.mark.parametrize("action", OPERATOR)

@@ -65,6 +65,7 @@ def ended(it: Node) -> Node:
     return replace(it, intents=(), workflow=None if over else it.workflow, tasks=() if over else it.tasks)
 
 
+@pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("well", [True, False], ids=["healthy", "alerts"])
 @pytest.mark.parametrize(("first", "second"), [*product(ASKED, ASKED)])
 def test_no_two_requests_put_it_into_service_or_lose_the_cause(first: Action, second: Action, well: bool) -> None:

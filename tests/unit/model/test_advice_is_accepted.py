@@ -124,6 +124,7 @@ def with_failure(
     )
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("deleting", [False, True], ids=["kept", "being deleted"])
 @pytest.mark.parametrize("status", [W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION])
 @pytest.mark.parametrize("failure", FailureClass)
@@ -153,6 +154,7 @@ CAUSES_WITH_A_WORKFLOW = {
 OF_SERVICE = {*CAUSES_WITH_A_WORKFLOW, QuarantineCause.CLEANUP_VALIDATION_FAILED}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("not_scrubbed", [False, True], ids=["clean", "not scrubbed"])
 @pytest.mark.parametrize("agentless", [False, True], ids=["agent", "agentless"])
 @pytest.mark.parametrize("served", [False, True], ids=["never in service", "was in service"])
