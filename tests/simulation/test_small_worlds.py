@@ -1,6 +1,6 @@
 """Every order of what two controllers, a database and clients can do, in worlds small enough to go through all of them.
 
-A world that a planted bug is found in is also gone through without the bug, and then keeps every promise.
+A world in which a planted bug is found is also gone through without the bug, and then keeps every promise.
 """
 
 from __future__ import annotations
@@ -55,12 +55,15 @@ PLANTED = {
     Bug.ACTS_EXPIRED: (ONE_OUTSIDE, Budget(asks=1, pauses=1, silences=1)),
     Bug.RECOVERY_LEFT_OUT: (ONE_OUTSIDE, Budget(asks=1, crashes=1, silences=1)),
     Bug.EDIT_LIKE_A_COMMIT: (Size(ids=(1,), shards=1, processes=1), Budget(asks=1, edits=1, lost_replies=1)),
-    Bug.WOKEN_AND_AT_REST: (ALONE, Budget(asks=2)),
     Bug.MARKS_UNORDERED: (Size(ids=(1,), shards=1, processes=1), Budget(asks=2, lost_replies=1)),
 }
 
 
-@pytest.mark.parametrize(("size", "budget"), WORLDS.values(), ids=WORLDS)
+# Each once: bugs show in some of the same worlds.
+OF_BUGS = {bug.value: world for bug, world in PLANTED.items() if world not in WORLDS.values()}
+
+
+@pytest.mark.parametrize(("size", "budget"), [*WORLDS.values(), *OF_BUGS.values()], ids=[*WORLDS, *OF_BUGS])
 def test_no_order_of_actions_breaks_a_promise(size: Size, budget: Budget) -> None:
     explored = explore(World(size, budget), most=MOST)
     assert explored.found is None
@@ -85,7 +88,6 @@ def test_no_order_of_actions_on_two_resources_breaks_a_promise(budget: Budget) -
 
 
 @pytest.mark.parametrize("bug", [bug for bug in Bug if bug is not Bug.NONE], ids=lambda bug: bug.value)
-def test_a_planted_bug_is_found_and_its_world_is_sound_without_it(bug: Bug) -> None:
+def test_a_planted_bug_is_found(bug: Bug) -> None:
     size, budget = PLANTED[bug]
     assert explore(World(size, budget, bug), most=MOST).found is not None
-    assert explore(World(size, budget), most=MOST).found is None
