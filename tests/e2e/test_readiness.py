@@ -38,7 +38,7 @@ async def test_it_is_unready_while_no_commit_succeeds_and_ready_again_afterwards
     server = EmbeddedServer(own_directory, settings=pg.FAST)
     await anyio.to_thread.run_sync(server.start)
     try:
-        async with pg.Server(server.dsn_of).database() as db, replica(db.dsn) as daemon:
+        async with pg.database_of(server.dsn_of) as db, replica(db.dsn) as daemon:
             await daemon.until("daemon.ready")
             await until(lambda: answers(daemon, 200))
             async with standby.waiting_for_standbys(db, "missing"):
