@@ -21,14 +21,14 @@
 --                                                 limits
 -- loop                 15          2          2   controllers, shards, wakes, marks, outcomes, locks
 -- history               3                         history, history_retention
--- nodes                29          4         20   nodes, node_macs, node_bmcs, bmc_logins, node_identities
+-- nodes                30          4         19   nodes, node_macs, node_bmcs, bmc_logins, node_identities
 -- workflows             5                    12   node_onboardings, node_decommissions
 -- agents               12                     1   bootstrap_tokens, node_agents
 -- tasks                18                         task_types, node_tasks, workers
 -- intents               7          1          3   intents
 -- kinds                24                     1   kinds, kind_layers, kind_states, kind_actions, resources, callable
 -- brakes                5          1              departures, brakes, brake_lifts
--- maas                  9          1              maas_regions, node_observations
+-- maas                  8          1              maas_regions, node_observations
 -- requests              6                     3   resource_intents
 -- numbers               3                     1   number_pools, pool_numbers, freed_numbers
 -- segments             19                     7   network_segments, segment_usage, segment_prefixes, segment_free,
@@ -1125,7 +1125,7 @@ CREATE OR REPLACE FUNCTION farrier.new_secret() RETURNS text LANGUAGE sql VOLATI
 
 -- Returns what is wrong with one parameter, as the end of a sentence, or null. rule is an element of fields in actions.params or
 -- kind_actions.params: type, and by type min and max, enum, pattern, items. Its optional fault is the text for a value that does
--- not match the pattern.
+-- not match the pattern, in which {value} stands for that.
 CREATE OR REPLACE FUNCTION farrier.param_fault(rule jsonb, value jsonb) RETURNS text
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -1165,7 +1165,7 @@ BEGIN
         RETURN format('is longer than %s characters', rule ->> 'max');
     END IF;
     IF rule ? 'pattern' AND given !~ (rule ->> 'pattern') THEN
-        RETURN CASE WHEN rule ? 'fault' THEN rule ->> 'fault'
+        RETURN CASE WHEN rule ? 'fault' THEN replace(rule ->> 'fault', '{value}', quote_literal(left(given, 80)))
                     WHEN rule ->> 'pattern' IN ('\S', '\A\S+\Z') THEN 'is blank or has blanks in it'
                     WHEN rule ->> 'pattern' = '.' THEN 'is empty'
                     ELSE format('does not match %s', rule ->> 'pattern') END;
@@ -1928,6 +1928,14 @@ EXCEPTION WHEN unique_violation THEN
               HINT = 'Delete one of the two, or remove its BMC details with clear_bmc.';
 END $$;
 
+-- Returns the details of a node that are columns of its row.
+CREATE OR REPLACE FUNCTION farrier.columns_of(node farrier.nodes)
+    RETURNS TABLE (site text, model text, labels jsonb, maas_id text, agentless boolean, auto_manage boolean)
+    LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT node.site, node.model, node.labels, node.maas_id, node.agentless, node.auto_manage;
+END;
+
 -- Derives the identities of all nodes again: of nodes with the same machine that have no holder yet, the first becomes the holder,
 -- and the others are duplicates, which are reported. Called by a migration that changes identity_placeholders. May be repeated.
 CREATE OR REPLACE FUNCTION farrier.derive_identities() RETURNS void
@@ -1944,11 +1952,10 @@ BEGIN
      WHERE (i.kind, i.value, i.node_id) = (first.kind, first.value, first.node_id);
 END $$;
 
--- Returns the values of a node that intent `set` may change, as history records them.
+-- Returns the details of a node, which intent `set` may change, as history records them.
 CREATE OR REPLACE FUNCTION farrier.details_of(node farrier.nodes) RETURNS jsonb
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
-    RETURN jsonb_build_object('site', node.site, 'model', node.model, 'labels', node.labels, 'maas_id', node.maas_id,
-        'agentless', node.agentless, 'auto_manage', node.auto_manage,
+    RETURN (SELECT to_jsonb(c) FROM farrier.columns_of(node) c) || jsonb_build_object(
         'macs', (SELECT coalesce(jsonb_agg(m.mac ORDER BY m.mac), '[]') FROM farrier.node_macs m WHERE m.node_id = node.id));
 
 -- Returns the id of a node that is not deleted, by its name or id. FR404 for any other.
@@ -2003,6 +2010,12 @@ BEGIN
     NEW.labels := '{}';
     RETURN NEW;
 END $$;
+
+-- Returns the details that the parameters of intent `set` give; what `unset` names is null.
+CREATE OR REPLACE FUNCTION farrier.given_details(params jsonb) RETURNS jsonb
+    LANGUAGE sql STABLE
+    RETURN (params - 'unset')
+        || coalesce((SELECT jsonb_object_agg(u, NULL) FROM jsonb_array_elements_text(params -> 'unset') u), '{}');
 
 -- Returns the node, other than except_node, to which a machine that reports these values belongs, and the kind of identity that
 -- says so; no row if there is none. A MAC address with which a node was registered counts, too.
@@ -2136,38 +2149,27 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Returns the MAC addresses in these texts. FR400 for a malformed one and for a null among them.
-CREATE OR REPLACE FUNCTION farrier.read_macs(macs text[]) RETURNS macaddr[]
+-- Returns the MAC addresses in an array of texts. FR400 for a malformed one.
+CREATE OR REPLACE FUNCTION farrier.read_macs(macs jsonb) RETURNS macaddr[]
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 BEGIN
-    IF array_position(macs, NULL) IS NOT NULL THEN
-        RAISE EXCEPTION 'macs: null is no MAC address' USING ERRCODE = 'FR400', HINT = 'Leave it out; a node may have none.';
-    END IF;
-    RETURN macs::macaddr[];
+    RETURN ARRAY(SELECT jsonb_array_elements_text(macs)::macaddr);
 EXCEPTION WHEN data_exception THEN
     RAISE EXCEPTION 'macs: %', left(SQLERRM, 200)
         USING ERRCODE = 'FR400', HINT = 'A MAC address is six bytes in hexadecimal digits: 02:00:00:00:00:01.';
 END $$;
 
--- Refuses values that no node may be registered with (FR400): a BMC address and a credential by the rules of intent set_bmc,
--- labels by json_fault, a site by the rules of the names of site files, and a model.
-CREATE OR REPLACE FUNCTION farrier.refuse_details(bmc_address text, bmc_credential text, labels jsonb, site text, model text) RETURNS void
+-- Refuses details that no node may have (FR400): by the rules of intent `set`, labels by json_fault, too. Called by register_node
+-- and validate_set.
+CREATE OR REPLACE FUNCTION farrier.refuse_details(details jsonb) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
-    rules jsonb := (SELECT a.params -> 'fields' FROM actions a WHERE a.action = 'set_bmc');
-    fault text := coalesce('bmc_address ' || param_fault(rules -> 'address', to_jsonb(bmc_address)),
-                           'bmc_credential ' || param_fault(rules -> 'credential', to_jsonb(bmc_credential)),
-                           'labels ' || json_fault(labels, 16384));
+    rules jsonb := (SELECT (a.params -> 'fields') - 'unset' FROM actions a WHERE a.action = 'set');
+    fault text := params_fault(jsonb_build_object('fields', rules), details);
 BEGIN
+    fault := coalesce(fault, 'labels ' || json_fault(details -> 'labels', 16384));
     IF fault IS NOT NULL THEN RAISE EXCEPTION '%', fault USING ERRCODE = 'FR400'; END IF;
-    IF site !~ '\A[A-Za-z0-9][A-Za-z0-9._-]*\Z' OR char_length(site) > 63 THEN
-        RAISE EXCEPTION 'site % is not usable: 1 to 63 letters, digits, dots, dashes and underscores, the first a letter or digit',
-            quote_literal(left(site, 80)) USING ERRCODE = 'FR400', HINT = 'It is the name of the site''s file, without .toml.';
-    END IF;
-    IF char_length(model) NOT BETWEEN 1 AND 100 OR model ~ '[\u0001-\u001f\u007f-\u009f]' THEN
-        RAISE EXCEPTION 'model % is not usable: 1 to 100 characters, of which none is a control character', quote_literal(left(model, 120))
-            USING ERRCODE = 'FR400';
-    END IF;
+    PERFORM read_macs(details -> 'macs');
 END $$;
 
 -- Refuses a BMC address or a MAC address that another node has (unique_violation, with that node's name). Called by
@@ -2192,13 +2194,14 @@ END $$;
 
 -- Registers a node, enqueues it, and returns its id. Nothing that writes to a BMC or to MAAS starts by itself: the
 -- onboarding has no mode until an intent gives it one. With bootstrap_token there is no onboarding yet: the node waits for its
--- agent. All supported versions of the API register alike; api_version is only checked. FR400 for malformed values, FR406 for the
--- version, unique_violation for a name, MAAS id, BMC, MAC address or token that another node has.
+-- agent. `details` has values by name, as intent `set` takes them, and wins over a parameter of its own. All supported versions of
+-- the API register alike; api_version is only checked. FR400 for malformed values, FR406 for the version, unique_violation for a
+-- name, MAAS id, BMC, MAC address or token that another node has.
 CREATE OR REPLACE FUNCTION farrier.register_node(
     name text, bmc_address text DEFAULT NULL, bmc_credential text DEFAULT NULL, macs text[] DEFAULT '{}',
     labels jsonb DEFAULT '{}', site text DEFAULT NULL, model text DEFAULT NULL, maas_id text DEFAULT NULL,
     agentless boolean DEFAULT false, auto_manage boolean DEFAULT true, bootstrap_token text DEFAULT NULL,
-    bootstrap_ttl interval DEFAULT '72 hours', api_version integer DEFAULT NULL) RETURNS bigint
+    bootstrap_ttl interval DEFAULT '72 hours', api_version integer DEFAULT NULL, details jsonb DEFAULT '{}') RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     new_id bigint;
@@ -2206,19 +2209,25 @@ DECLARE
     first_management text := CASE WHEN bmc_address IS NULL AND bmc_credential IS NULL THEN 'unmanaged' ELSE 'enroll' END;
     onboarding bigint;
     violated text;
-    addresses macaddr[] := read_macs(macs);
+    bmc_rules jsonb := (SELECT a.params -> 'fields' FROM actions a WHERE a.action = 'set_bmc');
+    fault text := coalesce('bmc_address ' || param_fault(bmc_rules -> 'address', to_jsonb(bmc_address)),
+                           'bmc_credential ' || param_fault(bmc_rules -> 'credential', to_jsonb(bmc_credential)));
+    given jsonb := jsonb_strip_nulls(jsonb_build_object('site', site, 'model', model, 'maas_id', maas_id, 'macs', macs))
+        || jsonb_build_object('labels', labels, 'agentless', agentless, 'auto_manage', auto_manage) || coalesce(details, '{}');
     other text;
 BEGIN
     PERFORM check_bootstrap_token(bootstrap_token);
     PERFORM check_ttl(bootstrap_ttl);
     PERFORM refuse_version(register_node.api_version);
-    PERFORM refuse_details(register_node.bmc_address, register_node.bmc_credential, register_node.labels, register_node.site, register_node.model);
-    PERFORM refuse_shared(register_node.bmc_address, addresses);
-    INSERT INTO nodes (name, bmc_address, bmc_credential, labels, site, model, maas_id, agentless, auto_manage, status, management)
-    VALUES (register_node.name, register_node.bmc_address, register_node.bmc_credential, register_node.labels, register_node.site,
-            register_node.model, register_node.maas_id, register_node.agentless, register_node.auto_manage, first_status, first_management)
-    RETURNING id INTO new_id;
-    INSERT INTO node_macs (mac, node_id) SELECT DISTINCT m, new_id FROM unnest(addresses) m;
+    IF fault IS NOT NULL THEN RAISE EXCEPTION '%', fault USING ERRCODE = 'FR400'; END IF;
+    PERFORM refuse_details(given);
+    PERFORM refuse_shared(register_node.bmc_address, read_macs(given -> 'macs'));
+    -- The columns are those that the details name.
+    EXECUTE (SELECT format('INSERT INTO nodes (name, bmc_address, bmc_credential, status, management, %1$s)
+                            SELECT $1, $2, $3, $4, $5, %1$s FROM jsonb_populate_record(NULL::nodes, $6) RETURNING id',
+                           string_agg(quote_ident(k), ', ')) FROM jsonb_object_keys(given - 'macs') k)
+       INTO new_id USING name, bmc_address, bmc_credential, first_status, first_management, given;
+    INSERT INTO node_macs (mac, node_id) SELECT DISTINCT a, new_id FROM unnest(read_macs(given -> 'macs')) a;
     IF bootstrap_token IS NULL THEN
         INSERT INTO node_onboardings (node_id) VALUES (new_id) RETURNING id INTO onboarding;
         UPDATE nodes SET live_workflow_kind = 'onboarding', live_workflow_id = onboarding WHERE id = new_id;
@@ -2236,14 +2245,14 @@ EXCEPTION
         GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
         -- A concurrent registration took it; its row is visible now, and the error can name its node.
         IF violated IN ('node_bmcs_one', 'node_macs_pkey') THEN
-            PERFORM refuse_shared(register_node.bmc_address, addresses);
+            PERFORM refuse_shared(register_node.bmc_address, read_macs(given -> 'macs'));
         END IF;
         IF violated = 'nodes_name' THEN
             RAISE EXCEPTION 'node % is registered already', register_node.name
                 USING ERRCODE = 'unique_violation', HINT = 'A name is free again once its node is deleted.';
         ELSIF violated = 'nodes_maas' THEN
             SELECT n.name INTO other FROM nodes n
-             WHERE n.site IS NOT DISTINCT FROM register_node.site AND n.maas_id = register_node.maas_id AND n.status <> 'deleted';
+             WHERE n.site IS NOT DISTINCT FROM given ->> 'site' AND n.maas_id = given ->> 'maas_id' AND n.status <> 'deleted';
             RAISE EXCEPTION 'another node has this MAAS id in this site: %', coalesce(other, 'it was just registered')
                 USING ERRCODE = 'unique_violation', HINT = 'Give each node its own MAAS id, or delete the other node first.';
         ELSIF violated = 'bootstrap_tokens_pkey' THEN
@@ -2257,8 +2266,7 @@ EXCEPTION
             RAISE EXCEPTION 'node name % is not usable: letters, digits, dots, dashes and underscores, not digits alone, 253 at most',
                 coalesce(quote_literal(register_node.name), 'null') USING ERRCODE = 'FR400';
         END IF;
-        RAISE EXCEPTION 'node %: %', register_node.name, SQLERRM
-            USING ERRCODE = 'FR400', HINT = 'labels is a JSON object; agentless and auto_manage are true or false.';
+        RAISE;
 END $$;
 
 -- Returns the names of other nodes that recorded the same machine as this one.
@@ -2295,20 +2303,17 @@ CREATE OR REPLACE FUNCTION farrier.secrets_left(of_node bigint, of_decommission 
 CREATE OR REPLACE FUNCTION farrier.set_conflict(of_node bigint, params jsonb) RETURNS text
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
-    addresses macaddr[] := read_macs(ARRAY(SELECT jsonb_array_elements_text(params -> 'macs')));
-    was nodes;
-    becomes nodes;
+    addresses macaddr[] := read_macs(params -> 'macs');
+    becomes jsonb := (SELECT details_of(n) FROM nodes n WHERE n.id = of_node) || given_details(params);
     found text;
 BEGIN
     SELECT format('the MAC address %s belongs to node %s already', m.mac, n.name) INTO found
       FROM node_macs m JOIN nodes n ON n.id = m.node_id
      WHERE m.mac = ANY (addresses) AND m.node_id <> of_node ORDER BY m.mac LIMIT 1;
     IF found IS NOT NULL THEN RETURN found; END IF;
-    SELECT n.* INTO was FROM nodes n WHERE n.id = of_node;
-    becomes := with_details(was, params);
     RETURN (SELECT format('node %s has MAAS id %s in site %s already', n.name, n.maas_id, coalesce(n.site, '(none)'))
               FROM nodes n
-             WHERE n.maas_id = becomes.maas_id AND n.site IS NOT DISTINCT FROM becomes.site AND n.status <> 'deleted' AND n.id <> of_node
+             WHERE n.maas_id = becomes ->> 'maas_id' AND n.site IS NOT DISTINCT FROM becomes ->> 'site' AND n.status <> 'deleted' AND n.id <> of_node
              LIMIT 1);
 END $$;
 
@@ -2318,44 +2323,35 @@ CREATE OR REPLACE FUNCTION farrier.wake_nodes(ids bigint[]) RETURNS void
     INSERT INTO wakes (kind, resource) SELECT 'node', n.id FROM nodes n WHERE n.id = ANY (ids) AND n.status <> 'deleted';
 $$;
 
--- Returns a node's row with the values of intent `set` in place of its own; those that `unset` names are null.
-CREATE OR REPLACE FUNCTION farrier.with_details(was farrier.nodes, params jsonb) RETURNS farrier.nodes
-    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
-DECLARE
-    unset jsonb := (SELECT jsonb_object_agg(u, NULL) FROM jsonb_array_elements_text(params -> 'unset') u);
-BEGIN
-    RETURN jsonb_populate_record(was, (params - 'macs' - 'unset') || coalesce(unset, '{}'));
-END $$;
-
 -- Writes section `details` of a commit of nodes: the values of intent `set`, with a row of history for each that changes. A node
--- that gets another MAAS id loses the mark that farrier created its machine. Called by write_nodes.
+-- that gets another MAAS id loses the mark that farrier created its machine. The columns are those that the values name. Called by
+-- write_nodes.
 CREATE OR REPLACE FUNCTION farrier.write_details(details jsonb) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
     d record;
     was nodes;
-    becomes nodes;
     before jsonb;
 BEGIN
-    FOR d IN SELECT * FROM jsonb_to_recordset(details) r (run bigint, params jsonb, cause text, reason text) ORDER BY r.run LOOP
+    FOR d IN SELECT r.*, given_details(r.params) AS given
+               FROM jsonb_to_recordset(details) r (run bigint, params jsonb, cause text, reason text) ORDER BY r.run LOOP
         SELECT n.* INTO was FROM nodes n WHERE n.id = d.run;
         before := details_of(was);
-        becomes := with_details(was, d.params);
-        UPDATE nodes n
-           SET site = becomes.site, model = becomes.model, labels = becomes.labels, maas_id = becomes.maas_id,
-               maas_created = n.maas_created AND n.maas_id IS NOT DISTINCT FROM becomes.maas_id,
-               agentless = becomes.agentless, auto_manage = becomes.auto_manage
-         WHERE n.id = d.run;
-        IF d.params ? 'macs' THEN
-            DELETE FROM node_macs m WHERE m.node_id = d.run;
-            INSERT INTO node_macs (mac, node_id)
-            SELECT DISTINCT a, d.run FROM unnest(read_macs(ARRAY(SELECT jsonb_array_elements_text(d.params -> 'macs')))) a;
+        IF d.given - 'macs' <> '{}' THEN
+            EXECUTE (SELECT format('UPDATE nodes n SET %s FROM jsonb_populate_record(NULL::nodes, $1) r WHERE n.id = $2',
+                                   string_agg(format('%1$I = r.%1$I', k), ', ')) FROM jsonb_object_keys(d.given - 'macs') k)
+              USING d.given, d.run;
+            UPDATE nodes n SET maas_created = false WHERE n.id = d.run AND n.maas_created AND n.maas_id IS DISTINCT FROM was.maas_id;
         END IF;
-        PERFORM record_moves('node', s.owner, NULL, ARRAY[d.run], ARRAY[was.version], ARRAY['details.' || after.key],
+        IF d.given ? 'macs' THEN
+            DELETE FROM node_macs m WHERE m.node_id = d.run;
+            INSERT INTO node_macs (mac, node_id) SELECT DISTINCT a, d.run FROM unnest(read_macs(d.given -> 'macs')) a;
+        END IF;
+        PERFORM record_moves('node', s.owner, NULL, ARRAY[n.id], ARRAY[was.version], ARRAY['details.' || after.key],
                              ARRAY[before ->> after.key], ARRAY[coalesce(after.value #>> '{}', '(none)')], ARRAY[NULL::timestamptz],
                              ARRAY[d.cause], ARRAY[d.reason], ARRAY['write_details'])
-           FROM jsonb_each(details_of(becomes)) after JOIN shards s ON s.kind = 'node' AND s.shard = shard_of(d.run)
-          WHERE after.value IS DISTINCT FROM before -> after.key;
+           FROM nodes n CROSS JOIN jsonb_each(details_of(n)) after JOIN shards s ON s.kind = 'node' AND s.shard = shard_of(n.id)
+          WHERE n.id = d.run AND after.value IS DISTINCT FROM before -> after.key;
     END LOOP;
 END $$;
 
@@ -3134,12 +3130,11 @@ BEGIN
 END $$;
 
 -- Refuses an intent `set` with a value that register_node would refuse (FR400). BEFORE INSERT trigger on intents, after validate,
--- which has checked the types of the parameters.
+-- which has checked the rules of the parameters.
 CREATE OR REPLACE FUNCTION farrier.validate_set() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
-    PERFORM refuse_details(NULL, NULL, coalesce(NEW.params -> 'labels', '{}'), NEW.params ->> 'site', NEW.params ->> 'model');
-    PERFORM read_macs(ARRAY(SELECT jsonb_array_elements_text(NEW.params -> 'macs')));
+    PERFORM refuse_details(NEW.params - 'unset');
     RETURN NEW;
 END $$;
 
@@ -3824,14 +3819,6 @@ CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id te
               FROM farrier.node_observations o LEFT JOIN farrier.maas_regions r ON r.name = $3 AND r.ended_at IS NULL
              WHERE o.node_id = $1 AND o.source = 'maas' AND o.system_id = $2
                AND o.read_at >= coalesce(r.since, '-infinity'));
-
--- Raises FR400 for a maas_id that is no system id of MAAS: no region has such a machine, and each reading of it would cost a
--- request. Trigger function.
-CREATE OR REPLACE FUNCTION farrier.refuse_machine_id() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION 'maas_id % is no system id of MAAS', quote_literal(left(NEW.maas_id, 64))
-        USING ERRCODE = 'FR400', HINT = 'It has letters and digits alone, mostly six; the host name is something else.';
-END $$;
 
 -- Returns when the region of a site could not be read, as JSON [{began_at, ended_at}]: that time counts against no stage. Covers
 -- a week, which is longer than any stage waits, and of it the last hundred changes of state.
@@ -5414,11 +5401,6 @@ CREATE OR REPLACE TRIGGER place_bmc BEFORE UPDATE ON farrier.nodes
 CREATE OR REPLACE TRIGGER place_bmc_insert BEFORE INSERT ON farrier.nodes
     FOR EACH ROW WHEN (NEW.bmc_address IS NOT NULL) EXECUTE FUNCTION farrier.place_bmc();
 
--- The condition checks the form, so a good id makes no call. Not a CHECK constraint, whose error would have neither FR400 nor a
--- hint.
-CREATE OR REPLACE TRIGGER refuse_machine_id BEFORE INSERT OR UPDATE OF maas_id ON farrier.nodes
-    FOR EACH ROW WHEN (NEW.maas_id !~ '^[A-Za-z0-9]{1,64}$') EXECUTE FUNCTION farrier.refuse_machine_id();
-
 -- Only for a node whose machine changes or that is deleted: most updates leave the machine, and make no call.
 CREATE OR REPLACE TRIGGER watch_machine AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.maas_id IS DISTINCT FROM NEW.maas_id OR OLD.site IS DISTINCT FROM NEW.site
@@ -5677,7 +5659,7 @@ GRANT EXECUTE ON FUNCTION
 -- Dashboards and people who look: everything but secrets and the tokens of tasks.
 GRANT SELECT ON
     farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.still_clocks, farrier.brakes_holding,
-    farrier.nodes, farrier.node_onboardings, farrier.node_decommissions, farrier.node_observations, farrier.maas_regions,
+    farrier.nodes, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions, farrier.node_observations, farrier.maas_regions,
     farrier.intents, farrier.all_intents, farrier.history, farrier.outcomes, farrier.controllers, farrier.shards, farrier.shard_owners, farrier.wakes, farrier.effects, farrier.workers, farrier.departures, farrier.brake_lifts,
     farrier.limits, farrier.edges, farrier.workflow_statuses, farrier.clock_stops, farrier.actions, farrier.advice,
     farrier.kinds, farrier.kind_layers, farrier.kind_states, farrier.kind_actions, farrier.resource_intents, farrier.number_pools, farrier.pool_numbers
@@ -5688,7 +5670,7 @@ GRANT SELECT (
 GRANT EXECUTE ON FUNCTION
     farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_names,
     farrier.count_resources, farrier.late_resources,
-    farrier.list_addresses, farrier.partition_members, farrier.node_holds, farrier.same_machine, farrier.shard_of
+    farrier.columns_of, farrier.list_addresses, farrier.partition_members, farrier.node_holds, farrier.same_machine, farrier.shard_of
     TO farrier_reader;
 
 -- =====================================================================================================================

@@ -27,7 +27,7 @@ from farrier.config import templates
 from farrier.io import migrate, schema_text
 from farrier.metrics import definitions, gauges
 from farrier.metrics.families import Definition, Gauge
-from farrier.model import diagram, kind_diagram
+from farrier.model import details, diagram, kind_diagram
 from farrier.model.built_in import BUILT_IN
 from farrier.model.edges import Layer
 from tools import log_events, runbooks, trace_walk
@@ -56,6 +56,7 @@ def blocks() -> Mapping[str, str]:
         "settings": _settings(),
         "site-settings": _site_settings(),
         "template-names": _template_names(),
+        "details": _details(),
         "errors": _errors(),
         "exit-codes": _exit_codes(),
         "metrics": _metrics(),
@@ -155,6 +156,14 @@ def _template_names() -> str:
         ("any other", "of `cloud_init.variables`"),
     ]
     return _table(("name", "what it is"), rows)
+
+
+def _details() -> str:
+    rows = [
+        (f"`{name}`", detail.help, detail.free_when.text, "yes" if detail.listed else "")
+        for name, detail in details.DETAILS.items()
+    ]
+    return _table(("detail", "what it is", "`set` is accepted", "in lists, and their filter"), rows)
 
 
 def _exit_codes() -> str:

@@ -11,7 +11,7 @@ import typer
 from farrier.cli import output
 from farrier.cli.connection import Session, with_database
 from farrier.cli.output import Cell
-from farrier.model import clocks, diagnosis, duration
+from farrier.model import clocks, details, diagnosis, duration
 from farrier.model.clocks import Clock
 from farrier.model.diagnosis import Patience
 from farrier.model.health import Alert
@@ -61,10 +61,7 @@ def _facts(node: NodeDetail, now: datetime, patience: Patience) -> Iterable[tupl
     yield "paused", node.paused
     yield "quarantine", node.quarantine_cause and f"{node.quarantine_cause}: {node.quarantine_reason}"
     yield "flags", ", ".join(_flags(node))
-    yield "site", node.site
-    yield "model", node.model
-    yield "labels", ", ".join(f"{key}={value}" for key, value in node.labels.items())
-    yield "MAAS id", node.maas_id
+    yield from details.shown(node)
     yield "in MAAS", _in_maas(node.maas, now) if node.maas is not None else None
     yield "not expected", diagnosis.not_as_expected(node, now, patience)
     yield from _networks(node)
@@ -112,13 +109,11 @@ def _power(node: NodeDetail, now: datetime) -> str:
 
 
 def _flags(node: NodeDetail) -> Iterable[str]:
-    named = {
-        "agentless": node.agentless,
-        "no auto-manage": not node.auto_manage,
-        "not scrubbed": node.not_scrubbed,
-        "being deleted": node.deleting,
-    }
-    return (name for name, is_set in named.items() if is_set)
+    yield from details.flags(node)
+    if node.not_scrubbed:
+        yield "not scrubbed"
+    if node.deleting:
+        yield "being deleted"
 
 
 def _workflow(workflow: WorkflowView) -> str:

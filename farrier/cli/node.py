@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from farrier.cli import arguments, output
+from farrier.cli import detail_options, output
 from farrier.cli.connection import Session, with_database
 from farrier.cli.inspection import show, why
 from farrier.cli.output import Cell
@@ -17,6 +17,7 @@ from farrier.cli.resource_commands import history, of_kind
 from farrier.model import bootstrap as bootstraps
 from farrier.model import duration
 from farrier.model.clocks import Clock, Overdue
+from farrier.model.details import LISTED
 from farrier.model.management import Management
 from farrier.model.node_spec import SPEC
 from farrier.model.requests import Registration
@@ -24,7 +25,6 @@ from farrier.model.status import NodeStatus
 from farrier.model.views import NodeView, Wanted
 from farrier.model.workflow import WorkflowStatus
 
-# As long as what the database makes itself.
 # Rows that are laid out together; the next ones come under headings of their own.
 _PAGE = 1000
 
@@ -36,18 +36,13 @@ node.command("history")(with_database(of_kind(SPEC.name, history)))
 
 @node.command("add")
 @with_database
+@detail_options.described
 async def add(  # noqa: PLR0913 - one parameter is one option
     session: Session,
+    given: Mapping[str, Any],
     name: Annotated[str, typer.Argument(help="Letters, digits, dots, dashes and underscores.")],
     bmc_address: Annotated[str | None, typer.Option(help="https URL or host of its BMC.")] = None,
     bmc_credential: Annotated[str | None, typer.Option(help="Reference to the BMC's password, never itself.")] = None,
-    mac: Annotated[list[str] | None, typer.Option(help="A MAC address; may be given again.")] = None,
-    label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="May be given again.")] = None,
-    site: Annotated[str | None, typer.Option(help="Where it stands.")] = None,
-    model: Annotated[str | None, typer.Option(help="What it is.")] = None,
-    maas_id: Annotated[str | None, typer.Option(help="Its system id in MAAS.")] = None,
-    agentless: Annotated[bool, typer.Option("--agentless", help="No agent: BMC and MAAS say how it is.")] = False,
-    auto_manage: Annotated[bool, typer.Option(help="Verify its BMC as soon as it is known.")] = True,
     bootstrap: Annotated[
         bool, typer.Option("--bootstrap", help="Make a token for its agent, and print it this once.")
     ] = False,
@@ -59,13 +54,7 @@ async def add(  # noqa: PLR0913 - one parameter is one option
         name=name,
         bmc_address=bmc_address,
         bmc_credential=bmc_credential,
-        macs=tuple(mac or ()),
-        labels=arguments.pairs(label or ()),
-        site=site,
-        model=model,
-        maas_id=maas_id,
-        agentless=agentless,
-        auto_manage=auto_manage,
+        **given,
         bootstrap_token=token,
         bootstrap_ttl=session.settings.node.bootstrap_ttl,
     )
@@ -96,11 +85,12 @@ async def bootstrap(
 
 @node.command("list")
 @with_database
+@detail_options.narrowed
 async def list_(
     session: Session,
+    chosen: Mapping[str, tuple[str, ...]],
     status: Annotated[list[NodeStatus] | None, typer.Option(help="Only these; may be given again.")] = None,
     management: Annotated[list[Management] | None, typer.Option(help="Only these; may be given again.")] = None,
-    site: Annotated[list[str] | None, typer.Option(help="Only these; may be given again.")] = None,
     failed: Annotated[
         bool,
         typer.Option("--failed", help="Only those whose workflow failed, or whose BMC cannot be read."),
@@ -108,9 +98,7 @@ async def list_(
     as_json: output.AsJson = False,
 ) -> None:
     """List nodes by name; those that are above an SLA come first, the worst on top."""
-    wanted = Wanted(
-        statuses=tuple(status or ()), managements=tuple(management or ()), sites=tuple(site or ()), failed=failed
-    )
+    wanted = Wanted(statuses=tuple(status or ()), managements=tuple(management or ()), details=chosen, failed=failed)
     above = await session.queries.overdue(wanted, session.settings.sla)
     if as_json:
         await output.json_array(_objects(session, wanted, above.rows))
@@ -121,7 +109,7 @@ async def list_(
         first = []
 
 
-_COLUMNS = ("NODE", "STATUS", "FOR", "ABOVE SLA", "MANAGEMENT", "SITE", "NOTE")
+_COLUMNS = ("NODE", "STATUS", "FOR", "ABOVE SLA", "MANAGEMENT", *map(str.upper, LISTED), "NOTE")
 
 
 async def _pages(
@@ -149,7 +137,7 @@ def _row(line: NodeView, worst: Clock | None, now: datetime) -> tuple[Cell, ...]
         output.ago(line.status_entered_at, now),
         output.excess(worst),
         line.management and output.state(line.management),
-        line.site,
+        *(getattr(line, name) for name in LISTED),
         _note(line),
     )
 

@@ -6,7 +6,7 @@ its own that listens; should nothing be heard there (PgBouncer), a look from tim
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ import msgspec
 from farrier.errors import DatabaseUnreachable, RefusedByModel
 from farrier.io import pool, reading, refusals, statements
 from farrier.io.pool import Pool
+from farrier.model import details
 from farrier.model.requests import Answer, Registration, Request, ResourceAnswer, ResourceRequest
 
 A = TypeVar("A", Answer, ResourceAnswer)
@@ -25,7 +26,7 @@ _ASK = statements.load("api/ask")
 _ANSWER = statements.load("api/answer")
 _ASK_RESOURCE = statements.load("api/ask_resource")
 _ANSWER_RESOURCE = statements.load("api/answer_resource")
-_REGISTER = statements.load("api/register")
+REGISTER = statements.load("api/register")
 _ISSUE_BOOTSTRAP = statements.load("api/issue_bootstrap")
 _LIFT_BRAKE = statements.load("api/lift_brake")
 _ENQUEUE = statements.load("wakes/enqueue")
@@ -89,22 +90,7 @@ class PostgresRequests:
         return None
 
     async def register(self, registration: Registration) -> int:
-        node: int = await self._value(
-            _REGISTER,
-            registration.name,
-            registration.bmc_address,
-            registration.bmc_credential,
-            list(registration.macs),
-            _json(registration.labels),
-            registration.site,
-            registration.model,
-            registration.maas_id,
-            registration.agentless,
-            registration.auto_manage,
-            registration.bootstrap_token,
-            registration.bootstrap_ttl,
-            registration.api_version,
-        )
+        node: int = await self._value(REGISTER, registrations([registration]))
         return node
 
     async def issue_bootstrap(self, node: str, ttl: timedelta) -> str:
@@ -163,6 +149,11 @@ class _Bell:
         with anyio.move_on_after(_LOOK_EVERY_SECONDS):
             await self._rung.wait()
         self._rung = anyio.Event()
+
+
+def registrations(nodes: Sequence[Registration]) -> str:
+    """What `REGISTER` takes."""
+    return _json([msgspec.to_builtins(node) | {"details": details.given(node)} for node in nodes])
 
 
 def _json(value: object) -> str:

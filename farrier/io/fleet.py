@@ -11,15 +11,15 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from farrier.io import refusals, statements
+from farrier.io import api, refusals, statements
 from farrier.io.pool import Pool
 from farrier.model.actions import API_MAX, Action
-from farrier.model.fleet import NewNode, NodeGlance, PastMove
+from farrier.model.fleet import NodeGlance, PastMove
 from farrier.model.management import Management
+from farrier.model.requests import Registration
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import WorkflowStatus
 
-_REGISTER = statements.load("fleet/register")
 _ASK = statements.load("fleet/ask")
 _GLANCE = statements.load("fleet/glance")
 _MOVES = statements.load("fleet/moves")
@@ -33,8 +33,8 @@ class PostgresFleet:
         self._pool = connections
         self._name = name
 
-    async def register(self, nodes: Sequence[NewNode]) -> None:
-        await self._fetch(_REGISTER, _json(nodes))
+    async def register(self, nodes: Sequence[Registration]) -> None:
+        await self._fetch(api.REGISTER, api.registrations(nodes))
 
     async def ask(self, node: str, action: Action, params: Mapping[str, Any]) -> int:
         (record,) = await self._fetch(_ASK, node, action.value, _json(params), self._name, API_MAX)

@@ -172,8 +172,8 @@ async def _nodes(conn: Connection, ids: Sequence[int]) -> tuple[NodeView, ...]:
     return await reading.fetch(conn, NodeView, _NODES, ids) if ids else ()
 
 
-def _columns(wanted: Wanted) -> tuple[list[str], ...]:
-    return list(wanted.statuses), list(wanted.managements), list(wanted.sites)
+def _columns(wanted: Wanted) -> tuple[list[str], list[str], str]:
+    return list(wanted.statuses), list(wanted.managements), msgspec.json.encode(wanted.details).decode()
 
 
 def _chunks(ids: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -1,24 +1,143 @@
-"""What a node is registered with and intent `set` may change, and while which workflow each value may change.
+"""The details of a node: what it is registered with and intent `set` changes. `Details` is the one declaration of them.
 
-Asked by the response to `set`. The names are those of its parameters.
+Registrations and views are `Details`; from `DETAILS` follow the parameters of `set`, the rules by which the database
+refuses a value, options and filters of the command line and the web, and the table in the documentation. No value is
+checked here: the database does so where it comes in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, TypeAlias, get_type_hints
+
+import msgspec
 
 from farrier.model import workflow_condition
 from farrier.model.workflow_condition import Situation
 
-FREE_WHEN: Mapping[str, Situation] = {
-    "site": workflow_condition.POWER_IS_FREE,
-    "maas_id": workflow_condition.POWER_IS_FREE,
-    "model": workflow_condition.NOT_INSTALLED,
-    "labels": workflow_condition.NOT_INSTALLED,
-    "macs": workflow_condition.NOT_INSTALLED,
-    "agentless": workflow_condition.NOT_BEGUN,
-    "auto_manage": workflow_condition.ANY,
+FAULT = "fault"
+"""Key of `extra` in a `Meta`: the text for a value that does not match the pattern; `{value}` stands for it."""
+CONTROL = r"\u0001-\u001f\u007f-\u009f"
+"""Control characters, in patterns of Python and PostgreSQL."""
+
+SiteName: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=63,
+        pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]*\Z",
+        extra={
+            FAULT: "{value} is not usable: 1 to 63 letters, digits, dots, dashes and underscores, the first a letter "
+            "or digit; it is the name of the site's file, without .toml"
+        },
+    ),
+]
+Words: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=100,
+        pattern=rf"\A[^{CONTROL}]+\Z",
+        extra={FAULT: "{value} is not usable: 1 to 100 characters, of which none is a control character"},
+    ),
+]
+Mac: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=50)]
+MachineId: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=64,
+        pattern=r"\A[A-Za-z0-9]+\Z",
+        extra={
+            FAULT: "{value} is not usable: a MAAS system id has 1 to 64 letters and digits; the host name is "
+            "something else"
+        },
+    ),
+]
+
+
+class Detail(msgspec.Struct, frozen=True, kw_only=True):
+    """How one detail is handled. `form` is the type that its parameter has, `free_when` the live workflows that do not
+    use the value. What is `listed` is a column of lists, which can be filtered by it; only a text can be."""
+
+    help: str
+    form: Any
+    free_when: Situation = workflow_condition.ANY
+    listed: bool = False
+    label: str = ""
+    """What people read instead of the name."""
+
+
+class RowDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """Those in the row of the node, which every view of a node has; each with the default of a registration. A text may
+    be removed again."""
+
+    site: Annotated[
+        str | None,
+        Detail(help="where it stands", form=SiteName, free_when=workflow_condition.POWER_IS_FREE, listed=True),
+    ] = None
+    model: Annotated[
+        str | None,
+        Detail(help="what it is", form=Words, free_when=workflow_condition.NOT_INSTALLED, listed=True),
+    ] = None
+    labels: Annotated[
+        Mapping[str, Any],
+        Detail(help="what else is known of it", form=dict[str, Any], free_when=workflow_condition.NOT_INSTALLED),
+    ] = {}
+    maas_id: Annotated[
+        str | None,
+        Detail(
+            help="its system id in MAAS", form=MachineId, free_when=workflow_condition.POWER_IS_FREE, label="MAAS id"
+        ),
+    ] = None
+    agentless: Annotated[
+        bool,
+        Detail(
+            help="it has no agent: BMC and MAAS report its health", form=bool, free_when=workflow_condition.NOT_BEGUN
+        ),
+    ] = False
+    auto_manage: Annotated[bool, Detail(help="its BMC is verified as soon as it is known", form=bool)] = True
+
+
+class Details(RowDetails, frozen=True, kw_only=True):
+    """All of them."""
+
+    macs: Annotated[
+        tuple[str, ...],
+        Detail(
+            help="MAC addresses of its network cards",
+            form=Annotated[tuple[Mac, ...], msgspec.Meta(max_length=100)],
+            free_when=workflow_condition.NOT_INSTALLED,
+            label="MACs",
+        ),
+    ] = ()
+
+
+DETAILS: Mapping[str, Detail] = {
+    name: hint.__metadata__[0] for name, hint in get_type_hints(Details, include_extras=True).items()
 }
-"""By parameter: the live workflows that do not use the value. Site and MAAS id are used where power is, in MAAS;
-templates and the search for the machine use model, labels and MAC addresses; tasks and enrolment depend on
-`agentless`."""
+DEFAULTS: Mapping[str, Any] = msgspec.structs.asdict(Details())
+REMOVABLE = tuple(name for name, value in DEFAULTS.items() if value is None)
+LISTED = tuple(name for name, detail in DETAILS.items() if detail.listed)
+
+
+def given(details: Details) -> dict[str, Any]:
+    """The values by name, without those that are none."""
+    values = {name: getattr(details, name) for name in DETAILS}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def shown(details: RowDetails) -> Iterator[tuple[str, str]]:
+    """What people read of the values: the label and the text of each, flags apart."""
+    for name, detail in DETAILS.items():
+        value = getattr(details, name, None)
+        if isinstance(value, Mapping):
+            value = ", ".join(f"{key}={each}" for key, each in value.items())
+        elif isinstance(value, tuple):
+            value = ", ".join(value)
+        if value and not isinstance(value, bool):
+            yield detail.label or name, value
+
+
+def flags(details: RowDetails) -> Iterator[str]:
+    """Those of its flags that are not as usual: `agentless`, `no auto-manage`."""
+    for name, usual in DEFAULTS.items():
+        if isinstance(usual, bool) and getattr(details, name) is not usual:
+            yield f"{'no ' * usual}{name.replace('_', '-')}"

@@ -6,33 +6,13 @@ Real services write the same SQL themselves. `NodeGlance` is one line of a board
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
-from typing_extensions import override
 
 from farrier.model.management import Management
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import WorkflowStatus
-
-
-class NewNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node to register. `token` is what its agent will enrol with; None: it is onboarded, and its agent comes with
-    what is deployed."""
-
-    name: str
-    token: str | None = None
-    bmc_address: str | None = None
-    bmc_credential: str | None = None
-    macs: tuple[str, ...] = ()
-    labels: Mapping[str, str] = {}
-    site: str | None = None
-    model: str | None = None
-
-    @override
-    def __repr__(self) -> str:
-        return f"NewNode(name={self.name!r}, token=***)"
 
 
 class NodeGlance(msgspec.Struct, frozen=True):

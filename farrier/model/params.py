@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias, cast
 
 import msgspec
 
+from farrier.model import details
+from farrier.model.details import CONTROL, FAULT
 from farrier.model.workflow import DecommissionMode, OnboardingMode
 
 REASON_MAX = 500
@@ -21,13 +23,10 @@ REASON_MAX = 500
 REFERENCE_MAX = 500
 """Characters of a BMC address or a credential reference; a Vault path is the longest that is met."""
 
-# What the database says instead of the pattern, which nobody wants to read.
-_FAULT = "fault"
-_CONTROL = r"\u0001-\u001f\u007f-\u009f"
 # Neither in the scheme's place nor in the host's is there anything that would end it; a name in brackets has to be a
 # number. What has a scheme is not to be taken for a host of that name.
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*://"
-_HOST = rf"(?:\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\](?::[0-9]*)?|[^\s/?#@\[\]{_CONTROL}]+)"
+_HOST = rf"(?:\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\](?::[0-9]*)?|[^\s/?#@\[\]{CONTROL}]+)"
 
 # PostgreSQL writes all these patterns the same way. Some character that is no blank; no blank at all.
 Reason: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=REASON_MAX, pattern=r"\S")]
@@ -36,9 +35,9 @@ Address: TypeAlias = Annotated[
     msgspec.Meta(
         min_length=1,
         max_length=REFERENCE_MAX,
-        pattern=rf"\A(?:{_SCHEME}|(?!{_SCHEME})){_HOST}(?:[/?#][^\s{_CONTROL}]*)?\Z",
+        pattern=rf"\A(?:{_SCHEME}|(?!{_SCHEME})){_HOST}(?:[/?#][^\s{CONTROL}]*)?\Z",
         extra={
-            _FAULT: "must be host[:port] or https://host[:port][/path]: no blanks, control characters or user name, "
+            FAULT: "must be host[:port] or https://host[:port][/path]: no blanks, control characters or user name, "
             "and brackets only around an IPv6 address"
         },
     ),
@@ -49,22 +48,10 @@ Reference: TypeAlias = Annotated[
     msgspec.Meta(
         min_length=1,
         max_length=REFERENCE_MAX,
-        pattern=rf"\A(?:file|env|systemd|vault):[^\s{_CONTROL}]+\Z",
-        extra={_FAULT: "must be a reference (file:, env:, systemd: or vault:) with no blanks, never the secret itself"},
+        pattern=rf"\A(?:file|env|systemd|vault):[^\s{CONTROL}]+\Z",
+        extra={FAULT: "must be a reference (file:, env:, systemd: or vault:) with no blanks, never the secret itself"},
     ),
 ]
-
-Mac: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=50)]
-MachineId: TypeAlias = Annotated[
-    str,
-    msgspec.Meta(
-        max_length=64,
-        pattern=r"\A[A-Za-z0-9]+\Z",
-        extra={_FAULT: "must be a MAAS system id: 1 to 64 letters and digits; the host name is something else"},
-    ),
-]
-Removable: TypeAlias = Annotated[str, msgspec.Meta(max_length=20, pattern=r"\A(?:site|model|maas_id)\Z")]
-
 
 # The edge of a word in Python's patterns; in PostgreSQL's a backspace and a backslash.
 _WORD_EDGE = frozenset({"\\b", "\\B"})
@@ -105,22 +92,27 @@ class NoParams(Params, frozen=True):
     """The action needs no more than its name."""
 
 
-class Set(Params, frozen=True, kw_only=True):
-    """Changes only what it names; `labels` and `macs` replace all that there were. `unset` names what the node is to
-    have none of. The form of a site, a model, labels and MAC addresses is checked as in a registration."""
+_Removable: TypeAlias = Annotated[str, msgspec.Meta(max_length=20, pattern=rf"\A(?:{'|'.join(details.REMOVABLE)})\Z")]
 
-    any_of: ClassVar[tuple[str, ...]] = (
-        *("site", "model", "labels", "macs", "maas_id", "agentless", "auto_manage", "unset"),
-    )
 
-    site: Annotated[str, msgspec.Meta(min_length=1, max_length=63)] | None = None
-    model: Annotated[str, msgspec.Meta(min_length=1, max_length=100)] | None = None
-    labels: dict[str, Any] | None = None
-    macs: Annotated[tuple[Mac, ...], msgspec.Meta(max_length=100)] | None = None
-    maas_id: MachineId | None = None
-    agentless: bool | None = None
-    auto_manage: bool | None = None
-    unset: Annotated[tuple[Removable, ...], msgspec.Meta(max_length=3)] | None = None
+class Unset(Params, frozen=True, kw_only=True):
+    """What of `Set` is no detail itself: the names of those that the node is to have none of."""
+
+    unset: Annotated[tuple[_Removable, ...], msgspec.Meta(max_length=len(details.REMOVABLE))] | None = None
+
+
+# Changes only what it names; `labels` and `macs` replace all that there were.
+Set: type[Unset] = cast(
+    type[Unset],
+    msgspec.defstruct(
+        "Set",
+        [(name, detail.form | None, None) for name, detail in details.DETAILS.items()],
+        bases=(Unset,),
+        namespace={"any_of": (*details.DETAILS, "unset")},
+        frozen=True,
+        kw_only=True,
+    ),
+)
 
 
 class SetBmc(Params, frozen=True):

@@ -14,6 +14,7 @@ import msgspec
 from typing_extensions import override
 
 from farrier.model.actions import API_MAX
+from farrier.model.details import Details
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,19 +60,12 @@ class ResourceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     answered_at: datetime | None
 
 
-class Registration(msgspec.Struct, frozen=True, kw_only=True):
+class Registration(Details, frozen=True, kw_only=True):
     """A node to be. With `bootstrap_token` it waits for its agent, who has `bootstrap_ttl` to spend it."""
 
     name: str
     bmc_address: str | None = None
     bmc_credential: str | None = None
-    macs: tuple[str, ...] = ()
-    labels: Mapping[str, str] = {}
-    site: str | None = None
-    model: str | None = None
-    maas_id: str | None = None
-    agentless: bool = False
-    auto_manage: bool = True
     bootstrap_token: str | None = None
     bootstrap_ttl: timedelta = timedelta(hours=72)
     api_version: int = API_MAX

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from farrier.model.details import RowDetails
 from farrier.model.health import Alert
 from farrier.model.node import Bmc
 from farrier.model.outcome import Record
@@ -28,13 +29,18 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which nodes: those that have one of the given values in each field. Empty: any. `failed`: of those only the nodes
-    whose workflow failed, or whose BMC or its power cannot be read."""
+    """Which nodes: those that have one of the given values in each field, and in each of the `LISTED` details that is
+    named. Empty: any. `failed`: of those only the nodes whose workflow failed, or whose BMC or its power cannot be
+    read."""
 
     statuses: tuple[str, ...] = ()
     managements: tuple[str, ...] = ()
-    sites: tuple[str, ...] = ()
+    details: Mapping[str, tuple[str, ...]] = {}
     failed: bool = False
+
+    def fits_site(self, site: str | None) -> bool:
+        """Whether the details fit a resource that has none but its site."""
+        return all(name == "site" and site in values for name, values in self.details.items())
 
 
 class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,16 +60,13 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
     mode_given_at: datetime | None
 
 
-class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+class NodeView(RowDetails, frozen=True, kw_only=True):
     """One line of the inventory. `workflow` is the live one; `last_onboarding` is how the newest onboarding of
     an enrolling node stands. `bmc_failure` is why its BMC could not be verified, `power_failure` why the power of a
     manageable node cannot be read."""
 
     id: int
     name: str
-    site: str | None
-    model: str | None
-    labels: Mapping[str, Any]
     status: str
     status_entered_at: datetime
     management: str | None
@@ -150,9 +153,7 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     """
 
     version: int
-    agentless: bool
-    auto_manage: bool
-    maas_id: str | None
+    macs: tuple[str, ...] = ()
     maas: MaasView | None
     bmc_address: str | None
     bmc_credential: str | None

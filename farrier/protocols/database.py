@@ -12,7 +12,7 @@ from farrier.model.agent import AgentTask, Enrolled, Heartbeat
 from farrier.model.census import Census, Rules
 from farrier.model.clocks import OverduePage
 from farrier.model.controller_views import Ownership
-from farrier.model.fleet import NewNode, NodeGlance, PastMove
+from farrier.model.fleet import NodeGlance, PastMove
 from farrier.model.history import HistoryFilter, HistoryKey, HistoryPage, Order, Pruned, Retained
 from farrier.model.identity import Holder, Identity
 from farrier.model.limits import Limits
@@ -101,7 +101,7 @@ class FleetApi(Protocol):
     """What a service beside farrier does with nodes. All raise `RefusedByModel` for what the database refuses and
     `DatabaseUnreachable`."""
 
-    async def register(self, nodes: Sequence[NewNode]) -> None:
+    async def register(self, nodes: Sequence[Registration]) -> None:
         """Register all of them, or none."""
 
     async def ask(self, node: str, action: Action, params: Mapping[str, Any]) -> int:

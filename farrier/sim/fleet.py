@@ -17,8 +17,9 @@ import structlog
 from farrier.errors import DatabaseUnreachable, RefusedByModel
 from farrier.model import bootstrap
 from farrier.model.actions import Action
-from farrier.model.fleet import NewNode, NodeGlance, PastMove
+from farrier.model.fleet import NodeGlance, PastMove
 from farrier.model.management import Management
+from farrier.model.requests import Registration
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import OnboardingMode, WorkflowStatus
 from farrier.protocols import FleetApi
@@ -43,7 +44,9 @@ def name_of(number: int) -> str:
     return f"gpu-{number:04}"
 
 
-def planned(systems: Sequence[SimulatedSystem], bmc: SimulatedBmc, *, after: int, site: str) -> tuple[NewNode, ...]:
+def planned(
+    systems: Sequence[SimulatedSystem], bmc: SimulatedBmc, *, after: int, site: str
+) -> tuple[Registration, ...]:
     """A node for each system; names are numbered from `after` + 1."""
     return tuple(
         _planned(number, system, bmc if has_bmc(number - after) else None, site)
@@ -51,10 +54,10 @@ def planned(systems: Sequence[SimulatedSystem], bmc: SimulatedBmc, *, after: int
     )
 
 
-def _planned(number: int, system: SimulatedSystem, bmc: SimulatedBmc | None, site: str) -> NewNode:
-    return NewNode(
+def _planned(number: int, system: SimulatedSystem, bmc: SimulatedBmc | None, site: str) -> Registration:
+    return Registration(
         name=name_of(number),
-        token=None if bmc else bootstrap.token(secrets.token_hex()),
+        bootstrap_token=None if bmc else bootstrap.token(secrets.token_hex()),
         bmc_address=f"{bmc.base_url}{system.path}" if bmc else None,
         bmc_credential=f"file:{bmc.credential_file}" if bmc else None,
         macs=(system.mac,),
@@ -67,7 +70,7 @@ def _planned(number: int, system: SimulatedSystem, bmc: SimulatedBmc | None, sit
 class SimulatedFleet:
     """The nodes of one simulation, whose ids are above `after`."""
 
-    def __init__(self, nodes: Sequence[NewNode], *, api: FleetApi, agents: SimulatedAgents, after: int) -> None:
+    def __init__(self, nodes: Sequence[Registration], *, api: FleetApi, agents: SimulatedAgents, after: int) -> None:
         self._nodes = nodes
         self._api = api
         self._agents = agents
@@ -89,8 +92,8 @@ class SimulatedFleet:
         slots = anyio.CapacityLimiter(_ENROL_AT_ONCE)
         async with anyio.create_task_group() as tasks:
             for node in self._nodes:
-                if node.token is not None:
-                    tasks.start_soon(self._enrol, node.token, slots, random.uniform(0, over.total_seconds()))
+                if node.bootstrap_token is not None:
+                    tasks.start_soon(self._enrol, node.bootstrap_token, slots, random.uniform(0, over.total_seconds()))
             while True:
                 await self._onboard()
                 await anyio.sleep(_LOOK_EVERY.total_seconds())

@@ -50,7 +50,7 @@ class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @takes("after", "limit", *OF_NODES)
 async def list_nodes(request: Request) -> Response:
-    """GET /nodes?after=NAME&limit=N&status=…&management=…&site=…"""
+    """GET /nodes?after=NAME&limit=N&status=…&management=…&site=…&model=…"""
     most = limit(request, most=_MOST_ROWS)
     found = await backend_of(request).queries.inventory(
         known(request), after=request.query_params.get("after", ""), limit=most

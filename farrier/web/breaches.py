@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from farrier.model.clocks import Clock
+from farrier.model.details import LISTED
 from farrier.model.resource_views import LateResource, late_clock
 from farrier.web.backend import Backend, backend_of
 from farrier.web.parameters import OF_NODES, known, takes
@@ -24,15 +25,14 @@ MOST_RESOURCES = 1000
 
 @takes(*OF_NODES)
 async def list_breaches(request: Request) -> Response:
-    """GET /breaches?status=…&management=…&site=…"""
+    """GET /breaches?status=…&management=…&site=…&model=…"""
     backend = backend_of(request)
     chosen = known(request)
     late = await backend.queries.overdue(chosen, backend.limits, limit=MOST_NODES)
     nodes = [
         {
             "node": overdue.node.name,
-            "site": overdue.node.site,
-            "model": overdue.node.model,
+            **{name: getattr(overdue.node, name) for name in LISTED},
             "paused": overdue.node.paused,
             "clocks": [told(clock) for clock in overdue.clocks],
         }
@@ -41,7 +41,7 @@ async def list_breaches(request: Request) -> Response:
     resources = [
         {"kind": each.kind, "resource": each.name, "site": each.site, "clocks": [told(clock)]}
         for each, clock in await late_resources(backend)
-        if not chosen.sites or each.site in chosen.sites
+        if chosen.fits_site(each.site)
     ]
     content = {"now": late.now, "nodes": nodes, "more_nodes": late.more, "resources": resources}
     return Response(msgspec.json.encode(content), media_type="application/json")

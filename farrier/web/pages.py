@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from farrier.model import resource_why, why
+from farrier.model import details, resource_why, why
 from farrier.model.clocks import worst
 from farrier.model.edges import NODE
 from farrier.model.history import HistoryEntry, HistoryFilter
@@ -43,14 +43,13 @@ async def inventory(request: Request) -> Response:
         "late": late.rows,
         "more_late": late.more,
         "late_resources": [
-            (each, clock)
-            for each, clock in await late_resources(backend)
-            if not chosen.sites or each.site in chosen.sites
+            (each, clock) for each, clock in await late_resources(backend) if chosen.fits_site(each.site)
         ][:_MOST_LATE],
         "kinds": await backend.resources.kinds(),
         "figures": await backend.queries.figures(),
         "statuses": tuple(status.value for status in NodeStatus if status is not NodeStatus.DELETED),
         "chosen": chosen,
+        "listed": details.LISTED,
         "next": f"?{urlencode(following)}" if len(found.rows) == _ROWS else None,
     }
     return render.page("inventory.html", values)
@@ -65,6 +64,7 @@ async def lifecycle(request: Request) -> Response:
     values = {
         "now": found.now,
         "resource": node,
+        "details": details.shown(node),
         "requests": node.requests,
         "why": why.explain(node, found.now, backend.limits, backend.patience, period=backend.period),
         "timeline": await _timeline(backend, NODE, node.id),

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from farrier.model.details import LISTED
 from farrier.model.management import Management
 from farrier.model.resource_views import ResourceView
 from farrier.model.status import NodeStatus
@@ -20,7 +21,7 @@ from farrier.model.views import Wanted
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-OF_NODES = ("status", "management", "site")
+OF_NODES = ("status", "management", *LISTED)
 OF_HISTORY = ("since", "until", "kind", "layer", "from", "to", "cause", "requested_by", "reason", "at_least")
 
 
@@ -47,7 +48,7 @@ def wanted(request: Request) -> Wanted:
     return Wanted(
         statuses=tuple(given.getlist("status")),
         managements=tuple(given.getlist("management")),
-        sites=tuple(given.getlist("site")),
+        details={name: tuple(given.getlist(name)) for name in LISTED if name in given},
     )
 
 

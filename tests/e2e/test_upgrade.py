@@ -138,7 +138,7 @@ async def test_a_daemon_goes_on_while_the_next_release_is_applied_and_loses_noth
         await client.takes(2)
         await apply_at_once(db)
         async with db.connect() as conn:
-            await conn.execute("SELECT farrier.set_rack('rack-1', 'r2')")
+            await conn.execute("SELECT farrier.set_bay('rack-1', 'r2')")
         await client.takes(2)
         client.stop()
         async with db.connect() as conn:
@@ -148,7 +148,7 @@ async def test_a_daemon_goes_on_while_the_next_release_is_applied_and_loses_noth
             assert await conn.fetch(GAPS) == []
             assert await conn.fetch(UNMOVED) == []
             assert await catalogs(conn) == await catalogs_of_new(pg_server)
-            assert await conn.fetchval("SELECT rack FROM farrier.nodes WHERE name = 'rack-1'") == "r2"
+            assert await conn.fetchval("SELECT bay FROM farrier.nodes WHERE name = 'rack-1'") == "r2"
         assert (await daemon.get("/readyz")).status_code == 200
         daemon.send(signal.SIGTERM)
         assert await daemon.ended() == ExitCode.OK

@@ -13,18 +13,19 @@ from farrier.errors import RefusedByModel
 from farrier.io.agents import PostgresAgents
 from farrier.io.fleet import PostgresFleet
 from farrier.model.actions import Action
-from farrier.model.fleet import NewNode, NodeGlance
+from farrier.model.fleet import NodeGlance
 from farrier.model.management import Management
+from farrier.model.requests import Registration
 from farrier.model.status import NodeStatus
 from farrier.sim.agents import SimulatedAgents
 from farrier.sim.fleet import SimulatedFleet
 from tests.support import pg, proxy
 from tests.support.tokens import named
 
-BARE = NewNode(name="gpu-1", token=named("one"))
-FULL = NewNode(
+BARE = Registration(name="gpu-1", bootstrap_token=named("one"))
+FULL = Registration(
     name="gpu-2",
-    token=named("two"),
+    bootstrap_token=named("two"),
     bmc_address="https://192.0.2.1/redfish/v1/Systems/2",
     bmc_credential="file:/run/creds/2",
     macs=("52:54:00:00:00:02",),

@@ -157,7 +157,7 @@ AT_WORK = """
     ],
     ids=["the defaults", "of sites and models"],
 )
-@pytest.mark.parametrize("wanted", [Wanted(), Wanted(sites=("north",)), Wanted(statuses=("offline",))])
+@pytest.mark.parametrize("wanted", [Wanted(), Wanted(details={"site": ("north",)}), Wanted(statuses=("offline",))])
 async def test_the_worst_are_those_that_looking_at_every_node_would_find_and_the_others_are_counted(
     queries: PostgresQueries, conn: Connection, limits: Limits, wanted: Wanted
 ) -> None:

@@ -56,35 +56,35 @@ def _object(name: str, text: str) -> SchemaObject:
     return SchemaObject(ObjectKind(kind), called, "", text)
 
 
-# The next release, of which replicas of this one know nothing while it is applied: nodes have a rack. A column goes in
+# The next release, of which replicas of this one know nothing while it is applied: nodes have a bay. A column goes in
 # the middle of a table and of a view that others read, the function of every commit gets a parameter, and the one that
 # writes nodes keeps what replicas of this release do not send.
-_RACK = "rack text CONSTRAINT nodes_rack CHECK (rack <> ''),  -- where it stands\n"
-_RACKS = "CREATE TABLE farrier.racks (name text PRIMARY KEY, height integer NOT NULL DEFAULT 42);\n"
+_BAY = "bay text CONSTRAINT nodes_bay CHECK (bay <> ''),  -- where it stands\n"
+_BAYS = "CREATE TABLE farrier.bays (name text PRIMARY KEY, height integer NOT NULL DEFAULT 42);\n"
 _STEP = f"""-- replicas: go on
-    {_RACKS}
-    ALTER TABLE farrier.nodes ADD COLUMN rack text CONSTRAINT nodes_rack CHECK (rack <> '');
-    INSERT INTO farrier.racks (name) VALUES ('r1'), ('r2');
-    UPDATE farrier.nodes SET rack = 'r1' WHERE status = 'active';
+    {_BAYS}
+    ALTER TABLE farrier.nodes ADD COLUMN bay text CONSTRAINT nodes_bay CHECK (bay <> '');
+    INSERT INTO farrier.bays (name) VALUES ('r1'), ('r2');
+    UPDATE farrier.nodes SET bay = 'r1' WHERE status = 'active';
     ALTER TABLE farrier.intents ADD COLUMN via text;
     ALTER TABLE farrier.shards ADD COLUMN note text;
 """
-_SET_RACK = """-- Says where a node stands.
-CREATE OR REPLACE FUNCTION farrier.set_rack(node text, rack text) RETURNS void
+_SET_BAY = """-- Says where a node stands.
+CREATE OR REPLACE FUNCTION farrier.set_bay(node text, bay text) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-    UPDATE nodes n SET rack = $2 WHERE n.name = $1
+    UPDATE nodes n SET bay = $2 WHERE n.name = $1
 $$;
 """
-_GUARD_RACK = """-- Refuses a rack that is not there.
-CREATE OR REPLACE FUNCTION farrier.guard_rack() RETURNS trigger LANGUAGE plpgsql AS $$
+_GUARD_BAY = """-- Refuses a bay that is not there.
+CREATE OR REPLACE FUNCTION farrier.guard_bay() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM farrier.racks r WHERE r.name = NEW.rack) THEN RAISE EXCEPTION 'no such rack'; END IF;
+    IF NOT EXISTS (SELECT FROM farrier.bays r WHERE r.name = NEW.bay) THEN RAISE EXCEPTION 'no such bay'; END IF;
     RETURN NULL;
 END $$;
 """
 _GUARD = """
-CREATE CONSTRAINT TRIGGER guard_rack AFTER UPDATE OF rack ON farrier.nodes DEFERRABLE INITIALLY DEFERRED
-    FOR EACH ROW WHEN (NEW.rack IS NOT NULL) EXECUTE FUNCTION farrier.guard_rack();
+CREATE CONSTRAINT TRIGGER guard_bay AFTER UPDATE OF bay ON farrier.nodes DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (NEW.bay IS NOT NULL) EXECUTE FUNCTION farrier.guard_bay();
 """
 
 
@@ -94,20 +94,18 @@ def following() -> Schema:
     parameters = "outcomes text[], keys integer[]"
     return schema(
         {
-            "function set_rack": _SET_RACK,
-            "function guard_rack": _GUARD_RACK,
-            "trigger nodes.guard_rack": _GUARD,
-            "function write_nodes": instead(
-                "paused = r.paused,", "paused = r.paused, rack = coalesce(r.rack, n.rack),"
-            ),
+            "function set_bay": _SET_BAY,
+            "function guard_bay": _GUARD_BAY,
+            "trigger nodes.guard_bay": _GUARD,
+            "function write_nodes": instead("paused = r.paused,", "paused = r.paused, bay = coalesce(r.bay, n.bay),"),
             "function commit_runs": instead(f"{parameters})", f"{parameters}, note text DEFAULT NULL)"),
-            "view node_inventory": instead(columns, f"     , n.rack\n{columns}"),
-            "view still_clocks": instead("SELECT n.id AS node_id,", "SELECT n.rack, n.id AS node_id,"),
-            "rights farrier_intents": instead("farrier.register_node,", "farrier.register_node, farrier.set_rack,"),
-            "rights farrier_reader": instead("farrier.nodes,", "farrier.nodes, farrier.racks,"),
+            "view node_inventory": instead(columns, f"     , n.bay\n{columns}"),
+            "view still_clocks": instead("SELECT n.id AS node_id,", "SELECT n.bay, n.id AS node_id,"),
+            "rights farrier_intents": instead("farrier.register_node,", "farrier.register_node, farrier.set_bay,"),
+            "rights farrier_reader": instead("farrier.nodes,", "farrier.nodes, farrier.bays,"),
         },
         tables={
-            "05_nodes": instead("CREATE TABLE farrier.nodes (\n", f"{_RACKS}CREATE TABLE farrier.nodes (\n    {_RACK}"),
+            "05_nodes": instead("CREATE TABLE farrier.nodes (\n", f"{_BAYS}CREATE TABLE farrier.nodes (\n    {_BAY}"),
             "09_intents": instead("TABLE farrier.intents (\n", "TABLE farrier.intents (\n    via text,\n"),
             "03_loop": instead("TABLE farrier.shards (\n", "TABLE farrier.shards (\n    note text,\n"),
         },

@@ -11,9 +11,9 @@ from typing import Any
 
 from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request
-from farrier.model.details import FREE_WHEN
+from farrier.model.details import DETAILS
 from farrier.model.node import Node
-from farrier.model.params import Set
+from farrier.model.params import Unset
 from farrier.model.writes import SetDetails
 
 # What a node's later runs decide on; the rest is read anew where it is used.
@@ -23,9 +23,9 @@ _OF_THE_NODE = ("site", "model", "agentless", "auto_manage")
 def set_details(request: Request) -> Reply:
     """Changes only what it names."""
     params = request.params
-    assert isinstance(params, Set), "the table names the type"
+    assert isinstance(params, Unset), "the table names the type"
     given = request.intent.params
-    named = (*(name for name in FREE_WHEN if name in given), *(params.unset or ()))
+    named = (*(name for name in DETAILS if name in given), *(params.unset or ()))
     if len(named) > len(set(named)):
         return Reject(reason="set: a value is both given and in unset; name each once")
     if request.intent.conflict is not None:
@@ -43,7 +43,7 @@ def set_details(request: Request) -> Reply:
 def _used(node: Node, named: tuple[str, ...]) -> str | None:
     """Which workflow uses one of the values."""
     for name in named:
-        if not FREE_WHEN[name].fits(node.workflow):
+        if not DETAILS[name].free_when.fits(node.workflow):
             assert node.workflow is not None, "without a workflow all values are free"
             live = node.workflow
             return (

@@ -153,8 +153,8 @@ async def test_a_name_has_the_same_form_in_every_table_whoever_writes_it(every_d
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ("labels => '[]'", "labels is a JSON object"),
-        ("labels => NULL", "labels is a JSON object"),
+        ("labels => '[]'", "labels must be a JSON object"),
+        ("labels => NULL", "labels must be a JSON object"),
         ("agentless => NULL", "true or false"),
         ("bmc_address => ' '", "no blanks"),
         ("bmc_credential => ''", "no blanks"),

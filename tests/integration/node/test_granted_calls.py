@@ -64,7 +64,13 @@ CALLS = {
         "renew_work": "$task, '$lease'",
         "finish_work": "$task, '$lease', true",
     },
-    "farrier_reader": OF_ALL | LOOKING | {"node_holds": "$id", "same_machine": "$id"},
+    "farrier_reader": OF_ALL
+    | LOOKING
+    | {
+        "node_holds": "$id",
+        "same_machine": "$id",
+        "columns_of": "(SELECT n FROM farrier.nodes n WHERE n.id = $id)",
+    },
 }
 GRANTED = """
     SELECT DISTINCT p.proname::text FROM pg_proc p

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from msgspec.structs import replace
 
 from farrier.model.actions import Action
-from farrier.model.details import FREE_WHEN
 from farrier.model.node import Workflow
-from farrier.model.params import Set
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import DecommissionMode as D
 from farrier.model.workflow import OnboardingMode as O
 from farrier.model.workflow import WorkflowKind
 from farrier.model.writes import SetDetails
+from tests.support.details import VALUES
 from tests.support.nodes import answers, decide, decommission, intent, node, onboarding, writes
 
-VALUES: dict[str, Any] = {
-    "site": "dc-2",
-    "model": "h200",
-    "labels": {"rack": "7"},
-    "macs": ["02:00:00:00:00:01"],
-    "maas_id": "abc123",
-    "agentless": True,
-    "auto_manage": False,
-}
 # By mode of the live workflow; a workflow uses none of the others.
 USED: dict[O | D | None, set[str]] = {
     None: set(),
@@ -42,10 +30,6 @@ USED: dict[O | D | None, set[str]] = {
 
 def live(mode: O | D | None) -> Workflow:
     return decommission(mode=mode) if isinstance(mode, D) else onboarding(mode=mode)
-
-
-def test_each_value_of_the_intent_has_its_rule() -> None:
-    assert set(FREE_WHEN) == set(VALUES) == set(Set.__struct_fields__) - {"unset"}
 
 
 @pytest.mark.parametrize("value", VALUES)

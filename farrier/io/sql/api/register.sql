@@ -1,4 +1,7 @@
--- Registers a node, which wakes it, and returns its id.
-SELECT farrier.register_node(name => $1, bmc_address => $2, bmc_credential => $3, macs => $4, labels => $5::jsonb,
-                             site => $6, model => $7, maas_id => $8, agentless => $9, auto_manage => $10,
-                             bootstrap_token => $11, bootstrap_ttl => $12, api_version => $13)
+-- Registers nodes, which wakes them, and returns their ids.
+SELECT farrier.register_node(name => r.name, bmc_address => r.bmc_address, bmc_credential => r.bmc_credential,
+                             bootstrap_token => r.bootstrap_token, bootstrap_ttl => r.bootstrap_ttl, api_version => r.api_version,
+                             details => r.details)
+  FROM jsonb_to_recordset($1::jsonb)
+       AS r (name text, bmc_address text, bmc_credential text, bootstrap_token text, bootstrap_ttl interval, api_version integer,
+             details jsonb)

@@ -1,7 +1,8 @@
 -- What is shown of one node beyond its line in the inventory.
 SELECT row_to_json(x)::text
   FROM (
-    SELECT n.version, n.agentless, n.auto_manage, n.maas_id, n.bmc_address, n.bmc_credential, n.bmc,
+    SELECT n.version,
+           (SELECT coalesce(json_agg(m.mac ORDER BY m.mac), '[]') FROM farrier.node_macs m WHERE m.node_id = n.id) AS macs, n.bmc_address, n.bmc_credential, n.bmc,
            n.not_scrubbed, n.ever_onboarded, n.deleting, farrier.same_machine(n.id) AS same_machine, coalesce(l.health_alerts, '[]') AS alerts,
            CASE WHEN n.status = 'active' THEN (
                 SELECT d.at FROM farrier.departures d JOIN farrier.brakes_holding h USING (site)

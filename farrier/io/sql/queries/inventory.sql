@@ -1,12 +1,13 @@
--- The ids of one page of the inventory, by name. $1 to $3: statuses, managements and sites that are wanted, empty for any;
--- $6: only nodes whose workflow failed, or whose BMC or its power cannot be read.
+-- The ids of one page of the inventory, by name. $1 and $2: statuses and managements that are wanted, empty for any;
+-- $3: wanted values by detail;-- $6: only nodes whose workflow failed, or whose BMC or its power cannot be read.
 SELECT n.id
   FROM farrier.nodes n
  WHERE n.status <> 'deleted'
    AND n.name > $4::text
    AND (cardinality($1::text[]) = 0 OR n.status = ANY ($1))
    AND (cardinality($2::text[]) = 0 OR n.management = ANY ($2))
-   AND (cardinality($3::text[]) = 0 OR n.site = ANY ($3))
+   AND ($3::jsonb = '{}' OR NOT EXISTS (
+        SELECT FROM farrier.columns_of(n) c CROSS JOIN jsonb_each($3::jsonb) w WHERE (w.value ? (to_jsonb(c) ->> w.key)) IS NOT TRUE))
    AND (NOT $6::boolean
         OR n.bmc ->> 'failure' IS NOT NULL OR n.management = 'manageable' AND n.sync_failure IS NOT NULL
         OR n.live_workflow_kind = 'onboarding' AND (

@@ -1,7 +1,7 @@
 -- Nodes as lines of the inventory, in the order of the given ids. Whose heartbeat it was, only the view may see.
 SELECT row_to_json(x)::text
   FROM (
-    SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at,
+    SELECT n.id, n.name, details.*, n.status, n.status_entered_at,
            CASE WHEN n.status <> 'deleted' THEN n.management END AS management,
            CASE WHEN n.status <> 'deleted' THEN n.management_entered_at END AS management_entered_at,
            n.bmc ->> 'asked_at' IS NOT NULL AS manage_asked,
@@ -21,6 +21,7 @@ SELECT row_to_json(x)::text
            END AS last_onboarding
       FROM unnest($1::bigint[]) WITH ORDINALITY AS asked (id, place)
       JOIN farrier.nodes n ON n.id = asked.id
+     CROSS JOIN LATERAL farrier.columns_of(n) details
       LEFT JOIN farrier.node_inventory v ON v.id = n.id
      ORDER BY asked.place
   ) x

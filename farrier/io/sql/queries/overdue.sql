@@ -1,5 +1,5 @@
 -- The nodes above a limit, the worst first, and how many those are: each with the moment at which the first of its limits was over.
--- $1 to $3: statuses, managements and sites that are wanted, empty for any; $4 the time; $5 to $10: limits as
+-- $1 and $2: statuses and managements that are wanted, empty for any; $3: wanted values by detail; $4 the time; $5 to $10: limits as
 -- (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $11 to $13: states that this program knows, because
 -- of a node in another it can say nothing; $14 how many, null for all; $15 as $6 of the inventory. By index, only what is older than the shortest limit
 -- that anything in its state may have, and whose clock does not stand still.
@@ -63,7 +63,8 @@ SELECT n.id, count(*) OVER () AS n
  WHERE n.status <> 'deleted'
    AND (cardinality($1::text[]) = 0 OR n.status = ANY ($1))
    AND (cardinality($2::text[]) = 0 OR n.management = ANY ($2))
-   AND (cardinality($3::text[]) = 0 OR n.site = ANY ($3))
+   AND ($3::jsonb = '{}' OR NOT EXISTS (
+        SELECT FROM farrier.columns_of(n) c CROSS JOIN jsonb_each($3::jsonb) w WHERE (w.value ? (to_jsonb(c) ->> w.key)) IS NOT TRUE))
    AND (NOT $15::boolean
         OR n.bmc ->> 'failure' IS NOT NULL OR n.management = 'manageable' AND n.sync_failure IS NOT NULL
         OR EXISTS (SELECT FROM workflows w WHERE w.kind = n.live_workflow_kind AND w.id = n.live_workflow_id

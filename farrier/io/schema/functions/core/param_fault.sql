@@ -1,6 +1,6 @@
 -- Returns what is wrong with one parameter, as the end of a sentence, or null. rule is an element of fields in actions.params or
 -- kind_actions.params: type, and by type min and max, enum, pattern, items. Its optional fault is the text for a value that does
--- not match the pattern.
+-- not match the pattern, in which {value} stands for that.
 CREATE OR REPLACE FUNCTION farrier.param_fault(rule jsonb, value jsonb) RETURNS text
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -40,7 +40,7 @@ BEGIN
         RETURN format('is longer than %s characters', rule ->> 'max');
     END IF;
     IF rule ? 'pattern' AND given !~ (rule ->> 'pattern') THEN
-        RETURN CASE WHEN rule ? 'fault' THEN rule ->> 'fault'
+        RETURN CASE WHEN rule ? 'fault' THEN replace(rule ->> 'fault', '{value}', quote_literal(left(given, 80)))
                     WHEN rule ->> 'pattern' IN ('\S', '\A\S+\Z') THEN 'is blank or has blanks in it'
                     WHEN rule ->> 'pattern' = '.' THEN 'is empty'
                     ELSE format('does not match %s', rule ->> 'pattern') END;

@@ -1,12 +1,13 @@
 -- Registers a node, enqueues it, and returns its id. Nothing that writes to a BMC or to MAAS starts by itself: the
 -- onboarding has no mode until an intent gives it one. With bootstrap_token there is no onboarding yet: the node waits for its
--- agent. All supported versions of the API register alike; api_version is only checked. FR400 for malformed values, FR406 for the
--- version, unique_violation for a name, MAAS id, BMC, MAC address or token that another node has.
+-- agent. `details` has values by name, as intent `set` takes them, and wins over a parameter of its own. All supported versions of
+-- the API register alike; api_version is only checked. FR400 for malformed values, FR406 for the version, unique_violation for a
+-- name, MAAS id, BMC, MAC address or token that another node has.
 CREATE OR REPLACE FUNCTION farrier.register_node(
     name text, bmc_address text DEFAULT NULL, bmc_credential text DEFAULT NULL, macs text[] DEFAULT '{}',
     labels jsonb DEFAULT '{}', site text DEFAULT NULL, model text DEFAULT NULL, maas_id text DEFAULT NULL,
     agentless boolean DEFAULT false, auto_manage boolean DEFAULT true, bootstrap_token text DEFAULT NULL,
-    bootstrap_ttl interval DEFAULT '72 hours', api_version integer DEFAULT NULL) RETURNS bigint
+    bootstrap_ttl interval DEFAULT '72 hours', api_version integer DEFAULT NULL, details jsonb DEFAULT '{}') RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     new_id bigint;
@@ -14,19 +15,25 @@ DECLARE
     first_management text := CASE WHEN bmc_address IS NULL AND bmc_credential IS NULL THEN 'unmanaged' ELSE 'enroll' END;
     onboarding bigint;
     violated text;
-    addresses macaddr[] := read_macs(macs);
+    bmc_rules jsonb := (SELECT a.params -> 'fields' FROM actions a WHERE a.action = 'set_bmc');
+    fault text := coalesce('bmc_address ' || param_fault(bmc_rules -> 'address', to_jsonb(bmc_address)),
+                           'bmc_credential ' || param_fault(bmc_rules -> 'credential', to_jsonb(bmc_credential)));
+    given jsonb := jsonb_strip_nulls(jsonb_build_object('site', site, 'model', model, 'maas_id', maas_id, 'macs', macs))
+        || jsonb_build_object('labels', labels, 'agentless', agentless, 'auto_manage', auto_manage) || coalesce(details, '{}');
     other text;
 BEGIN
     PERFORM check_bootstrap_token(bootstrap_token);
     PERFORM check_ttl(bootstrap_ttl);
     PERFORM refuse_version(register_node.api_version);
-    PERFORM refuse_details(register_node.bmc_address, register_node.bmc_credential, register_node.labels, register_node.site, register_node.model);
-    PERFORM refuse_shared(register_node.bmc_address, addresses);
-    INSERT INTO nodes (name, bmc_address, bmc_credential, labels, site, model, maas_id, agentless, auto_manage, status, management)
-    VALUES (register_node.name, register_node.bmc_address, register_node.bmc_credential, register_node.labels, register_node.site,
-            register_node.model, register_node.maas_id, register_node.agentless, register_node.auto_manage, first_status, first_management)
-    RETURNING id INTO new_id;
-    INSERT INTO node_macs (mac, node_id) SELECT DISTINCT m, new_id FROM unnest(addresses) m;
+    IF fault IS NOT NULL THEN RAISE EXCEPTION '%', fault USING ERRCODE = 'FR400'; END IF;
+    PERFORM refuse_details(given);
+    PERFORM refuse_shared(register_node.bmc_address, read_macs(given -> 'macs'));
+    -- The columns are those that the details name.
+    EXECUTE (SELECT format('INSERT INTO nodes (name, bmc_address, bmc_credential, status, management, %1$s)
+                            SELECT $1, $2, $3, $4, $5, %1$s FROM jsonb_populate_record(NULL::nodes, $6) RETURNING id',
+                           string_agg(quote_ident(k), ', ')) FROM jsonb_object_keys(given - 'macs') k)
+       INTO new_id USING name, bmc_address, bmc_credential, first_status, first_management, given;
+    INSERT INTO node_macs (mac, node_id) SELECT DISTINCT a, new_id FROM unnest(read_macs(given -> 'macs')) a;
     IF bootstrap_token IS NULL THEN
         INSERT INTO node_onboardings (node_id) VALUES (new_id) RETURNING id INTO onboarding;
         UPDATE nodes SET live_workflow_kind = 'onboarding', live_workflow_id = onboarding WHERE id = new_id;
@@ -44,14 +51,14 @@ EXCEPTION
         GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
         -- A concurrent registration took it; its row is visible now, and the error can name its node.
         IF violated IN ('node_bmcs_one', 'node_macs_pkey') THEN
-            PERFORM refuse_shared(register_node.bmc_address, addresses);
+            PERFORM refuse_shared(register_node.bmc_address, read_macs(given -> 'macs'));
         END IF;
         IF violated = 'nodes_name' THEN
             RAISE EXCEPTION 'node % is registered already', register_node.name
                 USING ERRCODE = 'unique_violation', HINT = 'A name is free again once its node is deleted.';
         ELSIF violated = 'nodes_maas' THEN
             SELECT n.name INTO other FROM nodes n
-             WHERE n.site IS NOT DISTINCT FROM register_node.site AND n.maas_id = register_node.maas_id AND n.status <> 'deleted';
+             WHERE n.site IS NOT DISTINCT FROM given ->> 'site' AND n.maas_id = given ->> 'maas_id' AND n.status <> 'deleted';
             RAISE EXCEPTION 'another node has this MAAS id in this site: %', coalesce(other, 'it was just registered')
                 USING ERRCODE = 'unique_violation', HINT = 'Give each node its own MAAS id, or delete the other node first.';
         ELSIF violated = 'bootstrap_tokens_pkey' THEN
@@ -65,6 +72,5 @@ EXCEPTION
             RAISE EXCEPTION 'node name % is not usable: letters, digits, dots, dashes and underscores, not digits alone, 253 at most',
                 coalesce(quote_literal(register_node.name), 'null') USING ERRCODE = 'FR400';
         END IF;
-        RAISE EXCEPTION 'node %: %', register_node.name, SQLERRM
-            USING ERRCODE = 'FR400', HINT = 'labels is a JSON object; agentless and auto_manage are true or false.';
+        RAISE;
 END $$;

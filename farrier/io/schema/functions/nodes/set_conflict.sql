@@ -2,19 +2,16 @@
 CREATE OR REPLACE FUNCTION farrier.set_conflict(of_node bigint, params jsonb) RETURNS text
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
-    addresses macaddr[] := read_macs(ARRAY(SELECT jsonb_array_elements_text(params -> 'macs')));
-    was nodes;
-    becomes nodes;
+    addresses macaddr[] := read_macs(params -> 'macs');
+    becomes jsonb := (SELECT details_of(n) FROM nodes n WHERE n.id = of_node) || given_details(params);
     found text;
 BEGIN
     SELECT format('the MAC address %s belongs to node %s already', m.mac, n.name) INTO found
       FROM node_macs m JOIN nodes n ON n.id = m.node_id
      WHERE m.mac = ANY (addresses) AND m.node_id <> of_node ORDER BY m.mac LIMIT 1;
     IF found IS NOT NULL THEN RETURN found; END IF;
-    SELECT n.* INTO was FROM nodes n WHERE n.id = of_node;
-    becomes := with_details(was, params);
     RETURN (SELECT format('node %s has MAAS id %s in site %s already', n.name, n.maas_id, coalesce(n.site, '(none)'))
               FROM nodes n
-             WHERE n.maas_id = becomes.maas_id AND n.site IS NOT DISTINCT FROM becomes.site AND n.status <> 'deleted' AND n.id <> of_node
+             WHERE n.maas_id = becomes ->> 'maas_id' AND n.site IS NOT DISTINCT FROM becomes ->> 'site' AND n.status <> 'deleted' AND n.id <> of_node
              LIMIT 1);
 END $$;

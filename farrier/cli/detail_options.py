@@ -1,0 +1,77 @@
+"""Options that follow from the declared details of a node.
+
+A command that takes them after its session is given them by `described` or `narrowed`, which add the options to its
+own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from functools import wraps
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+
+import typer
+
+from farrier.cli import arguments
+from farrier.cli.connection import Session
+from farrier.model.details import DEFAULTS, DETAILS, LISTED
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Taking: TypeAlias = Callable[Concatenate[Session, T, P], Awaitable[None]]
+Taken: TypeAlias = Callable[Concatenate[Session, P], Awaitable[None]]
+
+_AGAIN = "may be given again"
+
+
+def described(command: Taking[Mapping[str, Any], P]) -> Taken[P]:
+    """A command that gets the details of a registration, by name, as far as they are given."""
+    return _with(command, [_description(name) for name in DETAILS], _value)
+
+
+def narrowed(command: Taking[Mapping[str, tuple[str, ...]], P]) -> Taken[P]:
+    """A command that gets the values that are wanted of each listed detail, by name, as far as there are any."""
+    options = [_option(name, list[str], f"--{name}", f"Only these; {_AGAIN}.") for name in LISTED]
+    return _with(command, options, lambda _, given: tuple(given))
+
+
+def _with(
+    command: Taking[Mapping[str, T], P], options: list[inspect.Parameter], read: Callable[[str, Any], T]
+) -> Taken[P]:
+    session, _, *own = inspect.signature(command, eval_str=True).parameters.values()
+
+    @wraps(command)
+    async def asked(session: Session, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        given = {option.name: kwargs.pop(option.name) for option in options}
+        # An option that may be given again is empty where it is not given.
+        values = {name: read(name, value) for name, value in given.items() if value is not None and value != []}
+        await command(session, values, *args, **kwargs)
+
+    # What typer makes the options from.
+    vars(asked)["__signature__"] = inspect.Signature([session, *own, *options])
+    return asked
+
+
+def _description(name: str) -> inspect.Parameter:
+    """The option by which a detail is given: a list by its elements, each under the singular."""
+    option = f"--{name.replace('_', '-')}"
+    help_ = f"{DETAILS[name].help[0].upper()}{DETAILS[name].help[1:]}"
+    usual = DEFAULTS[name]
+    if isinstance(usual, bool):
+        return _option(name, bool, f"{option}/--no-{option[2:]}", f"{help_}; by default {'yes' if usual else 'no'}.")
+    if usual is None:
+        return _option(name, str, option, f"{help_}.")
+    metavar = "KEY=VALUE" if isinstance(usual, Mapping) else None
+    return _option(name, list[str], option.removesuffix("s"), f"{help_}; {_AGAIN}.", metavar)
+
+
+def _option(name: str, type_: Any, option: str, help_: str, metavar: str | None = None) -> inspect.Parameter:
+    annotation = Annotated[type_ | None, typer.Option(option, help=help_, metavar=metavar, show_default=False)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _value(name: str, given: Any) -> Any:
+    if isinstance(DEFAULTS[name], Mapping):
+        return arguments.pairs(given)
+    return tuple(given) if isinstance(DEFAULTS[name], tuple) else given

@@ -1,0 +1,5 @@
+-- Returns the details that the parameters of intent `set` give; what `unset` names is null.
+CREATE OR REPLACE FUNCTION farrier.given_details(params jsonb) RETURNS jsonb
+    LANGUAGE sql STABLE
+    RETURN (params - 'unset')
+        || coalesce((SELECT jsonb_object_agg(u, NULL) FROM jsonb_array_elements_text(params -> 'unset') u), '{}');

@@ -1,0 +1,125 @@
+"""Each detail of a node at each door: registration, intent, lists, pages, API, history, and what no door lets in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from farrier.io.pool import Connection
+from farrier.model.details import DETAILS, LISTED, REMOVABLE
+from tests.integration import test_web
+from tests.integration.cli.conftest import Prompt
+from tests.support import logged, pg
+from tests.support.details import REFUSED, VALUES
+from tests.support.site import Site
+
+backend, web, conn = test_web.backend, test_web.web, test_web.conn
+
+REGISTER = "SELECT farrier.register_node('gpu-1', details => $1::jsonb)"
+OF_THE_NODE = "SELECT farrier.details_of(n)::text FROM farrier.nodes n WHERE name = 'gpu-1'"
+
+
+@pytest.fixture
+async def farrier(db: pg.Database) -> AsyncIterator[Prompt]:
+    with logged.restored():
+        yield Prompt(FARRIER_DATABASE_DSN=db.dsn)
+
+
+async def details(conn: Connection) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(await conn.fetchval(OF_THE_NODE))
+    return found
+
+
+def options(name: str) -> list[str]:
+    """How the command line is given the value."""
+    option = f"--{name.replace('_', '-')}"
+    match VALUES[name]:
+        case bool() as value:
+            return [option if value else f"--no-{option[2:]}"]
+        case list() as values:
+            return [word for value in values for word in (option.removesuffix("s"), value)]
+        case dict() as pairs:
+            return [word for pair in pairs.items() for word in (option.removesuffix("s"), "=".join(pair))]
+        case value:
+            return [option, value]
+
+
+def test_each_detail_has_a_value_here() -> None:
+    assert set(VALUES) == set(DETAILS)
+
+
+@pytest.mark.parametrize("name", VALUES)
+async def test_a_service_registers_a_node_with_it(conn: Connection, name: str) -> None:
+    await conn.execute(REGISTER, json.dumps({name: VALUES[name]}))
+    assert (await details(conn))[name] == VALUES[name]
+
+
+@pytest.mark.parametrize("name", VALUES)
+async def test_the_command_line_registers_a_node_with_it_and_shows_it(farrier: Prompt, name: str) -> None:
+    await farrier("node", "add", "gpu-1", *options(name))
+    assert (await farrier("node", "show", "gpu-1", "--json")).json[name] == VALUES[name]
+    text = (await farrier("node", "show", "gpu-1")).out
+    match VALUES[name]:
+        case bool():
+            assert name.replace("_", "-") in text
+        case str() as value:
+            assert value in text
+        case values:
+            assert all(value in text for value in values)
+
+
+@pytest.mark.parametrize("name", VALUES)
+async def test_intent_set_changes_it_and_history_has_both_values(site: Site, name: str) -> None:
+    machine = await site.register("gpu-1")
+    before = await details(site.conn)
+    await machine.asked("set", **{name: VALUES[name]})
+    assert await details(site.conn) == before | {name: VALUES[name]}
+    rows = await site.conn.fetch("SELECT layer, from_value, to_value FROM farrier.history WHERE layer LIKE 'details.%'")
+    ((layer, source, target),) = rows
+    assert layer == f"details.{name}" and source != target
+    if name in REMOVABLE:
+        await machine.asked("set", unset=[name])
+        assert (await details(site.conn))[name] is None
+
+
+@pytest.mark.parametrize("name", LISTED)
+async def test_lists_and_pages_show_it_and_are_filtered_by_it(
+    farrier: Prompt, web: httpx.AsyncClient, conn: Connection, name: str
+) -> None:
+    value = VALUES[name]
+    await farrier("node", "add", "gpu-1", *options(name))
+    await farrier("node", "add", "gpu-2")
+    listed = (await farrier("node", "list", f"--{name}", value)).out
+    assert value in listed and name.upper() in listed and "gpu-2" not in listed
+    assert not (await farrier("node", "list", "--json", f"--{name}", "other")).json
+    nodes = (await web.get(f"/api/v1/nodes?{name}={value}&{name}=other")).json()["nodes"]
+    assert [(node["name"], node[name]) for node in nodes] == [("gpu-1", value)]
+    assert not (await web.get(f"/api/v1/nodes?{name}=other")).json()["nodes"]
+    page = (await web.get(f"/?{name}={value}")).text
+    assert f'<a href="?{name}={value}">{value}</a>' in page and "gpu-2" not in page
+    assert value in (await web.get("/nodes/gpu-1")).text
+    assert await conn.fetchval(f"SELECT {name} FROM farrier.node_inventory WHERE name = 'gpu-1'") == value
+
+
+@pytest.mark.parametrize(("name", "value", "said"), REFUSED)
+async def test_what_no_node_may_have_is_refused_in_words(site: Site, name: str, value: object, said: str) -> None:
+    machine = await site.register("gpu-1")
+    before = await details(site.conn)
+    with pytest.raises(pg.PostgresError) as registered:
+        await site.conn.execute(REGISTER.replace("gpu-1", "gpu-9"), json.dumps({name: value}))
+    with pytest.raises(pg.PostgresError) as asked:
+        await machine.tell("set", **{name: value})
+    for refusal in (registered.value, asked.value):
+        assert refusal.sqlstate == "FR400" and said in str(refusal)
+    assert await details(site.conn) == before
+
+
+async def test_the_details_of_a_registration_win_over_its_parameters(conn: Connection) -> None:
+    given = '{"site": "dc-2"}'
+    await conn.execute("SELECT farrier.register_node('gpu-1', site => 'dc-1', details => $1::jsonb)", given)
+    assert (await details(conn))["site"] == "dc-2"
