@@ -39,9 +39,13 @@ _WORKFLOW_STARTS = timedelta(milliseconds=1)
 
 
 def switch(region: Region, machine: Machine, *, on: bool, then: Callable[[], None] | None = None) -> None:
-    """Switch power and, when it is switched, go on. Raises Refused 500 when the BMC does not answer; nothing is
-    changed then."""
+    """Switch power and, when it is switched, go on. Raises Refused 500 when the BMC does not answer, and 503 when it
+    never did (maasserver/models/node.py:5869); nothing is changed then."""
     problem = region.nature_of(machine).bmc_error
+    if problem is not None and machine.power_state == "unknown":
+        text = f"No rack controllers can access the BMC of node {machine.hostname}"
+        region.note(machine, "Failed to query node's BMC", text, level=Level.WARNING)
+        raise Refused(503, text)
     if problem is not None:
         kind = "Failed to power on node" if on else "Failed to power off node"
         region.note(machine, kind, f"Power could not be switched: {problem}", level=Level.ERROR)
@@ -177,10 +181,10 @@ def leave_rescue(region: Region, machine: Machine) -> None:
 
 
 def switch_in_workflow(region: Region, machine: Machine, then: Callable[[], None]) -> None:
-    """Power on for a deployment: it is done by a workflow, so the call is answered before it. Raises Refused 500."""
-    problem = region.nature_of(machine).bmc_error
-    if problem is not None:
-        raise Refused(500, f"Failed to connect to BMC: {problem}")
+    """Power on for a deployment: it is done by a workflow, so the call is answered before it. Raises Refused 500 where
+    no rack reaches the BMC (maastemporalworker/workflow/power.py:296)."""
+    if region.nature_of(machine).bmc_error is not None:
+        raise Refused(500, f"Error determining BMC task queue for machine {machine.system_id}")
 
     def switched() -> None:
         machine.power_state = "on"

@@ -157,7 +157,7 @@ async def test_so_is_one_that_nobody_can_read(stand: Stand, broken: Broken) -> N
 async def test_a_bmc_that_maas_does_not_reach_fails_the_attempt_and_the_machine_stays_new(stand: Stand) -> None:
     machine = given(stand, S.NEW)
     stand.region.natures[machine.system_id] = Nature(bmc_error="no route")
-    fails(await stand.once(), F.POWER_FAILED, "no route")
+    fails(await stand.once(), F.POWER_FAILED, "No rack controllers can access the BMC")
     assert (machine.status, upstream(stand).commissions) == (S.NEW, 0)
     stand.region.natures.clear()
     is_done(await stand.settle())
