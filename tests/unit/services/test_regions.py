@@ -156,6 +156,15 @@ async def test_what_would_strike_every_node_is_tried_by_one_of_them(at: Place, f
     await at.turn()
 
 
+async def test_trouble_at_one_site_refuses_no_turn_at_another(at: Place) -> None:
+    await at.found.use({SITE: SETTINGS, "south": SETTINGS})
+    with failing(REFUSED):
+        await at.turn(error=REFUSED)
+    assert (await at.refused()).failure is MaasFailure.AUTH
+    async with at.found.turn("south") as client:
+        assert (await client.whoami()).is_superuser
+
+
 async def test_a_region_that_goes_on_refusing_is_tried_once_a_minute(at: Place) -> None:
     tries = 0
     for _ in range(3600):
