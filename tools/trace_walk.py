@@ -125,12 +125,12 @@ WAYS: Mapping[str, Way] = {
             "Loop._commit": _of_nodes,
         },
         ends="Publisher.publish",
-        limit=75,
+        limit=66,
     ),
     "maas": Way(
         title="A step that reads a machine in MAAS and changes it",
         begins={"Steps._run": _asks_maas},
-        limit=87,
+        limit=85,
     ),
 }
 

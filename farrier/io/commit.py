@@ -26,7 +26,7 @@ from farrier.model.outcome import Record
 from farrier.model.runs import Due, Finished, Move, Result, Verdict
 
 if TYPE_CHECKING:
-    from farrier.io.state import Changes, Rows
+    from farrier.io.state import Rows
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -119,8 +119,11 @@ class Committer(Generic[R, S, W]):
 
     async def _call(self, batch: Sequence[Finished[S, W]], work: _Work) -> dict[int, Result]:
         """Send one batch as one statement, and read what became of each run."""
+        # What the kind's writer gets: its own sections, and the version that each of their runs was decided on.
+        read = [run for run in batch if run.version is not None]
+        runs = [{"run": run.id, "version": run.version, "writes": bool(run.writes) and run.to is None} for run in read]
         try:
-            changes = _encode(self._changes(batch)).decode()
+            changes = _encode({"runs": runs, **self._rows.changes(read)} if read else {}).decode()
         except _UNENCODABLE as error:
             raise session.Unsendable(f"{type(error).__name__} while encoding what the handler returned") from error
         fence = {run.id % SHARDS: run.epoch for run in batch}
@@ -129,14 +132,6 @@ class Committer(Generic[R, S, W]):
             records = await session.commit_by(conn, _COMMIT, *to, changes, *_settlement(batch))
         moved = {run.id for run in batch if run.moves}
         return {record["id"]: _result(record, moved) for record in records}
-
-    def _changes(self, batch: Sequence[Finished[S, W]]) -> Changes:
-        """What the kind's writer gets: its own sections, and the version that each of their runs was decided on."""
-        read = [run for run in batch if run.version is not None]
-        if not read:
-            return {}
-        runs = [{"run": run.id, "version": run.version, "writes": bool(run.writes) and run.to is None} for run in read]
-        return {"runs": runs, **self._rows.changes(read)}
 
 
 class _Work(msgspec.Struct):

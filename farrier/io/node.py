@@ -32,8 +32,6 @@ from farrier.model.writes import (
     Write,
 )
 
-_decode = decoding.reader(Node, "a node")
-
 # The columns of `nodes` that a run owns, as they are named in the Node.
 _OWNED = [
     "id",
@@ -60,11 +58,9 @@ class NodeRows:
 
     kind = NODE
     writer = "farrier.write_nodes_and_networks"
+    decode = staticmethod(decoding.reader(Node, "a node"))
     load = statements.load("node/load")
     interrupted = statements.load("node/interrupted")
-
-    def decode(self, snapshot: bytes | str) -> Node:
-        return _decode(snapshot)
 
     def changes(self, runs: Sequence[Finished[Node, Write]]) -> Changes:
         changes: dict[str, list[dict[str, Any]]] = defaultdict(list)

@@ -52,10 +52,7 @@ class ResourceRows(Generic[R, W]):
         self._columns = ("state", *spec.columns_of_layers(), "last_error", *columns)
         self._what = spec.what
         self._own_section = section
-        self._decode = decoding.reader(type_, spec.what)
-
-    def decode(self, snapshot: bytes | str) -> R:
-        return self._decode(snapshot)
+        self.decode = decoding.reader(type_, spec.what)
 
     def changes(self, runs: Sequence[Finished[R, W]]) -> Changes:
         # Each element names its run, also those of `kind`: what belongs to runs that lost their shard is left out.
