@@ -364,6 +364,7 @@ CREATE TABLE farrier.nodes (
     name                  text        NOT NULL,                -- unique among nodes that are not deleted
     site                  text,                                -- name of its site's file, without .toml; null for none
     model                 text,                                -- model of the machine; limits may differ by it
+    rack                  text,                                -- in which rack it stands
     labels                jsonb       NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(labels) = 'object'),
                                                                -- {name: value}, as registered or set; templates of the site use
                                                                -- them
@@ -1930,10 +1931,10 @@ END $$;
 
 -- Returns the details of a node that are columns of its row.
 CREATE OR REPLACE FUNCTION farrier.columns_of(node farrier.nodes)
-    RETURNS TABLE (site text, model text, labels jsonb, maas_id text, agentless boolean, auto_manage boolean)
+    RETURNS TABLE (site text, model text, rack text, labels jsonb, maas_id text, agentless boolean, auto_manage boolean)
     LANGUAGE sql STABLE
 BEGIN ATOMIC
-    SELECT node.site, node.model, node.labels, node.maas_id, node.agentless, node.auto_manage;
+    SELECT node.site, node.model, node.rack, node.labels, node.maas_id, node.agentless, node.auto_manage;
 END;
 
 -- Derives the identities of all nodes again: of nodes with the same machine that have no holder yet, the first becomes the holder,
@@ -5210,7 +5211,8 @@ SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n
        a.last_heartbeat_at, n.created_at,
        -- Subqueries, because one that is not selected costs nothing.
        (SELECT c.state_limit FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_limit,
-       (SELECT c.above_since FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_above_since
+       (SELECT c.above_since FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_above_since,
+       n.rack
   FROM farrier.nodes n LEFT JOIN farrier.node_agents a ON a.node_id = n.id
  WHERE n.status <> 'deleted';
 

@@ -77,6 +77,7 @@ class RowDetails(msgspec.Struct, frozen=True, kw_only=True):
         str | None,
         Detail(help="what it is", form=Words, free_when=workflow_condition.NOT_INSTALLED, listed=True),
     ] = None
+    rack: Annotated[str | None, Detail(help="in which rack it stands", form=Words, listed=True)] = None
     labels: Annotated[
         Mapping[str, Any],
         Detail(help="what else is known of it", form=dict[str, Any], free_when=workflow_condition.NOT_INSTALLED),

@@ -7,6 +7,7 @@ from typing import Any
 VALUES: dict[str, Any] = {
     "site": "dc-2",
     "model": "h200",
+    "rack": "r7",
     "labels": {"row": "7", "slot": "3"},
     "macs": ["02:00:00:00:00:01", "02:00:00:00:00:02"],
     "maas_id": "abc123",
@@ -22,6 +23,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("model", "", "model '' is not usable: 1 to 100 characters"),
     ("model", "m" * 101, "model is longer than 100 characters"),
     ("model", "H100\n", "control character"),
+    ("rack", "r7\n", "rack 'r7\n' is not usable: 1 to 100 characters"),
     ("labels", {"x": "y" * 20000}, "16384 is the most"),
     ("labels", "row=7", "labels must be a JSON object"),
     ("macs", ["zz"], 'macs: invalid input syntax for type macaddr: "zz"'),

@@ -7,6 +7,7 @@ CREATE TABLE farrier.nodes (
     name                  text        NOT NULL,                -- unique among nodes that are not deleted
     site                  text,                                -- name of its site's file, without .toml; null for none
     model                 text,                                -- model of the machine; limits may differ by it
+    rack                  text,                                -- in which rack it stands
     labels                jsonb       NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(labels) = 'object'),
                                                                -- {name: value}, as registered or set; templates of the site use
                                                                -- them

@@ -10,6 +10,7 @@ SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n
        a.last_heartbeat_at, n.created_at,
        -- Subqueries, because one that is not selected costs nothing.
        (SELECT c.state_limit FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_limit,
-       (SELECT c.above_since FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_above_since
+       (SELECT c.above_since FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_above_since,
+       n.rack
   FROM farrier.nodes n LEFT JOIN farrier.node_agents a ON a.node_id = n.id
  WHERE n.status <> 'deleted';
