@@ -16,6 +16,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
@@ -47,6 +48,7 @@ def pages(root: Path = ROOT) -> list[Path]:
     return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
 
 
+@cache
 def blocks() -> Mapping[str, str]:
     """What each marker stands for, by name."""
     return {
@@ -68,6 +70,7 @@ def blocks() -> Mapping[str, str]:
     }
 
 
+@cache
 def files() -> Mapping[str, str]:
     """What is generated as a whole, by path."""
     return {"docs/schema.sql": schema_text.whole(migrate.carried())}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,9 +42,13 @@ class Module(NamedTuple):
 
 def modules(*places: Path) -> list[Module]:
     """Every Python file below the places, parsed."""
-    paths = sorted(path for place in places for path in place.rglob("*.py"))
-    texts = ((path, path.read_text(encoding="utf-8")) for path in paths)
-    return [Module(path, text, ast.parse(text, str(path))) for path, text in texts]
+    return [_module(path) for path in sorted(path for place in places for path in place.rglob("*.py"))]
+
+
+@cache
+def _module(path: Path) -> Module:
+    text = path.read_text(encoding="utf-8")
+    return Module(path, text, ast.parse(text, str(path)))
 
 
 def each(module: Module, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
