@@ -40,10 +40,13 @@ async def summary(demo: Farrier) -> dict[str, object]:
 
 
 @pytest.mark.timeout(180)
-async def test_every_node_becomes_active_and_every_bmc_manageable_and_nothing_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("times", "speed"), [(1, "600"), pytest.param(2, "240", marks=pytest.mark.full)])
+async def test_every_node_becomes_active_and_every_bmc_manageable_and_nothing_stays(
+    tmp_path: Path, times: int, speed: str
+) -> None:
     """Twice on one directory: the second fleet joins the first."""
-    arguments = ("--nodes", "10", "--until-active", "--speed", "240", "--json")
-    for _ in range(2):
+    arguments = ("--nodes", "10", "--until-active", "--speed", speed, "--json")
+    for _ in range(times):
         async with farrier("demo", *arguments, "--dir", str(tmp_path)) as demo:
             assert await demo.ended() == 0, demo.logged
         told = await summary(demo)

@@ -89,6 +89,7 @@ async def test_the_bmcs_end_with_whoever_started_them(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.full
 async def test_a_daemon_verifies_the_healthy_and_knows_the_dead(clean: Ground, fleet: BmcFleet) -> None:
     verified = await bmcs.verify(clean, fleet)
     assert verified.healthy > 0 and verified.dead > 0
@@ -98,6 +99,7 @@ async def test_a_daemon_verifies_the_healthy_and_knows_the_dead(clean: Ground, f
     }
 
 
+@pytest.mark.full
 async def test_a_daemon_polls_the_bmcs_that_the_nodes_at_rest_are_given(clean: Ground) -> None:
     """With one request each, and what they answer is what the nodes have recorded."""
 

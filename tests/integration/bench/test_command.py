@@ -50,6 +50,7 @@ async def test_a_missed_target_ends_with_1_and_still_shows_the_figure(empty: pg.
     assert not missed["met"] and 0 < missed["value"] < missed["target"]
 
 
+@pytest.mark.full
 async def test_the_table_says_how_fast_the_machine_is_and_no_schema_is_left(empty: pg.Database) -> None:
     # Ten of a site: more than its brake holds by default.
     done = await bench("--dsn", empty.dsn, "--only", "transitions", "--nodes", "80", "--runs", "1")

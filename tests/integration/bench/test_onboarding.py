@@ -26,6 +26,7 @@ async def clean(pg_server: pg.Server) -> AsyncIterator[Ground]:
         yield clean
 
 
+@pytest.mark.full
 async def test_a_fleet_arrives_and_each_wait_is_timed_from_what_ended_it(clean: Ground) -> None:
     region = Region(durations=BRIEF)
     done = await onboarding.take_in(clean, region, PACE, NODES, within=timedelta(0), boot=timedelta(0))

@@ -39,11 +39,12 @@ async def ask(shop: Shop, widget: int) -> None:
         await toy.ask(client, widget)
 
 
-async def test_sessions_killed_over_and_over_lose_nothing_and_double_nothing(shop: Shop) -> None:
+@pytest.mark.parametrize("rounds", [4, pytest.param(15, marks=pytest.mark.full)])
+async def test_sessions_killed_over_and_over_lose_nothing_and_double_nothing(shop: Shop, rounds: int) -> None:
     widgets = range(1, 11)
     await shop.register(*widgets)
     async with shop.running(Scripted(default=turn)) as (_, ledger):
-        for _ in range(15):
+        for _ in range(rounds):
             begun = ledger.outcomes.total()
             for widget in widgets:
                 await ask(shop, widget)
