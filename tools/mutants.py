@@ -24,8 +24,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
 from queue import SimpleQueue
+from typing import NoReturn
 
 import msgspec
 import pytest
@@ -38,6 +41,18 @@ FIRST = 40
 # A fault may make a loop endless: pytest-timeout ends the test, and this the process that it does not.
 PATIENCE_SECONDS = 300.0
 WORKERS = 2
+# What every run would load anew.
+LIBRARIES = (
+    "aiohttp",
+    "asyncpg",
+    "httpx",
+    "hypothesis.stateful",
+    "jinja2",
+    "prometheus_client",
+    "structlog",
+    "typer",
+    "uvloop",
+)
 
 _ONLY, _TIMES = "FARRIER_MUTANTS_ONLY", "FARRIER_MUTANTS_TIMES"
 _PROBE = "__import__('farrier.probes', fromlist=['hit']).hit({number})"
@@ -233,6 +248,10 @@ def run(directory: Path, *, small: set[str]) -> Iterator[Found]:
         shutil.copytree(directory / "tree", copy, dirs_exist_ok=True)
         trees.put(copy)
 
+    quickest = sorted(small & seconds.keys(), key=seconds.__getitem__)[:FIRST]
+    if (failed := _first_failure(directory / "tree0", quickest)) is not None:
+        raise SystemExit(f"without a fault fails {failed}: see {directory}/tree0.log")
+
     def one(number: int) -> Found:
         tree = trees.get()
         try:
@@ -252,6 +271,7 @@ def _tried(tree: Path, mutant: Mutant, small: list[str], large: list[str]) -> Fo
     path, begun = tree / mutant.file, time.monotonic()
     sound = path.read_text(encoding="utf-8")
     path.write_text(planted(sound, mutant), encoding="utf-8")
+    os.utime(path, (when := time.time_ns() // 1_000_000 % 2**31, when))  # never that of the bytecode of another fault
     try:
         for by, tests in (("small", small), ("large", large)):
             for some in (tests[:FIRST], tests[FIRST:]):
@@ -260,6 +280,7 @@ def _tried(tree: Path, mutant: Mutant, small: list[str], large: list[str]) -> Fo
                     return Found(mutant, by, time.monotonic() - begun, last)
     finally:
         path.write_text(sound, encoding="utf-8")
+        os.utime(path, (0, 0))
     return Found(mutant, "none" if small or large else "unreached", time.monotonic() - begun)
 
 
@@ -269,28 +290,40 @@ def _first_failure(tree: Path, tests: list[str]) -> str | None:
     only.write_text("\n".join(tests), encoding="utf-8")
     times.write_text("", encoding="utf-8")
     files = sorted({test.partition("::")[0] for test in tests})
-    try:
-        code = _pytest(tree, ["-x", *files], {_ONLY: str(only), _TIMES: str(times)}, timeout=PATIENCE_SECONDS + 60)
-    except subprocess.TimeoutExpired:
-        code = 1
-    if code == 0:
+    if _pytest(tree, ["-x", *files], {_ONLY: str(only), _TIMES: str(times)}, timeout=PATIENCE_SECONDS) == 0:
         return None
     failed = [line.split(" ", 2)[2] for line in times.read_text(encoding="utf-8").splitlines() if line[:6] == "failed"]
     return failed[-1] if failed else "nothing"
 
 
 def _pytest(tree: Path, arguments: Sequence[str], environ: dict[str, str], timeout: float | None = None) -> int:
+    """pytest's exit code, from a process that has all libraries in memory already; 1 if it took too long."""
+    run = get_context("fork").Process(target=_in_tree, args=(tree, arguments, environ))
+    run.start()
+    run.join(timeout)
+    if run.exitcode is None:
+        run.kill()
+        run.join()
+    return run.exitcode or 0
+
+
+def _in_tree(tree: Path, arguments: Sequence[str], environ: dict[str, str]) -> NoReturn:
+    os.setsid()
+    os.chdir(tree)
+    os.environ.update(environ, PYTHONPATH=str(tree), PYTHONDONTWRITEBYTECODE="")
+    sys.dont_write_bytecode = False
+    sys.path[:] = [str(tree), *(place for place in sys.path if place not in ("", str(ROOT)))]
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("farrier", "tests", "tools")]:
+        del sys.modules[name]
+    with tree.with_suffix(".log").open("wb") as log:
+        os.dup2(log.fileno(), sys.stdout.fileno())
+        os.dup2(log.fileno(), sys.stderr.fileno())
     options = ["-q", "-p", "no:cacheprovider", "-p", "tools.mutants", "--ignore=tests/architecture", "--no-header"]
-    with (tree.with_suffix(".log")).open("wb") as log:
-        return subprocess.run(
-            [sys.executable, "-m", "pytest", *options, *arguments],
-            cwd=tree,
-            env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", **environ},
-            stdout=log,
-            stderr=log,
-            timeout=timeout,
-            check=False,
-        ).returncode
+    # Of the libraries above, those that are plugins are in memory before pytest can rewrite them.
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    code = pytest.main([*options, *arguments])
+    sys.stdout.flush()
+    os._exit(code)
 
 
 def _copy_to(place: Path) -> None:
@@ -338,6 +371,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=200)
     options, arguments = parser.parse_known_args()
+    for name in LIBRARIES:
+        import_module(name)
     if options.command == "map":
         make_map(options.directory, arguments, seed=options.seed, count=options.count)
         return
