@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support import pg, programs
-from tests.support.full import LeftOut, mark
+from tests.support.full import CURRENT, OLDEST, LeftOut, mark
 
 PG15 = "FARRIER_TEST_PG15_BIN"
 
@@ -58,7 +58,7 @@ def pg15_server(pg15_binaries: Path) -> Iterator[pg.Server]:
         yield server
 
 
-@pytest.fixture(params=["pg_server", pytest.param("pg15_server", marks=pytest.mark.full)], ids=["current", "pg15"])
+@pytest.fixture(params=["pg_server", pytest.param("pg15_server", marks=pytest.mark.full)], ids=[CURRENT, OLDEST])
 def every_server(request: pytest.FixtureRequest) -> pg.Server:
     """Each supported server in turn."""
     server: pg.Server = request.getfixturevalue(request.param)

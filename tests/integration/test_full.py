@@ -15,10 +15,10 @@ class Items:
     def __init__(self, session: pytest.Session) -> None:
         self._parent = pytest.Module.from_parent(session, path=session.path / "made_up.py")
 
-    def of(self, name: str, cases: int, *marks: pytest.MarkDecorator) -> list[pytest.Item]:
+    def of(self, test: str, cases: int, *marks: pytest.MarkDecorator, name: str = "{}[{}]") -> list[pytest.Item]:
         made: list[pytest.Item] = []
         for number in range(cases):
-            item = pytest.Function.from_parent(self._parent, name=f"{name}[{number}]", callobj=lambda: None)
+            item = pytest.Function.from_parent(self._parent, name=name.format(test, number), callobj=lambda: None)
             for each in marks:
                 item.add_marker(each)
             made.append(item)
@@ -60,6 +60,14 @@ def test_what_is_left_out_anyway_is_none_of_the_cases_that_are_kept(request: pyt
     items, matrix = Items(request.session), pytest.mark.matrix(keep=1)
     others = items.of("a", 3, matrix, pytest.mark.full)
     assert kept([*others, *(own := items.of("a", 3, matrix))]) == [own[0].name]
+
+
+def test_postgresql_15_runs_no_more_of_a_matrix_than_make_test(request: pytest.FixtureRequest) -> None:
+    items, matrix = Items(request.session), pytest.mark.matrix(keep=1)
+    current = items.of("a", 3, matrix, name="{}[current-{}]")
+    oldest = items.of("a", 3, matrix, pytest.mark.full, name="{}[pg15-{}]")
+    mark(cases := [*current, *oldest])
+    assert [case.name for case in cases] == ["a[current-0]", "a[current-1]", "a[current-2]", "a[pg15-0]"]
 
 
 @pytest.mark.usefixtures("every_server")
