@@ -9,7 +9,7 @@ three, evenly spread. PostgreSQL 15 never runs more of a matrix than that.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -18,8 +18,8 @@ import pytest
 # How the ids of cases name their servers.
 CURRENT, OLDEST = "current", "pg15"
 
-# The number of the parameter's value in its list, for each parameter.
-Case = Sequence[int]
+# What tells one value of a parameter from another, for each parameter.
+Case = Sequence[Hashable]
 
 
 def mark(items: list[pytest.Item]) -> None:
@@ -43,7 +43,17 @@ def mark(items: list[pytest.Item]) -> None:
 def _kept(cases: list[pytest.Item], *, keep: int | None = None, strength: int = 2) -> set[int]:
     if keep is not None:
         return spread(len(cases), keep=keep)
-    return cover([tuple(case.callspec.indices.values()) for case in cases], strength=strength)  # type: ignore[attr-defined]
+    return cover([_values(case) for case in cases], strength=strength)
+
+
+def _values(case: pytest.Item) -> Case:
+    """Which entry a case has of each list that was multiplied; the names of one list go together."""
+    params: dict[str, object] = dict(case.callspec.params)  # type: ignore[attr-defined]
+    lists = [mark.args[0] for mark in case.iter_markers("parametrize")]
+    names = [each.replace(",", " ").split() if isinstance(each, str) else [*each] for each in lists]
+    return [tuple(id(params.pop(name)) for name in together) for together in names] + [
+        (id(v),) for v in params.values()
+    ]
 
 
 def spread(cases: int, *, keep: int) -> set[int]:

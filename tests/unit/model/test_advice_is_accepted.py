@@ -154,7 +154,6 @@ CAUSES_WITH_A_WORKFLOW = {
 OF_SERVICE = {*CAUSES_WITH_A_WORKFLOW, QuarantineCause.CLEANUP_VALIDATION_FAILED}
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize("not_scrubbed", [False, True], ids=["clean", "not scrubbed"])
 @pytest.mark.parametrize("agentless", [False, True], ids=["agent", "agentless"])
 @pytest.mark.parametrize("served", [False, True], ids=["never in service", "was in service"])
