@@ -68,6 +68,27 @@ class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
     wakes: tuple[Any, ...] = ()
 
 
+class _Queue(Generic[R]):
+    """Entries to load, in the order in which they are loaded."""
+
+    def __init__(self) -> None:
+        self.entries: deque[Entry[R]] = deque()
+        self._added = 0
+        self._marked, self._marked_at = 0, math.inf
+
+    def add(self, entry: Entry[R], *, once_more: bool) -> None:
+        """An entry whose load failed is queued `once_more`."""
+        self.entries.append(entry)
+        self._added += not once_more
+
+    def lag(self, now: float) -> float:
+        """For how many seconds entries that were queued at an earlier call have waited; 0 when all of them were
+        loaded."""
+        if self._marked_at > now or self._added - len(self.entries) >= self._marked:
+            self._marked, self._marked_at = self._added, now
+        return now - self._marked_at
+
+
 class Agenda(Generic[R]):
     """All entries of one kind."""
 
@@ -76,8 +97,7 @@ class Agenda(Generic[R]):
         self._modulus = shards
         self._shards: dict[int, dict[int, Entry[R]]] = {}
         # To load: what was woken or goes on, and what has no reason but the time.
-        self._urgent: deque[Entry[R]] = deque()
-        self._routine: deque[Entry[R]] = deque()
+        self._urgent, self._routine = _Queue[R](), _Queue[R]()
         self.load_at = math.inf  # when `load` is to be called
         self.under_way: dict[int, Entry[R]] = {}  # ACTING or COMMITTING
         # What rests, by the moment at which it is due. The loop takes it out, runs it over its snapshot, and puts it in
@@ -107,6 +127,10 @@ class Agenda(Generic[R]):
         """These ids are the shard's now: what no wake announced is loaded, and what is gone is found out by a load."""
         if shard in self._shards:
             self.woken(self._shards[shard].keys() ^ set(ids))
+
+    def lag(self, now: float) -> float:
+        """By how many seconds the run or the load that has waited longest is late."""
+        return max(self.wheel.overdue(now), self._urgent.lag(now), self._routine.lag(now))
 
     def is_quiet(self, shard: int) -> bool:
         """Whether no step and no commit of the shard is under way: it may be given back."""
@@ -161,15 +185,16 @@ class Agenda(Generic[R]):
         """Up to `limit` entries to load in one statement that is sent now. A quarter is for those that only their time
         brought, however many were woken."""
         chosen: list[Entry[R]] = []
-        reserved = min(limit // 4, len(self._routine))
-        for queue, urgent, most in ((self._urgent, True, limit - reserved), (self._routine, False, limit)):
+        urgents, routines = self._urgent.entries, self._routine.entries
+        reserved = min(limit // 4, len(routines))
+        for queue, urgent, most in ((urgents, True, limit - reserved), (routines, False, limit)):
             while queue and len(chosen) < most:
                 entry = queue.popleft()
                 if entry.phase is Phase.QUEUED and entry.urgent is urgent:
                     entry.phase = Phase.LOADING
                     entry.again = False
                     chosen.append(entry)
-        if not (self._urgent or self._routine):
+        if not (urgents or routines):
             self.load_at = math.inf
         return chosen
 
@@ -189,7 +214,7 @@ class Agenda(Generic[R]):
         """The load failed, or its reply was lost."""
         for entry in entries:
             if entry.phase is Phase.LOADING:
-                self._enqueue(entry)
+                self._enqueue(entry, once_more=True)
 
     def absent(self, entry: Entry[R]) -> None:
         """The load found no such resource: its id never was one, or its row was deleted by hand."""
@@ -205,7 +230,7 @@ class Agenda(Generic[R]):
     def reload(self, entry: Entry[R], now: float) -> None:
         """The time of a resting entry has come, and it has no snapshot, or one that is too old to be run over. One that
         is merely old is loaded together with others."""
-        together = entry.snapshot is not None and len(self._routine) < _TOGETHER
+        together = entry.snapshot is not None and len(self._routine.entries) < _TOGETHER
         self._enqueue(entry, urgent=False, load_at=now + _TOGETHER_AFTER if together else 0.0)
 
     def rests(self, entry: Entry[R], due_at: float, *, outcome: Any = None) -> tuple[Any, ...]:
@@ -314,14 +339,14 @@ class Agenda(Generic[R]):
         entry = self._shards[number][id_] = Entry(id=id_, shard=number, step=step)
         self._enqueue(entry, urgent=urgent)
 
-    def _enqueue(self, entry: Entry[R], *, urgent: bool = True, load_at: float = 0.0) -> None:
+    def _enqueue(self, entry: Entry[R], *, urgent: bool = True, load_at: float = 0.0, once_more: bool = False) -> None:
         """Queue the entry for a load; what was under way for it is over."""
         self.under_way.pop(entry.id, None)
         entry.phase, entry.slot = Phase.QUEUED, NOWHERE
         entry.wakes = ()
         entry.again = False
         entry.urgent = urgent
-        (self._urgent if urgent else self._routine).append(entry)
+        (self._urgent if urgent else self._routine).add(entry, once_more=once_more)
         self.load_at = min(self.load_at, load_at)
 
     def _postpone(self, entry: Entry[R], due_at: float) -> None:

@@ -89,7 +89,6 @@ class Loop(Generic[R, S, W, V]):
         self._seen: dict[int, Sequence[UUID]] = {}  # wakes of runs that had nothing to write
         self._time: tuple[float, datetime] | None = None  # of this process and of the database, at one moment
         self._stopping = False
-        self._loaded_up_at = host.clock.monotonic()  # when nothing waited to be loaded last
 
     # --- called by the owner and the listener
 
@@ -137,10 +136,7 @@ class Loop(Generic[R, S, W, V]):
 
     def lag(self) -> float:
         """By how many seconds the latest of its runs is overdue."""
-        now = self._clock.monotonic()
-        if now < self.agenda.load_at:
-            self._loaded_up_at = now
-        return max(self.agenda.wheel.overdue(now), now - self._loaded_up_at)
+        return self.agenda.lag(self._clock.monotonic())
 
     # --- the loop
 

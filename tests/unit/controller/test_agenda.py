@@ -346,3 +346,22 @@ def test_a_step_is_recovered_from_unless_its_commit_turns_out_to_have_happened(
     agenda.unknown(entry)
     agenda.settled(entry, happened=happened)
     assert entry.step == step
+
+
+def test_a_queue_that_is_never_empty_is_late_only_while_the_same_entries_wait() -> None:
+    agenda = agenda_of(1)
+    assert agenda.lag(NOW) == 0
+    agenda.woken([2])
+    assert agenda.lag(NOW + 2) == 2
+    agenda.load(1000)
+    agenda.woken([3])
+    assert agenda.lag(NOW + 4) == 0
+    assert agenda.lag(NOW + 9) == 5
+
+
+def test_a_load_that_fails_again_and_again_makes_what_it_was_for_late() -> None:
+    agenda = agenda_of(1)
+    agenda.lag(NOW)
+    for _ in range(3):
+        agenda.not_loaded(agenda.load(1000))
+    assert agenda.lag(NOW + 6) == 6
