@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 import anyio
@@ -21,12 +21,10 @@ import structlog
 from farrier.errors import DatabaseUnreachable, FarrierError, RefusedByModel
 from farrier.io import session, statements
 from farrier.io.pool import Pool
+from farrier.io.rows import Rows
 from farrier.model.controllers import SHARDS
 from farrier.model.outcome import Record
 from farrier.model.runs import Due, Finished, Move, Result, Verdict
-
-if TYPE_CHECKING:
-    from farrier.io.state import Rows
 
 R = TypeVar("R")
 S = TypeVar("S")

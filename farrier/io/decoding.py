@@ -1,6 +1,6 @@
 """JSON from the database decoded: the one place where what cannot be read becomes `UndecodableState`.
 
-Used by every `state.Rows` and by all reads for people, so that one value costs its own resource or row and nothing
+Used by every `rows.Rows` and by all reads for people, so that one value costs its own resource or row and nothing
 else. The database refuses values of nodes that Python cannot read; this is for others, such as a JSON parameter of a
 request to a kind of another package, and for rows that were edited by hand. Where only a part is beyond reading, a
 text stands in its place, so the node is listed and may be cancelled.

@@ -1,6 +1,6 @@
 """IB partitions in PostgreSQL: how a snapshot is read with its members, and what a commit is to write of it.
 
-Implements `state.Rows`; `farrier.write_ib_partitions` takes what `changes` makes. Called by the StateIO.
+Implements `rows.Rows`; `farrier.write_ib_partitions` takes what `changes` makes. Called by the StateIO.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from farrier.model.resource import Answer
 
 
 class PartitionRows(ResourceRows[IbPartition, PartitionWrite]):
-    """`state.Rows` of kind `ib_partition`."""
+    """`rows.Rows` of kind `ib_partition`."""
 
     def __init__(self) -> None:
         super().__init__(

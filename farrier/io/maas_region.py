@@ -1,6 +1,6 @@
 """MAAS regions in PostgreSQL: which there are, how a snapshot is read, and how what a look found is written.
 
-Implements `state.Rows`. Called by the StateIO; `farrier.write_maas_regions` takes what `changes` makes. `use` is called
+Implements `rows.Rows`. Called by the StateIO; `farrier.write_maas_regions` takes what `changes` makes. `use` is called
 by `wiring` at the start and when the sites were read anew.
 """
 
@@ -74,7 +74,7 @@ async def _tell(pool: Pool, wanted: str) -> None:
 
 
 class RegionRows(ResourceRows[MaasRegion, RegionWrite]):
-    """`state.Rows` of kind `maas_region`."""
+    """`rows.Rows` of kind `maas_region`."""
 
     def __init__(self) -> None:
         super().__init__(

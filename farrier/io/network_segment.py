@@ -1,6 +1,6 @@
 """Network segments in PostgreSQL: how a snapshot is read with its use, and what a commit is to write of it.
 
-Implements `state.Rows`; `farrier.write_network_segments` takes what `changes` makes. Called by the StateIO.
+Implements `rows.Rows`; `farrier.write_network_segments` takes what `changes` makes. Called by the StateIO.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COLUMNS = ("mtu", "prefixes", "gateways", "drain_until", "delete_asked_at", "de
 
 
 class SegmentRows(ResourceRows[NetworkSegment, SegmentWrite]):
-    """`state.Rows` of kind `network_segment`."""
+    """`rows.Rows` of kind `network_segment`."""
 
     def __init__(self) -> None:
         super().__init__(

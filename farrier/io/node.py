@@ -1,6 +1,6 @@
 """Nodes in PostgreSQL: how a snapshot is read, and how what a run returned is written.
 
-Implements `state.Rows`. Called by the StateIO; `farrier.write_nodes_and_networks` takes what `changes` makes, whose
+Implements `rows.Rows`. Called by the StateIO; `farrier.write_nodes_and_networks` takes what `changes` makes, whose
 fields are the columns' names. Touches no connection itself.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, assert_never
 import msgspec
 
 from farrier.io import decoding, statements
-from farrier.io.state import Changes
+from farrier.io.rows import Changes
 from farrier.model.edges import NODE
 from farrier.model.node import Node, Workflow
 from farrier.model.runs import Finished
@@ -54,7 +54,7 @@ _OWNED = [
 
 
 class NodeRows:
-    """`state.Rows` of kind `node`."""
+    """`rows.Rows` of kind `node`."""
 
     kind = NODE
     writer = "farrier.write_nodes_and_networks"

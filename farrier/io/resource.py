@@ -1,6 +1,6 @@
 """Resources of any kind in PostgreSQL: how a snapshot is read, and what a commit is to write of it.
 
-Implements `state.Rows` for a `KindSpec`, so a kind with one table writes no SQL for the loop. One with more names a
+Implements `rows.Rows` for a `KindSpec`, so a kind with one table writes no SQL for the loop. One with more names a
 writer of its own, which calls `farrier.write_resources` first, and overrides `section` for its own writes.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from farrier.io import decoding, statements
-from farrier.io.state import Changes
+from farrier.io.rows import Changes
 from farrier.model.kinds import KindSpec
 from farrier.model.resource import Answer, Resource
 from farrier.model.runs import Due, Finished
@@ -31,7 +31,7 @@ WRITER = "farrier.write_resources"
 
 
 class ResourceRows(Generic[R, W]):
-    """`state.Rows` of one kind. `columns` are those of its own that a run may write, besides its layers and
+    """`rows.Rows` of one kind. `columns` are those of its own that a run may write, besides its layers and
     `last_error`. `load` is SQL as `Rows.load`; `farrier.load_resources(kind, ids)` is what it builds on."""
 
     def __init__(

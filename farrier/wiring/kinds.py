@@ -23,7 +23,7 @@ from farrier.io.ib_partition import PartitionRows
 from farrier.io.kinds import Installable
 from farrier.io.network_segment import SegmentRows
 from farrier.io.resource import WRITER, ResourceRows
-from farrier.io.state import Rows
+from farrier.io.rows import Rows
 from farrier.model.built_in import BUILT_IN
 from farrier.model.kinds import KindSpec
 from farrier.protocols import Fabrics, Kind, StateHandler

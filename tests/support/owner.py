@@ -28,7 +28,8 @@ from farrier.controller.signal import Wakeup
 from farrier.controller.wheel import TICK
 from farrier.io.controllers import PostgresControllers
 from farrier.io.pool import Pool
-from farrier.io.state import PostgresStateIO, Rows
+from farrier.io.rows import Rows
+from farrier.io.state import PostgresStateIO
 from farrier.model.controllers import SHARDS, Seen
 from farrier.model.runs import Loaded
 from farrier.protocols import Kind, MetricsSink, StateHandler

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from farrier.errors import UndecodableState
 from farrier.io.pool import Connection, Pool
-from farrier.io.state import Changes
+from farrier.io.rows import Changes
 from farrier.model.measures import Sample
 from farrier.model.outcome import Decision, DoNothing, Outcome, Transition, Update
 from farrier.model.runs import Answered, Finished, Place
@@ -161,7 +161,7 @@ class WidgetKind:
 
 
 class WidgetRows:
-    """`io.state.Rows` of widgets."""
+    """`io.rows.Rows` of widgets."""
 
     kind = KIND
     load = _LOAD

@@ -1,4 +1,5 @@
-"""The package that decides for a node stands on few floors, and no rule, response or stage there imports another."""
+"""No modules import each other in a circle; the package that decides for a node stands on few floors, and no rule,
+response or stage there imports another."""
 
 from __future__ import annotations
 
@@ -43,6 +44,11 @@ ALIKE = {
         *(f"{NODE}.decommission.{stage}" for stage in DecommissionStage),
     },
 }
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Those that only types import are counted."""
+    TopologicalSorter({module: GRAPH.find_modules_directly_imported_by(module) for module in GRAPH.modules}).prepare()
 
 
 def test_the_package_stands_on_few_floors() -> None:
