@@ -22,7 +22,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from functools import partial
 from importlib import import_module
 from multiprocessing import get_context
@@ -261,7 +261,8 @@ def run(directory: Path, *, small: set[str]) -> Iterator[Found]:
             trees.put(tree)
 
     with ThreadPoolExecutor(WORKERS) as pool, results.open("ab") as file:
-        for found in pool.map(one, [n for n, mutant in enumerate(mutants) if mutant not in tried]):
+        todo = [pool.submit(one, n) for n, mutant in enumerate(mutants) if mutant not in tried]
+        for found in map(Future.result, as_completed(todo)):
             file.write(msgspec.json.encode(found) + b"\n")
             file.flush()
             yield found
