@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= $(firstword $(foreach candidate,python3 python3.14 python3.13 python3.12 python3.11,\
 	$(shell $(candidate) -c 'import sys; sys.version_info >= (3, 11) and print("$(candidate)")' 2>/dev/null)))
 
-.PHONY: help install test test-all check lint format-check types imports docs-check architecture docs format demo bench clean
+.PHONY: help install test test-all check lint format-check types imports docs-check architecture docs format demo pictures bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
@@ -77,6 +77,9 @@ format: install ## let ruff rewrite the sources
 
 demo: install ## run a simulated fleet on an embedded PostgreSQL
 	@$(BIN)/farrier demo $(ARGS)
+
+pictures: install ## record the demo and its web pages for the README (needs chromium)
+	@$(BIN)/python -m tools.pictures $(ARGS)
 
 bench: install ## measure (make bench ARGS="--only sweep --json")
 	@$(BIN)/python -m bench $(ARGS)

@@ -1,14 +1,14 @@
 -- The schema of farrier 0.1.0, version 1 of its tables, as a new database has it. Printed by
--- `farrier db schema` from the files in farrier/io/schema: a change is made there.
+-- `farrier db schema` from the files in farrier/io/schema; edit those files to change it.
 --
--- Tables come first, by topic; then the functions, the views and the triggers, each by topic; then the rights of each
--- role. Topics are in the order of their tables, after those without tables. What the server reads as it makes an
--- object stands before that object: functions in a default or a check of a table, and what a view or a function with
--- RETURN mentions. The other functions have their bodies in strings, which the server reads when they are called.
+-- Tables come first, by topic; then functions, views and triggers, each by topic; then the rights of each role.
+-- Topics are in the order of their tables, after topics without tables. An object that the server reads when it
+-- creates another one comes before it: functions in a default or a check of a table, and what a view or a function
+-- with RETURN mentions. The other functions have their bodies in strings, which the server reads when they are called.
 --
 -- psql loads this text into an empty database of a server that has the roles (`farrier db roles`). Such a database
--- serves reviews and experiments. It lacks the records of its version and the rows that mirror the model, so farrier
--- refuses to work with it; `farrier db migrate` makes one for that.
+-- serves reviews and experiments. It lacks the record of its version and the rows that mirror the model, so farrier
+-- refuses to work with it. Use `farrier db migrate` to create a database for farrier.
 --
 -- topic         functions      views   triggers   tables, roles
 -- core                 10
@@ -48,7 +48,7 @@ SET LOCAL check_function_bodies = off;
 
 CREATE SCHEMA IF NOT EXISTS farrier;
 
--- One row: the session that migrates this database, if any. A session that has ended is none.
+-- One row: the session that migrates this database, if any. A session that has ended does not count.
 CREATE TABLE IF NOT EXISTS farrier.migrator (
     only_one      boolean PRIMARY KEY DEFAULT true CHECK (only_one),
     pid           integer,     -- its server process; null: no session migrates
@@ -647,7 +647,7 @@ CREATE TABLE farrier.intents (
     api_version     integer,                                        -- version of the API that the client uses; null: the lowest
                                                                     -- supported
     idempotency_key text,                                           -- unique for a node: a repeated request is one intent
-    requested_by    text,                                           -- who asks, as the client says; recorded, not checked
+    requested_by    text,                                           -- name of the client, as submitted; recorded, not checked
     status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'accepted', 'rejected', 'superseded')),
                                                                     -- set by the node's handler; accepted: begun or done in that
                                                                     -- commit; superseded: a newer intent took its place
@@ -766,7 +766,7 @@ CREATE TABLE farrier.brakes (
 CREATE TABLE farrier.brake_lifts (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     site         text        NOT NULL,  -- '' for nodes without a site
-    until        timestamptz NOT NULL,  -- until when nodes may leave whatever their number
+    until        timestamptz NOT NULL,  -- until when any number of nodes may leave
     reason       text        NOT NULL,  -- given by the operator
     requested_by text        NOT NULL,  -- given by the operator, else session_user
     at           timestamptz NOT NULL DEFAULT farrier.now()
@@ -846,7 +846,7 @@ CREATE TABLE farrier.resource_intents (
     action          text        NOT NULL,               -- `create`, or another action of farrier.kind_actions
     params          jsonb       NOT NULL DEFAULT '{}',  -- by the rules in farrier.kind_actions
     idempotency_key text,                               -- unique for a resource: a repeated request is one request
-    requested_by    text,                               -- who asks, as the client says; recorded, not checked
+    requested_by    text,                               -- name of the client, as submitted; recorded, not checked
     status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'accepted', 'rejected', 'superseded')),
                                                         -- `create` is accepted at once; any other is answered by the kind's
                                                         -- handler
@@ -892,7 +892,7 @@ CREATE TABLE farrier.pool_numbers (
 );
 CREATE INDEX pool_numbers_holder ON farrier.pool_numbers (kind, id);
 
--- Numbers that were given back. No foreign key to the pool: giving back does not wait for a transaction that takes.
+-- Released numbers. No foreign key to the pool: a release does not wait for a transaction that takes a number.
 CREATE TABLE farrier.freed_numbers (
     pool   text    NOT NULL,
     number integer NOT NULL,
@@ -1099,7 +1099,7 @@ CREATE OR REPLACE FUNCTION farrier.json_fault(value jsonb, most integer) RETURNS
 DECLARE
     size integer := octet_length(value::text);
 BEGIN
-    IF size > most THEN RETURN format('is %s bytes; %s is the most', size, most); END IF;
+    IF size > most THEN RETURN format('has %s bytes; at most %s are allowed', size, most); END IF;
     IF size > 128 AND jsonb_path_exists(value, 'strict $.**{64} ? (@.type() == "array" || @.type() == "object")') THEN
         RETURN 'is nested more than 64 levels deep';
     END IF;
@@ -1188,7 +1188,7 @@ BEGIN
     FOR field IN SELECT jsonb_object_keys(params) LOOP
         fault := param_fault(spec -> 'fields' -> field, params -> field);
         IF fault IS NOT NULL THEN
-            RETURN format('parameter %s %s; it takes: %s', field, fault,
+            RETURN format('parameter %s %s; expected: %s', field, fault,
                 coalesce((SELECT string_agg(k, ', ') FROM jsonb_object_keys(spec -> 'fields') k), 'none'));
         END IF;
     END LOOP;
@@ -1202,7 +1202,7 @@ BEGIN
     END IF;
     FOR field, other IN SELECT key, value FROM jsonb_each_text(spec -> 'needs') LOOP
         IF params -> field = 'true'::jsonb AND NOT params ? other THEN
-            RETURN format('%s: true needs a %s', field, other);
+            RETURN format('%s: true requires %s', field, other);
         END IF;
     END LOOP;
     RETURN NULL;
@@ -1556,12 +1556,12 @@ CREATE OR REPLACE FUNCTION farrier.enqueue(kind text, id bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
     IF kind IS NULL OR id IS NULL THEN
-        RAISE EXCEPTION 'a kind and an id were expected; got % and %', coalesce(quote_literal(kind), 'null'), coalesce(id::text, 'null')
+        RAISE EXCEPTION 'expected a kind and an ID; got % and %', coalesce(quote_literal(kind), 'null'), coalesce(id::text, 'null')
             USING ERRCODE = 'FR400';
     END IF;
     IF NOT EXISTS (SELECT FROM living($1, ARRAY[$2])) THEN
-        RAISE EXCEPTION 'there is no % with id %: it was never registered, or has ended', kind, id
-            USING ERRCODE = 'FR404', HINT = 'A deleted resource takes no requests; a new registration makes a new id.';
+        RAISE EXCEPTION 'no % has ID %: it was never registered, or has ended', kind, id
+            USING ERRCODE = 'FR404', HINT = 'A deleted resource accepts no intents; register it again, with a new ID.';
     END IF;
     INSERT INTO wakes (kind, resource) VALUES ($1, $2);
 END $$;
@@ -1670,7 +1670,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Makes the COMMIT of the transaction wait until it is on disk, whatever the setting of the session is. Returns true.
+-- Makes the COMMIT of the transaction wait until it is on disk, independent of the setting of the session. Returns true.
 CREATE OR REPLACE FUNCTION farrier.on_disk() RETURNS boolean
     LANGUAGE sql VOLATILE AS $$
     SELECT set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on'
@@ -1702,8 +1702,8 @@ BEGIN
         wanted := (SELECT count(*) FROM unnest(moved) m (id) WHERE m.id = ANY (won));
     END IF;
     IF recorded < wanted THEN
-        RAISE EXCEPTION 'history is recorded for resources whose shards this controller owns'
-            USING ERRCODE = 'FR409', HINT = 'farrier.commit_runs records it.';
+        RAISE EXCEPTION 'history can only be recorded for resources in shards of this controller'
+            USING ERRCODE = 'FR409', HINT = 'farrier.commit_runs records history.';
     END IF;
 END $$;
 
@@ -1924,7 +1924,7 @@ BEGIN
     RETURN NULL;
 EXCEPTION WHEN unique_violation THEN
     SELECT h.* INTO other FROM identity_holder(NEW.bmc ->> 'serial', NEW.bmc ->> 'uuid', NEW.bmc ->> 'manufacturer', NEW.bmc -> 'macs', NEW.id) h;
-    RAISE EXCEPTION 'the machine of node % belongs to node % already: it has the same %', NEW.name, other.name, other.kind
+    RAISE EXCEPTION 'the machine of node % already belongs to node %: it has the same %', NEW.name, other.name, other.kind
         USING ERRCODE = 'unique_violation', CONSTRAINT = 'node_identities_one',
               HINT = 'Delete one of the two, or remove its BMC details with clear_bmc.';
 END $$;
@@ -1972,12 +1972,12 @@ BEGIN
         SELECT id, status INTO found_id, found_status FROM nodes WHERE name = given AND status <> 'deleted';
     END IF;
     IF found_id IS NULL THEN
-        RAISE EXCEPTION 'no node is named % (a name or an id was expected)', coalesce(quote_literal(given), 'null')
+        RAISE EXCEPTION 'no node is named % (expected a name or an ID)', coalesce(quote_literal(given), 'null')
             USING ERRCODE = 'FR404', HINT = 'SELECT name FROM farrier.node_inventory lists the nodes.';
     END IF;
     IF found_status = 'deleted' THEN
         RAISE EXCEPTION 'node % is deleted', given
-            USING ERRCODE = 'FR404', HINT = 'Register it again: a new registration makes a new id.';
+            USING ERRCODE = 'FR404', HINT = 'Register it again; it gets a new ID.';
     END IF;
     RETURN found_id;
 END $$;
@@ -2157,7 +2157,7 @@ BEGIN
     RETURN ARRAY(SELECT jsonb_array_elements_text(macs)::macaddr);
 EXCEPTION WHEN data_exception THEN
     RAISE EXCEPTION 'macs: %', left(SQLERRM, 200)
-        USING ERRCODE = 'FR400', HINT = 'A MAC address is six bytes in hexadecimal digits: 02:00:00:00:00:01.';
+        USING ERRCODE = 'FR400', HINT = 'Expected six bytes in hexadecimal digits, such as 02:00:00:00:00:01.';
 END $$;
 
 -- Refuses details that no node may have (FR400): by the rules of intent `set`, labels by json_fault, too. Called by register_node
@@ -2182,13 +2182,13 @@ DECLARE
     shared macaddr;
 BEGIN
     IF other IS NOT NULL THEN
-        RAISE EXCEPTION 'the BMC % belongs to node % already', address, other
+        RAISE EXCEPTION 'the BMC % already belongs to node %', address, other
             USING ERRCODE = 'unique_violation',
-                  HINT = 'Nodes behind one BMC each give the path of their system: https://bmc/redfish/v1/Systems/2.';
+                  HINT = 'For several nodes behind one BMC, add the path of each node''s system: https://bmc/redfish/v1/Systems/2.';
     END IF;
     SELECT m.mac, n.name INTO shared, other FROM node_macs m JOIN nodes n ON n.id = m.node_id WHERE m.mac = ANY (macs) ORDER BY m.mac LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION 'the MAC address % belongs to node % already', shared, other
+        RAISE EXCEPTION 'the MAC address % already belongs to node %', shared, other
             USING ERRCODE = 'unique_violation', HINT = 'Correct the address, or delete the other node first.';
     END IF;
 END $$;
@@ -2249,22 +2249,22 @@ EXCEPTION
             PERFORM refuse_shared(register_node.bmc_address, read_macs(given -> 'macs'));
         END IF;
         IF violated = 'nodes_name' THEN
-            RAISE EXCEPTION 'node % is registered already', register_node.name
+            RAISE EXCEPTION 'node % is already registered', register_node.name
                 USING ERRCODE = 'unique_violation', HINT = 'A name is free again once its node is deleted.';
         ELSIF violated = 'nodes_maas' THEN
             SELECT n.name INTO other FROM nodes n
              WHERE n.site IS NOT DISTINCT FROM given ->> 'site' AND n.maas_id = given ->> 'maas_id' AND n.status <> 'deleted';
-            RAISE EXCEPTION 'another node has this MAAS id in this site: %', coalesce(other, 'it was just registered')
-                USING ERRCODE = 'unique_violation', HINT = 'Give each node its own MAAS id, or delete the other node first.';
+            RAISE EXCEPTION 'another node of this site has the same MAAS ID: %', coalesce(other, 'it was just registered')
+                USING ERRCODE = 'unique_violation', HINT = 'Give each node its own MAAS ID, or delete the other node first.';
         ELSIF violated = 'bootstrap_tokens_pkey' THEN
-            RAISE EXCEPTION 'the bootstrap token of % was given before; each is good for one node, once', register_node.name
+            RAISE EXCEPTION 'the bootstrap token of % was used before; a token is valid for one node only', register_node.name
                 USING ERRCODE = 'unique_violation';
         END IF;
         RAISE;
     WHEN check_violation OR not_null_violation THEN
         GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
         IF violated = 'node_name_form' OR register_node.name IS NULL THEN
-            RAISE EXCEPTION 'node name % is not usable: letters, digits, dots, dashes and underscores, not digits alone, 253 at most',
+            RAISE EXCEPTION 'node name % is not valid; expected at most 253 letters, digits, dots, dashes and underscores, not only digits',
                 coalesce(quote_literal(register_node.name), 'null') USING ERRCODE = 'FR400';
         END IF;
         RAISE;
@@ -2308,11 +2308,11 @@ DECLARE
     becomes jsonb := (SELECT details_of(n) FROM nodes n WHERE n.id = of_node) || given_details(params);
     found text;
 BEGIN
-    SELECT format('the MAC address %s belongs to node %s already', m.mac, n.name) INTO found
+    SELECT format('the MAC address %s already belongs to node %s', m.mac, n.name) INTO found
       FROM node_macs m JOIN nodes n ON n.id = m.node_id
      WHERE m.mac = ANY (addresses) AND m.node_id <> of_node ORDER BY m.mac LIMIT 1;
     IF found IS NOT NULL THEN RETURN found; END IF;
-    RETURN (SELECT format('node %s has MAAS id %s in site %s already', n.name, n.maas_id, coalesce(n.site, '(none)'))
+    RETURN (SELECT format('node %s already has MAAS ID %s in site %s', n.name, n.maas_id, coalesce(n.site, '(none)'))
               FROM nodes n
              WHERE n.maas_id = becomes ->> 'maas_id' AND n.site IS NOT DISTINCT FROM becomes ->> 'site' AND n.status <> 'deleted' AND n.id <> of_node
              LIMIT 1);
@@ -2506,10 +2506,10 @@ BEGIN
                  WHERE d.node_id = n.id AND d.ended_at IS NULL) w) live
      WHERE n.id = check_pair.node_id;
     IF pair.how_many > 1 THEN
-        RAISE EXCEPTION 'node % has an onboarding and a decommission live at once', pair.id USING ERRCODE = 'FR409';
+        RAISE EXCEPTION 'node % has both a live onboarding and a live decommission', pair.id USING ERRCODE = 'FR409';
     END IF;
     IF (pair.live_workflow_kind, pair.live_workflow_id) IS DISTINCT FROM (pair.kind, pair.workflow_id) THEN
-        RAISE EXCEPTION 'node % names % % as its live workflow, live is % %', pair.id,
+        RAISE EXCEPTION 'node % refers to % % as its live workflow, but % % is live', pair.id,
             coalesce(pair.live_workflow_kind, 'none'), pair.live_workflow_id, coalesce(pair.kind, 'none'), pair.workflow_id
             USING ERRCODE = 'FR409';
     END IF;
@@ -2517,13 +2517,13 @@ BEGIN
         SELECT FROM farrier.workflow_mapping m
          WHERE m.kind = coalesce(pair.kind, 'none') AND m.workflow_status = coalesce(pair.workflow_status, 'none')
            AND m.node_status = pair.status) THEN
-        RAISE EXCEPTION 'node % is %, which does not go with %', pair.id, pair.status,
+        RAISE EXCEPTION 'node % is %, which contradicts %', pair.id, pair.status,
             CASE WHEN pair.kind IS NULL THEN 'no live workflow' ELSE format('its %s that is %s', pair.kind, pair.workflow_status) END
             USING ERRCODE = 'FR409';
     END IF;
     IF ended_kind IS NOT NULL AND NOT EXISTS (
         SELECT FROM farrier.workflow_mapping m WHERE m.kind = ended_kind AND m.workflow_status = ended_status AND m.node_status = pair.status) THEN
-        RAISE EXCEPTION 'node % is %, which does not go with its % ending %', pair.id, pair.status, ended_kind, ended_status
+        RAISE EXCEPTION 'node % is %, which contradicts the end of its % as %', pair.id, pair.status, ended_kind, ended_status
             USING ERRCODE = 'FR409';
     END IF;
 END $$;
@@ -2543,7 +2543,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Keeps ended_at, which says that a workflow has ended, equal to its status, for each writer of the row. A status that the model
+-- Keeps ended_at, which marks an ended workflow, consistent with its status, for each writer of the row. A status that the model
 -- lacks leaves ended_at as written. BEFORE INSERT or UPDATE trigger on both tables of workflows.
 CREATE OR REPLACE FUNCTION farrier.set_ended_at() RETURNS trigger
     LANGUAGE plpgsql AS $$
@@ -2615,7 +2615,7 @@ CREATE OR REPLACE FUNCTION farrier.check_agent_key(node text, known bytea, agent
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 BEGIN
     IF known IS NULL THEN
-        RAISE EXCEPTION 'node % has no enrolled agent', node USING ERRCODE = 'FR403', HINT = 'farrier.enroll_agent comes first.';
+        RAISE EXCEPTION 'node % has no enrolled agent', node USING ERRCODE = 'FR403', HINT = 'Call farrier.enroll_agent first.';
     ELSIF known IS DISTINCT FROM digest(agent_key) THEN
         RAISE EXCEPTION 'wrong agent key for node %', node USING ERRCODE = 'FR403', HINT = 'The agent must enrol again with a new bootstrap token.';
     END IF;
@@ -2627,8 +2627,8 @@ CREATE OR REPLACE FUNCTION farrier.check_bootstrap_token(token text) RETURNS voi
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 BEGIN
     IF token !~ '\A(fbt_)[0-9a-f]{72}\Z' OR token <> bootstrap_token(substr(token, 5, 64)) THEN
-        RAISE EXCEPTION 'this is no bootstrap token: expected fbt_ and 72 hexadecimal digits whose last 8 are their checksum, got % characters',
-            char_length(token) USING ERRCODE = 'FR400', HINT = 'It is cut or mistyped, or not farrier''s; farrier.issue_bootstrap makes one.';
+        RAISE EXCEPTION 'this is not a bootstrap token: expected fbt_ and 72 hexadecimal digits whose last 8 are their checksum, got % characters',
+            char_length(token) USING ERRCODE = 'FR400', HINT = 'It is truncated, mistyped or from another system; farrier.issue_bootstrap issues one.';
     END IF;
 END $$;
 
@@ -2636,7 +2636,7 @@ END $$;
 CREATE OR REPLACE FUNCTION farrier.check_ttl(ttl interval) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF ttl IS NULL OR ttl <= interval '0' OR ttl > interval '30 days' THEN
-        RAISE EXCEPTION 'a token lives more than 0 and at most 30 days, not %', coalesce(ttl::text, 'null') USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'the lifetime of a token must be longer than 0 and at most 30 days, not %', coalesce(ttl::text, 'null') USING ERRCODE = 'FR400';
     END IF;
 END $$;
 
@@ -2661,19 +2661,19 @@ BEGIN
     PERFORM check_bootstrap_token(token);
     SELECT b.* INTO t FROM bootstrap_tokens b WHERE b.hash = digest(token) FOR UPDATE;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'unknown bootstrap token' USING ERRCODE = 'FR403', HINT = 'farrier.issue_bootstrap makes a new one.';
+        RAISE EXCEPTION 'unknown bootstrap token' USING ERRCODE = 'FR403', HINT = 'farrier.issue_bootstrap issues a new one.';
     ELSIF t.used_at IS NOT NULL THEN
-        RAISE EXCEPTION 'this bootstrap token was used at %', t.used_at USING ERRCODE = 'FR403', HINT = 'A token works once; farrier.issue_bootstrap makes a new one.';
+        RAISE EXCEPTION 'this bootstrap token was used at %', t.used_at USING ERRCODE = 'FR403', HINT = 'A token works once; farrier.issue_bootstrap issues a new one.';
     ELSIF t.revoked_at IS NOT NULL THEN
-        RAISE EXCEPTION 'this bootstrap token was revoked at %', t.revoked_at USING ERRCODE = 'FR403', HINT = 'farrier.issue_bootstrap makes a new one.';
+        RAISE EXCEPTION 'this bootstrap token was revoked at %', t.revoked_at USING ERRCODE = 'FR403', HINT = 'farrier.issue_bootstrap issues a new one.';
     ELSIF t.expires_at <= farrier.now() THEN
-        RAISE EXCEPTION 'this bootstrap token expired at %', t.expires_at USING ERRCODE = 'FR403', HINT = 'farrier.issue_bootstrap makes a new one.';
+        RAISE EXCEPTION 'this bootstrap token expired at %', t.expires_at USING ERRCODE = 'FR403', HINT = 'farrier.issue_bootstrap issues a new one.';
     ELSIF facts IS NULL OR jsonb_typeof(facts) <> 'object' THEN
         RAISE EXCEPTION 'facts must be a JSON object of at most 64 KiB'
-            USING ERRCODE = 'FR400', HINT = 'Leave facts out, or send an object such as {"kernel": "6.8"}.';
+            USING ERRCODE = 'FR400', HINT = 'Omit facts, or send an object such as {"kernel": "6.8"}.';
     ELSIF fault IS NOT NULL THEN
         RAISE EXCEPTION 'facts must be a JSON object of at most 64 KiB; this one %', fault
-            USING ERRCODE = 'FR400', HINT = 'Send what identifies the system, and no logs.';
+            USING ERRCODE = 'FR400', HINT = 'Send only facts that identify the system, not logs.';
     END IF;
     node := t.node_id;
     agent_key := new_secret();
@@ -2698,7 +2698,7 @@ BEGIN
         IF jsonb_typeof(alert) <> 'object' OR jsonb_typeof(alert -> 'id') IS DISTINCT FROM 'string'
            OR jsonb_typeof(coalesce(alert -> 'message', '""')) <> 'string'
            OR jsonb_typeof(coalesce(alert -> 'blocks_scheduling', 'false')) <> 'boolean' THEN
-            RETURN 'each alert is {"id": text, "message": text, "blocks_scheduling": true or false}';
+            RETURN 'each alert must be {"id": text, "message": text, "blocks_scheduling": true or false}';
         END IF;
     END LOOP;
     RETURN NULL;
@@ -2777,7 +2777,7 @@ END $$;
 CREATE OR REPLACE FUNCTION farrier.check_lease(lease interval) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF lease IS NULL OR lease < interval '1 second' OR lease > interval '1 day' THEN
-        RAISE EXCEPTION 'a lease is 1 second to 1 day, not %', coalesce(lease::text, 'null') USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'a lease must last 1 second to 1 day, not %', coalesce(lease::text, 'null') USING ERRCODE = 'FR400';
     END IF;
 END $$;
 
@@ -2813,8 +2813,8 @@ DECLARE
     wanted text[] := coalesce(types, granted.types);
 BEGIN
     IF NOT wanted <@ granted.types THEN
-        RAISE EXCEPTION 'login % is granted tasks of %, not all of %', session_user, array_to_string(granted.types, ', '), left(wanted::text, 200)
-            USING ERRCODE = 'FR403', HINT = 'Leave types out to take whatever is granted.';
+        RAISE EXCEPTION 'login % is granted tasks of types %, but claims %', session_user, array_to_string(granted.types, ', '), left(wanted::text, 200)
+            USING ERRCODE = 'FR403', HINT = 'Omit types to claim any granted type.';
     END IF;
     RETURN QUERY SELECT * FROM take_task('worker ' || granted.login, wanted, NULL, granted.site, lease);
 END $$;
@@ -2865,7 +2865,7 @@ DECLARE
     known text[] := ARRAY(SELECT t.type FROM task_types t ORDER BY t.type);
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = grant_worker.login) THEN
-        RAISE EXCEPTION 'no login is named %', coalesce(quote_literal(left(login, 80)), 'null')
+        RAISE EXCEPTION 'login % does not exist', coalesce(quote_literal(left(login, 80)), 'null')
             USING ERRCODE = 'FR404', HINT = 'Create it first: CREATE ROLE ... LOGIN IN ROLE farrier_worker.';
     END IF;
     IF coalesce(cardinality(types), 0) = 0 OR NOT types <@ known THEN
@@ -2918,8 +2918,8 @@ DECLARE
     granted workers := (SELECT w FROM workers w WHERE w.login = session_user);
 BEGIN
     IF granted.login IS NULL THEN
-        RAISE EXCEPTION 'login % is not granted any tasks', session_user
-            USING ERRCODE = 'FR403', HINT = 'An operator calls farrier.grant_worker with this login and the types of its tasks.';
+        RAISE EXCEPTION 'login % has no grant', session_user
+            USING ERRCODE = 'FR403', HINT = 'An operator must call farrier.grant_worker with this login and its task types.';
     END IF;
     RETURN granted;
 END $$;
@@ -2931,8 +2931,8 @@ CREATE OR REPLACE FUNCTION farrier.refuse_lease(claimant text, task bigint) RETU
 DECLARE
     state text := (SELECT t.status FROM node_tasks t WHERE t.id = refuse_lease.task AND t.claimed_by = claimant);
 BEGIN
-    RAISE EXCEPTION 'this lease token is not, or no longer, that of task % (which is %)', task, coalesce(state, 'unknown')
-        USING ERRCODE = 'FR410', HINT = 'The task was finished, cancelled or issued anew: stop the work and claim again.';
+    RAISE EXCEPTION 'this lease token is not the current one of task % (status %)', task, coalesce(state, 'unknown')
+        USING ERRCODE = 'FR410', HINT = 'The task was finished, cancelled or issued again: stop the work and claim a task.';
 END $$;
 
 -- Extends the lease of a task of a node's agent and returns its new end. FR403 for a wrong key, FR410 for a task that is not, or
@@ -2958,8 +2958,8 @@ CREATE OR REPLACE FUNCTION farrier.revoke_worker(login text) RETURNS void
 BEGIN
     DELETE FROM workers w WHERE w.login = revoke_worker.login;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'login % is not granted any tasks', coalesce(quote_literal(left(login, 80)), 'null')
-            USING ERRCODE = 'FR404', HINT = 'SELECT login FROM farrier.workers lists those that are.';
+        RAISE EXCEPTION 'login % has no grant', coalesce(quote_literal(left(login, 80)), 'null')
+            USING ERRCODE = 'FR404', HINT = 'SELECT login FROM farrier.workers lists the logins with grants.';
     END IF;
 END $$;
 
@@ -3059,8 +3059,8 @@ EXCEPTION WHEN unique_violation THEN
     IF first.action = intent.action AND first.params = intent.params THEN
         RETURN first.id;
     END IF;
-    RAISE EXCEPTION 'idempotency key % belongs to intent %, which asks for % %', quote_literal(intent.idempotency_key), first.id, first.action, first.params
-        USING ERRCODE = 'FR400', HINT = 'One key is one request; take a new key for a new one.';
+    RAISE EXCEPTION 'idempotency key % belongs to intent %, which requests % %', quote_literal(intent.idempotency_key), first.id, first.action, first.params
+        USING ERRCODE = 'FR400', HINT = 'A key identifies one intent; use a new key for another.';
 END $$;
 
 -- Refuses a version of the intent API that this database does not support (FR406); accepts null.
@@ -3071,12 +3071,12 @@ DECLARE
     api_max integer := (read_constants()).api_max;
 BEGIN
     IF api_version > api_max THEN
-        RAISE EXCEPTION 'api_version % is not supported; this database takes % to %', api_version, api_min, api_max
-            USING ERRCODE = 'FR406', HINT = format('The client is newer than this database, which speaks version %s at most: '
-                'upgrade farrier and its schema (farrier db migrate), or ask with api_version %1$s.', api_max);
+        RAISE EXCEPTION 'api_version % is not supported; this database supports % to %', api_version, api_min, api_max
+            USING ERRCODE = 'FR406', HINT = format('The client is newer than this database, which supports at most version %s: '
+                'upgrade farrier and its schema (farrier db migrate), or use api_version %1$s.', api_max);
     ELSIF api_version < api_min THEN
-        RAISE EXCEPTION 'api_version % is not supported; this database takes % to %', api_version, api_min, api_max
-            USING ERRCODE = 'FR406', HINT = format('The client is older than this database: upgrade it, or ask with api_version %s.', api_min);
+        RAISE EXCEPTION 'api_version % is not supported; this database supports % to %', api_version, api_min, api_max
+            USING ERRCODE = 'FR406', HINT = format('The client is older than this database: upgrade it, or use api_version %s.', api_min);
     END IF;
 END $$;
 
@@ -3099,14 +3099,14 @@ BEGIN
     END IF;
     -- Checked before the hint of FR406, which repeats params.
     IF octet_length(NEW.params::text) > 16384 THEN
-        RAISE EXCEPTION 'params are % bytes; 16384 is the most', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'params have % bytes; at most 16384 are allowed', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
     END IF;
     IF char_length(NEW.idempotency_key) > 255 OR char_length(NEW.requested_by) > 255 THEN
         RAISE EXCEPTION '% is longer than 255 characters',
             CASE WHEN char_length(NEW.idempotency_key) > 255 THEN 'idempotency_key' ELSE 'requested_by' END USING ERRCODE = 'FR400';
     END IF;
     IF spec.since > asked THEN
-        RAISE EXCEPTION 'action % needs api_version % or later; this intent has %', NEW.action, spec.since,
+        RAISE EXCEPTION 'action % requires api_version % or later; this intent has %', NEW.action, spec.since,
             coalesce(NEW.api_version::text, format('none, which means %s', asked))
             USING ERRCODE = 'FR406', HINT = insert_with_version(NEW, spec.since);
     END IF;
@@ -3152,7 +3152,7 @@ END $$;
 -- =====================================================================================================================
 
 -- Returns the id of a resource by its current name, by its id, or else by a name that only ended resources had, of which it is
--- the last; null if there is none. FR400 for an unknown kind, FR409 for one whose table was dropped.
+-- the last; null if it does not exist. FR400 for an unknown kind, FR409 for one whose table was dropped.
 CREATE OR REPLACE FUNCTION farrier.any_resource(kind text, given text) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3216,7 +3216,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM farrier.edges e
                     WHERE e.kind = of_kind AND e.layer = of_layer AND e.from_value = check_edge.from_value AND e.to_value = check_edge.to_value) THEN
         RAISE EXCEPTION '% %: the model has no edge % -> % in layer %', replace(of_kind, '_', ' '), called, from_value, to_value, of_layer
-            USING ERRCODE = 'FR409', HINT = 'farrier.edges lists every edge; intents are how to ask for one.';
+            USING ERRCODE = 'FR409', HINT = 'farrier.edges lists every edge; submit an intent to request one.';
     END IF;
 END $$;
 
@@ -3284,13 +3284,13 @@ EXCEPTION
     WHEN unique_violation THEN
         GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
         IF violated <> name_index(of_kind) THEN RAISE; END IF;
-        RAISE EXCEPTION '% % exists already', replace(of_kind, '_', ' '), quote_literal(called)
+        RAISE EXCEPTION '% % already exists', replace(of_kind, '_', ' '), quote_literal(called)
             USING ERRCODE = 'unique_violation', CONSTRAINT = violated,
-                  HINT = 'Its name is free again when it has ended. farrier.resource_intent() with an idempotency key may be repeated.';
+                  HINT = 'Its name is free again once it has ended. Calls of farrier.resource_intent() with an idempotency key can be repeated.';
     WHEN check_violation THEN
         GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
         IF violated NOT IN ('resources_name_check') THEN RAISE; END IF;
-        RAISE EXCEPTION '% is no name: it has 1 to 253 letters, digits, dots, dashes and underscores, not digits alone', quote_literal(called)
+        RAISE EXCEPTION 'name % is not valid; expected 1 to 253 letters, digits, dots, dashes and underscores, not only digits', quote_literal(called)
             USING ERRCODE = 'FR400';
     WHEN data_exception THEN  -- a value that the column cannot hold
         GET STACKED DIAGNOSTICS advice = PG_EXCEPTION_HINT;
@@ -3350,12 +3350,12 @@ BEGIN
                         ELSE 'SELECT r.id, r.ended_at FROM %s r WHERE r.name = $1 AND r.ended_at IS NULL' END,
                    relation_of(of_kind)) INTO found_id, ended USING given;
     IF found_id IS NULL THEN
-        RAISE EXCEPTION 'no % is named % (a name or an id was expected)', replace(of_kind, '_', ' '), coalesce(quote_literal(given), 'null')
+        RAISE EXCEPTION 'no % is named % (expected a name or an ID)', replace(of_kind, '_', ' '), coalesce(quote_literal(given), 'null')
             USING ERRCODE = 'FR404', HINT = format('SELECT name FROM farrier.list_resources(%L) lists them.', of_kind);
     END IF;
     IF ended IS NOT NULL THEN
         RAISE EXCEPTION '% % has ended', replace(of_kind, '_', ' '), given
-            USING ERRCODE = 'FR404', HINT = 'Create it again: that makes a new id.';
+            USING ERRCODE = 'FR404', HINT = 'Create it again; it gets a new ID.';
     END IF;
     RETURN found_id;
 END $$;
@@ -3376,7 +3376,7 @@ BEGIN
         EXECUTE format('SELECT count(*) AS n, min(r.name) AS first FROM %s r WHERE r.ended_at IS NULL', relation) INTO living;
         IF living.n > 0 THEN
             RAISE EXCEPTION 'resources of kind % have not ended: % in all, such as %', of_kind, living.n, living.first
-                USING ERRCODE = 'FR409', HINT = 'Delete them first, and let the daemon end them; then the kind may go.';
+                USING ERRCODE = 'FR409', HINT = 'Delete them, wait until the daemon has ended them, then remove the kind.';
         END IF;
         FOR hook IN SELECT t.tgname FROM pg_trigger t
                      WHERE t.tgrelid = relation AND t.tgfoid IN ('begin_resource'::regproc, 'enqueue_resource'::regproc, 'enter_state'::regproc) LOOP
@@ -3439,7 +3439,7 @@ BEGIN
     END IF;
     IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = found.relation) THEN
         RAISE EXCEPTION 'the table of kind % was dropped', of_kind
-            USING ERRCODE = 'FR409', HINT = format('farrier kind remove %s forgets the kind, farrier kind install makes it anew.', of_kind);
+            USING ERRCODE = 'FR409', HINT = format('Run farrier kind remove %s to remove the kind, or farrier kind install to create its table again.', of_kind);
     END IF;
     RETURN found;
 END $$;
@@ -3535,13 +3535,13 @@ BEGIN
     END IF;
     IF undefined IS NOT NULL THEN
         RAISE EXCEPTION '% lacks defaults of farrier.resources, as after DROP SCHEMA farrier CASCADE', relation
-            USING ERRCODE = 'FR400', HINT = format('Drop the table, or give it what it lost: %s', undefined);
+            USING ERRCODE = 'FR400', HINT = format('Drop the table, or restore its defaults: %s', undefined);
     END IF;
     SELECT k.* INTO other FROM kinds k
      WHERE (k.kind = make_kind.kind) <> (k.relation = make_kind.relation) AND EXISTS (SELECT FROM pg_class c WHERE c.oid = k.relation);
     IF FOUND THEN
-        RAISE EXCEPTION 'kind % has table % already', other.kind, other.relation
-            USING ERRCODE = 'FR409', HINT = 'A kind has one table, and a table one kind; farrier kind remove forgets a kind.';
+        RAISE EXCEPTION 'kind % already has table %', other.kind, other.relation
+            USING ERRCODE = 'FR409', HINT = 'A kind has one table, and a table belongs to one kind. farrier kind remove removes a kind.';
     END IF;
     IF NOT EXISTS (SELECT FROM kinds k WHERE k.kind = make_kind.kind AND k.relation = make_kind.relation) THEN
         INSERT INTO kinds AS k (kind, relation, from_template) VALUES (make_kind.kind, make_kind.relation, true)
@@ -3574,7 +3574,7 @@ CREATE OR REPLACE FUNCTION farrier.name_index(of_kind text) RETURNS text
 -- Keeps farrier.resources empty (FR409): it is the template of the tables of kinds. Trigger function.
 CREATE OR REPLACE FUNCTION farrier.refuse_template_row() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'farrier.resources is what tables of kinds are made like; it holds no rows' USING ERRCODE = 'FR409';
+    RAISE EXCEPTION 'farrier.resources is the template for tables of kinds and has no rows' USING ERRCODE = 'FR409';
 END $$;
 
 -- Returns the table of a kind if it is like farrier.resources. FR400 for any other kind, FR409 for one whose table was dropped;
@@ -3755,7 +3755,7 @@ CREATE OR REPLACE FUNCTION farrier.is_brake_lifted(of_site text) RETURNS boolean
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN coalesce((SELECT l.until > farrier.now() FROM farrier.brake_lifts l WHERE l.site = of_site ORDER BY l.id DESC LIMIT 1), false);
 
--- Lets nodes of a site leave service whatever their number, for as long as `lasts`; the site is '' for nodes without one. A
+-- Lets any number of nodes of a site leave service, for as long as `lasts`; the site is '' for nodes without one. A
 -- further call sets another time, and '0' ends it. FR400 for malformed arguments, FR409 while the brake holds no node.
 CREATE OR REPLACE FUNCTION farrier.lift_brake(site text, reason text, lasts interval DEFAULT '1 hour', requested_by text DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -3763,12 +3763,12 @@ DECLARE
     of_site text := coalesce(lift_brake.site, '');
 BEGIN
     IF coalesce(reason, '') = '' OR length(reason) > 500 OR length(requested_by) > 255 THEN
-        RAISE EXCEPTION 'a brake is lifted for a reason of 1 to 500 characters, by a name of at most 255' USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'the reason for lifting a brake must have 1 to 500 characters, and the name of the operator at most 255' USING ERRCODE = 'FR400';
     ELSIF lasts IS NULL OR lasts < interval '0' OR lasts > interval '24 hours' THEN
-        RAISE EXCEPTION 'a brake is lifted for up to 24 hours, not for %', coalesce(lasts::text, 'null') USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'a brake can be lifted for at most 24 hours, not for %', coalesce(lasts::text, 'null') USING ERRCODE = 'FR400';
     ELSIF NOT is_brake_lifted(of_site) AND NOT EXISTS (SELECT FROM brakes_holding h WHERE h.site = of_site) THEN
         RAISE EXCEPTION 'the brake of site % holds no node', quote_literal(of_site)
-            USING ERRCODE = 'FR409', HINT = 'SELECT * FROM farrier.brakes_holding lists the sites whose brake does.';
+            USING ERRCODE = 'FR409', HINT = 'SELECT * FROM farrier.brakes_holding lists the sites with a holding brake.';
     END IF;
     INSERT INTO brake_lifts (site, until, reason, requested_by)
     VALUES (of_site, farrier.now() + lasts, lift_brake.reason, coalesce(lift_brake.requested_by, session_user));
@@ -3786,10 +3786,10 @@ CREATE OR REPLACE FUNCTION farrier.affected_nodes(readings jsonb) RETURNS bigint
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
     AS $$
 DECLARE
-    told bigint[];
+    affected bigint[];
     enough interval := farrier.confirmed_after();
 BEGIN
-    SELECT coalesce(array_agg(c.node), '{}') INTO told
+    SELECT coalesce(array_agg(c.node), '{}') INTO affected
       FROM jsonb_to_recordset(readings) c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
       JOIN farrier.node_observations o ON o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
       -- One row or none: by the key of the node, and by that of its workflow.
@@ -3801,7 +3801,7 @@ BEGIN
                                         OR o.read_at < r.since
                                         OR o.detail -> 'last_sync' IS DISTINCT FROM c.detail -> 'last_sync'))
         OR (o.read_at - o.since < enough AND c.read_at - o.since >= enough);
-    RETURN told;
+    RETURN affected;
 END $$;
 
 -- Returns how far apart two readings of a machine are that confirm what both show.
@@ -3946,6 +3946,13 @@ BEGIN
        AND i.id = ANY (ARRAY(SELECT (e ->> 'request')::bigint FROM jsonb_array_elements(answers) e));
 END $$;
 
+-- Notifies clients that wait for the answer to an intent, on channel farrier_resource_intent_answered. Trigger function.
+CREATE OR REPLACE FUNCTION farrier.notify_resource_intent_answered() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('farrier_resource_intent_answered', '');  -- equal notifications of a transaction are sent once
+    RETURN NULL;
+END $$;
+
 -- Inserts a request for a resource and returns its id. May be repeated with an idempotency key: the same call returns the id of
 -- the first request. FR400 for a key that belongs to a request of other content; all other errors are those of the INSERT.
 CREATE OR REPLACE FUNCTION farrier.resource_intent(kind text, resource text, action text, params jsonb DEFAULT '{}',
@@ -3962,7 +3969,7 @@ BEGIN
     RETURN new_id;
 EXCEPTION WHEN OTHERS THEN
     -- A concurrent call with the same key may have committed while this one waited for the name, number or prefixes that it has
-    -- taken. Whatever this call was refused for, the result of that one is its result.
+    -- taken. Even if this call was refused for another reason, it returns the result of that intent.
     SELECT i.id, i.action, i.params INTO first FROM resource_intents i
      WHERE resource_intent.idempotency_key IS NOT NULL
        AND i.id = resource_intent_by_key(resource_intent.kind, resource_intent.resource, resource_intent.action,
@@ -3971,9 +3978,9 @@ EXCEPTION WHEN OTHERS THEN
     IF first.action = resource_intent.action AND first.params = resource_intent.params THEN
         RETURN first.id;
     END IF;
-    RAISE EXCEPTION 'idempotency key % belongs to intent %, which asks for % %', quote_literal(resource_intent.idempotency_key),
+    RAISE EXCEPTION 'idempotency key % belongs to intent %, which requests % %', quote_literal(resource_intent.idempotency_key),
         first.id, first.action, first.params
-        USING ERRCODE = 'FR400', HINT = 'One key is one request; take a new key for a new one.';
+        USING ERRCODE = 'FR400', HINT = 'A key identifies one intent; use a new key for another.';
 END $$;
 
 -- Returns the id of the request that has this idempotency key: of the resource that now has this name or id, whatever it asked
@@ -3997,13 +4004,6 @@ BEGIN
     RETURN found_id;
 END $$;
 
--- Notifies clients that wait for the response to a request, on channel farrier_resource_intent_answered. Trigger function.
-CREATE OR REPLACE FUNCTION farrier.tell_resource_intent_answered() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM pg_notify('farrier_resource_intent_answered', '');  -- equal notifications of a transaction are sent once
-    RETURN NULL;
-END $$;
-
 -- Refuses a request that no state could make valid, creates the resource that action `create` asks for, and sets the columns that
 -- clients do not set. FR400 for an unknown kind, an unknown action or malformed parameters, FR404 for an unknown resource,
 -- unique_violation for an idempotency key that is in use. BEFORE INSERT trigger on resource_intents.
@@ -4022,14 +4022,14 @@ BEGIN
                   HINT = (SELECT 'Known: ' || string_agg(a.action, ', ' ORDER BY a.action) FROM kind_actions a WHERE a.kind = NEW.kind);
     END IF;
     IF octet_length(NEW.params::text) > 16384 THEN
-        RAISE EXCEPTION 'params are % bytes; 16384 is the most', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'params have % bytes; at most 16384 are allowed', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
     END IF;
     fault := CASE WHEN NEW.params IS NULL THEN 'params must be a JSON object' ELSE params_fault(spec, NEW.params) END;
     IF fault IS NOT NULL THEN
         RAISE EXCEPTION '%: %', NEW.action, fault USING ERRCODE = 'FR400';
     END IF;
     IF NEW.resource IS NULL THEN
-        RAISE EXCEPTION '%: which one? `resource` is missing', NEW.action USING ERRCODE = 'FR400';
+        RAISE EXCEPTION '%: `resource` is missing', NEW.action USING ERRCODE = 'FR400';
     END IF;
     IF char_length(NEW.idempotency_key) > 255 OR char_length(NEW.requested_by) > 255 THEN
         RAISE EXCEPTION '% is longer than 255 characters',
@@ -4071,7 +4071,7 @@ END $$;
 -- Functions: numbers
 -- =====================================================================================================================
 
--- Gives back all numbers of a resource; enter_state does so when a resource ends. May be repeated. Locks no pool, so it does not
+-- Releases all numbers of a resource; enter_state does so when a resource ends. May be repeated. Locks no pool, so it does not
 -- wait for transactions that take numbers.
 CREATE OR REPLACE FUNCTION farrier.free_numbers(kind text, id bigint) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -4088,7 +4088,7 @@ DECLARE
     outside text;
 BEGIN
     IF set_pool.first > set_pool.last THEN
-        RAISE EXCEPTION 'pool % would go from % to %', set_pool.pool, set_pool.first, set_pool.last USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'pool % cannot range from % to %', set_pool.pool, set_pool.first, set_pool.last USING ERRCODE = 'FR400';
     END IF;
     -- Numbers below the old bounds are not known to be taken or freed: the mark goes back, and take_number moves it on.
     INSERT INTO number_pools AS p VALUES (set_pool.pool, set_pool.first, set_pool.last, set_pool.first)
@@ -4098,8 +4098,8 @@ BEGIN
       FROM (SELECT n.* FROM pool_numbers n WHERE n.pool = set_pool.pool
                AND n.number NOT BETWEEN set_pool.first AND set_pool.last ORDER BY n.number LIMIT 5) t;
     IF outside IS NOT NULL THEN
-        RAISE EXCEPTION 'pool % cannot go from % to %: taken outside are %', set_pool.pool, set_pool.first, set_pool.last, outside
-            USING ERRCODE = 'FR409', HINT = 'Delete what has those numbers, or keep them inside.';
+        RAISE EXCEPTION 'pool % cannot range from % to %: these numbers outside of it are taken: %', set_pool.pool, set_pool.first, set_pool.last, outside
+            USING ERRCODE = 'FR409', HINT = 'Delete the resources with these numbers, or include the numbers.';
     END IF;
 END $$;
 
@@ -4117,8 +4117,8 @@ DECLARE
 BEGIN
     SELECT p.first, p.last, p.next INTO bounds FROM number_pools p WHERE p.pool = take_number.pool FOR NO KEY UPDATE;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no pool %', coalesce(quote_literal(pool), 'null')
-            USING ERRCODE = 'FR409', HINT = format('SELECT farrier.set_pool(%L, first, last) makes one.', pool);
+        RAISE EXCEPTION 'pool % does not exist', coalesce(quote_literal(pool), 'null')
+            USING ERRCODE = 'FR409', HINT = format('Create it with SELECT farrier.set_pool(%L, first, last).', pool);
     END IF;
     IF wanted IS NULL THEN
         mark := bounds.next;
@@ -4137,16 +4137,16 @@ BEGIN
         END IF;
         IF mark <> bounds.next THEN UPDATE number_pools p SET next = mark WHERE p.pool = take_number.pool; END IF;
         IF taken IS NULL THEN
-            RAISE EXCEPTION 'pool % is empty: all of % to % are taken', pool, bounds.first, bounds.last
-                USING ERRCODE = 'FR409', HINT = 'farrier.set_pool() widens it.';
+            RAISE EXCEPTION 'pool % is exhausted: all of % to % are taken', pool, bounds.first, bounds.last
+                USING ERRCODE = 'FR409', HINT = 'Extend it with farrier.set_pool().';
         END IF;
     ELSIF wanted NOT BETWEEN bounds.first AND bounds.last THEN
-        RAISE EXCEPTION '% is not in pool %, which goes from % to %', wanted, pool, bounds.first, bounds.last USING ERRCODE = 'FR409';
+        RAISE EXCEPTION '% is not in pool %, which ranges from % to %', wanted, pool, bounds.first, bounds.last USING ERRCODE = 'FR409';
     ELSE
         SELECT n.kind, n.id INTO holder FROM pool_numbers n WHERE n.pool = take_number.pool AND n.number = wanted;
         IF FOUND THEN
             RAISE EXCEPTION '% of pool % is taken by % %', wanted, pool, replace(holder.kind, '_', ' '), holder.id
-                USING ERRCODE = 'FR409', HINT = 'Leave it out to get one that is free.';
+                USING ERRCODE = 'FR409', HINT = 'Omit it to get a free number.';
         END IF;
         taken := wanted;
     END IF;
@@ -4179,18 +4179,18 @@ DECLARE
     gap segment_free;
 BEGIN
     IF who IS NULL OR who !~ '\S' OR char_length(who) > 253 THEN
-        RAISE EXCEPTION 'an address has an owner: a text of 1 to 253 characters, not blank' USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'owner must be a text of 1 to 253 characters, not blank' USING ERRCODE = 'FR400';
     END IF;
     IF allocate_address.node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes n WHERE n.id = allocate_address.node AND n.status <> 'deleted') THEN
-        RAISE EXCEPTION 'no node has id %', allocate_address.node USING ERRCODE = 'FR404', HINT = 'Leave it out if it is for no node.';
+        RAISE EXCEPTION 'no node has ID %', allocate_address.node USING ERRCODE = 'FR404', HINT = 'Omit it if the address is not for a node.';
     END IF;
     SELECT * INTO usage FROM segment_usage u WHERE u.segment = here FOR NO KEY UPDATE;
     SELECT a.address INTO mine FROM segment_addresses a
      WHERE a.segment = here AND a.owner = who AND (wanted IS NULL OR family(a.address) = family(wanted)) ORDER BY a.address LIMIT 1;
     IF FOUND THEN
         IF wanted IS NOT NULL AND NOT mine <<= wanted THEN
-            RAISE EXCEPTION '% has % of segment %; % is another', who, host(mine), called, wanted
-                USING ERRCODE = 'FR409', HINT = 'farrier.release_address() gives that one back; another owner may have another.';
+            RAISE EXCEPTION '% already has % of segment % and cannot also get %', who, host(mine), called, wanted
+                USING ERRCODE = 'FR409', HINT = 'Release that address first with farrier.release_address(), or use another owner.';
         END IF;
         UPDATE segment_addresses a SET node = allocate_address.node
          WHERE a.segment = here AND a.address = mine AND allocate_address.node IS NOT NULL AND a.node IS DISTINCT FROM allocate_address.node;
@@ -4198,14 +4198,14 @@ BEGIN
     END IF;
     SELECT s.state INTO state FROM network_segments s WHERE s.id = here;
     IF NOT usage.open OR state = 'provisioning' THEN
-        RAISE EXCEPTION 'segment % is %; addresses are given out in state ready', called, state
-            USING ERRCODE = 'FR409', HINT = 'One that is being deleted gives out no more; one that is being provisioned is ready in a moment.';
+        RAISE EXCEPTION 'segment % is %; addresses can only be allocated in state ready', called, state
+            USING ERRCODE = 'FR409', HINT = 'A provisioning segment becomes ready at once; a deleting one allocates no more addresses.';
     END IF;
     IF wanted IS NOT NULL THEN
         SELECT p.prefix INTO within FROM segment_prefixes p
          WHERE p.segment = here AND CASE WHEN exact THEN p.prefix >>= wanted ELSE p.prefix::inet = wanted END;
         IF NOT FOUND THEN
-            RAISE EXCEPTION '% is neither in a prefix of segment % nor one of them: %', wanted, called,
+            RAISE EXCEPTION '% is neither a prefix of segment % nor an address in one; its prefixes are %', wanted, called,
                 (SELECT string_agg(p.prefix::text, ', ' ORDER BY p.prefix) FROM segment_prefixes p WHERE p.segment = here)
                 USING ERRCODE = 'FR400';
         END IF;
@@ -4234,7 +4234,7 @@ CREATE OR REPLACE FUNCTION farrier.check_gateways(of_segment farrier.network_seg
 DECLARE
     fault text;
 BEGIN
-    fault := (SELECT format('gateway %s lies in none of its prefixes', g) FROM unnest(of_segment.gateways) g
+    fault := (SELECT format('gateway %s is in none of its prefixes', g) FROM unnest(of_segment.gateways) g
                WHERE NOT EXISTS (SELECT FROM unnest(of_segment.prefixes) p WHERE g::inet <<= p::inet)
               UNION ALL
               SELECT format('gateway %s is the network or broadcast address of %s', g, p)
@@ -4256,7 +4256,7 @@ BEGIN
     UPDATE segment_usage u SET open = NOT u.open WHERE u.segment = NEW.id AND u.open <> (NEW.state IN ('provisioning', 'ready'));
     IF NEW.ended_at IS NOT NULL THEN
         IF EXISTS (SELECT FROM segment_usage u WHERE u.segment = NEW.id AND u.allocated > 0) THEN
-            RAISE EXCEPTION 'segment %: addresses of it are allocated', NEW.name USING ERRCODE = 'FR409';
+            RAISE EXCEPTION 'segment %: it still has allocated addresses', NEW.name USING ERRCODE = 'FR409';
         END IF;
         DELETE FROM segment_prefixes p WHERE p.segment = NEW.id;
         PERFORM free_segment_numbers(NEW);
@@ -4264,7 +4264,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Gives back the numbers of a segment that ends, also those that take_segment_number recorded in a pool under another segment.
+-- Releases the numbers of a segment that ends, also those that take_segment_number recorded in a pool under another segment.
 CREATE OR REPLACE FUNCTION farrier.free_segment_numbers(ended farrier.network_segments) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4348,7 +4348,7 @@ BEGIN
      WHERE p.site = of_segment.site AND p.prefix && opened LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'segment %: prefix % overlaps % of segment %', of_segment.name, opened, other.prefix, other.name
-            USING ERRCODE = 'FR409', HINT = 'Prefixes of a site are apart. A segment that is deleted gives its prefixes back when it is gone.';
+            USING ERRCODE = 'FR409', HINT = 'Prefixes of a site must not overlap. A deleted segment releases its prefixes when it ends.';
     END IF;
     SELECT * INTO hosts FROM hosts_of(opened);
     usable := hosts.many - of_segment.reserved_first - of_segment.reserved_last;
@@ -4359,7 +4359,7 @@ BEGIN
         IF way BETWEEN low AND high THEN usable := usable - 1; END IF;
     END IF;
     IF usable <= 0 THEN
-        RAISE EXCEPTION 'segment %: prefix % has no address left to give out; % can be hosts, and % of them are reserved or the gateway',
+        RAISE EXCEPTION 'segment %: prefix % has no allocatable address; it has % host addresses, of which % are reserved or the gateway',
             of_segment.name, opened, hosts.many, hosts.many - usable USING ERRCODE = 'FR400';
     END IF;
     BEGIN
@@ -4367,8 +4367,8 @@ BEGIN
         VALUES (of_segment.id, opened, of_segment.site, way, of_segment.reserved_first, of_segment.reserved_last, low, high, usable);
     EXCEPTION WHEN exclusion_violation THEN
         -- Only in a transaction whose snapshot is older than the other prefix; a new transaction sees it.
-        RAISE EXCEPTION 'segment %: prefix % overlaps one that was added meanwhile', of_segment.name, opened
-            USING ERRCODE = 'serialization_failure', CONSTRAINT = 'segment_prefixes_apart', HINT = 'Ask again in a new transaction.';
+        RAISE EXCEPTION 'segment %: prefix % overlaps a prefix that was added at the same time', of_segment.name, opened
+            USING ERRCODE = 'serialization_failure', CONSTRAINT = 'segment_prefixes_apart', HINT = 'Retry in a new transaction.';
     END;
     IF way BETWEEN low AND high THEN
         IF way > low THEN INSERT INTO segment_free VALUES (of_segment.id, opened, low, way - 1); END IF;
@@ -4389,7 +4389,7 @@ BEGIN
     IF TG_OP = 'INSERT' THEN
         INSERT INTO segment_usage (segment) VALUES (NEW.id);
     ELSIF NOT NEW.prefixes @> OLD.prefixes OR NOT NEW.gateways @> OLD.gateways THEN
-        RAISE EXCEPTION 'segment %: prefixes and gateways stay until it ends', NEW.name USING ERRCODE = 'FR409';
+        RAISE EXCEPTION 'segment %: its prefixes and gateways cannot be removed or changed', NEW.name USING ERRCODE = 'FR409';
     END IF;
     PERFORM check_gateways(NEW);
     PERFORM lock_keys('segment_prefixes', ARRAY[NEW.site]);
@@ -4405,7 +4405,7 @@ END $$;
 CREATE OR REPLACE FUNCTION farrier.prefix_fault(given text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
-    fault text := format('prefix %s is no network address, such as 10.0.0.0/24 or 2001:db8::/64', coalesce(given, 'null'));
+    fault text := format('prefix %s is not a network address such as 10.0.0.0/24 or 2001:db8::/64', coalesce(given, 'null'));
 BEGIN
     -- PostgreSQL would accept 10/8, and an address alone; both are more often mistakes than intended.
     IF given IS NULL OR given !~ '\A([0-9]{1,3}(\.[0-9]{1,3}){3}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)/[0-9]{1,3}\Z' THEN RETURN fault; END IF;
@@ -4437,13 +4437,13 @@ BEGIN
     END LOOP;
     FOREACH given IN ARRAY NEW.gateways LOOP
         IF prefix_fault(given || CASE WHEN given LIKE '%:%' THEN '/128' ELSE '/32' END) IS NOT NULL THEN
-            RAISE EXCEPTION 'segment %: gateway % is no address', NEW.name, given USING ERRCODE = 'FR400';
+            RAISE EXCEPTION 'segment %: gateway % is not an IP address', NEW.name, given USING ERRCODE = 'FR400';
         END IF;
     END LOOP;
     NEW.gateways := ARRAY(SELECT host(g::inet) FROM unnest(NEW.gateways) WITH ORDINALITY u (g, n) ORDER BY n);
     NEW.prefixes := ARRAY(SELECT p::cidr::text FROM unnest(NEW.prefixes) WITH ORDINALITY u (p, n) ORDER BY n);
     IF NEW.mtu < 1280 AND EXISTS (SELECT FROM unnest(NEW.prefixes) p WHERE family(p::cidr) = 6) THEN
-        RAISE EXCEPTION 'segment %: an MTU of % is too small for IPv6, which needs 1280', NEW.name, NEW.mtu USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'segment %: an MTU of % is too small for IPv6, which requires 1280', NEW.name, NEW.mtu USING ERRCODE = 'FR400';
     END IF;
     IF TG_OP = 'INSERT' THEN
         -- The pool of all sites comes first, so that creations at two sites cannot deadlock.
@@ -4499,14 +4499,14 @@ BEGIN
     END IF;
     IF here IS NULL THEN here := find_resource('network_segment', called); END IF;
     IF given IS NULL OR release_address.owner IS NULL THEN
-        RAISE EXCEPTION 'which address, and whose? Neither may be null' USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'address and owner must not be null' USING ERRCODE = 'FR400';
     END IF;
     SELECT * INTO usage FROM segment_usage u WHERE u.segment = here FOR NO KEY UPDATE;
     SELECT * INTO held FROM segment_addresses a WHERE a.segment = here AND a.address = given;
     IF NOT FOUND THEN RETURN false; END IF;
     IF held.owner <> release_address.owner THEN
         RAISE EXCEPTION '% of segment % is taken by %, not by %', host(given), called, held.owner, release_address.owner
-            USING ERRCODE = 'FR409', HINT = 'Only its owner gives an address back.';
+            USING ERRCODE = 'FR409', HINT = 'Only its owner can release an address.';
     END IF;
     DELETE FROM segment_addresses a WHERE a.segment = here AND a.address = given;
     PERFORM put_back(here, held.prefix, given);
@@ -4558,7 +4558,7 @@ BEGIN
         END IF;
         IF wanted IS NOT NULL THEN
             RAISE EXCEPTION '% % is taken by segment %', upper(of_column), wanted, holder
-                USING ERRCODE = 'FR409', HINT = 'Leave it out to get one of the pool, if there is one.';
+                USING ERRCODE = 'FR409', HINT = 'Omit it to get a number of the pool, if there is a pool.';
         END IF;
     END LOOP;
 END $$;
@@ -4580,7 +4580,7 @@ CREATE OR REPLACE FUNCTION farrier.why_not_free(of_segment bigint, of_prefix cid
         (SELECT format('is taken by %s', a.owner) FROM farrier.segment_addresses a WHERE a.segment = of_segment AND a.address = wanted),
         (SELECT CASE WHEN p.gateway = wanted THEN format('is the gateway of %s', p.prefix)
                      WHEN wanted NOT BETWEEN h.first AND h.last THEN format('is the network or broadcast address of %s', p.prefix)
-                     ELSE format('is reserved; %s gives out %s to %s', p.prefix, host(p.first), host(p.last)) END
+                     ELSE format('is reserved; %s allocates %s to %s', p.prefix, host(p.first), host(p.last)) END
            FROM farrier.segment_prefixes p CROSS JOIN LATERAL farrier.hosts_of(p.prefix) h
           WHERE p.segment = of_segment AND p.prefix = of_prefix));
 
@@ -4642,9 +4642,9 @@ CREATE OR REPLACE FUNCTION farrier.check_pkey_pool() RETURNS trigger
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
     IF NEW.first < 1 OR NEW.last > 32766 THEN
-        RAISE EXCEPTION 'pool % would go from % to %, and keys of partitions from 1 (0x0001) to 32766 (0x7ffe)',
+        RAISE EXCEPTION 'pool % cannot range from % to %: keys of partitions range from 1 (0x0001) to 32766 (0x7ffe)',
             NEW.pool, NEW.first, NEW.last
-            USING ERRCODE = 'FR400', HINT = '0x7fff is the key of UFM itself.';
+            USING ERRCODE = 'FR400', HINT = '0x7fff is the default partition of UFM.';
     END IF;
     RETURN NEW;
 END $$;
@@ -4677,7 +4677,7 @@ CREATE OR REPLACE FUNCTION farrier.ib_guid(given text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 BEGIN
     IF given IS NULL OR given !~* '\A(0x)?[0-9a-f]{16}\Z' THEN
-        RAISE EXCEPTION '% is no GUID of a port: 16 hexadecimal digits were expected', coalesce(quote_literal(given), 'null')
+        RAISE EXCEPTION '% is not the GUID of a port; expected 16 hexadecimal digits', coalesce(quote_literal(given), 'null')
             USING ERRCODE = 'FR400', HINT = 'ibstat shows it as Port GUID.';
     END IF;
     RETURN right(lower(given), 16);
@@ -4705,14 +4705,14 @@ DECLARE
     answer text;
 BEGIN
     IF join_partition.owner IS NULL OR join_partition.owner !~ '\S' OR char_length(join_partition.owner) > 253 THEN
-        RAISE EXCEPTION 'owner says whose the port is, in 1 to 253 characters' USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'owner must name the owner of the port, in 1 to 253 characters' USING ERRCODE = 'FR400';
     END IF;
     IF join_partition.membership IS NULL OR join_partition.membership NOT IN ('full', 'limited') THEN
-        RAISE EXCEPTION 'membership is full or limited; got %', coalesce(quote_literal(join_partition.membership), 'null')
+        RAISE EXCEPTION 'membership must be full or limited; got %', coalesce(quote_literal(join_partition.membership), 'null')
             USING ERRCODE = 'FR400';
     END IF;
     IF join_partition.node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes n WHERE n.id = join_partition.node AND n.status <> 'deleted') THEN
-        RAISE EXCEPTION 'no node has the id %', join_partition.node USING ERRCODE = 'FR404';
+        RAISE EXCEPTION 'no node has ID %', join_partition.node USING ERRCODE = 'FR404';
     END IF;
     PERFORM refuse_joining(of_id);
     SELECT m.* INTO known FROM ib_members m WHERE m.partition = of_id AND m.guid = port;
@@ -4785,7 +4785,7 @@ BEGIN
     SELECT p.name, p.state INTO found FROM ib_partitions p WHERE p.id = of_id;
     IF found.state IN ('deleting', 'gone') THEN
         RAISE EXCEPTION 'IB partition % is being deleted and takes no members', found.name
-            USING ERRCODE = 'FR409', HINT = 'Its name and its number are free again when it is gone.';
+            USING ERRCODE = 'FR409', HINT = 'Its name and its number are free again once it is deleted.';
     END IF;
 END $$;
 
@@ -4796,8 +4796,8 @@ DECLARE
     found record;
 BEGIN
     SELECT p.name, m.owner INTO found FROM ib_partitions p JOIN ib_members m ON m.partition = p.id WHERE p.id = of_id AND m.guid = port;
-    RAISE EXCEPTION 'port % is a member of IB partition % for %', port, found.name, found.owner
-        USING ERRCODE = 'FR409', HINT = 'Whoever made it a member ends that, by the same owner.';
+    RAISE EXCEPTION 'port % is already a member of IB partition %, of owner %', port, found.name, found.owner
+        USING ERRCODE = 'FR409', HINT = 'Only this owner can end the membership.';
 END $$;
 
 -- Takes the number of a new partition from the pool of its site, or from pool `pkey` for one without a site. BEFORE INSERT
@@ -4806,7 +4806,7 @@ CREATE OR REPLACE FUNCTION farrier.take_pkey() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
     IF NEW.mtu_limit NOT IN (2, 4) THEN
-        RAISE EXCEPTION 'mtu_limit is 2 or 4, in KiB; got %', NEW.mtu_limit USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'mtu_limit must be 2 or 4 (KiB); got %', NEW.mtu_limit USING ERRCODE = 'FR400';
     END IF;
     NEW.pkey := take_number(CASE WHEN NEW.site IS NULL THEN 'pkey' ELSE 'pkey:' || NEW.site END,
                             'ib_partition', NEW.id, NEW.pkey);
@@ -4880,16 +4880,16 @@ END $$;
 CREATE OR REPLACE FUNCTION farrier.learn_ib_ports() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
-    told text[];
+    reported text[];
 BEGIN
     IF jsonb_typeof(NEW.facts -> 'ib_guids') <> 'array' THEN RETURN NULL; END IF;
-    told := ARRAY(SELECT DISTINCT right(lower(g), 16) FROM jsonb_array_elements_text(NEW.facts -> 'ib_guids') g
-                   WHERE g ~* '\A(0x)?[0-9a-f]{16}\Z' ORDER BY 1);
-    IF cardinality(told) = 0 OR NOT are_guids(told)
-       OR EXISTS (SELECT FROM node_ib_ports p WHERE p.guids && told AND p.node <> NEW.node_id) THEN
+    reported := ARRAY(SELECT DISTINCT right(lower(g), 16) FROM jsonb_array_elements_text(NEW.facts -> 'ib_guids') g
+                       WHERE g ~* '\A(0x)?[0-9a-f]{16}\Z' ORDER BY 1);
+    IF cardinality(reported) = 0 OR NOT are_guids(reported)
+       OR EXISTS (SELECT FROM node_ib_ports p WHERE p.guids && reported AND p.node <> NEW.node_id) THEN
         RETURN NULL;
     END IF;
-    INSERT INTO node_ib_ports AS p VALUES (NEW.node_id, told, false)
+    INSERT INTO node_ib_ports AS p VALUES (NEW.node_id, reported, false)
         ON CONFLICT (node) DO UPDATE SET guids = excluded.guids WHERE NOT p.given;
     RETURN NULL;
 END $$;
@@ -4914,7 +4914,7 @@ BEGIN
     )
     SELECT count(*) FROM used INTO got;
     IF got < cardinality(lans) THEN
-        RAISE EXCEPTION 'what node % uses is being changed by others', of_node USING ERRCODE = 'lock_not_available';
+        RAISE EXCEPTION 'other transactions are changing segments or partitions that node % uses', of_node USING ERRCODE = 'lock_not_available';
     END IF;
     SELECT count(*) INTO members FROM farrier.ib_members m WHERE m.partition = ANY (fabrics)
        AND (m.node = of_node OR m.guid = ANY ((SELECT i.guids FROM farrier.node_ib_ports i WHERE i.node = of_node)::text[]));
@@ -4925,7 +4925,7 @@ BEGIN
     )
     SELECT count(*) INTO got FROM held;
     IF got < members THEN
-        RAISE EXCEPTION 'ports of node % are being changed by others', of_node USING ERRCODE = 'lock_not_available';
+        RAISE EXCEPTION 'other transactions are changing ports of node %', of_node USING ERRCODE = 'lock_not_available';
     END IF;
 END $$;
 
@@ -4983,12 +4983,12 @@ DECLARE
 BEGIN
     IF set_ib_ports.guids IS NULL OR cardinality(ports) > 64 THEN
         RAISE EXCEPTION 'a node has 0 to 64 IB ports; got %', coalesce(cardinality(ports)::text, 'null')
-            USING ERRCODE = 'FR400', HINT = 'An empty array says that it has none.';
+            USING ERRCODE = 'FR400', HINT = 'Use an empty array for a node without ports.';
     END IF;
     holder := (SELECT n.name FROM node_ib_ports p JOIN nodes n ON n.id = p.node WHERE p.guids && ports AND p.node <> target LIMIT 1);
     IF holder IS NOT NULL THEN
-        RAISE EXCEPTION 'a port of these belongs to node %', holder
-            USING ERRCODE = 'FR409', HINT = 'Give that node its own ports first: farrier.set_ib_ports() replaces them.';
+        RAISE EXCEPTION 'one of these ports belongs to node %', holder
+            USING ERRCODE = 'FR409', HINT = 'Correct the ports of that node first with farrier.set_ib_ports().';
     END IF;
     INSERT INTO node_ib_ports VALUES (target, ports, true)
         ON CONFLICT (node) DO UPDATE SET guids = excluded.guids, given = true;
@@ -5499,9 +5499,9 @@ CREATE OR REPLACE TRIGGER holds_no_rows BEFORE INSERT ON farrier.resources
 -- Triggers: requests
 -- =====================================================================================================================
 
--- Once, when the request gets its response.
-CREATE OR REPLACE TRIGGER tell_answered AFTER UPDATE ON farrier.resource_intents
-    FOR EACH ROW WHEN (OLD.status = 'pending' AND NEW.status <> 'pending') EXECUTE FUNCTION farrier.tell_resource_intent_answered();
+-- Once, when the intent is answered.
+CREATE OR REPLACE TRIGGER notify_answered AFTER UPDATE ON farrier.resource_intents
+    FOR EACH ROW WHEN (OLD.status = 'pending' AND NEW.status <> 'pending') EXECUTE FUNCTION farrier.notify_resource_intent_answered();
 
 CREATE OR REPLACE TRIGGER validate BEFORE INSERT ON farrier.resource_intents
     FOR EACH ROW EXECUTE FUNCTION farrier.validate_resource_intent();
@@ -5658,7 +5658,7 @@ GRANT EXECUTE ON FUNCTION
 -- Rights: farrier_reader
 -- =====================================================================================================================
 
--- Dashboards and people who look: everything but secrets and the tokens of tasks.
+-- For dashboards and operators: reads everything except secrets and the tokens of tasks.
 GRANT SELECT ON
     farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.still_clocks, farrier.brakes_holding,
     farrier.nodes, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions, farrier.node_observations, farrier.maas_regions,

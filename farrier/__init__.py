@@ -1,6 +1,6 @@
 """farrier: a single-writer state controller for bare-metal GPU nodes, on PostgreSQL.
 
-The rooms and who may import whom: `docs/architecture.md`. The state model: `docs/state-model.md`.
+The packages and their allowed imports: `docs/architecture.md`. The state model: `docs/state-model.md`.
 """
 
 from __future__ import annotations

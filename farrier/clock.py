@@ -1,7 +1,7 @@
-"""The monotonic clock of this process: renewals, deadlines, durations of runs.
+"""The monotonic clock of this process, for leases, deadlines and durations.
 
-`wiring` passes it to whoever measures; a test passes one that it moves. It never says what time it is: stored
-times are the database's, taken by `farrier.now()`, so hosts whose clocks differ agree.
+Stored times come from the database (`farrier.now()`), so clocks of hosts may differ. A test passes a clock that it
+moves.
 """
 
 from __future__ import annotations

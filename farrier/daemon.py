@@ -92,7 +92,7 @@ class Daemon:
                     figures = partial(gauges.run, counter)
                     await self._work(runtime, figures, lambda: task_status.started(Serving(url, database.dsn)))
             _log.info("database.closed")
-        log.tell_repeats(at_once=True)
+        log.write_repeats(at_once=True)
         _log.info("daemon.stopped")
 
     async def use_sites(self, sites: Sites) -> None:
@@ -117,7 +117,7 @@ class Daemon:
 
     @property
     def serves(self) -> bool:
-        """It is ready, and has not been told to stop."""
+        """Whether the daemon is ready and not stopping."""
         return self.is_ready and not self._stop.is_set()
 
     async def _work(
@@ -142,7 +142,7 @@ class Daemon:
                 self._notifier.ready()
                 started()
                 await self._stop.wait()
-                self._waits_for = "nothing more: it stops"
+                self._waits_for = "nothing: it is stopping"
                 self._notifier.stopping()
                 _log.info("daemon.stopping", in_flight=runtime.controller.in_flight)
             beside.cancel_scope.cancel()
@@ -155,7 +155,7 @@ class Daemon:
             if patience is not None and progress.stalled_for() < patience:
                 self._notifier.alive()
             self._notifier.status(self._unready_because() or "at work")
-            log.tell_repeats()
+            log.write_repeats()
             await anyio.sleep((patience / 3 if patience else _LOOK_EVERY).total_seconds())
 
     def _unready_because(self) -> str | None:
@@ -182,7 +182,7 @@ async def until_stopped(name: str, work: Callable[[], Awaitable[None]], stop: an
         _log.critical("task.failed", task=name, exc_info=error)
         raise
     if not stop.is_set():
-        raise InternalError(f"task {name} ended by itself")
+        raise InternalError(f"task {name} ended unexpectedly")
 
 
 def main(config: Config, reload: Callable[[], Config]) -> ExitCode:
@@ -217,8 +217,9 @@ async def obey(
     life: anyio.CancelScope,
     reload: Callable[[], Awaitable[None]],
 ) -> None:
-    """The first signal drains, the second does not wait for it. Before there is anything to drain, one is
-    enough. A reload may wait for the database, and is waited for by nobody."""
+    """Drain on the first signal, end at once on the second, or on the first while there is nothing to drain. A reload
+    may wait for the database, and nothing waits for the reload.
+    """
     asked, to_do = anyio.create_memory_object_stream[None](1)
     async with to_do, anyio.create_task_group() as beside, asked:
         beside.start_soon(_one_by_one, to_do, reload)
@@ -251,7 +252,7 @@ async def _reload(config: Config, read: Callable[[], Config], daemon: Daemon, no
     except (ConfigError, DatabaseUnreachable) as refused:
         _log.error("config.refused", error=str(refused))
     else:
-        log.tell_repeats(at_once=True)
+        log.write_repeats(at_once=True)
         log.configure(new.log.level, new.log.format)
         changed = [name for name in Config.__struct_fields__ if getattr(new, name) != getattr(config, name)]
         needs_restart = [name for name in changed if name not in _RELOADED]
@@ -261,7 +262,7 @@ async def _reload(config: Config, read: Callable[[], Config], daemon: Daemon, no
 
 
 def _explained(failure: Exception) -> ExitCode:
-    """Log why we end; a traceback only for what nobody foresaw."""
+    """Log why the process ends, with a traceback only for unexpected errors."""
     known = foreseen(failure)
     if known is None:
         _log.critical("daemon.failed", exc_info=failure)

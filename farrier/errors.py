@@ -17,7 +17,7 @@
     │   ├── HandlerTimeout          the run took longer than `max_handling_time`
     │   └── HandlerGarbage          the handler returned something that is not an outcome
     ├── LeaseLost                   the controller may not act any more; this run leaves no trace
-    ├── ServiceError                an outside service failed; rooms derive their own from it
+    ├── ServiceError                an outside service failed; packages derive their own from it
     ├── CredentialError             a credential reference that cannot be resolved
     └── InternalError               a bug of ours, or an exception that nobody foresaw
 
@@ -96,7 +96,7 @@ class SchemaMissing(SchemaError):
         have = f"has schema version {found}" if found else "has no farrier schema"
         if found == needed:
             have = f"has schema version {found} with functions, views or rights of another farrier"
-        super().__init__(f"the database {have}, this program needs {needed}; run: farrier db migrate")
+        super().__init__(f"the database {have}, but this program requires {needed}; run: farrier db migrate")
 
 
 class SchemaTooNew(SchemaError):
@@ -106,7 +106,7 @@ class SchemaTooNew(SchemaError):
     exit_code = ExitCode.SCHEMA_TOO_NEW
 
     def __init__(self, *, found: int, known: int, release: str) -> None:
-        what = f"has schema version {found} of farrier {release}, this program knows {known} at most"
+        what = f"has schema version {found} of farrier {release}, but this program supports at most {known}"
         if found <= known:
             what = f"was migrated by farrier {release}, this program is an older release"
         super().__init__(f"the database {what}; upgrade farrier")
@@ -123,10 +123,10 @@ class SchemaUnrecorded(SchemaError):
             "restore a dump with data, or drop the schema (DROP SCHEMA farrier CASCADE) and run: farrier db migrate"
         )
         if directory:
-            advice = f"remove the directory {directory}, and the next start makes a new database there"
+            advice = f"remove the directory {directory}; the next start creates a new database there"
         super().__init__(
-            "the schema farrier has tables, and no record of what made them, as after a restore without data or a "
-            f"migration before the first release; {advice}"
+            "the schema farrier has tables but no record of its version, as after a restore without data, or from "
+            f"a version before the first release; {advice}"
         )
 
 
@@ -137,8 +137,7 @@ class SchemaEdited(SchemaError):
 
     def __init__(self, *, edited: Sequence[str]) -> None:
         super().__init__(
-            f"changed or dropped by hand in the database: {', '.join(edited)}; "
-            "to set them right, run: farrier db migrate"
+            f"edited or dropped by hand in the database: {', '.join(edited)}; to restore them, run: farrier db migrate"
         )
 
 
@@ -150,7 +149,7 @@ class SchemaChanged(SchemaError):
     def __init__(self, *, version: int, name: str) -> None:
         super().__init__(
             f"version {version} of the schema ({name}) was applied to this database with another content than this "
-            "program carries; install the release that applied it, or add a migration for the change"
+            "program has; install the release that applied it, or add a migration for the change"
         )
         self.version = version
         self.name = name
@@ -221,7 +220,9 @@ class HandlerGarbage(HandlerError):
     fate = Fate.NEEDS_HUMAN
 
     def __init__(self, returned: str) -> None:
-        super().__init__(f"a handler returns an Outcome or a Step that fits; this one returned {returned}")
+        super().__init__(
+            f"a handler must return an Outcome or a Step that the model allows; this one returned {returned}"
+        )
 
 
 class LeaseLost(FarrierError):
@@ -259,7 +260,7 @@ class CredentialError(FarrierError):
 
 
 class InternalError(FarrierError):
-    """A bug of ours, or an exception that nobody foresaw. The traceback goes to the log, never further."""
+    """A bug in farrier, or an unexpected exception. The traceback goes to the log only."""
 
     label = "internal"
     fate = Fate.NEEDS_HUMAN

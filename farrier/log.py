@@ -4,7 +4,7 @@
 step's context (kind, id, name) is bound by the loop with structlog's contextvars. Lines go to standard error: JSON
 under systemd or when nobody watches, colours on a terminal. Guarantees: what is under a key that names a
 secret is masked, at any depth, before any renderer sees it; so are passwords in URLs. Warnings and errors that are
-said again and again are counted instead of written, and `tell_repeats` says how many there were. Other libraries'
+said again and again are counted instead of written, and `write_repeats` says how many there were. Other libraries'
 logs (logging) come out in the same form and under the same limits. A line is one write, whoever's thread it is of,
 and what goes wrong with it raises in nobody who logs.
 """
@@ -90,9 +90,10 @@ def configure(
     stream: TextIO | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Set up structlog and logging. May be called again, with other settings: then what was said before is no
-    repetition. `clock` is what repetitions are counted by. A logger that somebody made with `bind` before keeps the
-    settings of then; those that modules take at their top have the new ones."""
+    """Set up structlog and logging. Idempotent, and may be called with other settings; repetitions then count from
+    zero. `clock` counts repetitions. A logger made with `bind` before keeps its settings; module loggers get the new
+    ones.
+    """
     _repeats.begin(clock)
     out = sys.stderr if stream is None else stream
     context = structlog.contextvars.merge_contextvars
@@ -127,8 +128,7 @@ def configure(
 
 
 class _Line(logging.LogRecord):
-    """A line of ours. Who called and in which thread, which takes a record most of its time to find out, it never
-    tells."""
+    """A record of farrier's own, without caller and thread, which are costly to determine."""
 
     msg: Any
 
@@ -138,7 +138,7 @@ class _Line(logging.LogRecord):
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Writes lines, one at a time. What `emit` is kept for is how it fails: it tells standard error, and goes on."""
+    """Writes lines one at a time. A failure of `emit` is reported on standard error and does not stop the caller."""
 
     def __init__(self, out: TextIO, render: Processor) -> None:
         super().__init__(out)
@@ -195,7 +195,7 @@ class _Ours(structlog.stdlib.BoundLogger):
         self._logger.write(said)
 
 
-class Untold(NamedTuple):
+class Suppressed(NamedTuple):
     """So many lines of an event were not written."""
 
     event: str
@@ -208,7 +208,7 @@ class _Burst:
     def __init__(self, since: float) -> None:
         self.since = since
         self.lines = 0
-        self.untold = 0
+        self.suppressed = 0
 
 
 class Repeats:
@@ -224,7 +224,7 @@ class Repeats:
         # What was written about each thing, and how many since were not; oldest first.
         self._seen: OrderedDict[tuple[str, Hashable], tuple[float, int]] = OrderedDict()
         self._bursts: dict[str, _Burst] = {}
-        self._told_at = clock()
+        self._reported_at = clock()
 
     def admit(self, event: str, about: Hashable) -> int | None:
         """None: do not write this line. Else write it; so many like it were not written since the last one."""
@@ -239,7 +239,7 @@ class Repeats:
         if again and written_at is not None:
             self._seen[event, about] = (written_at, skipped + 1)
         if again or burst.lines >= _BURST:
-            burst.untold += 1
+            burst.suppressed += 1
             return None
         burst.lines += 1
         self._seen.pop((event, about), None)
@@ -247,15 +247,15 @@ class Repeats:
         self._forget(now)
         return skipped
 
-    def untold(self, *, at_once: bool = False) -> list[Untold]:
+    def suppressed(self, *, at_once: bool = False) -> list[Suppressed]:
         """What was not written since this was asked last; nothing before five minutes are over, unless `at_once`."""
         now = self._clock()
-        if now - self._told_at < _AGAIN_AFTER and not at_once:
+        if now - self._reported_at < _AGAIN_AFTER and not at_once:
             return []
-        self._told_at = now
-        found = [Untold(event, burst.untold) for event, burst in self._bursts.items() if burst.untold]
+        self._reported_at = now
+        found = [Suppressed(event, burst.suppressed) for event, burst in self._bursts.items() if burst.suppressed]
         for burst in self._bursts.values():
-            burst.untold = 0
+            burst.suppressed = 0
         return found
 
     def _forget(self, now: float) -> None:
@@ -272,8 +272,9 @@ _repeats = Repeats()
 
 
 def limit(_logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """A structlog processor: drops a warning or an error that was said a moment ago; one that is written tells with
-    `repeated` how many were not."""
+    """A structlog processor: drops a repeated warning or error; a written one has the number of dropped ones as
+    `repeated`.
+    """
     if method in _UNLIMITED:
         return event
     failure = event.get("exc_info")
@@ -284,15 +285,15 @@ def limit(_logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     return {**event, "repeated": skipped} if skipped else event
 
 
-def tell_repeats(*, at_once: bool = False) -> None:
+def write_repeats(*, at_once: bool = False) -> None:
     """Log how many lines of each event were not written in the last five minutes; `at_once`, however long that is. To
     be called now and then, and at the end."""
-    for event, lines in _repeats.untold(at_once=at_once):
+    for event, lines in _repeats.suppressed(at_once=at_once):
         _log.info("log.repeats_not_written", of=event, lines=lines)
 
 
 def _foreign_repeats(record: logging.LogRecord) -> bool:
-    """The same for lines of other libraries; ours do not come here. What is no text cannot be told from another."""
+    """The same for lines of other libraries. A line that is not text is not limited."""
     if record.levelno not in _LIMITED or not isinstance(record.msg, str):
         return True
     return _repeats.admit(record.name, record.msg) is not None

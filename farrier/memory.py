@@ -1,7 +1,7 @@
-"""The garbage collector, told what a long-running loop is like.
+"""Tunes the garbage collector for a long-running loop.
 
-Called once by the daemon when everything that stays is there, and by the benchmarks. Changes no behaviour, only pauses:
-a full collection walks over every object of the process, half a hundred milliseconds in which nobody is answered.
+Called once by the daemon after start-up, and by benchmarks. It changes no behaviour, only pauses: a full collection
+takes some 50 ms in which no request is answered.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def blocks() -> Mapping[str, str]:
         "metrics": _metrics(),
         "log-events": _log_events(),
         "commands": _commands(),
-        "rooms": _rooms(),
+        "packages": _packages(),
         "walks": trace_walk.markdown(),
         **runbooks.blocks(),
     }
@@ -234,7 +234,7 @@ def _commands() -> str:
     return _table(("command", "what it does"), ((f"`{name}`", help_) for name, help_ in commands().items()))
 
 
-def _rooms() -> str:
+def _packages() -> str:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]

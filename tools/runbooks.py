@@ -39,7 +39,7 @@ def _index() -> str:
         f"| [{name}]({name}.md) | {_severities(rules)} | {_held(rules[0])} | {rules[0].because} |\n"
         for name, rules in by_name().items()
     )
-    return "| alert | severity | fires | why then |\n| --- | --- | --- | --- |\n" + "".join(rows)
+    return "| alert | severity | fires | reason for the delay |\n| --- | --- | --- | --- |\n" + "".join(rows)
 
 
 def _facts(rules: list[Alert]) -> str:
@@ -57,9 +57,9 @@ def _held(alert: Alert) -> str:
 def _failure(failure: FailureClass) -> str:
     advice = FAILURES[failure]
     tried = (
-        f"Tried again by itself, {MAX_ATTEMPTS} attempts in all." if advice.retryable else "Not tried again by itself."
+        f"Retried automatically, up to {MAX_ATTEMPTS} attempts." if advice.retryable else "Not retried automatically."
     )
-    unsafe = " Unsafe: it may be the wrong machine that is worked on." if failure in UNSAFE else ""
+    unsafe = " Unsafe: farrier may be working on the wrong machine." if failure in UNSAFE else ""
     return f"{_advice(advice.action)}{tried}{unsafe}\n"
 
 

@@ -22,13 +22,15 @@ def alerts(
         str,
         typer.Option(
             metavar="URL",
-            help="Where the directory docs/operating/ of this version is read: URL/alerts/FarrierStuck.md is a page.",
+            help="Base URL of docs/operating/ of this version. Runbooks are URL/alerts/NAME.md.",
         ),
     ] = "docs/operating",
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write them here instead.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File to write to, instead of standard output.")
+    ] = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Print alert rules for Prometheus, with the limits and periods of the settings."""
+    """Print alert rules for Prometheus, generated from the limits and periods of the settings."""
     made = rules.exposition(rules.groups(settings), runbooks=runbooks)
     text = f"{msgspec.json.format(msgspec.json.encode(made), indent=2).decode()}\n" if as_json else rules.yaml(made)
     if out is None:
@@ -37,4 +39,4 @@ def alerts(
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"--out: {out} cannot be written: {error.strerror}") from error
+        raise ConfigError(f"--out: cannot write {out}: {error.strerror}") from error

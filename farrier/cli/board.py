@@ -84,7 +84,7 @@ class _Redrawn(Board):
     @override
     def show(self, seconds: float, nodes: Sequence[NodeGlance], moves: Sequence[PastMove]) -> None:
         head = Table.grid(padding=(0, 2))
-        for what, where in (*self._place.rows, ("running", f"{seconds:.0f} s · Ctrl-C stops it")):
+        for what, where in (*self._place.rows, ("running", f"{seconds:.0f} s · Ctrl-C ends the demo")):
             head.add_row(Text(what, style="dim"), Text(where, overflow="fold"))
         console = self._live.console
         width = max(1, min(_BAR_WIDTH, (console.width - _BESIDE_BARS) // 2))

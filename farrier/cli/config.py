@@ -9,7 +9,7 @@ from farrier.cli import output
 
 
 def config(as_json: output.AsJson = False) -> None:
-    """Print every setting with its default and what it means."""
+    """Print every setting with its default and description."""
     if as_json:
         output.json(settings.settings())
     else:

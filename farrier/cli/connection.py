@@ -72,16 +72,16 @@ def _settings(
     *,
     dsn: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="PostgreSQL to work on, as a postgresql:// URL.", rich_help_panel=_PANEL),
+        typer.Option(metavar="URL", help="PostgreSQL to use, as a postgresql:// URL.", rich_help_panel=_PANEL),
     ] = None,
     embedded: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="The PostgreSQL of our own in this directory.", rich_help_panel=_PANEL),
+        typer.Option(metavar="DIR", help="Directory of the embedded PostgreSQL to use.", rich_help_panel=_PANEL),
     ] = None,
     config_file: Annotated[
         Path | None,
         typer.Option(
-            "--config", metavar="FILE", envvar="FARRIER_CONFIG", help="TOML with settings.", rich_help_panel=_PANEL
+            "--config", metavar="FILE", envvar="FARRIER_CONFIG", help="TOML file with settings.", rich_help_panel=_PANEL
         ),
     ] = None,
 ) -> config.Config:

@@ -19,10 +19,10 @@ _COLOURS = {Life.ALIVE: "green", Life.OUT_OF_TOUCH: "yellow", Life.EXPIRED: "red
 
 @with_database
 async def controllers(session: Session, as_json: output.AsJson = False) -> None:
-    """List the daemons that run the resources: their shards, how they keep up, and shards that none has.
+    """List the controllers, their shards and how far they are behind, and shards without a controller.
 
-    Those that expired are listed, too. LAG is by how much the latest run was overdue when the controller was last
-    renewed.
+    Expired controllers are listed, too. LAG is how far the latest run was overdue when the controller last renewed its
+    lease.
     """
     found = await session.queries.controllers()
     if as_json:

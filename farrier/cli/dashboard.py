@@ -29,23 +29,28 @@ class Written(msgspec.Struct, frozen=True):
 
 
 def dashboard(
-    name: Annotated[str | None, typer.Argument(help="Print this one; with --out, write this one.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Print this dashboard. With --out, write only this one.")] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Write files into this directory; it is made.")
+        Path | None, typer.Option("--out", metavar="DIR", help="Directory to write to. It is created if missing.")
     ] = None,
-    listing: Annotated[bool, typer.Option("--list", help="List the dashboards there are.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the dashboards.")] = False,
     pages: Annotated[
-        str, typer.Option(metavar="URL", help="Where browsers reach farrier's own pages; links to nodes start with it.")
+        str,
+        typer.Option(
+            metavar="URL", help="Base URL of farrier's own pages, as browsers reach them. Links to nodes begin with it."
+        ),
     ] = dashboards.DEFAULTS[dashboards.PAGES],
     runbooks: Annotated[
         str,
-        typer.Option(metavar="URL", help="Where docs/operating/ of this version is read; links go to pages below it."),
+        typer.Option(
+            metavar="URL", help="Base URL of docs/operating/ of this version. Links to runbooks begin with it."
+        ),
     ] = dashboards.DEFAULTS[dashboards.RUNBOOKS],
     as_json: output.AsJson = False,
 ) -> None:
-    """Print a dashboard for Grafana, or write all of them into a directory."""
+    """Print one dashboard for Grafana, or write all of them to a directory."""
     if name is not None and name not in dashboards.NAMES:
-        raise typer.BadParameter(f"there is no dashboard {name!r}; there are: {', '.join(dashboards.NAMES)}")
+        raise typer.BadParameter(f"no dashboard {name!r}; expected one of {', '.join(dashboards.NAMES)}")
     addresses = {dashboards.PAGES: pages, dashboards.RUNBOOKS: runbooks}
     if listing:
         _list(as_json=as_json)
@@ -54,7 +59,7 @@ def dashboard(
     elif name is not None:
         output.json(dashboards.load(name, addresses))
     else:
-        raise typer.BadParameter(f"name one of {', '.join(dashboards.NAMES)}, or write all with --out DIR")
+        raise typer.BadParameter(f"give one of {', '.join(dashboards.NAMES)}, or write all with --out DIR")
 
 
 def _list(*, as_json: bool) -> None:
@@ -75,7 +80,7 @@ def _write(names: tuple[str, ...], out: Path, addresses: dict[str, str], *, as_j
             path.write_bytes(msgspec.json.format(msgspec.json.encode(dashboards.load(name, addresses)), indent=1))
             written.append(Written(name, str(path)))
     except OSError as error:
-        raise ConfigError(f"--out: {out} cannot be written: {error.strerror}") from error
+        raise ConfigError(f"--out: cannot write {out}: {error.strerror}") from error
     if as_json:
         output.json(written)
     else:

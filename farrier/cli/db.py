@@ -23,12 +23,12 @@ from farrier.io.pool import Single
 T = TypeVar("T")
 
 _NOT_COMPARABLE = (
-    "functions, views and triggers were applied on another major version of PostgreSQL: which are missing is known, "
-    "and not which were changed by hand; to make them comparable, run: farrier db migrate"
+    "functions, views and triggers were applied on another major version of PostgreSQL, so objects edited by hand "
+    "cannot be found, only missing ones; to make them comparable, run farrier db migrate"
 )
 
 db = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="The database: schema, roles, and where the embedded one is."
+    no_args_is_help=True, add_completion=False, help="Manage the database: schema, roles, DSN of the embedded server."
 )
 
 
@@ -38,7 +38,9 @@ def migrate_(
     settings: Config,
     only_plan: Annotated[
         bool,
-        typer.Option("--plan", help="Change nothing; print what would be done, and whether replicas can go on."),
+        typer.Option(
+            "--plan", help="Change nothing. Print the changes, and whether replicas can continue during them."
+        ),
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:
@@ -69,14 +71,16 @@ def check(settings: Config, as_json: output.AsJson = False) -> None:
     if status.edited:
         raise SchemaEdited(edited=status.edited)
     if not as_json:
-        typer.echo(f"schema version {status.found}, as this program needs it")
+        typer.echo(f"schema version {status.found}, as this program requires")
         for machine in shared:
             typer.echo(f"nodes {', '.join(machine.nodes)} recorded the same machine, by its {machine.kind}")
 
 
 @db.command("schema")
 def schema(
-    topic: Annotated[str | None, typer.Option(help="Only what belongs to this topic: nodes, tasks, rights …")] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="Print only the objects of this topic: nodes, tasks, rights …")
+    ] = None,
 ) -> None:
     """Print the whole schema of this program as one SQL file: tables, functions, views, triggers, rights. Needs no
     database."""
@@ -86,7 +90,7 @@ def schema(
     elif topic in (known := schema_text.topics(carried)):
         typer.echo(schema_text.of_topic(carried, topic), nl=False)
     else:
-        raise typer.BadParameter(f"no topic is named {topic!r}; there are: {', '.join(known)}")
+        raise typer.BadParameter(f"no topic {topic!r}; expected one of {', '.join(known)}")
 
 
 @db.command("roles")
@@ -96,8 +100,8 @@ def roles(settings: Config) -> None:
     their rights."""
     _administer(settings, migrate.create_roles)
     typer.echo(
-        "farrier_controller, farrier_intents, farrier_agent, farrier_worker and farrier_reader are there; "
-        "farrier db migrate gives them their rights"
+        "the roles farrier_controller, farrier_intents, farrier_agent, farrier_worker and farrier_reader exist; "
+        "farrier db migrate grants their rights"
     )
 
 
@@ -109,7 +113,7 @@ def url(settings: Config) -> None:
         typer.echo(settings.database.dsn)
         return
     if not settings.database.embedded:
-        raise ConfigError("which server? give --embedded DIR, or set database.embedded")
+        raise ConfigError("no server was given; use --embedded DIR, or set database.embedded")
     typer.echo(EmbeddedServer(Path(settings.database.embedded)).start())
 
 

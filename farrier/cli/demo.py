@@ -28,40 +28,43 @@ _EXTRA = ("bcrypt", "cryptography")
 
 
 def demo(  # noqa: PLR0913 - one parameter is one option
-    nodes: Annotated[int, typer.Option(min=1, max=5000, help="How many nodes the fleet has.")] = 50,
+    nodes: Annotated[int, typer.Option(min=1, max=5000, help="Number of nodes.")] = 50,
     until_active: Annotated[
         bool,
         typer.Option(
             "--until-active",
-            help="End as soon as every node is active and every BMC manageable: exit code 0, else 1 with reasons.",
+            help="Exit with 0 once every node is active and every BMC manageable. If they are not in time, print the "
+            "reasons and exit with 1.",
         ),
     ] = False,
     timeout: Annotated[
-        float, typer.Option(min=1, help="Seconds that --until-active may take.", metavar="SECONDS")
+        float, typer.Option(min=1, help="Time limit of --until-active, in seconds.", metavar="SECONDS")
     ] = 180,
     directory: Annotated[
         Path | None,
-        typer.Option("--dir", help="Keep everything in this directory instead of one that is removed."),
+        typer.Option("--dir", help="Directory to use and keep, instead of a temporary one."),
     ] = None,
     http_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port for metrics, health and views; 0 for any that is free.")
+        int, typer.Option(min=0, max=65535, help="Port for metrics, health and pages; 0 for any free port.")
     ] = 0,
     faults: Annotated[
         bool,
-        typer.Option(help="Let onboardings fail, and nodes be drained, reimaged, removed. Never with --until-active."),
+        typer.Option(
+            help="Inject failures into onboardings, and drain, reimage and remove nodes. Excludes --until-active."
+        ),
     ] = True,
     speed: Annotated[
-        float, typer.Option(min=1, max=600, help="Seconds that MAAS and its machines have in one second.")
+        float, typer.Option(min=1, max=600, help="Simulated seconds of MAAS and its machines per real second.")
     ] = 60,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
 ) -> None:
-    """Run a simulated fleet on a PostgreSQL of its own: real daemon, Redfish BMCs, a MAAS, requests by SQL."""
+    """Run a simulated fleet with its own PostgreSQL: real daemon, Redfish BMCs, MAAS region, SQL clients."""
     try:
         from farrier.cli import simulation
     except ModuleNotFoundError as missing:
         if missing.name not in _EXTRA:
             raise
-        typer.echo(f"farrier demo needs {missing.name}; run: pip install 'farrier[demo]'", err=True)
+        typer.echo(f"farrier demo requires {missing.name}; run: pip install 'farrier[demo]'", err=True)
         raise typer.Exit(ExitCode.USAGE) from missing
     place = directory or Path(tempfile.mkdtemp(prefix="farrier-demo-"))
     place.mkdir(parents=True, exist_ok=True)
@@ -78,12 +81,12 @@ def demo(  # noqa: PLR0913 - one parameter is one option
     if directory is None and code is ExitCode.OK:
         shutil.rmtree(place)
     elif directory is None:
-        typer.echo(f"kept for a look: {place}", err=True)
+        typer.echo(f"kept for inspection: {place}", err=True)
     raise typer.Exit(code)
 
 
 def _run(options: Options, *, as_json: bool) -> ExitCode:
-    """Simulate and tell; the daemon's log goes to a file beside the data."""
+    """Run the simulation and print its result; the daemon logs to a file beside the data."""
     from farrier.cli.simulation import simulate
     from farrier.daemon import foreseen
 
@@ -101,11 +104,11 @@ def _run(options: Options, *, as_json: bool) -> ExitCode:
     if as_json:
         typer.echo(msgspec.json.encode(summary).decode())
     else:
-        _tell(summary, console, reasons=options.until_active)
+        _print_summary(summary, console, reasons=options.until_active)
     return ExitCode.OK if summary.ok or not options.until_active else ExitCode.FAILED
 
 
-def _tell(summary: Summary, console: Console, *, reasons: bool) -> None:
+def _print_summary(summary: Summary, console: Console, *, reasons: bool) -> None:
     console.print(
         f"{summary.active} of {summary.nodes} nodes active, {summary.manageable} of {summary.with_bmc} BMCs "
         f"manageable, after {summary.seconds:g} s",

@@ -15,6 +15,6 @@ async def enqueue(
     kind: Annotated[str, typer.Argument(help="Kind of resource: node, network_segment …")],
     resource: Annotated[str, typer.Argument(metavar="ID", help="Id or name; the name of a MAAS region is its site.")],
 ) -> None:
-    """Make the handler of a resource run as soon as possible."""
+    """Enqueue a resource, so that its handler runs as soon as possible."""
     id_ = await session.requests.enqueue(kind, resource)
-    typer.echo(f"{kind} {id_} is woken")
+    typer.echo(f"{kind} {id_} is enqueued")

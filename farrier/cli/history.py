@@ -23,16 +23,16 @@ _SETTLED = timedelta(minutes=1)
 _YOUNGEST = timedelta(days=1)
 
 history = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="What happened in the fleet: list it, export it, remove old parts."
+    no_args_is_help=True, add_completion=False, help="List, export and prune the history of the fleet."
 )
 
 _Resource = Annotated[
-    str | None, typer.Option(metavar="KIND/NAME", help="Only of this resource: node/gpu-1; an id does, too.")
+    str | None, typer.Option(metavar="KIND/NAME", help="Only of this resource: node/NAME or node/ID.")
 ]
 _Kind = Annotated[
-    list[str] | None, typer.Option(help="Only of this kind: node, maas_region, network_segment …; may be given again.")
+    list[str] | None, typer.Option(help="Only of this kind: node, maas_region, network_segment … Repeatable.")
 ]
-_After = Annotated[str | None, typer.Option(metavar="KEY", help="Go on behind the change with this key.")]
+_After = Annotated[str | None, typer.Option(metavar="KEY", help="Continue after the entry with this key.")]
 
 
 @history.command("list")
@@ -53,7 +53,7 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
     pages = history_options.walk(session, wanted, Order.NEWEST, after=key, most=limit)
     following = await history_options.show_pages(pages, as_json=as_json)
     if following is not None:
-        typer.echo(f"older ones: --after {following.text}", err=True)
+        typer.echo(f"for older entries: --after {following.text}", err=True)
 
 
 @history.command("export")
@@ -75,25 +75,25 @@ async def export(
     if wanted.until is None:
         wanted = msgspec.structs.replace(wanted, until=_SETTLED)
     key = None if after is None else arguments.key(after)
-    told = 0
+    printed = 0
     async for page in history_options.walk(session, wanted, Order.OLDEST, after=key):
         history_options.show(page.changes, as_json=True)
-        told += len(page.changes)
+        printed += len(page.changes)
         key = page.changes[-1].key if page.changes else key
-    typer.echo(f"{told} changes" + ("" if key is None else f"; later ones: --after {key.text}"), err=True)
+    typer.echo(f"{printed} changes" + ("" if key is None else f"; for later entries: --after {key.text}"), err=True)
 
 
 @history.command("prune")
 @with_database
 async def prune(
     session: Session,
-    older_than: Annotated[str, typer.Option(help="What is older goes, e.g. 90d; at least 1d.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing, only count.")] = False,
+    older_than: Annotated[str, typer.Option(help="Age of the entries to remove, such as 90d. At least 1d.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing; only count.")] = False,
 ) -> None:
     """Remove old changes now; the newest of each layer of a resource stays for as long as the resource does."""
     age = arguments.patience(older_than)
     if age < _YOUNGEST:
-        raise typer.BadParameter(f"--older-than is at least {duration.human(_YOUNGEST)}, not {older_than}")
+        raise typer.BadParameter(f"--older-than must be at least {duration.human(_YOUNGEST)}, not {older_than}")
     looked = deleted = 0
     key = None
     while True:
@@ -104,7 +104,7 @@ async def prune(
         if key is None:
             break
     what = "would be removed" if dry_run else "removed"
-    typer.echo(f"{deleted} changes {what}; {looked - deleted} as old stay: the newest of a layer each")
+    typer.echo(f"{deleted} entries {what}; {looked - deleted} of that age stay, as the newest of their layer")
 
 
 def _of(wanted: HistoryFilter, resource: str | None, kinds: list[str] | None) -> HistoryFilter:

@@ -25,7 +25,7 @@ P = ParamSpec("P")
 PAGE = 1000
 _PANEL = "Which changes"
 
-AsJsonLines = Annotated[bool, typer.Option("--json", help="Print JSON, one object on each line.")]
+AsJsonLines = Annotated[bool, typer.Option("--json", help="Print JSON Lines, one object per entry.")]
 
 COLUMNS = ("AT", "NAME", "LAYER", "FROM", "TO", "AFTER", "CAUSE", "REASON", "SOURCE")
 
@@ -52,7 +52,7 @@ def show(changes: Sequence[HistoryEntry], *, as_json: bool) -> None:
     elif changes:
         output.table(COLUMNS, map(row, changes))
     else:
-        typer.echo("there is no such change", err=True)
+        typer.echo("no history entry matches", err=True)
 
 
 async def show_pages(pages: AsyncIterator[HistoryPage], *, as_json: bool) -> HistoryKey | None:
@@ -71,12 +71,12 @@ async def walk(
     session: Session, wanted: HistoryFilter, order: Order, *, after: HistoryKey | None = None, most: int | None = None
 ) -> AsyncIterator[HistoryPage]:
     """All pages of what is wanted, or those with the first `most` changes."""
-    told = 0
-    while most is None or told < most:
-        limit = PAGE if most is None else min(PAGE, most - told)
+    printed = 0
+    while most is None or printed < most:
+        limit = PAGE if most is None else min(PAGE, most - printed)
         page = await session.queries.history(wanted, order=order, after=after, limit=limit)
         yield page
-        told += len(page.changes)
+        printed += len(page.changes)
         after = page.following
         if after is None:
             return
@@ -106,18 +106,21 @@ def _option(help_: str, *names: str, **more: Any) -> Any:
 def _wanted(  # noqa: PLR0913 - one parameter is one option
     *,
     since: Annotated[
-        str | None, _option("Not older than 2h, or than 2026-01-31T12:00:00Z.", "--since", "--last")
+        str | None,
+        _option("Not older than this: an age such as 2h, or a time such as 2026-01-31T12:00:00Z.", "--since", "--last"),
     ] = None,
-    until: Annotated[str | None, _option("Older than that.")] = None,
-    layer: Annotated[list[str] | None, _option("Only this layer; may be given again, as all below.")] = None,
-    source: Annotated[list[str] | None, _option("Only out of this state.", "--from")] = None,
-    target: Annotated[list[str] | None, _option("Only into this state.", "--to")] = None,
+    until: Annotated[str | None, _option("Older than this age or time.")] = None,
+    layer: Annotated[list[str] | None, _option("Only this layer. Repeatable, as are all options below.")] = None,
+    source: Annotated[list[str] | None, _option("Only transitions out of this state.", "--from")] = None,
+    target: Annotated[list[str] | None, _option("Only transitions into this state.", "--to")] = None,
     cause: Annotated[
-        list[str] | None, _option("Only because of this: intent, 'intent 7', timer, signal, stage …")
+        list[str] | None, _option("Only with this cause: intent, 'intent 7', timer, signal, stage …")
     ] = None,
-    requested_by: Annotated[list[str] | None, _option("Only on a request of theirs.", "--by")] = None,
-    reason: Annotated[str, _option("Only with this in the reason, in any case of letters.")] = "",
-    at_least: Annotated[str | None, _option("Only if the state had lasted so long, e.g. 30m.")] = None,
+    requested_by: Annotated[list[str] | None, _option("Only those that this client requested.", "--by")] = None,
+    reason: Annotated[str, _option("Only with this text in the reason, in upper or lower case.")] = "",
+    at_least: Annotated[
+        str | None, _option("Only if the previous state had lasted at least this long, such as 30m.")
+    ] = None,
 ) -> HistoryFilter:
     return HistoryFilter(
         since=None if since is None else arguments.age_or_moment(since),

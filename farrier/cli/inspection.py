@@ -19,7 +19,7 @@ from farrier.model.management import Management
 from farrier.model.views import MaasView, NodeDetail, RequestView, WorkflowView
 from farrier.model.why import Why, explain
 
-NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name or id.")]
+NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name or ID.")]
 
 
 @with_database
@@ -96,7 +96,7 @@ def _in_maas(maas: MaasView, now: datetime) -> str:
     """`deployed (Deployed), held by admin, read 4s ago`."""
     named = f" ({maas.status_name})" if maas.status_name else ""
     held = f", held by {maas.owner}" if maas.owner else ""
-    news = "; has changed since" if maas.stale_since is not None else ""
+    news = "; changed since" if maas.stale_since is not None else ""
     return f"{maas.state}{named}{held}, read {output.ago(maas.read_at, now)} ago{news}"
 
 
@@ -105,7 +105,7 @@ def _power(node: NodeDetail, now: datetime) -> str:
     # What a read confirms is stored now and then, that it failed at once.
     later = " or later" if bmc.sync_failure is None else ""
     read = "" if bmc.power_at is None else f", read {output.ago(bmc.power_at, now)} ago{later}"
-    return f"{bmc.power}{read}" + ("" if bmc.desired_power is None else f"; to be kept {bmc.desired_power}")
+    return f"{bmc.power}{read}" + ("" if bmc.desired_power is None else f"; target power {bmc.desired_power}")
 
 
 def _flags(node: NodeDetail) -> Iterable[str]:

@@ -21,20 +21,26 @@ _LOOK_EVERY_SECONDS = 0.2
 @with_database
 async def intent(  # noqa: PLR0913 - one parameter is one option
     session: Session,
-    node: Annotated[str, typer.Argument(help="Name or id.")],
-    action: Annotated[str, typer.Argument(help="What is asked for; farrier model lists all actions.")],
-    params: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="What the action takes.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the answer: 0 accepted, 3 rejected.")] = False,
+    node: Annotated[str, typer.Argument(help="Name or ID of the node.")],
+    action: Annotated[str, typer.Argument(help="The action. farrier model lists all.")],
+    params: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="A parameter of the action.")
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the answer. Exit code 0: accepted, 3: rejected.")
+    ] = False,
     until: Annotated[NodeStatus | None, typer.Option(help="Wait until the node has this status.")] = None,
-    timeout: Annotated[str, typer.Option(help="How long to wait.")] = "60s",
-    key: Annotated[str | None, typer.Option(help="Idempotency key: sent twice, it is one request.")] = None,
-    api_version: Annotated[int, typer.Option(help="Version of the intent API to speak.")] = actions.API_MAX,
-    requested_by: Annotated[str | None, typer.Option(help="Who asks; otherwise this user.")] = None,
+    timeout: Annotated[str, typer.Option(help="Time limit for --wait and --until.")] = "60s",
+    key: Annotated[str | None, typer.Option(help="Idempotency key: the same intent sent twice is stored once.")] = None,
+    api_version: Annotated[int, typer.Option(help="Version of the intent API.")] = actions.API_MAX,
+    requested_by: Annotated[
+        str | None, typer.Option(help="Name of the client, for the history. Default: this user.")
+    ] = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Ask for something to be done with a node.
+    """Submit an intent for a node.
 
-    The answer is the controller's; --wait waits for it. What an action takes is in farrier model.
+    A controller answers the intent; --wait waits for the answer. farrier model lists the parameters of each action.
     """
     request = Request(
         node=node,
@@ -47,7 +53,7 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
     patience = arguments.patience(timeout)
     id_ = await session.requests.ask(request)
     if not wait and until is None:
-        intent_answers.tell_pending(id_, f"{action} of {node}", as_json=as_json)
+        intent_answers.print_pending(id_, f"{action} of {node}", as_json=as_json)
         return
     started = anyio.current_time()
     found = await session.requests.answer(id_, patience)
@@ -74,8 +80,8 @@ async def _until(session: Session, node: int, status: NodeStatus, seconds: float
             if found == status:
                 return page.rows[0].name
             if found == NodeStatus.DELETED:
-                raise intent_answers.late(f"{page.rows[0].name} is deleted, and will never be {status}")
+                raise intent_answers.late(f"{page.rows[0].name} is deleted and will never be {status}")
             await anyio.sleep(_LOOK_EVERY_SECONDS)
     raise intent_answers.late(
-        f"the node is {found or 'unknown'} and not {status} after {timeout}; farrier node why says why"
+        f"the node is {found or 'unknown'}, not {status}, after {timeout}; for the reason see farrier node why"
     )

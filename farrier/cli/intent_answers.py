@@ -1,4 +1,4 @@
-"""What commands that ask for something have in common: who asks, and how the answer is told.
+"""What commands that submit an intent share: the name of the client, and how the answer is printed.
 
 Exit codes are those of `farrier intent`: 0 accepted, 3 rejected, 1 no answer in time.
 """
@@ -19,19 +19,19 @@ A = TypeVar("A", Answer, ResourceAnswer)
 
 
 def this_user() -> str:
-    """Who asks, unless somebody else is named."""
+    """The default name of the client: this user."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container whose user has no name
         return f"uid {os.getuid()}"
 
 
-def tell_pending(intent: int, text: str, *, as_json: bool) -> None:
-    """Say that something is asked for, whose answer nobody waits for."""
+def print_pending(intent: int, text: str, *, as_json: bool) -> None:
+    """Print that an intent is submitted, without waiting for its answer."""
     if as_json:
         output.json({"intent": intent, "status": "pending"})
     else:
-        typer.echo(f"intent {intent}: {text} is asked for; --wait would wait for the answer")
+        typer.echo(f"intent {intent}: {text} is submitted; use --wait to wait for the answer")
 
 
 def judged(intent: int, answer: A | None, timeout: str, *, see: str, as_json: bool) -> A:
@@ -40,8 +40,8 @@ def judged(intent: int, answer: A | None, timeout: str, *, see: str, as_json: bo
         if as_json:
             output.json({"intent": intent, "status": "pending"})
         raise late(
-            f"intent {intent} was not answered within {timeout}; it stays, and will be answered when a controller runs "
-            f"the {see}"
+            f"intent {intent} was not answered within {timeout}; it remains, and a controller will answer it when "
+            f"it runs the {see}"
         )
     if as_json:
         output.json(answer)

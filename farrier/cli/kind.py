@@ -11,7 +11,7 @@ from farrier.cli import resource_commands
 from farrier.cli.connection import with_database, with_settings
 from farrier.config import Config
 
-_HELP = "Kinds of resources: install or remove one, list all."
+_HELP = "List, install and remove kinds of resources."
 kind = typer.Typer(no_args_is_help=True, add_completion=False, help=_HELP)
 
 kind.command("list")(with_database(resource_commands.kinds))
@@ -21,11 +21,11 @@ kind.command("list")(with_database(resource_commands.kinds))
 @with_settings
 def install(
     settings: Config,
-    name: Annotated[str, typer.Argument(metavar="PACKAGE.MODULE:NAME", help="The Extension to install.")],
+    name: Annotated[str, typer.Argument(metavar="PACKAGE.MODULE:NAME", help="The Extension of the kind.")],
 ) -> None:
     """Make a kind's table by its own SQL, once, and its states, edges and actions known. May be repeated: after a
     change of them it must be."""
-    from farrier import wiring  # the rooms and their libraries take a second that --help need not wait
+    from farrier import wiring  # imports that take a second, which --help need not wait for
     from farrier.io import catalog, kinds, migrate
     from farrier.io.client import administrator
 
@@ -39,14 +39,14 @@ def install(
             return await kinds.install(conn, found)
 
     new = anyio.run(installed)
-    typer.echo(f"kind {found.spec.name}: {'installed' if new else 'brought up to date'}, table {found.spec.relation}")
+    typer.echo(f"kind {found.spec.name}: {'installed' if new else 'updated'}, table {found.spec.relation}")
 
 
 @kind.command("remove")
 @with_settings
 def remove(
     settings: Config,
-    name: Annotated[str, typer.Argument(metavar="KIND", help="Its name, as `farrier kind list` has it.")],
+    name: Annotated[str, typer.Argument(metavar="KIND", help="Name of the kind, as in farrier kind list.")],
 ) -> None:
     """Forget a kind that another package brought, when nothing of it is left but what has ended. Its table stays, and
     so do its history and requests."""
@@ -59,4 +59,4 @@ def remove(
             await kinds.remove(conn, name)
 
     anyio.run(removed)
-    typer.echo(f"kind {name}: removed; its table, history and requests are still there")
+    typer.echo(f"kind {name}: removed; its table, history and intents are kept")

@@ -15,7 +15,7 @@ from farrier.cli import output
 from farrier.io.migrate import Migrated
 from farrier.io.schema_plan import Plan
 
-_NOTHING = "nothing to migrate"
+_NOTHING = "no migration is needed"
 # Objects of a kind that fit on a screen, and objects that fit on a line.
 _MOST_ROWS = 40
 _MOST_NAMES = 5
@@ -36,7 +36,7 @@ def show_plan(plan: Plan, *, as_json: bool) -> None:
     applied = [("apply", f"version {step.version}", step.name, "") for step in plan.steps]
     output.table(("", "what", "name", ""), [*tables, *applied, *_rows(plan.would)])
     for obstacle in (*plan.namesakes, *plan.in_the_way):
-        typer.echo(f"in the way: {obstacle}")
+        typer.echo(f"blocked by: {obstacle}")
     typer.echo(_verdict(plan))
 
 
@@ -55,10 +55,10 @@ def _verdict(plan: Plan) -> str:
     if not plan.would:
         return _NOTHING
     if plan.release is None:
-        return "a new database: it has no replicas"
+        return "a new database without replicas"
     if plan.stops:
         return f"stop replicas of farrier {plan.release} first: {'; '.join(plan.stops)}"
-    return f"replicas of farrier {plan.release} can go on meanwhile"
+    return f"replicas of farrier {plan.release} can continue during the migration"
 
 
 def _by_verb(done: Migrated, verbs: tuple[str, str, str]) -> Iterator[tuple[str, Sequence[str]]]:

@@ -25,15 +25,16 @@ class Format(StrEnum):
 
 
 def model(
-    form: Annotated[Format, typer.Option("--format", help="Tables, diagrams or data.")] = Format.MD,
-    layer: Annotated[Layer | None, typer.Option(help="The diagram of this layer alone, with --format mermaid.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="Print tables, diagrams or data.")] = Format.MD,
+    layer: Annotated[Layer | None, typer.Option(help="With --format mermaid: the diagram of this layer only.")] = None,
     kind: Annotated[
-        str | None, typer.Option(help="Of this kind instead of nodes: network_segment …, or package.module:NAME.")
+        str | None,
+        typer.Option(help="The model of this kind instead of the node's: network_segment …, or package.module:NAME."),
     ] = None,
 ) -> None:
-    """Print the state model: states, edges, limits, requests, failures."""
+    """Print the state model: states, edges, limits, actions, failure classes."""
     if layer is not None and (form is not Format.MERMAID or kind is not None):
-        raise typer.BadParameter("--layer goes with --format mermaid; tables, data and other kinds have no such parts")
+        raise typer.BadParameter("--layer requires --format mermaid and the kind node")
     if kind is not None:
         _of_kind(_spec(kind), form)
     elif form is Format.MD:
@@ -51,7 +52,8 @@ def _spec(kind: str) -> KindSpec:
     known = {spec.name: spec for spec in BUILT_IN}
     if kind not in known:
         raise typer.BadParameter(
-            f"no kind is named {kind!r}; there are: {', '.join(known)}; one of another package is package.module:NAME"
+            f"no kind {kind!r}; expected one of {', '.join(known)}, or package.module:NAME for a kind of another "
+            "package"
         )
     return known[kind]
 

@@ -28,7 +28,7 @@ from farrier.model.workflow import WorkflowStatus
 # Rows that are laid out together; the next ones come under headings of their own.
 _PAGE = 1000
 
-node = typer.Typer(no_args_is_help=True, add_completion=False, help="Nodes: register, list, look into.")
+node = typer.Typer(no_args_is_help=True, add_completion=False, help="Register, list and inspect nodes.")
 node.command("show")(show)
 node.command("why")(why)
 node.command("history")(with_database(of_kind(SPEC.name, history)))
@@ -42,13 +42,15 @@ async def add(  # noqa: PLR0913 - one parameter is one option
     given: Mapping[str, Any],
     name: Annotated[str, typer.Argument(help="Letters, digits, dots, dashes and underscores.")],
     bmc_address: Annotated[str | None, typer.Option(help="https URL or host of its BMC.")] = None,
-    bmc_credential: Annotated[str | None, typer.Option(help="Reference to the BMC's password, never itself.")] = None,
+    bmc_credential: Annotated[
+        str | None, typer.Option(help="Reference to the BMC's password, not the password itself.")
+    ] = None,
     bootstrap: Annotated[
-        bool, typer.Option("--bootstrap", help="Make a token for its agent, and print it this once.")
+        bool, typer.Option("--bootstrap", help="Issue a bootstrap token for its agent, and print it once.")
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:
-    """Register a node. Nothing is done to the machine until somebody asks."""
+    """Register a node. farrier does nothing to the machine until an intent requests it."""
     token = bootstraps.token(secrets.token_hex()) if bootstrap else None
     registration = Registration(
         name=name,
@@ -64,14 +66,14 @@ async def add(  # noqa: PLR0913 - one parameter is one option
         return
     typer.echo(f"{name} is registered with id {id_}")
     if token:
-        _tell_token(token, duration.human(session.settings.node.bootstrap_ttl))
+        _print_token(token, duration.human(session.settings.node.bootstrap_ttl))
 
 
 @node.command("bootstrap")
 @with_database
 async def bootstrap(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NODE", help="Name or id.")],
+    name: Annotated[str, typer.Argument(metavar="NODE", help="Name or ID of the node.")],
     as_json: output.AsJson = False,
 ) -> None:
     """Make a new bootstrap token for a node's agent, and print it this once. Earlier unused ones are worthless."""
@@ -80,7 +82,7 @@ async def bootstrap(
     if as_json:
         output.json({"bootstrap_token": token})
     else:
-        _tell_token(token, duration.human(ttl))
+        _print_token(token, duration.human(ttl))
 
 
 @node.command("list")
@@ -89,11 +91,11 @@ async def bootstrap(
 async def list_(
     session: Session,
     chosen: Mapping[str, tuple[str, ...]],
-    status: Annotated[list[NodeStatus] | None, typer.Option(help="Only these; may be given again.")] = None,
-    management: Annotated[list[Management] | None, typer.Option(help="Only these; may be given again.")] = None,
+    status: Annotated[list[NodeStatus] | None, typer.Option(help="Only this status. Repeatable.")] = None,
+    management: Annotated[list[Management] | None, typer.Option(help="Only this management state. Repeatable.")] = None,
     failed: Annotated[
         bool,
-        typer.Option("--failed", help="Only those whose workflow failed, or whose BMC cannot be read."),
+        typer.Option("--failed", help="Only nodes whose workflow failed or whose BMC cannot be read."),
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:
@@ -156,13 +158,13 @@ def _notes(line: NodeView) -> Iterator[str]:
     if workflow is not None and workflow.status == WorkflowStatus.FAILED_MANUAL_INTERVENTION:
         yield f"waits for an operator: {workflow.failure_class or workflow.kind}"
     if workflow is not None and workflow.status == WorkflowStatus.FAILED_RETRYABLE:
-        yield f"tried again: {workflow.failure_class or workflow.kind}"
+        yield f"retries: {workflow.failure_class or workflow.kind}"
     if line.bmc_failure is not None:
         yield f"BMC: {line.bmc_failure}"
     if line.power_failure is not None:
         yield f"power unreadable: {line.power_failure}"
 
 
-def _tell_token(token: str, ttl: str) -> None:
+def _print_token(token: str, ttl: str) -> None:
     typer.echo(f"bootstrap token: {token}")
-    typer.echo(f"it is told this once and works once, within {ttl}", err=True)
+    typer.echo(f"it is shown only now, and works once within {ttl}", err=True)

@@ -10,7 +10,7 @@ from farrier.cli.resource_commands import NameArgument
 from farrier.cli.resource_shortcut import shortcut
 from farrier.model import ib_partition
 
-partition = shortcut(ib_partition.SPEC, "InfiniBand partitions: make, list, look into, end.")
+partition = shortcut(ib_partition.SPEC, "Create, list, inspect and delete InfiniBand partitions.")
 
 
 @partition.command("members")

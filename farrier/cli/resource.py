@@ -1,4 +1,4 @@
-"""`farrier resource`: resources of any registered kind, a kind of somebody else's package included."""
+"""`farrier resource`: resources of any installed kind, including kinds of other packages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from farrier.cli.connection import with_database
 resource = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Resources of any kind that is not a node: list, look into, ask for something.",
+    help="List and inspect resources of any kind except nodes, and submit intents for them.",
 )
 resource.command("list")(with_database(commands.list_))
 resource.command("show")(with_database(commands.show))

@@ -1,8 +1,7 @@
-"""The commands over resources, each for any kind: `farrier resource` takes the kind as an argument, and the commands of
-one kind (`farrier segment`) are the same functions with the kind given.
+"""The commands over resources of any kind: `farrier resource` takes the kind as an argument, `farrier segment` and
+others fix it.
 
-Kinds, their states and what may be asked for are the database's: a kind that somebody else's package registered works
-like one of farrier's own.
+Kinds, states and actions are read from the database, so a kind of another package works like a built-in one.
 """
 
 from __future__ import annotations
@@ -34,13 +33,15 @@ _PAGE = 1000
 _LOOK_EVERY_SECONDS = 0.2
 
 
-KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="Its kind; farrier kind list has them.")]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name or id.")]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait for the answer: 0 accepted, 3 rejected.")]
-Until = Annotated[str | None, typer.Option(metavar="STATE", help="Wait until it is in this state or a substate.")]
-Timeout = Annotated[str, typer.Option(help="How long to wait.")]
-Key = Annotated[str | None, typer.Option(help="Idempotency key: sent twice, it is one request.")]
-By = Annotated[str | None, typer.Option(help="Who asks; otherwise this user.")]
+KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="Kind of the resource. farrier kind list lists all.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name or ID.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for the answer. Exit code 0: accepted, 3: rejected.")]
+Until = Annotated[
+    str | None, typer.Option(metavar="STATE", help="Wait until the resource is in this state or one of its substates.")
+]
+Timeout = Annotated[str, typer.Option(help="Time limit for --wait and --until.")]
+Key = Annotated[str | None, typer.Option(help="Idempotency key: the same intent sent twice is stored once.")]
+By = Annotated[str | None, typer.Option(help="Name of the client, for the history. Default: this user.")]
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,16 +78,16 @@ async def kinds(session: Session, as_json: output.AsJson = False) -> None:
         output.json(found)
         return
     if not found:
-        typer.echo("no kind is registered", err=True)
+        typer.echo("no kind is installed", err=True)
     output.table(resource_view.KIND_COLUMNS, map(resource_view.kind_row, found))
 
 
 async def list_(
     session: Session,
     kind: KindArgument,
-    state: Annotated[list[str] | None, typer.Option(help="Only in these; may be given again.")] = None,
-    site: Annotated[list[str] | None, typer.Option(help="Only of these; may be given again.")] = None,
-    ended: Annotated[bool, typer.Option("--ended", help="Those that have ended, too.")] = False,
+    state: Annotated[list[str] | None, typer.Option(help="Only this state. Repeatable.")] = None,
+    site: Annotated[list[str] | None, typer.Option(help="Only this site. Repeatable.")] = None,
+    ended: Annotated[bool, typer.Option("--ended", help="Include resources that have ended.")] = False,
     as_json: output.AsJson = False,
 ) -> None:
     """List resources by name."""
@@ -105,7 +106,7 @@ async def list_(
         there = there or bool(page.rows)
         output.table(resource_view.COLUMNS, [resource_view.row(each, page.now, limits) for each in page.rows])
     if not there:
-        typer.echo(f"there is no such {output.words(kind)}", err=True)
+        typer.echo(f"no such {output.words(kind)}", err=True)
 
 
 async def _refuse_unknown(session: Session, kind: str, *states: str) -> None:
@@ -120,7 +121,9 @@ async def _refuse_unknown(session: Session, kind: str, *states: str) -> None:
     ]
     for state in states:
         if known and not any(is_in(each, state) for each in known):
-            raise typer.BadParameter(f"no {output.words(kind)} is ever {state!r}; there are: {', '.join(known)}")
+            raise typer.BadParameter(
+                f"no {output.words(kind)} has a state {state!r}; expected one of {', '.join(known)}"
+            )
 
 
 async def _pages(session: Session, wanted: WantedResources) -> AsyncIterator[Page[ResourceView]]:
@@ -160,8 +163,8 @@ async def history(  # noqa: PLR0913 - one parameter is one option
     wanted: HistoryFilter,
     kind: KindArgument,
     name: Annotated[str | None, typer.Argument(help="Name or id. None, with --all: every resource.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All of it, not the newest alone.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="How many of the newest changes.")] = 50,
+    everything: Annotated[bool, typer.Option("--all", help="Every entry, not only the newest.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Number of entries, the newest first.")] = 50,
     as_json: history_options.AsJsonLines = False,
 ) -> None:
     """Show the changes of a resource, oldest first; with --all and no name, of every resource of the kind."""
@@ -185,9 +188,12 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
     session: Session,
     kind: KindArgument,
     name: NameArgument,
-    action: Annotated[str, typer.Argument(help="What is asked for; farrier kind list has the actions.")],
+    action: Annotated[str, typer.Argument(help="The action. farrier kind list lists the actions of each kind.")],
     params: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="What the action takes; lists with commas.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE]...", help="A parameter of the action. Separate the items of a list with commas."
+        ),
     ] = None,
     wait: Wait = False,
     until: Until = None,
@@ -223,7 +229,7 @@ async def ask(session: Session, asked: Asking) -> None:
     intent = await session.requests.ask_resource(request)
     answered = request.action == CREATE  # by the database, at once
     if not (asked.wait or answered) and asked.until is None:
-        intent_answers.tell_pending(
+        intent_answers.print_pending(
             intent, f"{request.action} of {request.kind} {request.resource}", as_json=asked.as_json
         )
         return
@@ -249,8 +255,8 @@ async def _until(session: Session, kind: str, id_: int, asked: Asking, seconds: 
             if any(is_in(layer.state, asked.until or "") for layer in resource.layers):
                 return resource.name
             if resource.ended_at is not None:
-                raise intent_answers.late(f"{resource.name} has ended, is {found}, and will never be {asked.until}")
+                raise intent_answers.late(f"{resource.name} has ended as {found} and will never be {asked.until}")
             await anyio.sleep(_LOOK_EVERY_SECONDS)
     raise intent_answers.late(
-        f"it is {found or 'unknown'} and not {asked.until} after {asked.timeout}; farrier resource why says why"
+        f"it is {found or 'unknown'}, not {asked.until}, after {asked.timeout}; for the reason see farrier resource why"
     )

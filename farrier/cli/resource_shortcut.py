@@ -118,9 +118,9 @@ def _help(field: Field) -> str:
                 f"from {field.min}" if field.min is not None else "",
                 f"to {field.max}" if field.max is not None else "",
             )
-            return " ".join(filter(None, ("A whole number, perhaps as 0x…,", *bounds))).rstrip(",") + "."
+            return " ".join(filter(None, ("A whole number, decimal or 0x…,", *bounds))).rstrip(",") + "."
         case "array":
-            return "May be given again, or several with commas."
+            return "Repeatable, or several separated by commas."
         case "enum":
             return f"One of {', '.join(field.enum)}."
         case _:

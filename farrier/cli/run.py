@@ -14,26 +14,28 @@ def run(  # noqa: PLR0913 - one parameter is one option
     config_file: Annotated[
         Path | None, typer.Option("--config", envvar="FARRIER_CONFIG", help="TOML file with settings.")
     ] = None,
-    dsn: Annotated[str | None, typer.Option(help="PostgreSQL to work on, as a postgresql:// URL.")] = None,
+    dsn: Annotated[str | None, typer.Option(help="PostgreSQL to use, as a postgresql:// URL.")] = None,
     embedded: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Run a PostgreSQL of our own in this directory.")
+        str | None, typer.Option(metavar="DIR", help="Start an embedded PostgreSQL in this directory.")
     ] = None,
-    db_timeout: Annotated[str | None, typer.Option(help="How long to try to reach the database, e.g. 60s.")] = None,
+    db_timeout: Annotated[str | None, typer.Option(help="How long to try to reach the database, such as 60s.")] = None,
     http_port: Annotated[
-        int | None, typer.Option(help="Port for metrics, health and views; 0 for any that is free.")
+        int | None, typer.Option(help="Port for metrics, health and pages; 0 for any free port.")
     ] = None,
     kind: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PACKAGE.MODULE:NAME",
-            help="A kind from another package to run, too; may be repeated. Takes the place of controller.kinds.",
+            help="A kind of another package to run. Repeatable. Replaces controller.kinds.",
         ),
     ] = None,
-    log_level: Annotated[log.Level | None, typer.Option(help="The least that is logged.", case_sensitive=False)] = None,
+    log_level: Annotated[
+        log.Level | None, typer.Option(help="Lowest level that is logged.", case_sensitive=False)
+    ] = None,
 ) -> None:
-    """Run the controller until SIGTERM or Ctrl-C; a second one does not wait for the drain.
+    """Run the controller until SIGTERM or Ctrl-C. A second signal ends it without the drain.
 
-    Any number of these may share one database. SIGHUP reads the settings again.
+    Any number of controllers can share one database. SIGHUP reads the settings again.
     """
     flags: dict[str, object] = {
         "database.dsn": dsn,
@@ -49,6 +51,6 @@ def run(  # noqa: PLR0913 - one parameter is one option
 
     settings = read()
     log.configure(settings.log.level, settings.log.format)
-    from farrier import daemon  # the rooms and their libraries take a second that --help need not wait
+    from farrier import daemon  # imports that take a second, which --help need not wait for
 
     raise typer.Exit(daemon.main(settings, read))

@@ -10,7 +10,7 @@ from farrier.cli.resource_commands import NameArgument
 from farrier.cli.resource_shortcut import shortcut
 from farrier.model import network_segment
 
-segment = shortcut(network_segment.SPEC, "Network segments: make, list, look into, end.")
+segment = shortcut(network_segment.SPEC, "Create, list, inspect and delete network segments.")
 
 
 @segment.command("addresses")
@@ -22,7 +22,7 @@ async def addresses(session: Session, name: NameArgument, as_json: output.AsJson
         output.json(page.rows)
         return
     if not page.rows:
-        typer.echo(f"no address of {name} is given out", err=True)
+        typer.echo(f"no address of {name} is allocated", err=True)
     output.table(
         ("ADDRESS", "PREFIX", "OWNER", "NODE", "SINCE"),
         ((a.address, a.prefix, a.owner, a.node, output.ago(a.allocated_at, page.now)) for a in page.rows),

@@ -1,8 +1,8 @@
-"""What `farrier demo` runs: database, BMCs, MAAS, daemon, agents and fleet in one process, up in order and down
+"""What `farrier demo` runs in one process: database, BMCs, MAAS, daemon, agents and fleet, started in order and stopped
 in reverse.
 
-The daemon is the one of `farrier run` and is told nothing else than where the database, the BMCs and MAAS are.
-Everything beside it uses the database as other services do, over connections of its own.
+The daemon is the one of `farrier run`. Everything else uses the database as other services do, over its own
+connections.
 """
 
 from __future__ import annotations

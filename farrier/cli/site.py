@@ -30,7 +30,7 @@ from farrier.services.times import Times
 site = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Sites: what is configured of them, how their regions are, and whether files are right.",
+    help="Check the files of sites, and show their settings and the health of their regions.",
 )
 
 
@@ -45,7 +45,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Unobserved(ServiceObserver):
-    """Nobody counts the requests of a command."""
+    """A command does not count its requests."""
 
     @override
     def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
@@ -78,7 +78,7 @@ def _list(settings: Config, sites: Sites, page: Page[RegionView] | None, *, as_j
         output.json([*lines, *({"site": one.site, "url": None, "region": output.plain(one)} for one in others)])
         return
     if complete and not sites:
-        typer.echo(f"no site is in {settings.sites.directory}", err=True)
+        typer.echo(f"no files of sites in {settings.sites.directory}", err=True)
     rows = [_row(each, regions.get(name), page) for name, each in sites.items()]
     if page is not None:
         url = "not here" if complete else "not known"
@@ -96,7 +96,7 @@ def show(
     """Show everything that is configured of a site, defaults included."""
     sites = _configured(settings)
     if name not in sites:
-        raise ConfigError(f"no site is named {name!r}; there are: {', '.join(sites) or 'none'}")
+        raise ConfigError(f"no site {name!r}; expected one of {', '.join(sites) or 'none'}")
     region = _by_site(anyio.run(_observed, settings)).get(name)
     if as_json:
         output.json({"site": sites[name], "region": region})
@@ -109,10 +109,11 @@ def show(
 def check(
     settings: Config,
     directory: Annotated[
-        str | None, typer.Argument(metavar="[DIR]", help="Directory of sites; by default that of the settings.")
+        str | None,
+        typer.Argument(metavar="[DIR]", help="Directory of the sites. Default: sites.directory of the settings."),
     ] = None,
     ask: Annotated[
-        bool, typer.Option("--ask", help="Ask each region for its version and for whom it takes us.")
+        bool, typer.Option("--ask", help="Request from each region its version and the user of farrier's API key.")
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:
@@ -135,18 +136,20 @@ def _right(sites: Sites) -> str:
         case 0:
             return "there are no sites"
         case 1:
-            return f"1 site is right: {', '.join(sites)}"
+            return f"1 site is valid: {', '.join(sites)}"
         case many:
-            return f"{many} sites are right: {', '.join(sites)}"
+            return f"{many} sites are valid: {', '.join(sites)}"
 
 
 @site.command("unbrake")
 @with_settings
 def lift_brake(
     settings: Config,
-    name: Annotated[str, typer.Argument(metavar="SITE", help="A site; '' for nodes that have none.")],
-    reason: Annotated[str, typer.Option("--reason", help="Why its nodes may leave service all the same.")],
-    lasts: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long, 24 hours at most.")] = "1h",
+    name: Annotated[str, typer.Argument(metavar="SITE", help="Name of the site; '' for nodes without a site.")],
+    reason: Annotated[str, typer.Option("--reason", help="Reason for lifting the brake, for the history.")],
+    lasts: Annotated[
+        str, typer.Option("--for", metavar="DURATION", help="How long the brake stays lifted, at most 24 hours.")
+    ] = "1h",
 ) -> None:
     """Let nodes of a site leave service whatever their number, where its brake holds them."""
     anyio.run(_lift_brake, settings, name, reason, arguments.patience(lasts))
@@ -169,13 +172,13 @@ def _configured(settings: Config) -> Sites:
 
 
 async def _observed(settings: Config) -> Page[RegionView] | None:
-    """What observers said of regions; None, and a word about it, where no database tells."""
+    """The regions as observed; None, with a note, if no database responds."""
     try:
         async with client(settings.database) as reached:
             found = await reached.resources.resources(WantedResources(kind=maas_region.KIND))
             return Page(found.now, tuple(map(_region, found.rows)))
     except FarrierError as error:
-        typer.echo(f"how regions are is not known: {error}", err=True)
+        typer.echo(f"the health of regions is unknown: {error}", err=True)
         return None
 
 
@@ -238,7 +241,7 @@ def _facts(each: Site, region: RegionView | None) -> Iterator[tuple[str, Cell]]:
     yield "site", each.name
     if region is not None:
         yield "region", region.state
-        yield "every event known until", output.moment(region.complete_at)
+        yield "events read up to", output.moment(region.complete_at)
         yield "region's error", region.last_error
     held = msgspec.to_builtins(each, builtin_types=(timedelta,))
     held["cloud_init"]["template"] = f"{len(each.cloud_init.template.encode())} bytes"

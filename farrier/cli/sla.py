@@ -26,7 +26,7 @@ from farrier.model.workflow import WorkflowStatus
 sla = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="How long nodes may stay in each state, and which have stayed for longer.",
+    help="List the limits of all states, and the resources above a limit.",
 )
 
 
@@ -92,7 +92,7 @@ async def breaches(session: Session, as_json: output.AsJson = False) -> None:
     found = [(o.node.name, o.node.paused, clock) for o in page.rows for clock in o.clocks]
     found += [(f"{each.kind} {each.name}", None, clock) for each, clock in resources]
     if not found:
-        typer.echo("no node and no other resource is above a limit", err=True)
+        typer.echo("no node or other resource is above a limit", err=True)
     output.table(
         ("NAME", "LAYER", "STATE", "FOR", "LIMIT", "ABOVE", "PAUSED"),
         (
@@ -130,14 +130,14 @@ def _of_kinds(held: Limits, specs: Iterable[KindSpec]) -> Iterator[Limit]:
 
 
 async def _registered(settings: Config, known: set[str]) -> tuple[KindView, ...]:
-    """The kinds that only the database knows; none, and a word about it, where the one that is named does not tell."""
+    """The kinds that are stored only in the database; none, with a note, if it does not respond."""
     if not settings.database.dsn and not settings.database.embedded:
         return ()
     try:
         async with client(settings.database) as reached:
             return tuple(kind for kind in await reached.resources.kinds(counted=False) if kind.kind not in known)
     except FarrierError as error:
-        typer.echo(f"limits of kinds that only a database knows are not known: {error}", err=True)
+        typer.echo(f"limits of kinds that are stored only in the database are missing: {error}", err=True)
         return ()
 
 

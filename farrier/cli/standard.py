@@ -1,7 +1,6 @@
-"""Standard output, whose errors can be told from all others.
+"""Standard output with errors of its own, so that a full disk is not taken for an unreachable database.
 
-A full disk behind it is an OSError like one of a network or of a file, and what catches those on its way would take it
-for a database that is gone. A pipe whose reader has left is no error: that ends the process without a word.
+A pipe whose reader has left is no error: it ends the process silently.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def watched() -> Iterator[None]:
     except UnwrittenError as failure:
         _to_nowhere(sys.stdout)
         try:
-            typer.echo(f"farrier: cannot write standard output: {failure}; what it has got is not all", err=True)
+            typer.echo(f"farrier: cannot write standard output: {failure}; the output is incomplete", err=True)
         except OSError:  # both may lead to the same full disk
             _to_nowhere(sys.stderr)
         raise SystemExit(ExitCode.FAILED) from failure

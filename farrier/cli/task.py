@@ -14,7 +14,7 @@ from farrier.cli.output import Cell
 from farrier.model.node import TaskStatus
 from farrier.model.views import TaskView
 
-task = typer.Typer(no_args_is_help=True, add_completion=False, help="The tasks of nodes' agents.")
+task = typer.Typer(no_args_is_help=True, add_completion=False, help="List the tasks of agents and workers.")
 
 
 @task.callback()
@@ -26,9 +26,9 @@ def _group() -> None:
 @with_database
 async def list_(
     session: Session,
-    node: Annotated[str | None, typer.Argument(help="Name or id; otherwise all nodes.")] = None,
-    status: Annotated[list[TaskStatus] | None, typer.Option(help="Only these; may be given again.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many of the newest.")] = 100,
+    node: Annotated[str | None, typer.Argument(help="Name or ID of a node. Default: all nodes.")] = None,
+    status: Annotated[list[TaskStatus] | None, typer.Option(help="Only this status. Repeatable.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Number of tasks, the newest first.")] = 100,
     as_json: output.AsJson = False,
 ) -> None:
     """List agent tasks, the newest first."""

@@ -1,7 +1,6 @@
-"""Settings: what there is to set (`groups`), how they are read (`reading`), how they are told (`describing`).
+"""Settings: their definitions (`groups`), reading (`reading`) and description (`describing`).
 
-A leaf that any room may import; usually a room takes the one group it needs as an argument and never looks
-for settings itself. Precedence: flag, environment, file, default.
+Precedence: flag, environment, file, default.
 """
 
 from __future__ import annotations

@@ -26,56 +26,64 @@ class CredentialBinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         tuple[str, ...],
         Meta(
             min_length=1,
-            description="References that the hosts may be sent: * stands for characters other than / within a name.",
+            description="References that may be sent to these hosts. * matches characters other than / within a name.",
         ),
     ]
     hosts: Annotated[
         tuple[str, ...],
         Meta(
-            description="Hosts of BMC addresses, in lower case: * stands for characters of a name other than a dot, "
-            "never for a part of an address. Empty: any host, if its addresses are in networks."
+            description="Host names of BMCs, in lower case. * matches any characters of one name between two "
+            "dots, and never part of an IP address. Empty: any host with an address in networks."
         ),
     ] = ()
     networks: Annotated[
         tuple[str, ...],
-        Meta(description="Networks in which every address of the host must be. Empty: any address of these hosts."),
+        Meta(
+            description="Every address of the host must be in one of these networks. Empty: any address of these hosts."
+        ),
     ] = ()
 
     def __post_init__(self) -> None:
         for reference in self.references:
             if not reference.startswith(_SCHEMES):
-                raise ValueError(f"references begin with one of {', '.join(_SCHEMES)}; one of these does not")
+                raise ValueError(f"every reference must begin with one of {', '.join(_SCHEMES)}")
         for host in self.hosts:
             if not _HOST.fullmatch(host):
-                raise ValueError(f"hosts are names or addresses in lower case, without scheme and port; got {host!r}")
+                raise ValueError(
+                    f"expected host names or addresses in lower case, without scheme and port; got {host!r}"
+                )
             if _ANY_NAME.fullmatch(host) and not self.networks:
-                raise ValueError(f"{host!r} matches any name, so a binding with it needs networks")
+                raise ValueError(f"{host!r} matches any name, so this binding also needs networks")
             if _STARRED_ADDRESS.fullmatch(host):
-                raise ValueError(f"* stands for no part of an address; got {host!r}, give its network in networks")
+                raise ValueError(f"* cannot stand for part of an address; got {host!r}, set networks instead")
         for network in self.networks:
             ipaddress.ip_network(network)
         if not self.hosts and not self.networks:
-            raise ValueError("a binding without hosts and networks would send a secret anywhere; give one of them")
+            raise ValueError(
+                "a binding needs hosts, networks or both: without them its secret could be sent to any address"
+            )
 
 
 class CredentialsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where credential references may lead. A reference to any other place is refused before it is read."""
 
     file_roots: Annotated[
-        tuple[str, ...], Meta(description="Directories in which file: references may lie, symlinks followed.")
+        tuple[str, ...],
+        Meta(description="Directories that may contain the files of file: references, after symlinks are resolved."),
     ] = ()
     env_prefix: Annotated[
-        str, Meta(min_length=1, description="Variables that env: references may name begin with this.")
+        str, Meta(min_length=1, description="Only variables with this prefix may be named by env: references.")
     ] = "FARRIER_SECRET_"
     bindings: Annotated[
         tuple[CredentialBinding, ...],
         Meta(
-            description="Which BMCs may be sent which credentials, as [[credentials.bindings]] with references, hosts "
-            "and networks; those of one site stand in its own file. A reference that nothing binds to a BMC's address "
-            "is refused: the BMC is not dialled and the secret is not read. In the environment a JSON array."
+            description="Which credentials may be sent to which BMCs: [[credentials.bindings]] with references, "
+            "hosts and networks. A site's own bindings are in the file of the site. If no binding "
+            "allows a reference for a BMC's address, the secret is not read and the BMC is not "
+            "contacted. In the environment: a JSON array."
         ),
     ] = ()
 
     def __post_init__(self) -> None:
         if not all(root.startswith("/") for root in self.file_roots):
-            raise ValueError("file_roots are absolute paths")
+            raise ValueError("file_roots must be absolute paths")

@@ -25,46 +25,47 @@ class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     dsn: Annotated[
         str,
         Meta(
-            description="postgresql:// URL of the server; several hosts with target_session_attrs=read-write "
-            "follow a fail-over. For farrier run also systemd:NAME, a credential of the unit that holds the URL. "
-            "Empty: the embedded server."
+            description="postgresql:// URL of the server. Several hosts with target_session_attrs=read-write follow a "
+            "fail-over. farrier run also accepts systemd:NAME, a credential of the unit with the URL. Empty: the "
+            "embedded server."
         ),
     ] = ""
-    embedded: Annotated[str, Meta(description="Directory of the embedded PostgreSQL. Not together with a DSN.")] = ""
+    embedded: Annotated[str, Meta(description="Directory of the embedded PostgreSQL. Excludes dsn.")] = ""
     pgbouncer: Annotated[
         bool,
         Meta(
-            description="The DSN leads to PgBouncer in transaction mode: no prepared statements, and polling "
-            "instead of LISTEN."
+            description="Set this if the DSN leads to PgBouncer in transaction mode: no prepared statements, and "
+            "polling instead of LISTEN."
         ),
     ] = False
     db_timeout: Annotated[
         timedelta,
         Meta(
-            description="How long start-up tries to reach the server before it gives up with exit code 4; "
-            "long enough for a fail-over or a machine that boots."
+            description="How long farrier tries to reach the server at start-up before it exits with code 4. The "
+            "default covers a fail-over or a reboot of the server."
         ),
     ] = _seconds(60)
     connect_timeout: Annotated[
         timedelta,
         Meta(
-            description="How long one host of the DSN may take to accept a connection before the next host is tried. "
-            "A server in reach accepts in milliseconds; shorter than 5 s, in which a caller gives up."
+            description="Time limit for a connection to one host of the DSN; then the next host is tried. A "
+            "reachable server accepts within milliseconds. Must be shorter than 5 s."
         ),
     ] = _seconds(3)
     statement_timeout: Annotated[
         timedelta,
         Meta(
-            description="How long the loop waits for a statement before it drops the connection and looks for the host "
-            "that serves. Its statements take milliseconds; with connect_timeout this bounds how late a fail-over "
-            "is followed when the old primary vanished without a word."
+            description="Time limit for a statement of the loop; then the connection is closed and the hosts of "
+            "the DSN are tried again. Statements take milliseconds. If an old primary stops "
+            "responding, this limit and connect_timeout bound how late the loop follows the "
+            "fail-over."
         ),
     ] = _seconds(5)
     read_timeout: Annotated[
         timedelta,
         Meta(
-            description="The same for lists, pages and the figures of the fleet: they read many rows, and no node "
-            "waits for them."
+            description="Time limit for lists, pages and fleet figures. These read many rows, and no node waits "
+            "for them."
         ),
     ] = _seconds(30)
     pool_max: Annotated[
@@ -72,13 +73,13 @@ class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         Meta(
             ge=2,
             le=100,
-            description="Connections of the pool. Statements are batched, so a few are enough for any fleet.",
+            description="Connections in the pool. Statements are batched, so a few serve any fleet.",
         ),
     ] = 8
 
     def __post_init__(self) -> None:
         if self.dsn and self.embedded:
-            raise ValueError("give either a DSN or the directory of an embedded server, not both")
+            raise ValueError("set either dsn or embedded, not both")
         if not timedelta(0) < self.connect_timeout < _seconds(5):
             raise ValueError("connect_timeout must be longer than 0 s and shorter than 5 s")
         if min(self.statement_timeout, self.read_timeout) <= timedelta(0):

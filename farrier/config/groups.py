@@ -36,64 +36,69 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     period: Annotated[
         timedelta,
-        Meta(description="Every resource's handler runs at least this often, woken or not."),
+        Meta(description="Each resource's handler runs at least this often, even without an event."),
     ] = _seconds(30)
     jitter: Annotated[
         float,
         Meta(
             ge=0,
             le=0.5,
-            description="Fraction of the period by which runs are spread, so that no two march in step.",
+            description="Fraction of the period by which runs are spread, so that resources do not all run at once.",
         ),
     ] = 0.1
     resync: Annotated[
         timedelta,
         Meta(
-            description="Every resource is read from the database at least this often, also when nothing said that it "
-            "changed: the bound for what no notification and no poll can announce, such as rows changed by hand."
+            description="Each resource is read from the database at least this often. This bounds how late "
+            "farrier sees a change without a wake, such as rows edited by hand."
         ),
     ] = _seconds(300)
     batch: Annotated[
         int,
-        Meta(ge=1, le=5000, description="Resources of one load. Past 500 a round trip gets longer, not cheaper."),
+        Meta(
+            ge=1,
+            le=5000,
+            description="Largest number of resources per load. Above 500 a load takes longer without gain.",
+        ),
     ] = 500
     passes: Annotated[
         int,
         Meta(
             ge=1,
             le=16,
-            description="Loads of each kind at the same time: while one computes, the others wait for the database.",
+            description="Concurrent loads per kind. While one computes, the others wait for the database.",
         ),
     ] = 3
     max_in_flight: Annotated[
         int,
-        Meta(ge=1, description="Steps (calls to the outside) of one kind under way at the same time in one process."),
+        Meta(ge=1, description="Concurrent steps (calls to outside services) per kind in one process."),
     ] = 1000
     max_handling_time: Annotated[
         timedelta,
-        Meta(description="A step that takes longer is cancelled and stored as outcome error: timeout."),
+        Meta(description="A step that takes longer is cancelled, and its outcome is error: timeout."),
     ] = _seconds(180)
     poll_interval: Annotated[
         timedelta,
         Meta(
-            description="How often wakes are looked for that no notification announced: the bound when LISTEN is lost."
+            description="Interval at which the loop polls for wakes. This bounds the delay of a wake while "
+            "LISTEN is lost."
         ),
     ] = _seconds(0.5)
     drain_timeout: Annotated[
         timedelta,
-        Meta(description="After SIGTERM, how long running steps may go on before they are cut off."),
+        Meta(description="How long running steps may continue after SIGTERM before they are cancelled."),
     ] = _seconds(20)
     rerun_limit: Annotated[
         int,
         Meta(
             ge=1,
-            description="Immediate reruns of one resource in a row, after which it waits for its period "
-            "once: a loop in a handler must not starve the others.",
+            description="Immediate reruns of one resource in a row; then it waits for its period once. This "
+            "keeps a handler that loops from starving other resources.",
         ),
     ] = 50
     kinds: Annotated[
         tuple[str, ...],
-        Meta(description="Kinds of resources from other packages that run here, too, each as package.module:NAME."),
+        Meta(description="Kinds of resources from other packages that this process runs, each as package.module:NAME."),
     ] = ()
 
 
@@ -101,71 +106,81 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """When a node counts as silent, and how patient its handler is."""
 
     offline_after: Annotated[
-        timedelta, Meta(description="A node whose last heartbeat is older than this is offline.")
+        timedelta, Meta(description="A node is offline when its last heartbeat is older than this.")
     ] = _seconds(180)
     force_after: Annotated[
-        timedelta, Meta(description="With force: agent tasks still unfinished after this time are cancelled.")
+        timedelta, Meta(description="With force, unfinished agent tasks are cancelled after this time.")
     ] = _seconds(600)
     observation_ttl: Annotated[
-        timedelta, Meta(description="What MAAS or a BMC said longer ago than this proves nothing any more.")
+        timedelta, Meta(description="farrier does not act on what it read from MAAS or a BMC longer ago than this.")
     ] = _seconds(300)
     power_sync_interval: Annotated[
         timedelta,
         Meta(
-            description="Power, health and identity of a manageable node are read this often, by one request. Some "
-            "BMCs cannot bear much more; longer than a few minutes, and what was read is stale too soon."
+            description="Interval at which power, health and identity of each manageable node are read, with one "
+            "request. Some BMCs fail under more. Must be shorter than observation_ttl."
         ),
     ] = _seconds(60)
     confirmed_every: Annotated[
         timedelta,
         Meta(
-            description="A read of power that finds what is recorded is stored this often: a minute's reads of 100,000 "
-            "BMCs would be 1,700 row updates a second of nothing new. Where nothing is known to fail, what is stored "
-            "counts as fresh for this much longer than observation_ttl. With 1s each is stored."
+            description="Interval at which an unchanged power reading is stored. Storing every reading of "
+            "100,000 BMCs would update 1,700 rows a second. While no BMC failure is recorded, a "
+            "stored reading stays fresh for observation_ttl plus this. 1s stores each reading."
         ),
     ] = _seconds(600)
-    probe_deadline: Annotated[timedelta, Meta(description="One probe of a BMC, all its requests together.")] = _seconds(
-        30
-    )
+    probe_deadline: Annotated[
+        timedelta, Meta(description="Time limit for one probe of a BMC, for all its requests together.")
+    ] = _seconds(30)
     transient_deadline: Annotated[
-        timedelta, Meta(description="How long a node may be verifying or adopting before that has failed.")
+        timedelta, Meta(description="How long a node may be verifying or adopting before its onboarding fails.")
     ] = _seconds(60)
     max_task_attempts: Annotated[
-        int, Meta(ge=1, description="Failed results of one agent task before it has failed for good.")
+        int, Meta(ge=1, description="An agent task fails for good after this many failed results.")
     ] = 5
     brake_share: Annotated[
         float,
         Meta(
             gt=0,
             le=1,
-            description="When more than this share of a site's nodes in service would leave it by silence or drift "
-            "within brake_window, none of them does: what fails for a tenth of a site at once is its network, its "
-            "region or the path of heartbeats rather than the machines. 1: no brake.",
+            description="Largest share of a site's nodes in service that may leave it within brake_window by "
+            "silence or drift. If more would leave, none of them does: a failure of so many suggests "
+            "a fault of network, region or heartbeats. 1: no brake.",
         ),
     ] = 0.1
     brake_at_least: Annotated[
         int,
-        Meta(ge=2, description="Fewer are never held: the share of a small site is a single machine."),
+        Meta(
+            ge=2,
+            description="Up to this many nodes may always leave service. One machine can exceed the share of a "
+            "small site.",
+        ),
     ] = 5
     brake_window: Annotated[
         timedelta,
         Meta(
-            description="For how long a node that left counts, up to a minute longer; one that is held tries again "
-            "after half of it. What breaks a whole site does so within minutes."
+            description="How long a node that left service counts for the brake, up to a minute longer. A held "
+            "node tries again after half this time. A fault of a whole site shows within minutes."
         ),
     ] = _seconds(600)
     bootstrap_ttl: Annotated[
         timedelta,
-        Meta(description="How long a bootstrap token may be used, once; the time to rack and cable a machine."),
+        Meta(
+            description="How long a bootstrap token stays valid; it can be used once. The default leaves time to "
+            "rack and cable a machine."
+        ),
     ] = timedelta(hours=72)
 
     def __post_init__(self) -> None:
         if not timedelta(0) < self.power_sync_interval < self.observation_ttl:
-            raise ValueError("power_sync_interval must be shorter than observation_ttl, or no read would ever be fresh")
+            raise ValueError(
+                "power_sync_interval must be shorter than observation_ttl, or every read would be stale before the "
+                "next one"
+            )
 
     @property
     def patience(self) -> Patience:
-        """What a node is told by to be silent, or its observation to be old."""
+        """The ages at which a node counts as silent and an observation as outdated."""
         return Patience(offline_after=self.offline_after, observation_ttl=self.observation_ttl)
 
 
@@ -178,19 +193,22 @@ class BmcTrustConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     ca_file: Annotated[
         str,
-        Meta(description="PEM file with the authorities that sign BMC certificates. Empty: the system's."),
+        Meta(description="PEM file with the authorities that sign BMC certificates. Empty: those of the system."),
     ] = ""
     fingerprint: Annotated[
-        str, Meta(description="SHA-256 fingerprint of the one certificate to trust, instead of authorities.")
+        str, Meta(description="SHA-256 fingerprint of the only certificate to trust, instead of authorities.")
     ] = ""
     insecure: Annotated[
         bool,
-        Meta(description="Trust any certificate. Passwords then go to whoever answers; logged at every start."),
+        Meta(
+            description="Accept any certificate. A machine that impersonates a BMC then receives its password. "
+            "Logged at every start."
+        ),
     ] = False
 
     def __post_init__(self) -> None:
         if sum(map(bool, (self.ca_file, self.fingerprint, self.insecure))) > 1:
-            raise ValueError("ca_file, fingerprint and insecure exclude one another; give one")
+            raise ValueError("ca_file, fingerprint and insecure exclude each other; set only one")
 
 
 class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -199,38 +217,42 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
     hosts: Annotated[
         dict[str, BmcTrustConfig],
         Meta(
-            description='Hosts that have ca_file, fingerprint or insecure of their own, as [bmc.hosts."name"], spelled '
-            "as in their addresses."
+            description='TLS settings of single hosts (ca_file, fingerprint or insecure), as [bmc.hosts."name"] '
+            "with the name as it is in their addresses."
         ),
     ] = msgspec.field(default_factory=dict)
     auth: Annotated[
         BmcAuth,
         Meta(
-            description="basic sends the password with each request and uses nothing up. session logs in once and "
-            "takes one of the few sessions of each BMC for good, per process."
+            description="basic sends the password with each request and uses no session. session logs in once; "
+            "each process keeps one of the BMC's few sessions."
         ),
     ] = BmcAuth.BASIC
     session_directory: Annotated[
         str,
         Meta(
-            description="Directory of this machine in which open sessions are recorded: a successor closes those of a "
-            "killed process. Needed for session; processes may share it. Empty: the unit's StateDirectory."
+            description="Local directory that records open sessions, so that the next process closes the "
+            "sessions of a killed one. Needed for session; processes may share it. Empty: the unit's "
+            "StateDirectory."
         ),
     ] = ""
     allowed_networks: Annotated[
         tuple[str, ...],
-        Meta(description="Networks in which BMC addresses may be. Others are refused before a packet is sent."),
+        Meta(description="Networks that may contain BMC addresses. farrier sends nothing to other addresses."),
     ] = _MANAGEMENT_NETWORKS
     concurrency: Annotated[
         int,
         Meta(
             ge=1,
-            description="BMCs spoken to at the same time by one process. One that takes longer than a second gives its "
-            "place to another and goes on.",
+            description="BMCs that one process contacts at the same time. A BMC that takes longer than a second "
+            "gives up its place, and its requests continue.",
         ),
     ] = 200
     connect_timeout: Annotated[
-        timedelta, Meta(description="A management network answers in milliseconds or not at all.")
+        timedelta,
+        Meta(
+            description="Time limit for a connection. A management network responds within milliseconds or not at all."
+        ),
     ] = _seconds(3)
 
     @override
@@ -244,32 +266,37 @@ class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Where vault: references lead: to one path of one KV version 2 mount."""
 
     address: Annotated[
-        str, Meta(description="https://host[:port] of Vault, or of what stands in front of it. Empty: no Vault.")
+        str, Meta(description="https://host[:port] of Vault or of the proxy in front of it. Empty: no Vault.")
     ] = ""
     token: Annotated[
         str,
         Meta(
-            description="Reference (file:, systemd:, env:) of the token, read before each request: whoever renews it "
-            "need not tell farrier. Never the token itself."
+            description="Reference (file:, systemd: or env:) to the token, never the token itself. farrier reads "
+            "it before each request, so a renewed token applies at once."
         ),
     ] = ""
     mount: Annotated[str, Meta(description="Mount of the KV version 2 engine.")] = "secret"
     path_prefix: Annotated[
         str,
-        Meta(description="Path below which vault: references must lie, in whole names. Empty: anywhere in the mount."),
+        Meta(description="Path that vault: references must begin with, in whole names. Empty: any path of the mount."),
     ] = "farrier"
     namespace: Annotated[str, Meta(description="Namespace (Vault Enterprise, HCP). Empty: the root.")] = ""
     ca_file: Annotated[
-        str, Meta(description="PEM file with the authorities that sign Vault's certificate. Empty: the system's.")
+        str,
+        Meta(description="PEM file with the authorities that sign Vault's certificate. Empty: those of the system."),
     ] = ""
     timeout: Annotated[
-        timedelta, Meta(description="One request with its answer. A Vault that works answers in milliseconds.")
+        timedelta,
+        Meta(
+            description="Time limit for one request to Vault, with its response. A working Vault responds within "
+            "milliseconds."
+        ),
     ] = _seconds(5)
     keep: Annotated[
         timedelta,
         Meta(
-            description="How long a secret that was read is kept in memory: a rotation is seen this much later, and "
-            "5,000 BMCs that share one secret cost two requests a minute."
+            description="How long a secret stays in memory after it was read. A rotated secret is noticed at "
+            "most this much later. 5,000 BMCs that share one secret cause two requests a minute."
         ),
     ] = _seconds(30)
 
@@ -277,19 +304,19 @@ class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         if self.address:
             _check_vault_address(self.address)
             if self.token.partition(":")[0] not in ("file", "systemd", "env"):
-                raise ValueError("token is a reference, file:, systemd: or env:, to where the token is")
+                raise ValueError(
+                    "token must be a reference to the token (file:, systemd: or env:), not the token itself"
+                )
         for name, path in (("mount", self.mount), ("path_prefix", self.path_prefix), ("namespace", self.namespace)):
             if not is_plain_path(path) and (path or name == "mount"):
-                raise ValueError(f"{name} is names with single slashes between them, and none at its ends")
+                raise ValueError(f"{name} must be names separated by single slashes, without a slash at either end")
 
 
 def _check_vault_address(address: str) -> None:
     parts = urlsplit(address)
     plain = parts.scheme == "https" and parts.hostname and "@" not in parts.netloc
     if not plain or parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise ValueError(
-            "address is https://host[:port]: passwords are not sent unencrypted, and the path is given apart"
-        )
+        raise ValueError("address must be https://host[:port], without a path: passwords are never sent unencrypted")
     parts.port  # noqa: B018 - raises ValueError if it is none
 
 
@@ -301,9 +328,9 @@ class HistoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         Meta(
             ge=0,
             le=36_500,
-            description="Changes older than so many days are removed, a few thousand at a time; the newest of each "
-            "layer of a resource stays. 0: all is kept for ever, because what is gone cannot be asked for. Give all "
-            "replicas the same.",
+            description="History older than this many days is removed, a few thousand rows at a time. The newest "
+            "entry of each layer of a resource stays. 0: kept for ever, because removed history "
+            "cannot be recovered. Set the same on all replicas.",
         ),
     ] = 0
 
@@ -314,8 +341,8 @@ class SitesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     directory: Annotated[
         str,
         Meta(
-            description="Directory with one TOML file per site, NAME.toml; read at the start and on SIGHUP. Empty: no "
-            "sites, so nothing is onboarded through MAAS."
+            description="Directory with one TOML file per site, NAME.toml. farrier reads it at the start and on "
+            "SIGHUP. Empty: no sites, so no node is onboarded through MAAS."
         ),
     ] = ""
 
@@ -338,8 +365,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     sla: Annotated[
         Limits,
         Meta(
-            description='Limits that replace the defaults, by "layer.state", e.g. "status.offline" = "1h"; those of '
-            "one site in [sla.site.NAME], of one model of machine in [sla.model.NAME]. A site's win over a model's, "
-            "and a model's over all others. farrier sla list shows every name."
+            description='Limits that replace the defaults, by "layer.state", such as "status.offline" = "1h". '
+            "[sla.site.NAME] sets those of one site, [sla.model.NAME] those of one machine model. A "
+            "site's limit has precedence over a model's, and a model's over the general one. farrier "
+            "sla list shows every name."
         ),
     ] = Limits()

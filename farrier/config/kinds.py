@@ -1,8 +1,4 @@
-"""Finds what settings name as `package.module:NAME`: kinds of resources that somebody else's package brings.
-
-Used where a key of a limit names a kind that farrier does not come with, so that a command without such keys needs no
-package of others. Reads nothing of what it finds but its `KindSpec`.
-"""
+"""Finds kinds of other packages, which settings name as `package.module:NAME`, and returns their `KindSpec`."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from farrier.errors import ConfigError
 from farrier.model.kinds import KindSpec
 
-_WANTED = "a kind is named as package.module:NAME"
+_WANTED = "expected the name of a kind as package.module:NAME"
 
 
 def specs(names: Iterable[str]) -> Iterator[KindSpec]:
@@ -21,7 +17,7 @@ def specs(names: Iterable[str]) -> Iterator[KindSpec]:
         found = named(name)
         spec = getattr(found, "spec", found)
         if not isinstance(spec, KindSpec):
-            raise ConfigError(f"controller.kinds: {name} is no kind and has no `spec`; {_WANTED}")
+            raise ConfigError(f"controller.kinds: {name} is not a kind: it has no `spec`; {_WANTED}")
         yield spec
 
 
@@ -34,8 +30,7 @@ def named(name: str) -> object:
         imported = importlib.import_module(module)
     except (ImportError, SyntaxError) as failure:
         raise ConfigError(
-            f"controller.kinds: {name} cannot be imported: {failure}; it is to be installed, "
-            "or its directory named in PYTHONPATH"
+            f"controller.kinds: {name} cannot be imported: {failure}; install it, or add its directory to PYTHONPATH"
         ) from failure
     if not hasattr(imported, attribute):
         raise ConfigError(f"controller.kinds: {module} has no {attribute}; {_WANTED}")

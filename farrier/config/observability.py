@@ -1,4 +1,4 @@
-"""Settings of what a process tells of itself: HTTP, metrics, log. Part of `groups`, which has the rules for all."""
+"""Settings of HTTP, metrics and log."""
 
 from __future__ import annotations
 
@@ -27,38 +27,41 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     names: Annotated[
         tuple[str, ...],
         Meta(
-            description="Host names under which it is asked, as of a proxy that passes the Host header on. Any address "
-            "and localhost are known; other hosts get 421, except for /metrics, /healthz and /readyz."
+            description="Accepted host names, such as that of a proxy that forwards the Host header. IP addresses and "
+            "localhost are always accepted. A request for another host gets 421, except for /metrics, /healthz and "
+            "/readyz."
         ),
     ] = ()
     bearer_token: Annotated[
         str,
         Meta(
-            description="Reference (file:, env:, …) of the token that POST requests need, on one line. Empty: all "
-            "refused."
+            description="Reference (file:, env:, …) to the bearer token that POST requests need, in a file of "
+            "one line. Empty: POST requests are refused."
         ),
     ] = ""
 
     def __post_init__(self) -> None:
         if not (self.host.isascii() and self.host.isprintable()):
-            raise ValueError("host is a name or an address in ASCII; a name with other letters begins with xn-- there")
+            raise ValueError("host must be a name or an address in ASCII; write other letters in their xn-- form")
         if wrong := [name for name in self.names if not _NAME.fullmatch(name)]:
             raise ValueError(
-                f"names are host names, as in farrier.example.com, without scheme, port or path; got {wrong}"
+                f"expected host names such as farrier.example.com, without scheme, port or path; got {wrong}"
             )
         scheme, _, where = self.bearer_token.partition(":")
         if self.bearer_token and not (scheme in _SCHEMES and where):
-            raise ValueError("bearer_token is a reference, file:, env:, systemd: or vault:, to where the token is")
+            raise ValueError(
+                "bearer_token must be a reference to the token (file:, env:, systemd: or vault:), not the token itself"
+            )
 
 
 class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What metrics tell."""
+    """Settings of metrics."""
 
     name_nodes: Annotated[
         bool,
         Meta(
-            description="Name the nodes that are above an SLA, at most a hundred of them, in "
-            "farrier_node_above_sla_seconds, so that an alert can say which."
+            description="Name the nodes above a limit, at most a hundred, in farrier_node_above_sla_seconds, so "
+            "that alerts can name them."
         ),
     ] = True
 
@@ -66,7 +69,7 @@ class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What is logged, and how it looks."""
 
-    level: Annotated[Level, Meta(description="The least that is logged.")] = Level.INFO
+    level: Annotated[Level, Meta(description="Lowest level that is logged.")] = Level.INFO
     format: Annotated[
-        Format, Meta(description="auto is json under systemd or when redirected, and console on a terminal.")
+        Format, Meta(description="auto: JSON under systemd or when redirected, console on a terminal.")
     ] = Format.AUTO

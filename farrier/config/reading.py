@@ -33,7 +33,7 @@ _DIGITS = re.compile(r"\d+(\.\d+)?")
 _BYTE_ORDER_MARK = "\ufeff"
 # Nothing that is to be set stands as deep by half.
 _DEEPEST = 20
-_TOO_DEEP = f"it is nested too deeply; expected at most {_DEEPEST} tables and arrays in one another"
+_TOO_DEEP = f"it is nested too deeply; at most {_DEEPEST} levels of tables and arrays are allowed"
 
 SECTIONS: Mapping[str, type[Any]] = get_type_hints(Config)
 _SLA = "sla"  # its keys are the model's, in tables of sites and models that the operator names; all others are structs
@@ -89,11 +89,11 @@ def _from_file(path: Path | None) -> dict[str, dict[str, object]]:
     except OSError as failure:
         raise errors.ConfigError(f"cannot read {path}: {failure.strerror}") from failure
     except ValueError as failure:
-        raise errors.ConfigError(f"{path} is not TOML: {failure}") from failure
+        raise errors.ConfigError(f"{path} is not valid TOML: {failure}") from failure
     for section, pairs in content.items():
         if not isinstance(pairs, dict):
             raise errors.ConfigError(
-                f"{path}: {section!r} stands outside of a section; expected one of [{'], ['.join(SECTIONS)}]"
+                f"{path}: {section!r} is outside of any section; expected one of [{'], ['.join(SECTIONS)}]"
             )
     return content
 
@@ -165,7 +165,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """What may have been meant by an unknown name."""
     names = tuple(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
+    return f"did you mean {near[0]!r}?" if near else f"expected one of: {', '.join(names)}"
 
 
 def _build(section: str, pairs: Mapping[str, _Given]) -> Any:
@@ -214,7 +214,8 @@ def _tables(scope: str, given: object, source: str) -> Mapping[str, Mapping[str,
     if isinstance(given, dict) and all(isinstance(table, dict) for table in given.values()):
         return given
     raise errors.ConfigError(
-        f"{scope!r} in [{_SLA}] of {source}: limits of one {scope} stand in a table of its own, [{_SLA}.{scope}.NAME]"
+        f"{scope!r} in [{_SLA}] of {source}: limits of one {scope} belong in a table of their own, "
+        f"[{_SLA}.{scope}.NAME]"
     )
 
 
@@ -225,8 +226,8 @@ def _overrides(given: Mapping[str, object], section: str, source: str, known: It
         word, dot, _ = key.partition(".")
         if dot and word not in words:
             raise errors.ConfigError(
-                f"unknown limit {key!r} in {where}: {word!r} is no layer and no kind; there are: "
-                f"{', '.join(sorted(words))}; a kind of another package is one if controller.kinds names it"
+                f"unknown limit {key!r} in {where}: {word!r} is neither a layer nor a kind; expected one of: "
+                f"{', '.join(sorted(words))}. List a kind of another package in controller.kinds"
             )
         check_name(key, sorted(known), what="limit", where=where)
     return {key: _limit(section, key, _Given(value, source)) for key, value in given.items()}
@@ -277,9 +278,9 @@ def read_duration(value: object) -> timedelta:
         case str():
             found = duration.parse(value)
         case _:
-            raise ValueError("a duration looks like 30s, 5m or 1h 30m, or is a number of seconds")
+            raise ValueError("expected a duration such as 30s, 5m or 1h 30m, or a number of seconds")
     if found <= timedelta(0):
-        raise ValueError("a duration is more than nothing")
+        raise ValueError("expected a duration longer than 0")
     return found
 
 
@@ -288,4 +289,4 @@ def _seconds(number: float) -> timedelta:
         return timedelta(seconds=number)
     except (ValueError, OverflowError):  # nan, inf, and what is as good as that
         most = timedelta.max // timedelta(seconds=1)
-        raise ValueError(f"a duration in seconds is a finite number, at most {most}") from None
+        raise ValueError(f"expected a finite number of seconds, at most {most}") from None

@@ -15,11 +15,12 @@ class SegmentsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     drain_period: Annotated[
         timedelta,
         Meta(
-            description="A segment that is being deleted goes this long after its last address was given back: ARP and "
-            "neighbour caches, and whoever has just been stopped, forget the address before its prefix is another's."
+            description="How long a segment stays in deletion after its last address was released. In this time "
+            "ARP and neighbour caches, and stopped machines, forget the address before its prefix is "
+            "used again."
         ),
     ] = timedelta(minutes=5)
 
     def __post_init__(self) -> None:
         if self.drain_period < timedelta(0):
-            raise ValueError("drain_period may not be negative; 0s ends a drain with the last address")
+            raise ValueError("drain_period must not be negative; 0s ends the deletion with the last address")

@@ -74,21 +74,23 @@ def faults(site: Site) -> Iterator[Fault]:
 
 def _maas(maas: MaasSite) -> Iterator[Fault]:
     if not _is_plain(maas.url):
-        yield Fault(place("maas", "url"), "expected http[s]://host[:port]/MAAS, with nothing else in it")
+        yield Fault(place("maas", "url"), "expected http[s]://host[:port]/MAAS and nothing more")
     if not _is_reference(maas.key):
-        yield Fault(place("maas", "key"), f"expected a reference to the API key ({_NAMED_SCHEMES}), never the key")
+        yield Fault(place("maas", "key"), f"expected a reference to the API key ({_NAMED_SCHEMES}), not the key itself")
     yield from _ca_file("maas", maas.ca_file)
 
 
 def _ufm(ufm: UfmSite) -> Iterator[Fault]:
     if not _is_plain(ufm.url):
-        yield Fault(place("ufm", "url"), "expected http[s]://host[:port], with nothing else in it")
+        yield Fault(place("ufm", "url"), "expected http[s]://host[:port] and nothing more")
     if bool(ufm.credential) == bool(ufm.token):
-        yield Fault(place("ufm"), "expected either credential, for a user and password, or token")
+        yield Fault(place("ufm"), "expected exactly one of credential (a user and password) and token")
     for key in ("credential", "token"):
         reference = getattr(ufm, key)
         if reference and not _is_reference(reference):
-            yield Fault(place("ufm", key), f"expected a reference to it ({_NAMED_SCHEMES}), never the secret")
+            yield Fault(
+                place("ufm", key), f"expected a reference to the secret ({_NAMED_SCHEMES}), not the secret itself"
+            )
     yield from _ca_file("ufm", ufm.ca_file)
 
 
@@ -121,7 +123,7 @@ def _durations(site: Site) -> Iterator[Fault]:
             yield Fault(place(table, key), text)
     observe = site.observe
     if not observe.events_every <= observe.motion_every <= observe.sweep_every:
-        yield Fault(place("observe"), "expected events_every to be the shortest and sweep_every the longest")
+        yield Fault(place("observe"), "expected events_every to be the shortest interval and sweep_every the longest")
 
 
 def _token(deploy: DeploySite, maas: MaasSite) -> Iterator[Fault]:
@@ -129,9 +131,9 @@ def _token(deploy: DeploySite, maas: MaasSite) -> Iterator[Fault]:
     least = 2 * (2 * maas.node_timeout + _FIRST_BOOT)
     if deploy.bootstrap_ttl < least:
         text = (
-            f"expected at least {duration.human(least)}, for half of it has to last for two node_timeouts of "
-            f"{duration.human(maas.node_timeout)} and {duration.human(_FIRST_BOOT)} of a first boot; "
-            f"got {_human(deploy.bootstrap_ttl)}"
+            f"expected at least {duration.human(least)}: half of it must cover two node_timeouts of "
+            f"{duration.human(maas.node_timeout)} and {duration.human(_FIRST_BOOT)} for the first boot; got "
+            f"{_human(deploy.bootstrap_ttl)}"
         )
         yield Fault(place("deploy", "bootstrap_ttl"), text)
 
@@ -143,10 +145,10 @@ def _human(found: timedelta) -> str:
 def _storage(site: Site) -> Iterator[Fault]:
     storage = site.storage
     if re.search(storage.boot_disk_model, ""):
-        text = f"expected a pattern that tells the boot disk from others; {storage.boot_disk_model!r} fits any"
+        text = f"expected a pattern that matches only boot disks; {storage.boot_disk_model!r} matches any disk"
         yield Fault(place("storage", "boot_disk_model"), text)
     if storage.root_size_gb is not None and storage.layout not in _WITH_A_ROOT:
-        text = f"layout {storage.layout} makes no root; expected {', '.join(_WITH_A_ROOT)}, or no size"
+        text = f"layout {storage.layout} creates no root partition; use {', '.join(_WITH_A_ROOT)}, or set no size"
         yield Fault(place("storage", "root_size_gb"), text)
 
 
@@ -159,7 +161,7 @@ def _network(network: NetworkSite) -> Iterator[Fault]:
     for number, port in enumerate(network.ports, start=1):
         path = f"network.ports {number}"
         if port.link is not None and port.match in bonded:
-            yield Fault(place(f"{path}.link"), f"{port.match!r} is in a bond, which has the link")
+            yield Fault(place(f"{path}.link"), f"{port.match!r} is in a bond; configure the link on the bond")
         yield from _interface(port, path)
     for number, bond in enumerate(network.bonds, start=1):
         path = f"network.bonds {number}"
@@ -173,7 +175,10 @@ def _used(site: Site) -> Iterator[Fault]:
     yield from _once(site.network.segments, place("network", "segments"), "segment")
     yield from _once(site.infiniband.partitions, place("infiniband", "partitions"), "partition")
     if site.infiniband.partitions and site.ufm is None:
-        yield Fault(place("infiniband", "partitions"), "expected a table [ufm], which says where partitions are kept")
+        yield Fault(
+            place("infiniband", "partitions"),
+            "expected a table [ufm] with the URL of the UFM that keeps the partitions",
+        )
 
 
 def _interface(interface: PortSite | BondSite, path: str) -> Iterator[Fault]:
@@ -183,7 +188,7 @@ def _interface(interface: PortSite | BondSite, path: str) -> Iterator[Fault]:
     for number, vlan in enumerate(interface.vlans, start=1):
         below = f"{path}.vlans {number}"
         if vlan.mtu is not None and interface.mtu is not None and vlan.mtu > interface.mtu:
-            text = f"expected at most that of what it is on, {interface.mtu}; got {vlan.mtu}"
+            text = f"expected at most {interface.mtu}, the MTU of its parent interface; got {vlan.mtu}"
             yield Fault(place(below, "mtu"), text)
         if vlan.link is not None:
             yield from _link(vlan.link, f"{below}.link")
@@ -201,12 +206,16 @@ def _link(link: LinkSite, path: str) -> Iterator[Fault]:
     yield from wrong
     if link.mode is not LinkMode.STATIC:
         if link.addresses:
-            yield Fault(place(path, "addresses"), f"mode {link.mode} takes none; expected mode static, or none")
+            yield Fault(
+                place(path, "addresses"), f"mode {link.mode} has no addresses; use mode static, or remove addresses"
+            )
         return
     if link.subnet is None:
-        yield Fault(place(path, "subnet"), "is missing; mode static needs the CIDR that the addresses are in")
+        yield Fault(place(path, "subnet"), "is missing; mode static needs the CIDR of the addresses")
     if not link.addresses:
-        yield Fault(place(path, "addresses"), "is missing; mode static needs an address for each node, by its name")
+        yield Fault(
+            place(path, "addresses"), "is missing; mode static needs one address per node, under the node's name"
+        )
     network = ipaddress.ip_network(link.subnet) if link.subnet is not None and not wrong else None
     for node, text in link.addresses.items():
         try:
@@ -215,7 +224,7 @@ def _link(link: LinkSite, path: str) -> Iterator[Fault]:
             yield Fault(place(path, f"addresses.{node}"), f"expected an IP address, got {text!r}")
         else:
             if network is not None and address not in network:
-                yield Fault(place(path, f"addresses.{node}"), f"expected one in {network}, got {text}")
+                yield Fault(place(path, f"addresses.{node}"), f"expected an address in {network}, got {text}")
 
 
 def _spelled(link: LinkSite) -> Iterator[str]:
@@ -247,4 +256,4 @@ def _one_of(value: str | None, known: tuple[str, ...], where: str) -> Iterator[F
 def _once(values: Iterable[str], where: str, what: str) -> Iterator[Fault]:
     for value, times in Counter(values).items():
         if times > 1:
-            yield Fault(where, f"{what} {value!r} is there {times} times; expected each once")
+            yield Fault(where, f"{what} {value!r} is listed {times} times; expected once")

@@ -47,7 +47,7 @@ def load(directory: str) -> Sites:
     wrong += _together(sites)
     if wrong:
         listed = "".join(f"\n- {each}" for each in wrong)
-        raise ConfigError(f"what is wrong in the sites of {directory} ({len(wrong)}):{listed}")
+        raise ConfigError(f"{len(wrong)} errors in the sites of {directory}:{listed}")
     return sites
 
 
@@ -57,7 +57,7 @@ def _files(root: Path) -> list[Path]:
         return sorted(path for path in root.iterdir() if path.suffix == ".toml" and not path.name.startswith("."))
     except (OSError, ValueError) as failure:  # the latter for a name that no directory can have
         why = failure.strerror if isinstance(failure, OSError) else failure
-        raise ConfigError(f"cannot read the sites' directory {str(root)!r} (sites.directory): {why}") from failure
+        raise ConfigError(f"cannot read the directory of the sites {str(root)!r} (sites.directory): {why}") from failure
 
 
 def _site(path: Path, root: Path) -> tuple[Site | None, list[Fault]]:
@@ -66,7 +66,8 @@ def _site(path: Path, root: Path) -> tuple[Site | None, list[Fault]]:
         return None, [
             Fault(
                 "",
-                "a site's name has letters, digits and ._-, begins and ends with a letter or digit, and is no number",
+                "a site's name consists of letters, digits and ._-, begins and ends with a letter or digit, and "
+                "must not be a number",
             )
         ]
     try:
@@ -74,7 +75,7 @@ def _site(path: Path, root: Path) -> tuple[Site | None, list[Fault]]:
     except _UnreadableError as error:
         return None, [Fault("", str(error))]
     except ValueError as error:
-        return None, [Fault("", f"is not TOML: {error}")]
+        return None, [Fault("", f"is not valid TOML: {error}")]
     reader = Reader(DERIVED)
     site = reader.struct(Site, table)
     if site is None:
@@ -104,7 +105,9 @@ def _inside(path: Path, root: Path) -> Path:
     except (OSError, RuntimeError, ValueError) as failure:
         raise _UnreadableError(f"cannot be found: {_why(failure)}") from None
     if not found.is_relative_to(allowed):
-        raise _UnreadableError("lies outside the directory of the sites, symlinks followed; expected it within")
+        raise _UnreadableError(
+            "is outside the directory of the sites, after symlinks are resolved; move it into the directory"
+        )
     return found
 
 
@@ -118,11 +121,11 @@ def _text(path: Path, largest: int) -> str:
     except (OSError, ValueError) as failure:
         raise _UnreadableError(f"cannot be read: {_why(failure)}") from None
     if len(content) > largest:
-        raise _UnreadableError(f"expected at most {largest} bytes; it is larger")
+        raise _UnreadableError(f"is too large; expected at most {largest} bytes")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as failure:
-        raise _UnreadableError(f"expected UTF-8, got the byte {content[failure.start]:#x} at {failure.start}") from None
+        raise _UnreadableError(f"is not UTF-8: byte {content[failure.start]:#x} at {failure.start}") from None
 
 
 def _why(failure: Exception) -> str:
@@ -142,10 +145,10 @@ def _together(sites: Sites) -> Iterator[str]:
             fabrics[site.ufm.url.rstrip("/").lower()].append(site.name)
     for alike in names.values():
         if len(alike) > 1:
-            yield f"{', '.join(alike)}: expected names that differ in more than capital letters"
+            yield f"{', '.join(alike)}: names must differ in more than upper and lower case"
     for url, shared in regions.items():
         if len(shared) > 1:
-            yield f"{', '.join(shared)}: [maas] url: all name {url}; expected a region to belong to one site"
+            yield f"{', '.join(shared)}: [maas] url: all use {url}; a region can belong to only one site"
     for url, shared in fabrics.items():
         if len(shared) > 1:  # each site has numbers of its own, and would take the other's
-            yield f"{', '.join(shared)}: [ufm] url: all name {url}; expected a UFM to belong to one site"
+            yield f"{', '.join(shared)}: [ufm] url: all use {url}; a UFM can belong to only one site"

@@ -21,7 +21,7 @@ from farrier.config.credentials import CredentialBinding
 from farrier.model.maas_changes import LinkMode
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=500)]
-Mtu: TypeAlias = Annotated[int, Meta(ge=576, le=9216, description="Bytes; none: as commissioning found it.")]
+Mtu: TypeAlias = Annotated[int, Meta(ge=576, le=9216, description="In bytes. None: as commissioning found it.")]
 
 # As the database spells the names of resources; digits alone would be an id.
 ResourceName: TypeAlias = Annotated[str, Meta(pattern=r"^(?=.*[^0-9])[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$")]
@@ -36,21 +36,35 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class MaasSite(_Table, frozen=True, kw_only=True):
     """The region that the site's machines belong to."""
 
-    url: Annotated[str, Meta(pattern=r"^https?://[^\s/]+(/[^\s]*)?/MAAS/?$", description="Base URL, up to /MAAS.")]
-    key: Annotated[str, Meta(min_length=1, description="Credential reference of the API key, as MAAS prints it.")]
-    ca_file: Annotated[str, Meta(description="PEM file with the authorities to trust. Empty: the system's.")] = ""
-    agent_name: Annotated[Text, Meta(description="What deployments of ours are found by in MAAS.")] = "farrier"
-    architecture: Annotated[Text, Meta(description="Of machines that we make in MAAS.")] = "amd64/generic"
-    domain: Annotated[Text | None, Meta(description="Of machines that we make. None: the region's default.")] = None
-    zone: Annotated[Text | None, Meta(description="Of machines that we make. None: the region's default.")] = None
-    pool: Annotated[Text | None, Meta(description="Of machines that we make. None: the region's default.")] = None
+    url: Annotated[str, Meta(pattern=r"^https?://[^\s/]+(/[^\s]*)?/MAAS/?$", description="Base URL, ending in /MAAS.")]
+    key: Annotated[
+        str, Meta(min_length=1, description="Reference to the API key, in the form in which MAAS prints it.")
+    ]
+    ca_file: Annotated[str, Meta(description="PEM file with the authorities to trust. Empty: those of the system.")] = (
+        ""
+    )
+    agent_name: Annotated[Text, Meta(description="Prefix by which farrier finds its own deployments in MAAS.")] = (
+        "farrier"
+    )
+    architecture: Annotated[Text, Meta(description="Architecture of machines that farrier creates in MAAS.")] = (
+        "amd64/generic"
+    )
+    domain: Annotated[
+        Text | None, Meta(description="Of machines that farrier creates. None: the region's default.")
+    ] = None
+    zone: Annotated[Text | None, Meta(description="Of machines that farrier creates. None: the region's default.")] = (
+        None
+    )
+    pool: Annotated[Text | None, Meta(description="Of machines that farrier creates. None: the region's default.")] = (
+        None
+    )
     node_timeout: Annotated[
         timedelta,
-        Meta(description="MAAS's own node_timeout; a deployment may last twice as long before MAAS fails it."),
+        Meta(description="The node_timeout of MAAS. MAAS fails a deployment after at most twice this time."),
     ] = timedelta(minutes=30)
     deploys_at_once: Annotated[
         int,
-        Meta(ge=1, le=4, description="Requests to deploy that one replica has under way; each holds a slot of MAAS."),
+        Meta(ge=1, le=4, description="Concurrent deployment requests of one replica. Each occupies a slot of MAAS."),
     ] = 2
 
 
@@ -58,50 +72,58 @@ class UfmSite(_Table, frozen=True, kw_only=True):
     """The fabric manager of the site's InfiniBand."""
 
     url: Annotated[
-        str, Meta(pattern=r"^https?://[^\s/?#]+/?$", description="Base URL, without a path: https://ufm.fra1.example.")
+        str,
+        Meta(
+            pattern=r"^https?://[^\s/?#]+/?$", description="Base URL without a path, such as https://ufm.fra1.example."
+        ),
     ]
-    credential: Annotated[
-        str, Meta(description="Credential reference of a user and password. Either this or token.")
-    ] = ""
-    token: Annotated[str, Meta(description="Credential reference of an access token. Either this or credential.")] = ""
-    ca_file: Annotated[str, Meta(description="PEM file with the authorities to trust. Empty: the system's.")] = ""
+    credential: Annotated[str, Meta(description="Reference to a user and password. Excludes token.")] = ""
+    token: Annotated[str, Meta(description="Reference to an access token. Excludes credential.")] = ""
+    ca_file: Annotated[str, Meta(description="PEM file with the authorities to trust. Empty: those of the system.")] = (
+        ""
+    )
     partition_names: Annotated[
         bool,
-        Meta(description="Give partitions in UFM our names, and put them back. Needs UFM 6.22 or later."),
+        Meta(
+            description="Name the partitions in UFM as farrier names them, and restore changed names. Needs UFM "
+            "6.22 or later."
+        ),
     ] = False
-    read_timeout: Annotated[timedelta, Meta(description="For a whole answer to a reading.")] = timedelta(seconds=15)
+    read_timeout: Annotated[timedelta, Meta(description="Time limit for a read request, with its response.")] = (
+        timedelta(seconds=15)
+    )
     change_timeout: Annotated[
-        timedelta, Meta(description="For a whole answer to a change; what became of it is read afterwards.")
+        timedelta, Meta(description="Time limit for a change. farrier reads its result afterwards.")
     ] = timedelta(seconds=30)
 
 
 class ObserveSite(_Table, frozen=True, kw_only=True):
     """How often the region is looked at."""
 
-    events_every: Annotated[timedelta, Meta(description="The cursor over the region's events.")] = timedelta(seconds=5)
+    events_every: Annotated[timedelta, Meta(description="Interval for events of the region.")] = timedelta(seconds=5)
     motion_every: Annotated[
-        timedelta, Meta(description="Machines with a live workflow, also when no event named them.")
+        timedelta, Meta(description="Interval for machines with a live workflow, even without an event.")
     ] = timedelta(seconds=30)
     sweep_every: Annotated[
-        timedelta, Meta(description="Every machine once in this time, for what events do not tell.")
+        timedelta, Meta(description="Interval for every machine, because some changes have no event.")
     ] = timedelta(minutes=30)
     most_lost_percent: Annotated[
         int,
         Meta(
             ge=0,
             le=100,
-            description="When more of the machines, and more than three, vanish from the region within an hour, "
-            "nothing it says of lost machines is believed. 100: whatever it says.",
+            description="When more than this percentage of the machines, and more than three, vanish from the "
+            "region within an hour, farrier ignores all losses. 100: losses are never ignored.",
         ),
     ] = 5
 
 
 class CommissionSite(_Table, frozen=True, kw_only=True):
-    """Commissioning wipes the machine's storage and network configuration in MAAS unless told to leave it."""
+    """What a commissioning keeps; by default it wipes the machine's storage and network configuration in MAAS."""
 
-    keep_networking: Annotated[bool, Meta(description="Keep how MAAS has its interfaces configured.")] = False
-    keep_storage: Annotated[bool, Meta(description="Keep how MAAS has its disks laid out.")] = False
-    configure_bmc: Annotated[bool, Meta(description="Let MAAS make an account of its own on the BMC.")] = False
+    keep_networking: Annotated[bool, Meta(description="Keep the interface configuration of MAAS.")] = False
+    keep_storage: Annotated[bool, Meta(description="Keep the disk layout of MAAS.")] = False
+    configure_bmc: Annotated[bool, Meta(description="Let MAAS create its own account on the BMC.")] = False
     enable_ssh: Annotated[bool, Meta(description="Leave the machine on and reachable by SSH afterwards.")] = False
     testing_scripts: Annotated[
         tuple[Text, ...] | None, Meta(description="None: the region's default. Empty: no tests.")
@@ -120,25 +142,29 @@ class StorageSite(_Table, frozen=True, kw_only=True):
     """The boot disk is the one disk whose model, or else path, matches; it and nothing else is laid out."""
 
     boot_disk_model: Annotated[
-        str, Meta(min_length=1, description="Regular expression, any case. The default finds Dell's BOSS controllers.")
+        str,
+        Meta(
+            min_length=1,
+            description="Regular expression, case-insensitive. The default matches Dell's BOSS controllers.",
+        ),
     ] = r"\bDELL[ _-]?BOSS"
     layout: Annotated[
         Layout,
         Meta(
-            description="How the boot disk is laid out; MAAS's own layouts. On a blank one MAAS deploys nothing: it is "
-            "for machines that somebody lays out by hand."
+            description="Layout of the boot disk, as MAAS names it. With blank, an operator must partition the "
+            "disk: MAAS does not deploy to a blank one."
         ),
     ] = Layout.FLAT
     root_size_gb: Annotated[
         Annotated[int, Meta(ge=8)] | None,
-        Meta(description="Of the partition that the root is on, in GB. None: the whole disk."),
+        Meta(description="Size of the root partition in GB. None: the whole disk."),
     ] = None
 
     def __post_init__(self) -> None:
         try:
             re.compile(self.boot_disk_model)
         except re.error as error:
-            raise ValueError(f"boot_disk_model is no regular expression: {error}") from None
+            raise ValueError(f"boot_disk_model is not a valid regular expression: {error}") from None
 
 
 class LinkSite(_Table, frozen=True, kw_only=True):
@@ -146,18 +172,21 @@ class LinkSite(_Table, frozen=True, kw_only=True):
 
     mode: Annotated[
         LinkMode,
-        Meta(description="auto: MAAS gives one at deployment; dhcp; static: from addresses; link_up: none."),
+        Meta(
+            description="auto: MAAS assigns an address at deployment; dhcp; static: an address from addresses; "
+            "link_up: no address."
+        ),
     ] = LinkMode.AUTO
-    subnet: Annotated[Text | None, Meta(description="CIDR that the address is from.")] = None
+    subnet: Annotated[Text | None, Meta(description="CIDR of the subnet of the address.")] = None
     addresses: Annotated[
-        Mapping[str, str], Meta(description="For static: the address of each node, by the node's name.")
+        Mapping[str, str], Meta(description="For static: the address of each node, by node name.")
     ] = {}
 
 
 class VlanSite(_Table, frozen=True, kw_only=True):
     """A tagged VLAN on a bond or a port."""
 
-    vid: Annotated[int, Meta(ge=1, le=4094, description="Its number; MAAS has to know it on the port's own fabric.")]
+    vid: Annotated[int, Meta(ge=1, le=4094, description="VLAN ID. MAAS must have this VLAN on the fabric of the port.")]
     mtu: Mtu | None = None
     link: LinkSite | None = None
 
@@ -168,17 +197,17 @@ class PortSite(_Table, frozen=True, kw_only=True):
     match: Annotated[
         Text,
         Meta(
-            description="Glob, in any case, over the port's name, or its vendor and product. The boot interface is "
-            "meant only where this is its very name."
+            description="Glob, case-insensitive, for the port's name or its vendor and product. The boot "
+            "interface matches only by its exact name."
         ),
     ]
     vlan: Annotated[
         Annotated[int, Meta(ge=0, le=4094)] | None,
-        Meta(description="VID of the untagged VLAN. None: that of its link's subnet, or the one it was found in."),
+        Meta(description="VID of the untagged VLAN. None: that of the link's subnet, or the port's current one."),
     ] = None
     fabric: Annotated[
         Text | None,
-        Meta(description="Name of the fabric that `vlan` is on. None: the port's own, or the only one that has it."),
+        Meta(description="Name of the fabric of `vlan`. None: the port's own fabric, or the only one with this VID."),
     ] = None
     mtu: Mtu | None = None
     link: LinkSite | None = None
@@ -188,24 +217,31 @@ class PortSite(_Table, frozen=True, kw_only=True):
 class BondSite(_Table, frozen=True, kw_only=True):
     """Ports bonded, two at least."""
 
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,14}$", description="As the system calls it: bond0.")]
-    ports: Annotated[tuple[Text, ...], Meta(min_length=1, description="Globs, as match of a port.")]
+    name: Annotated[
+        str,
+        Meta(
+            pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,14}$",
+            description="Name of the interface in the installed system, such as bond0.",
+        ),
+    ]
+    ports: Annotated[tuple[Text, ...], Meta(min_length=1, description="Globs for the ports, as in match of a port.")]
     mode: Annotated[
         str,
         Meta(
             pattern=r"^(balance-(rr|xor|tlb|alb)|active-backup|broadcast|802\.3ad)$",
-            description="The kernel's word for it.",
+            description="Bond mode, as the kernel names it.",
         ),
     ] = "802.3ad"
-    lacp_rate: Annotated[Text | None, Meta(description="fast or slow; for 802.3ad.")] = "fast"
+    lacp_rate: Annotated[Text | None, Meta(description="fast or slow, for mode 802.3ad.")] = "fast"
     xmit_hash_policy: Annotated[
-        Text | None, Meta(description="The kernel's word for it; for 802.3ad, balance-xor and balance-tlb.")
+        Text | None,
+        Meta(description="Hash policy, as the kernel names it, for modes 802.3ad, balance-xor and balance-tlb."),
     ] = "layer3+4"
     vlan: Annotated[
         Annotated[int, Meta(ge=0, le=4094)] | None,
-        Meta(description="VID of the untagged VLAN. None: that of its link's subnet, or the one all its ports are in."),
+        Meta(description="VID of the untagged VLAN. None: that of the link's subnet, or that of all its ports."),
     ] = None
-    fabric: Annotated[Text | None, Meta(description="Name of the fabric that `vlan` is on, as for a port.")] = None
+    fabric: Annotated[Text | None, Meta(description="Name of the fabric of `vlan`, as for a port.")] = None
     mtu: Mtu | None = None
     link: LinkSite | None = None
     vlans: tuple[VlanSite, ...] = ()
@@ -216,13 +252,13 @@ class NetworkSite(_Table, frozen=True, kw_only=True):
 
     pxe_subnet: Annotated[
         Text | None,
-        Meta(description="CIDR that the boot interface gets its address from. None: the one it was seen on."),
+        Meta(description="CIDR of the subnet of the boot interface. None: the subnet on which MAAS saw it."),
     ] = None
     segments: Annotated[
         tuple[ResourceName, ...],
         Meta(
             max_length=MOST_USED,
-            description="Network segments of which each node that is deployed gets an address, by name.",
+            description="Names of network segments. Each deployed node receives one address of each.",
         ),
     ] = ()
     ports: tuple[PortSite, ...] = ()
@@ -236,25 +272,24 @@ class InfinibandSite(_Table, frozen=True, kw_only=True):
         tuple[ResourceName, ...],
         Meta(
             max_length=MOST_USED,
-            description="IB partitions of which each port of a node that is deployed becomes a member, by name. Needs "
-            "[ufm].",
+            description="Names of IB partitions. Each port of a deployed node becomes a member. Needs [ufm].",
         ),
     ] = ()
 
 
 class DeploySite(_Table, frozen=True, kw_only=True):
-    distro_series: Annotated[Text, Meta(description="What is installed, e.g. ubuntu/noble.")] = "ubuntu/noble"
-    hwe_kernel: Annotated[Text | None, Meta(description="Kernel to install. None: the image's own.")] = None
+    distro_series: Annotated[Text, Meta(description="Image to install, such as ubuntu/noble.")] = "ubuntu/noble"
+    hwe_kernel: Annotated[Text | None, Meta(description="Kernel to install. None: the default of the image.")] = None
     hardware_sync: Annotated[
-        bool, Meta(description="Have the installed system tell MAAS of its hardware every 15 minutes.")
+        bool, Meta(description="The installed system reports its hardware to MAAS every 15 minutes.")
     ] = True
     max_datasource_retries: Annotated[
         int,
-        Meta(ge=0, le=10, description="Deployments made again by themselves when cloud-init did not reach MAAS."),
+        Meta(ge=0, le=10, description="How often farrier repeats a deployment in which cloud-init did not reach MAAS."),
     ] = 2
-    bootstrap_ttl: Annotated[timedelta, Meta(description="How long the token in the user data is good for.")] = (
-        timedelta(hours=6)
-    )
+    bootstrap_ttl: Annotated[
+        timedelta, Meta(description="How long the bootstrap token in the user data stays valid.")
+    ] = timedelta(hours=6)
 
 
 class CloudInitSite(_Table, frozen=True, kw_only=True):
@@ -264,16 +299,16 @@ class CloudInitSite(_Table, frozen=True, kw_only=True):
     template_file: Annotated[
         str,
         Meta(
-            description="Template of the user data, relative to the site's file and within the directory of the sites. "
-            "Empty: none is sent."
+            description="Template of the user data, as a path relative to the site's file, within the directory "
+            "of the sites. Empty: no user data."
         ),
     ] = ""
     variables: Annotated[
         Mapping[str, str | int | float | bool],
-        Meta(description="What the template may name beside the node. No secrets."),
+        Meta(description="Values that the template can use, beside those of the node. No secrets."),
     ] = {}
     max_bytes: Annotated[
-        int, Meta(ge=1024, le=1024 * 1024, description="Largest user data that is sent, before it is encoded.")
+        int, Meta(ge=1024, le=1024 * 1024, description="Largest size of user data in bytes, before encoding.")
     ] = 64 * 1024
 
 
@@ -287,12 +322,12 @@ class Erase(StrEnum):
 
 
 class ReleaseSite(_Table, frozen=True, kw_only=True):
-    erase: Annotated[Erase, Meta(description="How disks are erased when a machine is given back.")] = Erase.NONE
+    erase: Annotated[Erase, Meta(description="How disks are erased when a machine is released.")] = Erase.NONE
     remove_record: Annotated[
         bool,
         Meta(
-            description="Also remove the machine from MAAS after storage_cleanup, and when a node that we "
-            "created there is deleted."
+            description="Also delete the machine from MAAS after storage_cleanup, and when a node whose machine "
+            "farrier created is deleted there."
         ),
     ] = False
 

@@ -60,7 +60,7 @@ class Reader:
             if field.name in table:
                 ready[field.name] = self._value(hints[field.name], table[field.name], path, field.name)
             elif field.required:
-                self._fault(path, field.name, f"is missing; expected here: {description(hints[field.name])}")
+                self._fault(path, field.name, f"is missing; expected: {description(hints[field.name])}")
         if len(self.faults) > before:
             return None
         try:

@@ -21,37 +21,37 @@ from farrier.config.reading import nearest
 NODE: Mapping[str, str] = {
     "id": "its number",
     "name": "its name",
-    "site": "the name of its site",
+    "site": "name of its site",
     "model": "its model label, or none",
-    "labels": "its labels: `node.labels.rack`",
-    "macs": "the MAC addresses it was registered with, a list",
-    "maas_id": "the id of its machine in MAAS",
-    "agentless": "whether it does without an agent",
-    "bmc": "what is known of its BMC",
+    "labels": "its labels, as in `node.labels.rack`",
+    "macs": "list of the MAC addresses it was registered with",
+    "maas_id": "ID of its machine in MAAS",
+    "agentless": "whether the node has no agent",
+    "bmc": "data about its BMC",
 }
 """What a template may ask of `node`."""
 
 BMC: Mapping[str, str] = {
-    "address": "where it is",
+    "address": "address of the BMC",
     "serial": "serial number of the machine",
     "uuid": "UUID of the machine",
-    "manufacturer": "who made the machine",
-    "product": "what it is called",
+    "manufacturer": "manufacturer",
+    "product": "model",
 }
 """What a template may ask of `node.bmc`. None for what is not known."""
 
 GIVEN: Mapping[str, str] = {
     "node": "the node; see below",
-    "bootstrap_token": "what the agent enrols with, once; empty for an agentless node",
-    "distro_series": "what is installed: `deploy.distro_series`",
-    "segments": "its addresses, by segment: `segments['tenant-a'].address`",
+    "bootstrap_token": "bootstrap token for the agent's enrolment, valid once; empty for an agentless node",
+    "distro_series": "image to install: `deploy.distro_series`",
+    "segments": "its addresses by segment, as in `segments['tenant-a'].address`",
 }
 """What every template is given, beside the variables of its site."""
 
 SEGMENT: Mapping[str, str] = {
-    "address": "the node's address",
-    "prefix_length": "that of the prefix that it is in",
-    "gateway": "the gateway of that prefix, or none",
+    "address": "address of the node",
+    "prefix_length": "address with the length of the prefix",
+    "gateway": "gateway of the prefix, or none",
     "mtu": "of the segment",
     "vlan": "of the segment, or none",
 }
@@ -87,13 +87,13 @@ def _plain(value: object) -> object:
         str(value)  # raises what is missing
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"a {type(value).__name__} has no YAML")
+    raise TypeError(f"a {type(value).__name__} cannot be written as YAML")
 
 
 def _given(value: object) -> object:
     """Each value that a template puts out."""
     if value is None:
-        raise jinja2.UndefinedError("an expression has no value; say what stands for it: {{ … or 'text' }}")
+        raise jinja2.UndefinedError("an expression has no value; add a default: {{ … or 'text' }}")
     return value
 
 
@@ -121,14 +121,13 @@ def names_token(text: str) -> bool:
 
 
 def faults(text: str, variables: Iterable[str], *, segments: Collection[str] = ()) -> Iterator[str]:
-    """What is wrong with a template of a site with these variables and segments, as far as one can tell without a
-    node."""
+    """The faults of a template of a site with these variables and segments that can be found without a node."""
     names = tuple(variables)
     for name in names:
         if name in GIVEN:
-            yield f"variable {name!r} is given to every template; call yours something else"
+            yield f"variable {name!r} is reserved: every template has it; choose another name"
         elif not _IDENTIFIER.fullmatch(name):
-            yield f"variable {name!r} has no name that a template could use: a letter, then letters, digits and _"
+            yield f"variable {name!r} has an invalid name; use a letter, then letters, digits and _"
     try:
         yield from _faults_of(text, (*GIVEN, *names), segments)
     except jinja2.TemplateSyntaxError as error:
@@ -141,19 +140,19 @@ def _faults_of(text: str, names: tuple[str, ...], segments: Collection[str]) -> 
     tree = _environment.parse(text)
     compiled(text)
     whole = [*meta.find_referenced_templates(tree)]
-    faults = ["it includes, imports or extends another template; it is to be one file"] if whole else []
+    faults = ["it includes, imports or extends another template; use one file"] if whole else []
     return [*faults, *_unknown_names(tree, names), *_unknown_segments(tree, segments)]
 
 
 def _unknown_names(tree: nodes.Template, known: tuple[str, ...]) -> Iterator[str]:
     strange = meta.find_undeclared_variables(tree) - set(known)
     for name in sorted(strange):
-        yield f"line {_line(tree, name)}: there is no {name!r}; {nearest(name, known)}"
+        yield f"line {_line(tree, name)}: unknown name {name!r}; {nearest(name, known)}"
     if any(name.ctx == "store" and name.name == "node" for name in tree.find_all(nodes.Name)):
         return  # the template has a `node` of its own
     for what, attribute, line in _attributes(tree):
         if attribute not in what:
-            yield f"line {line}: the node has no {attribute!r}; {nearest(attribute, what)}"
+            yield f"line {line}: node has no {attribute!r}; {nearest(attribute, what)}"
 
 
 def _unknown_segments(tree: nodes.Template, known: Collection[str]) -> Iterator[str]:
@@ -165,8 +164,8 @@ def _unknown_segments(tree: nodes.Template, known: Collection[str]) -> Iterator[
         if asked is None:
             continue
         if _is_segments(of) and asked not in known and not (isinstance(found, nodes.Getattr) and asked in _OF_MAPPINGS):
-            meant = nearest(asked, known) if known else "[network] segments names none"
-            yield f"line {found.lineno}: the site's nodes use no segment {asked!r}; {meant}"
+            meant = nearest(asked, known) if known else "[network] segments is empty"
+            yield f"line {found.lineno}: the nodes of this site have no segment {asked!r}; {meant}"
         elif _is_segments(above) and held in known and asked not in SEGMENT:
             yield f"line {found.lineno}: a segment has no {asked!r}; {nearest(asked, SEGMENT)}"
 

@@ -137,7 +137,7 @@ class Agenda(Generic[R]):
         return all(entry.shard != shard for entry in self.under_way.values())
 
     def lost(self, shard: int) -> list[Entry[R]]:
-        """The shard is another's, or was given back. Returns the entries whose steps have to be cut."""
+        """Forget a shard that was lost or released, and return the entries whose steps must be cancelled."""
         gone = self._shards.pop(shard, {}).values()
         acting = [entry for entry in gone if entry.phase is Phase.ACTING]
         for entry in gone:
@@ -148,7 +148,7 @@ class Agenda(Generic[R]):
     # --- wakes and loads
 
     def woken(self, ids: Iterable[int]) -> None:
-        """Something happened to these resources; those of shards that are not owned are passed over."""
+        """Enqueue these resources; those of shards that are not owned are passed over."""
         for id_ in ids:
             self._wake(id_)
 
@@ -160,7 +160,7 @@ class Agenda(Generic[R]):
                 self._wake(id_)
 
     def _wake(self, id_: int) -> None:
-        """Queue the resource; one that is under way runs once more afterwards."""
+        """Queue the resource; a running one runs once more afterwards."""
         shard = self._shards.get(id_ % self._modulus)
         if shard is None:
             return
@@ -234,9 +234,9 @@ class Agenda(Generic[R]):
         self._enqueue(entry, urgent=False, load_at=now + _TOGETHER_AFTER if together else 0.0)
 
     def rests(self, entry: Entry[R], due_at: float, *, outcome: Any = None) -> tuple[Any, ...]:
-        """A fresh run had nothing to do, and nothing is to be written before `due_at`. Returns the wakes to delete:
-        those that its snapshot saw. `outcome` is what runs over this snapshot are compared with; without one the
-        resource is loaded for each run."""
+        """Record that a fresh run had nothing to do, and that nothing is to be written before `due_at`. Returns the
+        wakes to delete: those that its snapshot saw. `outcome` is what runs over this snapshot are compared with;
+        without one the resource is loaded for each run."""
         if entry.phase not in (Phase.RUNNING, Phase.ACTING):
             return ()
         wakes, entry.wakes = entry.wakes, ()
@@ -275,7 +275,7 @@ class Agenda(Generic[R]):
         return True
 
     def commits(self, entry: Entry[R]) -> bool:
-        """A commit of what a run or a step decided is to be sent now; false where the shard was lost, and it must not
+        """Record that the commit of a run or step is about to be sent; false where the shard was lost, and it must not
         be."""
         if entry.phase is Phase.GONE:
             return False

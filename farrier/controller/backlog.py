@@ -30,7 +30,7 @@ class Backlog:
         self._promised = float("-inf")
 
     def let_in(self, count: int) -> None:
-        """So many of those who come anew found a slot."""
+        """Record how many new entries got a slot."""
         now = self._clock.monotonic()
         if self._last_in is not None and count > 0:
             each = (now - self._last_in) / count
@@ -38,12 +38,12 @@ class Backlog:
             self._last_in = now
 
     def over(self) -> None:
-        """There is room again: how fast it was found says nothing from now on."""
+        """Record that slots are free again, and forget how fast the queue moved."""
         self._last_in = None
         self._promised = float("-inf")
 
     def put_off(self, count: int) -> timedelta:
-        """How long until so many, of whom this is told now, should try again."""
+        """How long so many deferred entries should wait before they retry."""
         now = self._clock.monotonic()
         if self._last_in is None:
             self._last_in = now

@@ -100,7 +100,7 @@ class Loop(Generic[R, S, W, V]):
         self._to_load.ring()
 
     def lost(self, shard: int) -> None:
-        """A shard is another's, or was given back."""
+        """A shard was lost or released."""
         self.steps.lost(shard)
         self.steps.cut(entry.id for entry in self.agenda.lost(shard))
 
@@ -114,7 +114,7 @@ class Loop(Generic[R, S, W, V]):
         self._to_load.ring()
 
     def woken(self, ids: Iterable[int]) -> None:
-        """These resources were woken."""
+        """Enqueue these resources."""
         self.agenda.woken(ids)
         self._to_load.ring()
         self.steps.woken()
@@ -170,14 +170,15 @@ class Loop(Generic[R, S, W, V]):
         self.steps.interrupt_all()
 
     async def _sweep(self) -> NoReturn:
-        """Sweep, slice after slice, for ever."""
+        """Sweep in slices, until cancelled."""
         while True:
             more = self.sweep()
             await anyio.sleep(0 if more else _TICK)
 
     def sweep(self) -> bool:
-        """Run what is due over what is in memory: one slice. Memory may only say that there is nothing to do; whatever
-        else it says, the resource is loaded. Returns whether there may be more."""
+        """Run the due resources over their snapshots in memory: one slice. Memory may only say that there
+        is nothing to do; whatever else it says, the resource is loaded. Returns whether there may be
+        more."""
         agenda, now = self.agenda, self._clock.monotonic()
         due: Sequence[Entry[R]] = ()
         if self._time is not None and not self._stopping and self._host.may_act():
@@ -211,7 +212,7 @@ class Loop(Generic[R, S, W, V]):
         return len(due) == _SLICE
 
     async def _load(self) -> None:
-        """Load what has to be, pass after pass, until the process stops."""
+        """Load and run resources in batches, until the process stops."""
         while not self._stopping:
             # Behind with commits, or without the right to act, the next commit or sweep asks again.
             may = self._host.may_act() and len(self._finished) <= 2 * self._host.config.batch
@@ -222,7 +223,7 @@ class Loop(Generic[R, S, W, V]):
                 await self._to_load.wait()
 
     async def _pass(self, entries: Sequence[Entry[R]]) -> None:
-        """One run of each over a fresh snapshot."""
+        """Run each resource once over a fresh snapshot."""
         loaded = None
         with asked(
             _QUERY_SECONDS, lambda error: _log.warning("load.failed", kind=self.kind, rows=len(entries), error=error)
@@ -251,7 +252,7 @@ class Loop(Generic[R, S, W, V]):
             self.steps.begin(planned)
 
     def _take_in(self, entry: Entry[R], loaded: Loaded[R], now: float) -> bool:
-        """Whether the resource is to be run."""
+        """Whether to run the resource."""
         wakes = loaded.wakes.get(entry.id, ())
         entry.key, entry.error = loaded.keys.get(entry.id), loaded.unreadable.get(entry.id)
         snapshot = loaded.resources.get(entry.id)
@@ -295,12 +296,12 @@ class Loop(Generic[R, S, W, V]):
     # --- what runs led to
 
     def _step_ended(self, entry: Entry[R], run: Run[R, S, W]) -> None:
-        """What a step returned is committed like what a run says."""
+        """Commit the outcome of a step like that of a run."""
         self._hand_over(entry, run)
         self._to_commit.ring()
 
     def _hand_over(self, entry: Entry[R], run: Run[R, S, W]) -> None:
-        """A run came to an end: what it says is committed, if it says anything new."""
+        """Hand the end of a run to the commit: what it says is committed, if it says anything new."""
         finished = run.finished
         # Counted from the decision: a commit that waits makes the next run no later.
         due_at = self._clock.monotonic() + finished.delay.total_seconds()
@@ -323,8 +324,8 @@ class Loop(Generic[R, S, W, V]):
                 self._seen[id_] = (*self._seen.get(id_, ()), *seen)
 
     async def _commit(self, tasks: TaskGroup) -> NoReturn:
-        """Commit what runs led to, for ever: all that waits goes into one commit. What another transaction holds is
-        waited for out of the way of others."""
+        """Commit the decisions of runs, until cancelled: all that waits goes into one commit. What another
+        transaction holds is waited for out of the way of others."""
         many = self._host.config.batch
         while True:
             if self._finished:
@@ -337,7 +338,7 @@ class Loop(Generic[R, S, W, V]):
                 await self._to_commit.wait()
 
     async def _commit_together(self, batch: Batch, *, patient: bool) -> Batch:
-        """Commit and publish; returns those of which another transaction holds what they write. Shielded and bounded:
+        """Commit and publish; returns the runs whose rows another transaction has locked. Shielded and bounded:
         a run that was decided is not torn by a cancellation."""
         # A shard that was lost since may be owned again, under another epoch than that of the run.
         batch = [each for each in batch if each[0].phase is not Phase.GONE]

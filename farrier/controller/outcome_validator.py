@@ -45,21 +45,21 @@ class OutcomeValidator(Generic[R, S, W]):
         self._period = config.period.total_seconds()
 
     def finish(self, turn: Turn, resource: R, outcome: object, then: Resting | None = None) -> Finished[S, W]:
-        """The run as it is to be committed; a transition with what is decided `then`, if that is known and rests.
-        Raises `HandlerGarbage` or `IllegalEdge`."""
+        """Validate an outcome and return the run to commit; a transition with what is decided `then`, if
+        that is known and rests. Raises `HandlerGarbage` or `IllegalEdge`."""
         if not isinstance(outcome, Transition | Update | Wait | DoNothing | Deleted):
             raise HandlerGarbage(f"{type(outcome).__name__}, which is neither an outcome nor a step")
         samples: object = outcome.samples
         if samples and not (isinstance(samples, tuple) and all(isinstance(each, Sample) for each in samples)):
-            raise HandlerGarbage("samples that are no tuple of Sample")
+            raise HandlerGarbage("samples that are not a tuple of Sample")
         to: S | None = outcome.to if isinstance(outcome, Transition | Update) else None
         moves = () if to is None else self._moves(resource, to)
         if moves and isinstance(outcome, Update):
-            raise HandlerGarbage(f"an Update at {outcome.source} that moves a layer; that takes a Transition")
+            raise HandlerGarbage(f"an Update at {outcome.source} that changes a layer; use a Transition")
         history, again = {}, None
         if isinstance(outcome, Transition):
             if not moves:
-                raise HandlerGarbage(f"a Transition at {outcome.source} that moves nothing; that takes an Update")
+                raise HandlerGarbage(f"a Transition at {outcome.source} that changes no layer; use an Update")
             history = {"reason": outcome.reason, "cause": outcome.cause, "source": outcome.source}
             again = _AT_ONCE if then is None else then.requeue_after
         elif not isinstance(outcome, Deleted):
@@ -108,7 +108,7 @@ class OutcomeValidator(Generic[R, S, W]):
         )
 
     def _moves(self, resource: R, to: S) -> tuple[Move, ...]:
-        """The layers that differ from those of the snapshot, each along an edge."""
+        """The layers that the outcome changes, each along an edge."""
         places = self._kind.current_layers(resource)
         moves = []
         for layer, value in self._kind.target_layers(to).items():
@@ -122,7 +122,7 @@ class OutcomeValidator(Generic[R, S, W]):
         return tuple(moves)
 
     def _delay(self, requeue_after: timedelta | None) -> timedelta:
-        """The period with its jitter, or less when the handler wants to look sooner."""
+        """The period with its jitter, or less if the handler requires an earlier run."""
         seconds = self._period * (1 + self._config.jitter * (2 * random.random() - 1))
         if requeue_after is not None:
             seconds = min(seconds, max(requeue_after.total_seconds(), 0.0))

@@ -21,7 +21,7 @@ S = TypeVar("S")
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def _is_told(run: Run[Any, Any, Any]) -> bool:
+def _has_effects(run: Run[Any, Any, Any]) -> bool:
     """Whether there is more to a run than that it was made."""
     finished = run.finished
     return bool(finished.moves or finished.writes or finished.samples or run.error or finished.limited)
@@ -42,7 +42,7 @@ class Publisher(Generic[R, S]):
             result = results[run.finished.id]
             if result.verdict is Verdict.COMMITTED:
                 seconds[run.finished.outcome].append(run.seconds)
-                if _is_told(run):
+                if _has_effects(run):
                     self._publish_one(run, result, log)
             else:
                 self._publish_loss(run, result)

@@ -45,7 +45,7 @@ class Keeper:
             with anyio.fail_after(self._patience):
                 done = await self._retention.step(self._keep)
         except TimeoutError:
-            failure: FarrierError = DatabaseUnreachable("the pool", f"no answer within {self._patience:g} s")
+            failure: FarrierError = DatabaseUnreachable("the pool", f"no response within {self._patience:g} s")
         except (DatabaseUnreachable, RefusedByModel) as refused:
             failure = refused
         else:

@@ -1,8 +1,7 @@
-"""One run of one resource: decide, perhaps act outside, and say how it ended. Commits nothing.
+"""One run of one resource: decide, act outside if a step requires it, and return the result. Commits nothing.
 
-The only place of the loop that catches every exception: whatever a handler does costs its own run and no
-other. What ended a step — its own limit, the lost right to act, an interrupting request, the shutdown — is told apart
-here.
+The only place of the loop that catches every exception, so a fault of a handler costs only its own run. It
+distinguishes what ended a step: its deadline, the lost lease, an interrupting intent, or the shutdown.
 """
 
 from __future__ import annotations
@@ -69,18 +68,18 @@ class Acting:
 
     def cut(self) -> None:
         """The process may not act on this resource any more."""
-        self.lost = self.lost or LeaseLost("the process lost its right to act before the step ended")
+        self.lost = self.lost or LeaseLost("the process lost its lease before the step ended")
         self.scope.cancel()
 
     def may_begin(self) -> bool:
-        """Whether nothing has ended it since it was planned."""
+        """Whether the step may begin: nothing has ended it since it was planned."""
         return not self.interrupted and self.lost is None and self._may_act()
 
     def require(self) -> None:
         """Raise `LeaseLost` where the step must not act now. That ends the run, whatever the step makes of the
         error."""
         if self.lost is None and not self._may_act():
-            self.lost = LeaseLost("the process lost its right to act before the step acted; nothing was sent")
+            self.lost = LeaseLost("the process lost its lease before the step acted; nothing was sent")
         if self.lost is not None:
             raise self.lost
 
@@ -104,11 +103,11 @@ class Runner(Generic[R, S, W, V]):
         self._limit = max_handling_time
 
     def name_of(self, resource: R) -> str:
-        """What the log calls it."""
+        """The name of the resource in the log."""
         return self._kind.display_name(resource)
 
     def remembered(self, resource: R, now: datetime) -> Decision[S, W, V] | None:
-        """A decision over a snapshot in memory; None where the handler raises, which a fresh run then reports."""
+        """Decide over a snapshot in memory; None where the handler raises, which a fresh run then reports."""
         try:
             return self._handler.handle(resource, now)
         except _ITS_OWN_OR_CANCELLED:
@@ -122,7 +121,7 @@ class Runner(Generic[R, S, W, V]):
             return stored
 
     def decide(self, turn: Turn, resource: R, now: datetime) -> Run[R, S, W] | Step[S, W, V]:
-        """The synchronous part: all of a run that needs nothing from outside."""
+        """Decide over a fresh snapshot, without any I/O."""
         started = time.perf_counter()
         try:
             if turn.recovers is None:
@@ -140,7 +139,7 @@ class Runner(Generic[R, S, W, V]):
         return Run(finished, time.perf_counter() - started, resource, rests_on=then)
 
     def _then(self, resource: R, decision: object, now: datetime) -> tuple[R, Resting] | None:
-        """What a commit of the decision leaves, if the snapshot tells, and the decision over that, if it rests."""
+        """What a commit of the decision leaves, if the snapshot shows it, and the decision over that, if it rests."""
         if isinstance(decision, Transition):
             try:
                 after = self._handler.after(resource, decision, now)
@@ -152,7 +151,7 @@ class Runner(Generic[R, S, W, V]):
         return (resource, decision) if rests(decision, decision) else None
 
     async def act(self, turn: Turn, resource: R, step: Step[S, W, V], acting: Acting) -> Run[R, S, W] | None:
-        """Await a step. None when it was interrupted, and the step says nothing of that: it is run again. Raises
+        """Await a step; None if it was interrupted and defines no outcome for that: it is run again. Raises
         `LeaseLost` when the process lost the right to act first: nothing is committed."""
         started = time.perf_counter()
         limit = min(step.deadline, self._limit)
@@ -181,7 +180,7 @@ class Runner(Generic[R, S, W, V]):
         if not run.error or step.if_cut is None:
             return run
         kept = self._conclude(turn, resource, step.if_cut, started)
-        return run if kept.error else _telling(kept, run)
+        return run if kept.error else _with_error(kept, run)
 
     def missing(self, turn: Turn, error: FarrierError) -> Run[R, S, W]:
         """A resource that could not be read."""
@@ -189,7 +188,7 @@ class Runner(Generic[R, S, W, V]):
         return Run(finished, 0.0, None, error.label, recovers=turn.recovers)
 
     def _conclude(self, turn: Turn, resource: R, outcome: object, started: float) -> Run[R, S, W]:
-        """The run that a step's outcome, or its error, ends."""
+        """The run of a step, from its outcome or error."""
         try:
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -208,8 +207,8 @@ class Runner(Generic[R, S, W, V]):
         return Run(finished, time.perf_counter() - started, resource, error.label)
 
 
-def _telling(kept: Run[R, S, W], failed: Run[R, S, W]) -> Run[R, S, W]:
-    """What a step that `failed` wants `kept` of it, told and counted as the error it is."""
+def _with_error(kept: Run[R, S, W], failed: Run[R, S, W]) -> Run[R, S, W]:
+    """The part of a failed step's result that is kept, recorded and counted as the error."""
     error = failed.finished
     finished = msgspec.structs.replace(
         kept.finished, outcome=error.outcome, record=error.record, outcome_key=error.outcome_key

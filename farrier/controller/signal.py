@@ -12,12 +12,12 @@ class Bell:
         self._event = anyio.Event()
 
     def ring(self) -> None:
-        """Wake all that wait."""
+        """Wake all waiting tasks."""
         self._event.set()
         self._event = anyio.Event()
 
     async def wait(self) -> None:
-        """Until the next ring."""
+        """Wait for the next ring."""
         await self._event.wait()
 
 

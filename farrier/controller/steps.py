@@ -164,7 +164,7 @@ class Steps(Generic[R, S, W, V]):
         return not any(id_ % SHARDS == shard for id_ in (*self._ended, *self._removing))
 
     def lost(self, shard: int) -> None:
-        """The shard is another's: so are its marks."""
+        """Forget a lost shard, with its marks."""
         self._ended = {id_ for id_ in self._ended if id_ % SHARDS != shard}
         self._removing = {id_ for id_ in self._removing if id_ % SHARDS != shard}
 
@@ -194,7 +194,7 @@ class Steps(Generic[R, S, W, V]):
         self._news.set("step")
 
     def woken(self) -> None:
-        """Something was asked for: perhaps of a resource whose step runs now."""
+        """Recheck running steps: a wake may concern one of their resources."""
         self._maybe_interrupted.set("notify")
 
     def interrupt_all(self, shard: int | None = None) -> None:
@@ -228,7 +228,7 @@ class Steps(Generic[R, S, W, V]):
             await anyio.sleep(_ASK_AT_MOST_EVERY)
 
     async def _run(self, plan: Planned[R, S, W, V]) -> None:
-        """One step, from its first line to its outcome, which is handed over for a commit."""
+        """Run one step, and hand its outcome over to the commit."""
         entry, step, resource = plan.entry, plan.step, plan.entry.snapshot
         assert resource is not None, "a step is decided over a snapshot"
         acting, name = self._acting[entry.id], self._runner.name_of(resource)

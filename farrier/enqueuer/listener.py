@@ -45,7 +45,7 @@ class Listener:
         self._failures = 0
 
     async def run(self) -> NoReturn:
-        """Listen for ever, reconnecting with back-off."""
+        """Listen until cancelled, and reconnect with back-off."""
         while True:
             try:
                 await self._listen()

@@ -52,11 +52,11 @@ class Account(msgspec.Struct, frozen=True):
             os.chown(directory, self.uid, self.gid)
 
     def own_directory(self, path: Path) -> None:
-        """A directory of the account's in a place where others write, too. Refuses one that is another's."""
+        """A directory of this account in a shared place. Refuses one of another user."""
         path.mkdir(mode=0o700, exist_ok=True)
         found = path.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (self.uid, os.geteuid()):
-            raise errors.ConfigError(f"{path} belongs to another user; remove it or use a shorter directory")
+            raise errors.ConfigError(f"{path} belongs to another user; remove it, or use a shorter directory")
         self.take(path)
 
     def open_way(self, directory: Path, binaries: Path) -> None:
@@ -98,12 +98,12 @@ def _create() -> pwd.struct_passwd:
     useradd = shutil.which("useradd", path=f"{os.defpath}:/usr/sbin:/sbin")
     if useradd is None:
         raise errors.ConfigError(
-            "PostgreSQL does not run as root, and there is neither an account `postgres` nor `useradd` to "
-            "make one; run farrier as an ordinary user, or give the DSN of a server"
+            "PostgreSQL does not run as root, and there is neither an account `postgres` nor `useradd` to create "
+            "one; run farrier as an ordinary user, or set the DSN of a server"
         )
     command = [useradd, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", _OWN_ACCOUNT]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     entry = _find(_OWN_ACCOUNT)  # another process may have been quicker: what counts is that it is there
     if entry is None:
-        raise errors.ConfigError(f"cannot make the account {_OWN_ACCOUNT}: {done.stderr.strip()}")
+        raise errors.ConfigError(f"cannot create the account {_OWN_ACCOUNT}: {done.stderr.strip()}")
     return entry

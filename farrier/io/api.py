@@ -111,7 +111,7 @@ class PostgresRequests:
         async with refusals.borrowed(self._pool) as conn:
             record = await conn.fetchrow(sql, intent)
         if record is None:
-            raise RefusedByModel(f"there is no intent {intent}", sqlstate="FR404")
+            raise RefusedByModel(f"intent {intent} does not exist", sqlstate="FR404")
         return dict(record)
 
     @asynccontextmanager
@@ -135,7 +135,7 @@ class PostgresRequests:
 
 
 class _Bell:
-    """Rings for every answer to anybody."""
+    """Rings for every answer to any client."""
 
     def __init__(self) -> None:
         self._rung = anyio.Event()
@@ -145,7 +145,7 @@ class _Bell:
         self._rung.set()
 
     async def wait(self) -> None:
-        """Until it rings, or it is time to look without being told."""
+        """Wait until it rings, or until the next poll is due."""
         with anyio.move_on_after(_LOOK_EVERY_SECONDS):
             await self._rung.wait()
         self._rung = anyio.Event()

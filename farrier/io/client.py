@@ -1,8 +1,7 @@
-"""The way in for a program that comes, asks and leaves: server, pool, schema check, and both halves of the API.
+"""The database for a command that starts, asks and ends: server, pool, schema check, and both halves of the API.
 
-Called by the command line. An embedded server that does not run is started, and stopped at the end by whoever started
-it; its schema is brought up to date, because nobody else does that. Any other schema is an operator's: it is checked
-and left alone.
+An embedded server that does not run is started, and stopped at the end; its schema is migrated. Any other schema is
+checked and left alone.
 """
 
 from __future__ import annotations
@@ -31,7 +30,9 @@ from farrier.io.retention import PostgresRetention
 _PATIENCE = timedelta(seconds=5)
 # A listing, and beside it whatever it leads to.
 _CONNECTIONS = 2
-_OWNER_HINT = "this takes the owner of the schema farrier; to make the schema takes the right CREATE on the database"
+_OWNER_HINT = (
+    "this requires the owner of the schema farrier; creating the schema requires the right CREATE on the database"
+)
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -102,8 +103,8 @@ def _usual_directory() -> Path:
     usual = default_directory()
     if not usual.is_dir():
         raise ConfigError(
-            "no database is named; give --dsn URL or --embedded DIR, set FARRIER_DATABASE_DSN, or name a file with "
-            f"--config (the embedded server's usual directory {usual} does not exist)"
+            "no database is configured; use --dsn URL or --embedded DIR, set FARRIER_DATABASE_DSN, or use --config "
+            f"FILE (the embedded server's default directory {usual} does not exist)"
         )
     return usual
 

@@ -104,16 +104,16 @@ class Committer(Generic[R, S, W]):
             await self._together(batch[middle:], work)
             return
         run = batch[0]
-        refusal = RefusedByModel(f"the database refused this run: {session.reason_of(error)}")
+        refusal = RefusedByModel(f"the database rejected the commit of this run: {session.reason_of(error)}")
         try:
-            told = (await self._call([_confession(run, refusal)], work))[run.id]
+            result = (await self._call([_confession(run, refusal)], work))[run.id]
         except (session.ReplyLost, DatabaseUnreachable):
-            told = Result(Verdict.UNKNOWN, refusal)
+            result = Result(Verdict.UNKNOWN, refusal)
         except session.Refusal:
-            told = _COMMITTED
-        if told.verdict is Verdict.COMMITTED:
-            told = Result(Verdict.REFUSED, refusal)
-        work.results[run.id] = told
+            result = _COMMITTED
+        if result.verdict is Verdict.COMMITTED:
+            result = Result(Verdict.REFUSED, refusal)
+        work.results[run.id] = result
 
     async def _call(self, batch: Sequence[Finished[S, W]], work: _Work) -> dict[int, Result]:
         """Send one batch as one statement, and read what became of each run."""
@@ -172,8 +172,8 @@ def _settlement(batch: Sequence[Finished[Any, Any]]) -> Iterator[list[Any]]:
     yield [run.id for run in batch]
     yield from _columns([(run.id, wake) for run in batch for wake in run.wakes], width=2)
     yield from _columns([_history(run, move) for run in batch for move in run.moves], width=9)
-    told = [(run.id, _encode(run.record).decode(), run.outcome_key) for run in batch if run.record is not None]
-    yield from _columns(told, width=3)
+    result = [(run.id, _encode(run.record).decode(), run.outcome_key) for run in batch if run.record is not None]
+    yield from _columns(result, width=3)
 
 
 def _history(run: Finished[Any, Any], move: Move) -> tuple[Any, ...]:

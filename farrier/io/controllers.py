@@ -81,6 +81,6 @@ class PostgresControllers:
                 async with session.borrowed(self._pool) as conn:
                     return await conn.fetch(sql, *arguments)
         except TimeoutError as late:
-            raise DatabaseUnreachable("the pool", f"no answer within {within:g} s") from late
+            raise DatabaseUnreachable("the pool", f"no response within {within:g} s") from late
         except session.Refusal as refusal:
             raise DatabaseUnreachable("the pool", session.reason_of(refusal)) from refusal

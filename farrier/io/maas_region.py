@@ -38,10 +38,10 @@ class RegionPace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def use(pool: Pool, regions: Iterable[RegionPace], *, patience: timedelta = _PATIENCE) -> None:
-    """Have these regions observed with this pace. May be called again; whatever a region is being left
-    alone for, it is tried at once. Raises `DatabaseUnreachable`, also when there was no answer for as long as
-    `patience`, or `ConfigError` for what the database does not take; then nothing has changed, save what an answer
-    that did not come would have told."""
+    """Observe these regions at this pace. Idempotent; a region in its back-off is tried at once. Raises
+    `DatabaseUnreachable`, also without a response within `patience`, or `ConfigError` for rejected sites; then
+    nothing has changed, except by a call whose response was lost.
+    """
     wanted = [
         {
             "site": region.site,
@@ -53,12 +53,12 @@ async def use(pool: Pool, regions: Iterable[RegionPace], *, patience: timedelta 
     ]
     try:
         with anyio.fail_after(patience.total_seconds()):
-            await _tell(pool, msgspec.json.encode(wanted).decode())
+            await _store_sites(pool, msgspec.json.encode(wanted).decode())
     except TimeoutError:
-        raise DatabaseUnreachable("the pool", f"no answer within {patience.total_seconds():g} s") from None
+        raise DatabaseUnreachable("the pool", f"no response within {patience.total_seconds():g} s") from None
 
 
-async def _tell(pool: Pool, wanted: str) -> None:
+async def _store_sites(pool: Pool, wanted: str) -> None:
     """Again after trouble of the moment."""
     for left in reversed(range(_TRIES)):
         try:
@@ -66,7 +66,7 @@ async def _tell(pool: Pool, wanted: str) -> None:
                 await conn.execute(_USE, wanted)
         except session.Refusal as refused:
             if session.classify(refused) is not session.Trouble.MOMENT:
-                raise ConfigError(f"the database does not take these sites: {session.reason_of(refused)}") from refused
+                raise ConfigError(f"the database rejects these sites: {session.reason_of(refused)}") from refused
             if not left:
                 raise DatabaseUnreachable("the pool", session.reason_of(refused)) from refused
         else:

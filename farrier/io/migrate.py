@@ -206,8 +206,8 @@ async def create_roles(conn: Connection) -> None:
         await conn.execute(_ROLES)
     except asyncpg.InsufficientPrivilegeError as refusal:
         raise errors.RefusedByModel(
-            "roles of farrier are missing, and this user may not make them; run `farrier db roles` once as a "
-            "user with CREATEROLE"
+            "roles of farrier are missing, and this user cannot create them; run `farrier db roles` once as a user "
+            "with CREATEROLE"
         ) from refusal
 
 

@@ -58,7 +58,9 @@ class _Subscription:
                 await self._next()
         if proof not in self._proofs:
             raise DatabaseUnreachable(
-                pool.redacted(self._dsn), "LISTEN hears nothing: a dead connection, or a pooler in transaction mode"
+                pool.redacted(self._dsn),
+                "LISTEN receives no notifications: the connection is dead, or a pooler "
+                "in transaction mode is in between",
             )
         self._proofs.clear()
 
@@ -72,7 +74,7 @@ class _Subscription:
             sender.terminate()
 
     async def _next(self) -> None:
-        """Until something is heard. Raises when the connection is gone."""
+        """Wait for a notification. Raises when the connection is gone."""
         if self._conn.is_closed():
             raise DatabaseUnreachable(pool.redacted(self._dsn), "the listening connection was closed")
         self._something = anyio.Event()

@@ -1,7 +1,6 @@
-"""How long a change of tables waits for a lock, so that it holds nobody up: briefly, and again after a while.
+"""Limits how long a change of tables waits for a lock, so that it does not block the loop: briefly, and again later.
 
-Whoever waits for a lock on a table makes everybody wait who wants the table after him, the loop's own reads too.
-Called by migrations and by installations of kinds.
+A waiting lock on a table blocks every later statement on the table. Used by migrations and by installations of kinds.
 """
 
 from __future__ import annotations
@@ -41,9 +40,10 @@ PATIENT = LockPatience(wait=timedelta(seconds=2), pause=timedelta(seconds=5), tr
 async def patiently(
     conn: Connection, what: str, change: Callable[[], Awaitable[T]], patience: LockPatience = PATIENT
 ) -> T:
-    """Run a change in a transaction of its own, again where it met a lock. Raises RefusedByModel, which tells of
-    `what`, when that is kept for longer than `patience`; nothing has changed then. Raises DatabaseUnreachable when the
-    connection is lost; all has changed then, or nothing."""
+    """Run a change in a transaction of its own, again after a lock conflict. Raises RefusedByModel, naming `what`, when
+    the lock is kept longer than `patience`; nothing has changed then. Raises DatabaseUnreachable when the connection
+    is lost; everything or nothing has changed then.
+    """
     tries_left = patience.tries
     while True:
         tries_left -= 1
@@ -54,14 +54,14 @@ async def patiently(
         except LOCKED as locked:
             if not tries_left:
                 raise errors.RefusedByModel(
-                    f"{what} needs a table that a transaction elsewhere keeps locked, such as a dump or a forgotten "
-                    "session; end it (pg_stat_activity tells which), then try again"
+                    f"{what} waits for a table that another transaction keeps locked, such as a dump or an idle "
+                    "session; find it in pg_stat_activity, end it, then try again"
                 ) from locked
         except (*session.BROKEN, asyncpg.PostgresError) as error:
             if not session.ends_connection(error):
                 raise
             # Also where COMMIT was sent, to which no reply came.
             raise errors.DatabaseUnreachable(
-                "the server", f"the connection was lost; {what} is applied whole or not at all: run it again"
+                "the server", f"the connection was lost; {what} is applied completely or not at all: run it again"
             ) from error
         await anyio.sleep(patience.pause.total_seconds())

@@ -201,8 +201,8 @@ def _without_root(dsn: str) -> str | None:
     if mode.replace("_", "-") not in _VERIFYING or os.access(file, os.R_OK):
         return None
     return (
-        f"the root certificate {file}, by which sslmode={mode} knows the server, cannot be read; "
-        "sslrootcert=FILE in the DSN names the one of the authority that signed the server's"
+        f"the root certificate {file}, which sslmode={mode} requires, cannot be read; set sslrootcert=FILE in the "
+        "DSN to the certificate of the authority that signed the server's"
     )
 
 
@@ -229,8 +229,7 @@ def _check_ports(dsn: str, where: str) -> None:
     given += os.environ.get("PGPORT", "").split(",")
     if any(_NUMBER.fullmatch(port) and int(port) not in _PORTS for port in given):
         raise errors.ConfigError(
-            f"cannot connect to {where}: expected a port from 1 to 65535, got a number that is none; "
-            "correct the DSN, or PGPORT"
+            f"cannot connect to {where}: expected a port from 1 to 65535; correct the DSN, or PGPORT"
         )
 
 
@@ -267,5 +266,5 @@ def _raise_if_settings_are_refused(failure: Exception, where: str) -> None:
     down, is over sometime."""
     if isinstance(failure, asyncpg.ProtocolViolationError) and "startup parameter" in str(failure):
         raise errors.ConfigError(
-            f"{where} refused our session settings ({failure}); if that is PgBouncer, set database.pgbouncer = true"
+            f"{where} refused the session settings ({failure}); if it is PgBouncer, set database.pgbouncer = true"
         ) from failure

@@ -1,8 +1,7 @@
-"""What PostgreSQL refuses, in words for whoever asked.
+"""Turns refusals of PostgreSQL into texts for clients.
 
-Used by `queries` and `api`, whose callers know nothing of the driver. The database's own functions speak for
-themselves, with SQLSTATEs of class FR; what comes from a constraint or a missing right is put into words here. A
-row's data (the `detail` of an error) is never shown.
+The database's own functions raise SQLSTATEs of class FR with a text; constraints and missing rights get their text
+here. The data of a row (the `detail` of an error) is never shown.
 """
 
 from __future__ import annotations
@@ -22,13 +21,18 @@ _DATA_CLASSES = ("22", "54")
 
 # Two registrations at the same moment get as far as the constraint.
 _TAKEN = {
-    "nodes_maas": ("another node has this MAAS id in this site", "give each node its own MAAS id"),
+    "nodes_maas": ("another node of this site has the same MAAS ID", "give each node its own MAAS ID"),
     "node_bmcs_one": ("another node has this BMC", "correct the address, or delete the other node first"),
-    "node_identities_one": ("another node has this machine", "delete one of the two, or clear_bmc it"),
+    "node_identities_one": (
+        "another node has this machine",
+        "delete one of the two, or remove its BMC details with clear_bmc",
+    ),
     "node_macs_pkey": ("another node has this MAC address", "correct the address, or delete the other node first"),
 }
-_AGAIN = "nothing was written; ask again"
-_NO_RIGHT_HINT = "reading takes the role farrier_reader, asking farrier_intents, the rest farrier_controller"
+_AGAIN = "nothing was written; send the request again"
+_NO_RIGHT_HINT = (
+    "reading requires the role farrier_reader, submitting intents farrier_intents, everything else farrier_controller"
+)
 
 
 @asynccontextmanager
@@ -49,14 +53,14 @@ def translated(*, no_right: str = _NO_RIGHT_HINT) -> Iterator[None]:
     except session.Refusal as refusal:
         if session.ends_connection(refusal):
             raise DatabaseUnreachable("the server", session.reason_of(refusal)) from refusal
-        raise told(refusal, no_right=no_right) from refusal
+        raise as_refusal(refusal, no_right=no_right) from refusal
     except session.BROKEN as broken:
         if not session.ends_connection(broken):
             raise
         raise DatabaseUnreachable("the server", session.reason_of_break(broken)) from broken
 
 
-def told(refusal: Exception, *, no_right: str = _NO_RIGHT_HINT) -> RefusedByModel:
+def as_refusal(refusal: Exception, *, no_right: str = _NO_RIGHT_HINT) -> RefusedByModel:
     """The refusal as an error of ours."""
     sqlstate = getattr(refusal, "sqlstate", None) or ""
     text = str(getattr(refusal, "message", None) or refusal)

@@ -77,7 +77,7 @@ class ResourceRows(Generic[R, W]):
             return "answers", msgspec.structs.asdict(write)
         if self._own_section is not None:
             return self._own_section(write)
-        raise TypeError(f"a run of {self._what} wrote a {type(write).__name__}; its rows know no section for that")
+        raise TypeError(f"a run of {self._what} wrote a {type(write).__name__}, for which its writer has no section")
 
 
 def _of_kind(statement: str, spec: KindSpec) -> str:

@@ -1,7 +1,7 @@
-"""`protocols.Retention` on PostgreSQL: history that is no longer needed goes, step by step, each a transaction.
+"""`protocols.Retention` on PostgreSQL: removes old history in steps, each a transaction.
 
-A step removes up to five thousand changes: some 100 ms, in which it locks nothing that anybody else wants. What may
-go is decided in SQL, where it is removed. The pass that daemons share is one row of `history_retention`.
+A step removes up to five thousand rows in some 100 ms, and blocks no other work. All daemons share one row of
+`history_retention`.
 """
 
 from __future__ import annotations

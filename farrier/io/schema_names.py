@@ -34,7 +34,7 @@ class Namesake(msgspec.Struct, frozen=True):
     @override
     def __str__(self) -> str:
         unless = f", unless {self.unless}" if self.unless else ""
-        return f"{self.description} has the name of {self.object}, which is farrier's{unless}"
+        return f"{self.description} has the same name as {self.object} of farrier{unless}"
 
 
 async def namesakes(

@@ -43,7 +43,7 @@ class Obstacle(msgspec.Struct, frozen=True):
     @override
     def __str__(self) -> str:
         unless = f", unless {self.unless}" if self.unless else ""
-        return f"{self.dependent} depends on {self.object}, which has to be dropped or made anew{unless}"
+        return f"{self.dependent} depends on {self.object}, which must be dropped and created again{unless}"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +101,11 @@ class _Planning:
         applied_set = await self._conn.fetchrow(_APPLIED_SET)
         steps = self._lacks.steps
         stops = [
-            *(f"migration {step.version} ({step.name}) says so" for step in steps if not step.replicas_go_on),
+            *(
+                f"the header of migration {step.version} ({step.name}) requires it"
+                for step in steps
+                if not step.replicas_go_on
+            ),
             *self._dropped(),
             *(reason for _, effect in effects for reason in effect.stops),
             *self._lost_rights(),
@@ -146,7 +150,7 @@ class _Planning:
             return _Effect(stops=stops)
         if each.name in self._now.unaltered and old is not None and new is not None:
             return _Effect(made_anew=not new.replaces(old), stops=stops)
-        return _Effect(made_anew=True, unless="its parameters and its result are those of its file", stops=stops)
+        return _Effect(made_anew=True, unless="its parameters and its result match its file", stops=stops)
 
     async def _effect_of_view(self, each: SchemaObject) -> _Effect:
         rows = await self._conn.fetch(_VIEW_COLUMNS, each.name)

@@ -66,7 +66,7 @@ _GONE = (
     asyncpg.UndefinedObjectError,
 )
 
-FREE_THE_WAY = "Drop what depends on it, migrate, and make it again."
+FREE_THE_WAY = "Drop the dependent objects, migrate, and create them again."
 # Makes the triggers of tables of kinds, which no file names.
 MAKER_OF_TRIGGERS = (ObjectKind.FUNCTION, "make_kind")
 
@@ -262,7 +262,9 @@ class _Work:
             dropped = [each for each in self.dropped_with_another() if each not in early]
             if len(early) == len(waiting) and not dropped:
                 part, reason = next(iter(early.items()))
-                raise errors.InternalError(f"the schema of this program cannot be made: {part}: {reason}") from reason
+                raise errors.InternalError(
+                    f"the schema of this program cannot be created: {part}: {reason}"
+                ) from reason
             waiting = [*early, *dropped]
 
     async def _make_one(self, each: Part) -> None:
@@ -320,7 +322,7 @@ class _Work:
         rows = await self._conn.fetch(_DEPENDENTS, kind, identity)
         if foreign := [row["description"] for row in rows if (row["kind"], row["name"]) not in self._ours]:
             raise errors.RefusedByModel(
-                f"{kind} {name} has to be dropped or made anew, and {', '.join(foreign)} depends on it",
+                f"{kind} {name} must be dropped and created again, but {', '.join(foreign)} depends on it",
                 hint=FREE_THE_WAY,
             )
         return [(row["kind"], row["name"]) for row in rows]

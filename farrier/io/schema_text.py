@@ -27,16 +27,16 @@ _BY_TOPIC = (ObjectKind.FUNCTION, ObjectKind.VIEW, ObjectKind.TRIGGER)
 
 _ABOUT = """\
 -- The schema of farrier {release}, version {version} of its tables, as a new database has it. Printed by
--- `farrier db schema` from the files in farrier/io/schema: a change is made there.
+-- `farrier db schema` from the files in farrier/io/schema; edit those files to change it.
 --
--- Tables come first, by topic; then the functions, the views and the triggers, each by topic; then the rights of each
--- role. Topics are in the order of their tables, after those without tables. What the server reads as it makes an
--- object stands before that object: functions in a default or a check of a table, and what a view or a function with
--- RETURN mentions. The other functions have their bodies in strings, which the server reads when they are called.
+-- Tables come first, by topic; then functions, views and triggers, each by topic; then the rights of each role.
+-- Topics are in the order of their tables, after topics without tables. An object that the server reads when it
+-- creates another one comes before it: functions in a default or a check of a table, and what a view or a function
+-- with RETURN mentions. The other functions have their bodies in strings, which the server reads when they are called.
 --
 -- psql loads this text into an empty database of a server that has the roles (`farrier db roles`). Such a database
--- serves reviews and experiments. It lacks the records of its version and the rows that mirror the model, so farrier
--- refuses to work with it; `farrier db migrate` makes one for that.
+-- serves reviews and experiments. It lacks the record of its version and the rows that mirror the model, so farrier
+-- refuses to work with it. Use `farrier db migrate` to create a database for farrier.
 """
 _ABOUT_TOPIC = "-- Topic {topic} of the schema of farrier {release}, printed by `farrier db schema --topic {topic}`.\n"
 _BEGIN = "BEGIN;\nSET LOCAL check_function_bodies = off;\n"

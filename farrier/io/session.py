@@ -121,7 +121,7 @@ async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
                 await pool.release(conn, timeout=STOP_SECONDS)
     except BROKEN as broken:
         if isinstance(broken, ValueError):  # the driver's way to say that a value cannot be encoded; it quotes it
-            raise Unsendable("a value that PostgreSQL cannot hold") from None
+            raise Unsendable("a value that PostgreSQL cannot store") from None
         raise DatabaseUnreachable("the pool", reason_of_break(broken)) from broken
     except asyncpg.PostgresError as error:
         if classify(error) is Trouble.GONE:

@@ -25,5 +25,5 @@ def load(name: str) -> str:
     """The text of `sql/<name>.sql`. Raises InternalError if there is no such file."""
     path = DIRECTORY / f"{name}.sql"
     if not path.is_file():
-        raise errors.InternalError(f"no SQL statement {name!r}; there are: {', '.join(names())}")
+        raise errors.InternalError(f"no SQL statement {name!r}; expected one of: {', '.join(names())}")
     return path.read_text(encoding="utf-8").rstrip()

@@ -1,8 +1,7 @@
-"""Every series that one process counts: name, help, labels, buckets. Dashboards and alert rules build on
-these.
+"""Every series that one process counts: name, help, labels, buckets. Dashboards and alert rules build on these.
 
-What states a kind has and what a service is asked for is told by `wiring` in a `Vocabulary`, from which
-each series gets its zeros.
+`wiring` passes the states of kinds and the operations of services as a `Vocabulary`, from which each series gets its
+zeros.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ STATE_ENTERED = Definition("farrier_state_entered", "Transitions into a state.",
 STATE_EXITED = Definition("farrier_state_exited", "Transitions out of a state.", ("kind", "state"))
 TIME_IN_STATE = Definition(
     "farrier_time_in_state_seconds",
-    "Time spent in a state, told when it is left.",
+    "Time spent in a state, recorded when the resource leaves it.",
     ("kind", "state"),
     _STATE_SECONDS,
 )
 HANDLER_RUNS = Definition(
-    "farrier_handler_runs", "Handler runs that were committed or had nothing to write.", ("kind", "outcome")
+    "farrier_handler_runs", "Handler runs that were committed or had nothing to commit.", ("kind", "outcome")
 )
 HANDLER_DURATION = Definition(
     "farrier_handler_duration_seconds",
-    "Time from snapshot to outcome of these runs.",
+    "Time from snapshot to outcome of a run.",
     ("kind",),
     _RUN_SECONDS,
 )
@@ -55,22 +54,24 @@ HANDLER_ERRORS = Definition(
     "farrier_handler_errors", "Handler runs that ended in an error.", ("kind", "state", "substate", "error")
 )
 RERUN_LIMITED = Definition(
-    "farrier_rerun_limited", "Resources that wait for their period after too many reruns in a row.", ("kind",)
+    "farrier_rerun_limited",
+    "Times that a resource reached the limit of immediate reruns and waited for its period.",
+    ("kind",),
 )
-WAKEUPS = Definition("farrier_wakeups", "What made the loop look for wakes.", ("source",))
+WAKEUPS = Definition("farrier_wakeups", "Reasons for which the loop looked for wakes.", ("source",))
 WAKE_WAIT = Definition(
     "farrier_wake_wait_seconds",
-    "Time from the insertion of a wake to the load whose snapshot sees it.",
+    "Time from the INSERT of a wake to the load that reads it.",
     ("kind",),
     _WAIT_SECONDS,
 )
 COMMIT_CONFLICTS = Definition(
-    "farrier_commit_conflicts", "Runs whose commit did not win, by verdict.", ("kind", "verdict")
+    "farrier_commit_conflicts", "Runs that lost their commit, by result.", ("kind", "verdict")
 )
-STEPS_CUT = Definition("farrier_steps_cut", "Steps cut off because the controller lost its right to act.", ("kind",))
+STEPS_CUT = Definition("farrier_steps_cut", "Steps cancelled because the controller lost its lease.", ("kind",))
 WORKFLOW_FAILURES = Definition(
     "farrier_workflow_failures",
-    "Attempts of a stage that failed, and workflows that stopped for an operator, by what failed.",
+    "Failed attempts of stages, and workflows that stopped for an operator, by failure class.",
     ("workflow", "stage", "failure_class"),
 )
 SERVICE_REQUESTS = Definition(
@@ -78,7 +79,7 @@ SERVICE_REQUESTS = Definition(
 )
 SERVICE_DURATION = Definition(
     "farrier_service_request_duration_seconds",
-    "Time of a request to an outside service, whatever its result.",
+    "Duration of a request to an outside service, with any result.",
     ("service", "operation"),
     _REQUEST_SECONDS,
 )

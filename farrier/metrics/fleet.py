@@ -37,7 +37,7 @@ _SCRAPE_SECONDS = 0.05
 _SCRAPED_EVERY_SECONDS = 15.0
 _AT_LEAST_EVERY_SECONDS = 60.0
 # How long a scrape waits for new figures before it takes the last: well under Prometheus' time-out of 10 s, so that the
-# rest of the metrics is told in an outage, too.
+# rest of the metrics is reported in an outage, too.
 _PATIENCE_SECONDS = 3.0
 # The server ends a count after 30 s; later than that, and than a connection takes to be made, nobody answers any more.
 _GIVEN_UP_AFTER_SECONDS = 45.0
@@ -79,7 +79,7 @@ class FleetGauges(Collector):
         self._counted = anyio.Event()
 
     async def run(self, queries: Queries, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Count whenever somebody asks, until cancelled; `queries` needs a connection that nobody else keeps."""
+        """Count on request, until cancelled; `queries` needs a connection of its own."""
         self._is_counting = True
         task_status.started()
         try:
@@ -109,14 +109,14 @@ class FleetGauges(Collector):
         with anyio.move_on_after(self._patience) as scope:
             await self._counted.wait()
         if scope.cancelled_caught:
-            _log.warning("fleet.late", error=f"not counted within {self._patience:g} s; the last figures are told")
+            _log.warning("fleet.late", error=f"not counted within {self._patience:g} s; the last figures are reported")
 
     async def _count(self, queries: Queries) -> None:
         try:
             with anyio.fail_after(self._give_up_after):
                 self._census = await queries.census(self._rules)
         except (FarrierError, TimeoutError) as error:
-            _log.warning("fleet.not_counted", error=str(error) or f"no answer within {self._give_up_after:g} s")
+            _log.warning("fleet.not_counted", error=str(error) or f"no response within {self._give_up_after:g} s")
         except Exception as error:  # nothing in a figure may end the work, or hide the metrics that tell of it
             _log.error("fleet.not_counted", exc_info=error)
 
@@ -124,11 +124,11 @@ class FleetGauges(Collector):
     def collect(self) -> Iterable[GaugeMetricFamily]:
         limits = self._rules.limits.everywhere
         in_force = {_labels(place): limits.get(place.key, place.default) for place in PLACES}
-        told = {labels: limit.total_seconds() for labels, limit in in_force.items() if limit is not None}
+        values = {labels: limit.total_seconds() for labels, limit in in_force.items() if limit is not None}
         census = self._census
         if census is not None:  # a process knows its own kinds, the database all that are registered
-            told |= {(each.kind, each.state, each.substate): each.seconds for each in census.kind_limits}
-        yield gauges.STATE_SLA.family(told)
+            values |= {(each.kind, each.state, each.substate): each.seconds for each in census.kind_limits}
+        yield gauges.STATE_SLA.family(values)
         yield gauges.COLLECTED.family({(): 0.0 if census is None else census.now.timestamp()})
         if census is not None:
             yield from _of_states(census)
@@ -164,7 +164,7 @@ def _rest(took: float) -> float:
 
 
 def _of_states(census: Census) -> Iterator[GaugeMetricFamily]:
-    """A state that is unknown here, a newer farrier's or of a kind that others run, is told like any other."""
+    """A state of a newer release or of another package's kind is reported like any other."""
     counts = dict.fromkeys(map(_labels, STATES), 0.0)
     oldest = dict(counts)
     for place in census.places:

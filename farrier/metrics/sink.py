@@ -1,8 +1,7 @@
-"""Counts what the loop and the service clients report.
+"""Counts what the loop and the service clients report: `protocols.MetricsSink` and `protocols.ServiceObserver` in one.
 
-`protocols.MetricsSink` and `protocols.ServiceObserver` in one: made by `wiring`, called from the event loop
-after commits and requests. It never blocks and never raises: a label that the vocabulary lacks makes a new
-series instead, but a sample of a kind's own metric that is not declared makes none and is told in the log.
+Never blocks and never raises. A label that the vocabulary lacks makes a new series; an undeclared sample of a kind's
+metric makes none and is logged.
 """
 
 from __future__ import annotations
@@ -166,7 +165,7 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
 
 
 class Constant(Collector):
-    """A gauge of what this process was told at its start."""
+    """A gauge that is set once, at the start of the process."""
 
     def __init__(self, gauge: Gauge, value: float) -> None:
         self._family = gauge.family({(): value})
@@ -185,7 +184,7 @@ class _Build(Collector):
 
 
 def run_error_labels() -> tuple[str, ...]:
-    """The labels of all errors that may end one run: its own, a service's, and what nobody foresaw."""
+    """The labels of all errors that may end one run: its own, a service's, and unexpected ones."""
     ends_a_run = (errors.HandlerError, errors.ServiceError)
     single = (errors.CredentialError, errors.RefusedByModel, errors.InternalError)
     return tuple(

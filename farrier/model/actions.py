@@ -89,26 +89,26 @@ class ActionSpec(msgspec.Struct, frozen=True, kw_only=True):
 ACTIONS: Mapping[Action, ActionSpec] = {
     Action.SET: ActionSpec(
         group=Group.CONTROL,
-        description="change what the node was registered with, except under a workflow that uses the value",
+        description="change registration data; refused while a workflow uses the value",
         params=params.Set,
         since=2,
     ),
     Action.SET_BMC: ActionSpec(
         group=Group.BMC,
-        description="give or change the BMC's address, its credential reference, or both",
+        description="set or change the BMC's address, its credential reference, or both",
         params=params.SetBmc,
         interrupts=True,
     ),
     Action.CLEAR_BMC: ActionSpec(group=Group.BMC, description="remove all BMC details", interrupts=True),
     Action.MANAGE: ActionSpec(
         group=Group.BMC,
-        description="verify the BMC now; a failed adoption is given up",
+        description="verify the BMC now; a failed adoption ends",
         managements=frozenset({Management.ENROLL, Management.MANAGEABLE, Management.ADOPT_FAILED}),
-        first="give BMC details with set_bmc first",
+        first="set BMC details with set_bmc first",
     ),
     Action.ADOPT: ActionSpec(
         group=Group.BMC,
-        description="take over a machine that runs already, reading only",
+        description="adopt a running machine, with reads only",
         since=2,
         statuses=NEVER_ACTIVE,
         managements=frozenset({Management.MANAGEABLE, Management.ADOPT_FAILED}),
@@ -125,7 +125,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
     ),
     Action.ONBOARD: ActionSpec(
         group=Group.LIFECYCLE,
-        description="begin the onboarding in this mode",
+        description="start the onboarding in this mode",
         params=params.Onboard,
         statuses=NEVER_ACTIVE | {N.RETIRED},
         situation=workflow_condition.NOT_BEGUN,
@@ -138,21 +138,21 @@ ACTIONS: Mapping[Action, ActionSpec] = {
     ),
     Action.RELEASE: ActionSpec(
         group=Group.LIFECYCLE,
-        description="lift the quarantine, if health is proven now",
+        description="lift the quarantine if the node's health is proven now",
         params=params.MaybeBecause,
         statuses=frozenset({N.QUARANTINED}),
         situation=workflow_condition.IDLE,
     ),
     Action.DRAIN: ActionSpec(
         group=Group.LIFECYCLE,
-        description="empty the node and retire it",
+        description="drain the node and retire it",
         params=params.Drain,
         statuses=IN_SERVICE,
         situation=workflow_condition.RAISABLE,
     ),
     Action.REACTIVATE: ActionSpec(
         group=Group.LIFECYCLE,
-        description="take a retired node back into service; health decides when it is active",
+        description="return a retired node to service; its health decides when it is active",
         statuses=frozenset({N.RETIRED}),
         situation=workflow_condition.IDLE,
     ),
@@ -165,58 +165,60 @@ ACTIONS: Mapping[Action, ActionSpec] = {
     ),
     Action.DELETE: ActionSpec(
         group=Group.LIFECYCLE,
-        description="delete a node that never was active",
+        description="delete a node that was never active",
         statuses=NEVER_ACTIVE,
         managements=frozenset(Management) - TRANSIENT,
         situation=workflow_condition.NO_DECOMMISSION,
-        instead="decommission or remove",
+        instead="decommission the node, or remove it",
         interrupts=True,
     ),
     Action.DECOMMISSION: ActionSpec(
         group=Group.LIFECYCLE,
-        description="drain the node, clean it and end as the mode says",
+        description="drain and clean the node; the mode decides its final state",
         params=params.Decommission,
         statuses=IN_SERVICE | {N.RETIRED},
         situation=workflow_condition.RAISABLE,
     ),
     Action.RETRY_STAGE: ActionSpec(
-        group=Group.OPERATOR, description="run the failed stage again now", situation=workflow_condition.FAILED
+        group=Group.OPERATOR, description="retry the failed stage now", situation=workflow_condition.FAILED
     ),
     Action.RESUME: ActionSpec(
         group=Group.OPERATOR,
-        description="go on from the last safe stage; a lost task is issued again",
+        description="continue from the last safe stage; a lost task is issued again",
         situation=workflow_condition.FAILED,
         regardless_in=frozenset({N.DRAINING, N.REMOVING}),
     ),
     Action.RERUN: ActionSpec(
         group=Group.OPERATOR,
-        description="go through the stages from the top, taking over what is done already",
+        description="run all stages from the first; work that is already done is kept",
         situation=workflow_condition.FAILED,
     ),
     Action.RESTART_CLEAN: ActionSpec(
-        group=Group.OPERATOR, description="undo what was done, then start again", situation=workflow_condition.BEGUN
+        group=Group.OPERATOR,
+        description="undo the work of this workflow, then start it again",
+        situation=workflow_condition.BEGUN,
     ),
     Action.CANCEL: ActionSpec(
         group=Group.OPERATOR,
-        description="stop the workflow and undo what can be undone; without one, stop verifying",
+        description="stop the workflow and undo what can be undone; without a workflow, stop verifying",
         situation=workflow_condition.UNDER_WAY,
         stops=TRANSIENT,
         interrupts=True,
     ),
     Action.ADOPT_OBSERVED_STATE: ActionSpec(
         group=Group.OPERATOR,
-        description="accept what was observed upstream and finish from there",
+        description="accept the observed state of the outside systems and finish from there",
         situation=workflow_condition.BEGUN,
     ),
     Action.MARK_MANUAL_INTERVENTION_REQUIRED: ActionSpec(
         group=Group.OPERATOR,
-        description="freeze the workflow until a person resolves it",
+        description="freeze the workflow until an operator resolves it",
         params=params.MaybeBecause,
         situation=workflow_condition.FREEZABLE,
     ),
     Action.PAUSE: ActionSpec(
         group=Group.CONTROL,
-        description="observe and measure the node, but do nothing to it",
+        description="keep observing the node, but change nothing",
         params=params.Because,
         since=2,
         interrupts=True,
@@ -252,7 +254,7 @@ Answer: TypeAlias = Allowed | Later | Refused
 
 
 def check(action: Action, status: N, management: Management, live: LiveWorkflow | None) -> Answer:
-    """May a node in these states do what is asked? `live` is its one live workflow, None when it has none."""
+    """Whether a node in these states accepts the action. `live` is its live workflow, or None."""
     spec = ACTIONS[action]
     raises = spec.situation is workflow_condition.RAISABLE and live is not None and spec.situation.fits(live)
     if status not in (BEING_DECOMMISSIONED if raises else spec.statuses):
@@ -271,7 +273,7 @@ def check(action: Action, status: N, management: Management, live: LiveWorkflow 
 def decode(action: Action, given: object) -> params.Params:
     """The parameters of one intent, from decoded JSON. Raises RefusedByModel with the field and the rule."""
     if isinstance(given, Mapping) and any(value is None for value in given.values()):
-        raise RefusedByModel(f"{action}: a parameter may not be null; leave it out instead")
+        raise RefusedByModel(f"{action}: a parameter must not be null; omit it instead")
     try:
         return msgspec.convert(given, ACTIONS[action].params)
     except msgspec.ValidationError as error:

@@ -1,8 +1,7 @@
-"""What a person should do about a resource, the most telling first; for a node also the one intent that does it.
+"""What an operator should do about a resource, the nearest to the cause first; for a node also the intent that does it.
 
-Asked by `why` and `resource_why`. The texts are those of `farrier.model.failures` where a failure has a class. What is
-nearest to the cause comes first: a controller that does not run explains everything else, and what a run waits for says
-more than what is wrong besides. Advises no intent that the node would refuse.
+Used by `why` and `resource_why`. A failure with a class has the text of `farrier.model.failures`. Never advises an
+intent that the node would refuse.
 """
 
 from __future__ import annotations
@@ -81,12 +80,12 @@ class Run(sweeps.Run, Protocol):
 def filter_runs(run: Run, now: datetime, period: timedelta) -> Iterator[str]:
     """What to do about how runs of a resource of any kind go."""
     if sweeps.is_neglected(run, now, period):
-        yield "no controller works on it: is `farrier run` up, and does it reach this database? see farrier controllers"
+        yield ("no controller handles it: check that farrier run is up and uses this database; see farrier controllers")
     outcome = run.outcome
     if outcome is not None and outcome.error and outcome.outcome == "wait":
-        yield "see to what it waits for; it goes on by itself"
+        yield "wait for what is named above; farrier continues by itself"
     elif outcome is not None and outcome.error:
-        yield "read the controller's log of its last run; the error says what was expected"
+        yield "read the controller's log of the last run; the error names the cause"
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -102,7 +101,7 @@ class Case(msgspec.Struct, frozen=True):
 
 def of_node(case: Case) -> Advice:
     """What to do about the node."""
-    found = next(_all(case), Advice("nothing to do"))
+    found = next(_all(case), Advice("no action is needed"))
     if found.action is None or _is_accepted(found.action, case.node):
         return found
     return Advice(found.text)
@@ -115,10 +114,10 @@ def _all(case: Case) -> Iterator[Advice]:
     asked = diagnosis.unanswered(node)
     yield from map(Advice, filter_runs(node, case.now, case.period))
     if diagnosis.is_held(node):
-        yield Advice("unpause it when you are done", Action.UNPAUSE)
+        yield Advice("unpause the node when your work on it is done", Action.UNPAUSE)
     if diagnosis.is_unowned(node):
-        forced = ", by force, because this node is agentless" if node.agentless else ""
-        yield Advice(f"resume makes the decommission that it lacks{forced}; cancel then stops that", Action.RESUME)
+        forced = "with force, because this node is agentless" if node.agentless else ""
+        yield Advice(f"resume creates the decommission that is missing{forced}; cancel then ends it", Action.RESUME)
     yield from _of_failure(case)
     yield from _of_quarantine(node)
     if diagnosis.is_about_the_bmc(node):
@@ -126,14 +125,14 @@ def _all(case: Case) -> Iterator[Advice]:
     yield from map(Advice, _of_wait(case))
     yield from map(Advice, _of_bmc(node))
     if node.workflow is not None and node.workflow.mode is None:
-        yield Advice("ask for onboard with a mode: nothing starts by itself")
+        yield Advice("submit onboard with a mode: onboarding does not start by itself")
     yield from map(Advice, _by_state(node))
     if diagnosis.not_as_expected(node, case.now, case.patience) is not None:
         yield Advice("find out who changed the machine in MAAS; correct it there, or decommission or remove the node")
     yield from map(Advice, _of_region(case))
     yield from map(Advice, _of_clocks(node, case.late))
     for request in asked[:1]:
-        yield Advice(f"nothing yet: request {request.id} is answered by a next run, once nothing holds it up")
+        yield Advice(f"wait: the next run answers intent {request.id} once nothing delays it")
 
 
 def _of_failure(case: Case) -> Iterator[Advice]:
@@ -143,7 +142,7 @@ def _of_failure(case: Case) -> Iterator[Advice]:
     if workflow.failure_class in failures.BY_THE_REGION:
         yield from map(Advice, _of_region(case))
     if case.node.deleting:
-        yield Advice(f"mend what {workflow.failure_class} names, then resume, or cancel, which ends the deletion")
+        yield Advice(f"fix {workflow.failure_class}, then resume, or cancel, which ends the deletion")
     yield from _looked_up(_STAGE_ADVICE, workflow.failure_class)
 
 
@@ -156,12 +155,12 @@ def _of_quarantine(node: NodeDetail) -> Iterator[Advice]:
         why = ""
         if node.quarantine_cause == QuarantineCause.ONBOARDING_FAILED and last is not None and last.failure_class:
             why = f"its onboarding failed with {last.failure_class}: "
-        yield Advice(f"{why}mend what it was quarantined for, then {_out_of_service(node)}")
-    for told in _looked_up(failures.QUARANTINE_ADVICE, node.quarantine_cause):
+        yield Advice(f"{why}fix the cause of its quarantine, then {_out_of_service(node)}")
+    for known in _looked_up(failures.QUARANTINE_ADVICE, node.quarantine_cause):
         # An operator cannot release what is not scrubbed, and nobody but an agent ends a decommission without force.
-        text = told.text.replace(", or release it with a reason", "") if node.not_scrubbed else told.text
+        text = known.text.replace(", or release it with a reason", "") if node.not_scrubbed else known.text
         forced = node.agentless and Action.DECOMMISSION in text
-        yield Advice(f"{text}; this node is agentless, so with force: true" if forced else text, told.action)
+        yield Advice(f"{text}; with force: true, because this node is agentless" if forced else text, known.action)
 
 
 def _out_of_service(node: NodeDetail) -> str:
@@ -169,7 +168,7 @@ def _out_of_service(node: NodeDetail) -> str:
     if not node.ever_onboarded:
         return "onboard it again or delete it"
     decommission = "decommission it with force: true" if node.agentless else "decommission it"
-    return f"{decommission} with a scrub that is finished" if node.not_scrubbed else f"release it or {decommission}"
+    return f"{decommission} and a scrub that succeeds" if node.not_scrubbed else f"release it or {decommission}"
 
 
 def _of_wait(case: Case) -> Iterator[str]:
@@ -182,7 +181,7 @@ def _of_wait(case: Case) -> Iterator[str]:
         yield from _of_region(case)
     yield from _of_clocks(node, [clock for clock in case.late if clock.layer in _WORKFLOWS])
     if diagnosis.waits_for_a_task(node):
-        yield f"nothing yet: its agent has a task to do, which farrier task list {node.name} shows"
+        yield f"wait: its agent has an unfinished task; see farrier task list {node.name}"
 
 
 def _of_agent(case: Case) -> Iterator[str]:
@@ -196,11 +195,14 @@ def _of_agent(case: Case) -> Iterator[str]:
     if enrols and (heard is None or said.endswith("to enrol")):
         yield f"start the agent with its bootstrap token, or issue a new one with farrier node bootstrap {node.name}"
     elif heard is None:
-        yield f"no agent of it was ever heard: start it; farrier task list {node.name} shows what it has to do"
+        yield (
+            f"the agent of this node has never sent a heartbeat: start it; farrier task list {node.name} shows "
+            "its tasks"
+        )
     elif diagnosis.is_silent(node, case.now, case.patience):
         yield (
-            f"its agent is silent since {heard:%Y-%m-%d %H:%M:%S} UTC, {duration.human(case.now - heard)} ago: "
-            "look at the node's power, its network and its agent"
+            f"its agent has been silent since {heard:%Y-%m-%d %H:%M:%S} UTC, {duration.human(case.now - heard)} "
+            "ago: check the node's power, network and agent"
         )
 
 
@@ -208,12 +210,15 @@ def _of_region(case: Case) -> Iterator[str]:
     region = diagnosis.bad_region(case.node)
     old = diagnosis.old_since(case.node, case.now, case.patience)
     if region is not None and region.state == RegionState.UNCONFIGURED:
-        yield f"no controller has site {region.site} in its settings, so nobody reads its MAAS: farrier site list"
+        yield (
+            f"no controller has site {region.site} in its settings, so its MAAS region is not read; see farrier site "
+            "list"
+        )
     elif region is not None:
         ago = duration.human(case.now - region.since)
-        yield f"MAAS of site {region.site} has given no good answer for {ago}: farrier site list"
+        yield f"the MAAS region of site {region.site} has failed for {ago}; see farrier site list"
     elif old is not None:
-        yield f"nothing new was read of its machine in MAAS for {duration.human(case.now - old)}: farrier site list"
+        yield f"the last read of its machine in MAAS is {duration.human(case.now - old)} old; see farrier site list"
 
 
 def _of_clocks(node: NodeDetail, late: Sequence[Clock]) -> Iterator[str]:
@@ -221,10 +226,11 @@ def _of_clocks(node: NodeDetail, late: Sequence[Clock]) -> Iterator[str]:
     for clock in late[:1]:
         ways = " or ".join(action for action in _WAYS_OUT if _is_accepted(action, node))
         undone = node.workflow is not None and node.workflow.status == WorkflowStatus.COMPENSATING
-        then = "" if not ways or undone else f", then {ways} if it does not go on by itself"
+        then = "" if not ways or undone else f", then {ways} if it does not continue by itself"
         yield (
             f"{clock.layer} {clock.state} has lasted since {clock.since:%Y-%m-%d %H:%M:%S} UTC, "
-            f"{duration.human(clock.above or timedelta(0))} above its limit: look at what it waits for, mend it{then}"
+            f"{duration.human(clock.above or timedelta(0))} above its limit: check what it waits for and fix "
+            f"it{then}"
         )
 
 
@@ -235,39 +241,41 @@ def _of_bmc(node: NodeDetail) -> Iterator[str]:
         forced = " with force: true" if node.agentless else ""
         away = "delete it" if never_served else f"decommission it{forced}"
         yield (
-            "find out which of the nodes is the machine; if it is another, set_bmc this one's own address, or "
-            f"clear_bmc or {away}"
+            "find out which of the nodes is this machine; if it is the other one, use set_bmc with this node's own "
+            f"address, or clear_bmc or {away}"
         )
     if bmc.failure is not None:
         yield failures.BMC_ADVICE[bmc.failure]
     if diagnosis.is_unread(node) and bmc.sync_failure is not None:
         yield failures.BMC_ADVICE[bmc.sync_failure]
     if diagnosis.is_unkept(node) and bmc.enforce_error is not None:
-        ends = ", or set_power without enforce to end it" if _is_accepted(Action.SET_POWER, node) else ""
-        yield f"switch it {bmc.desired_power} at the machine or its BMC{ends}"
+        ends = (
+            ", or submit set_power without enforce to stop enforcing it" if _is_accepted(Action.SET_POWER, node) else ""
+        )
+        yield f"switch the machine {bmc.desired_power} by hand or through its BMC{ends}"
 
 
 def _by_state(node: NodeDetail) -> Iterator[str]:
     if diagnosis.is_braked(node):
         site = node.site or "''"
         yield (
-            "find what fails for the whole site: its network, its MAAS region, the path of heartbeats; if the machines "
-            f"really are gone: farrier site unbrake {site} --reason TEXT"
+            "find the common cause at the site: its network, its MAAS region or the path of heartbeats; if the "
+            f"machines are really gone, run farrier site unbrake {site} --reason TEXT"
         )
     if node.status == NodeStatus.BOOTSTRAP_ISSUED:
         yield f"start the agent with its bootstrap token, or issue a new one with farrier node bootstrap {node.name}"
     if node.status == NodeStatus.OFFLINE:
-        yield "look at the node's power, its network and its agent"
+        yield "check the node's power, network and agent"
     if diagnosis.is_unvalidated(node):
         yield (
-            "decommission it with a cleanup whose validation succeeds; reactivate leads into quarantine, which only "
-            "release with a reason lifts"
+            "decommission it with a cleanup that validates; reactivate leads to quarantine, which only release "
+            "with a reason lifts"
         )
     if node.management == Management.ERROR:
-        yield "give BMC details again with set_bmc"
+        yield "provide BMC details again with set_bmc"
     if node.management == Management.ADOPT_FAILED:
         again = "adopt again, or " if _is_accepted(Action.ADOPT, node) else ""
-        yield f"{again}manage to give up adopting"
+        yield f"{again}submit manage to end the adoption"
 
 
 def _looked_up(table: Mapping[K, str], failure: str | None) -> Iterator[Advice]:

@@ -38,7 +38,7 @@ class PowerState(StrEnum):
 
 
 class BmcAuth(StrEnum):
-    """How a BMC is told who asks."""
+    """How farrier authenticates at a BMC."""
 
     BASIC = "basic"  # with each request; nothing on the BMC is used up
     SESSION = "session"  # once, for one session that is kept; BMCs have four to eight of them for everybody
@@ -109,8 +109,9 @@ class BmcError(errors.ServiceError):
 
 
 LOGIN_CAP = 3
-"""Failed logins that one BMC may see within `LOGIN_WINDOW`, whoever makes them and whatever is asked for: the strictest
-default of common firmware locks the account at the fourth."""
+"""Failed logins per BMC within `LOGIN_WINDOW`, over all nodes and calls: the strictest default of common firmware locks
+the account at the fourth.
+"""
 LOGIN_WINDOW = timedelta(minutes=5)
 """The common length of a lock, and of the window in which firmware counts."""
 

@@ -9,7 +9,8 @@ _CHECKSUM = 8
 
 
 def token(secret: str) -> str:
-    """The token of 64 hexadecimal digits that nobody can guess: prefix, digits, and a checksum of both. The same as
-    `farrier.bootstrap_token` in the database."""
+    """A bootstrap token from 64 random hexadecimal digits: prefix, digits, and a checksum of both. Equal to
+    `farrier.bootstrap_token` in the database.
+    """
     text = PREFIX + secret
     return text + hashlib.sha256(text.encode()).hexdigest()[:_CHECKSUM]

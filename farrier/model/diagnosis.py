@@ -1,7 +1,6 @@
-"""What can be told of a node's trouble from what is shown of it: whether it is held, who is silent, what is old.
+"""Facts about a node's trouble, derived from its view: whether it is held, silent or outdated.
 
-Pure questions about a `views.NodeDetail`, asked by `why`, which puts the answers into words, and by `advice`, which
-says what to do. Nothing here decides on a node.
+Pure functions of a `views.NodeDetail`, used by `why` and `advice`. No decision about a node is made here.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ def unanswered(node: NodeDetail) -> tuple[RequestView, ...]:
 
 
 def goes_on(node: NodeDetail) -> bool:
-    """A workflow with a mode is under way: nobody has to ask for it again."""
+    """Whether a workflow with a mode continues by itself."""
     workflow = node.workflow
     return workflow is not None and workflow.mode is not None and workflow.status in GOING_ON
 

@@ -80,7 +80,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 def _layer_section(layer: Layer, title: str) -> str:
     rows = [(edge.source, edge.target, edge.owner, edge.trigger) for edge in edges.EDGES[layer]]
     picture = f"```mermaid\n{mermaid(layer)}```\n"
-    return f"## {title}\n\n{picture}\n{_table(('from', 'to', 'whose move', 'when'), rows)}"
+    return f"## {title}\n\n{picture}\n{_table(('from', 'to', 'changed by', 'when'), rows)}"
 
 
 def _stage_table(kind: type[stages.OnboardingStage | stages.DecommissionStage], modes: tuple[Mode, ...]) -> str:
@@ -131,7 +131,7 @@ def _stage_limit_table() -> str:
         for layer, limits in sla.STAGES.items()
         for stage, limit in limits.items()
     ]
-    note = f"A stage that still waits at {sla.STAGE_DEADLINE_FACTOR} times its limit fails as `timeout`."
+    note = f"A stage that lasts {sla.STAGE_DEADLINE_FACTOR} times its limit fails as `timeout`."
     return f"{note}\n\n{_table(('workflow', 'stage', 'limit'), rows)}"
 
 
@@ -160,7 +160,7 @@ def _some(kind: type[StrEnum], members: frozenset[str]) -> str:
     """The members in their order; the shorter way round when nearly all are meant."""
     without = [state for state in kind if state not in members]
     if len(without) <= 1:
-        return f"any but {without[0]}" if without else "any"
+        return f"any except {without[0]}" if without else "any"
     return ", ".join(state for state in kind if state in members)
 
 

@@ -17,11 +17,11 @@ _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
 def parse(text: str) -> timedelta:
     """`72h`, `1h 30m`, `45s` as a timedelta. Raises ValueError that shows the right form."""
     if not _WHOLE.fullmatch(text.strip()):
-        raise ValueError(f"a duration looks like 30s, 5m or 1h 30m (units d, h, m, s); this is {text!r}")
+        raise ValueError(f"expected a duration such as 30s, 5m or 1h 30m (units d, h, m, s); got {text!r}")
     try:
         return timedelta(seconds=sum(int(n) * _SECONDS[unit] for n, unit in _PART.findall(text)))
     except OverflowError as error:
-        raise ValueError(f"a duration of {text!r} is more than a timedelta can hold") from error
+        raise ValueError(f"the duration {text!r} is too long") from error
 
 
 def human(duration: timedelta) -> str:

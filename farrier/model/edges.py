@@ -66,26 +66,26 @@ _STATUS = _fan(
         (N.ENROLLING,),
         N.QUARANTINED,
         "onboarding or operator",
-        "onboarding stopped by an unsafe failure, or intent quarantine or delete",
+        "an unsafe failure stopped the onboarding, or intent quarantine or delete",
     ),
     (
         (N.ACTIVE,),
         N.OFFLINE,
         "heartbeat",
-        "heartbeat older than offline_after; agentless: a fresh read says power off",
+        "heartbeat older than offline_after; agentless: a fresh read reports power off",
     ),
     ((N.OFFLINE,), N.ACTIVE, "heartbeat", "healthy again, and no decommission is live"),
     (
         (N.ACTIVE, N.OFFLINE),
         N.QUARANTINED,
         "reconciler or cleanup validation",
-        "blocking health alert, drift, cleanup not validated, stopped decommission, or intent quarantine",
+        "blocking health alert, drift, failed validation of a cleanup, stopped decommission, or intent quarantine",
     ),
     (
         (N.QUARANTINED,),
         N.ACTIVE,
         "operator or reconciler",
-        "intent release and health proven, the same cause proven gone, or the quarantined onboarding ended",
+        "intent release with proven health, end of the cause proven, or end of the quarantined onboarding",
     ),
     (
         (N.ACTIVE, N.OFFLINE, N.QUARANTINED),
@@ -93,18 +93,18 @@ _STATUS = _fan(
         "operator",
         "intent drain, decommission or delete; creates or resumes the task node.drain",
     ),
-    ((N.DRAINING,), N.RETIRED, "drain", "the task node.drain succeeded, was forced or was not applicable"),
+    ((N.DRAINING,), N.RETIRED, "drain", "the task node.drain succeeded, was forced or did not apply"),
     (
         (N.DRAINING,),
         N.OFFLINE,
         "drain or operator",
-        "node.drain failed for good, or a cancel or stop of the drain",
+        "node.drain failed for good, or the drain was cancelled or stopped",
     ),
     (
         (N.RETIRED,),
         N.OFFLINE,
         "operator",
-        "intent reactivate, or the end of a reset or of a redeploy; health decides next",
+        "intent reactivate, or end of a reset or redeploy; health decides next",
     ),
     (
         (N.RETIRED,),
@@ -122,7 +122,7 @@ _STATUS = _fan(
 )
 
 _MANAGEMENT = _fan(
-    ((Management.UNMANAGED,), Management.ENROLL, "operator", "any BMC detail given"),
+    ((Management.UNMANAGED,), Management.ENROLL, "operator", "the first BMC detail is set"),
     (
         (Management.ENROLL,),
         Management.VERIFYING,
@@ -133,37 +133,37 @@ _MANAGEMENT = _fan(
         (Management.VERIFYING,),
         Management.MANAGEABLE,
         "probe",
-        "power and management interface valid, and a real power state read",
+        "power and management interface valid, and power state read",
     ),
     (
         (Management.VERIFYING,),
         Management.ENROLL,
         "probe",
-        "probe failed, timed out or was cancelled; last_error says why",
+        "probe failed, timed out or was cancelled; last_error has the reason",
     ),
     (
         (Management.MANAGEABLE,),
         Management.VERIFYING,
         "operator",
-        "intent manage, or the BMC address or credential version changed",
+        "intent manage, or change of the BMC address or credential version",
     ),
     (
         (Management.MANAGEABLE, Management.ADOPT_FAILED),
         Management.ADOPTING,
         "operator",
-        "intent adopt, or an onboarding in mode adopt begins or is resumed",
+        "intent adopt, or an onboarding in mode adopt begins or resumes",
     ),
     (
         (Management.ADOPTING,),
         Management.MANAGEABLE,
         "adoption",
-        "fresh read-only probe ok and identity matches; the onboarding goes on, to its end if nothing is left",
+        "fresh read-only probe succeeded and the identity matches; the onboarding continues",
     ),
     (
         (Management.ADOPTING,),
         Management.ADOPT_FAILED,
         "adoption",
-        "adoption failed, timed out or made way for a request; last_error says why",
+        "adoption failed, timed out or gave way to an intent; last_error has the reason",
     ),
     ((Management.ADOPT_FAILED,), Management.VERIFYING, "operator", "intent manage"),
     (
@@ -176,9 +176,9 @@ _MANAGEMENT = _fan(
         ),
         Management.ERROR,
         "operator",
-        "all BMC details removed after there were some",
+        "all BMC details removed",
     ),
-    ((Management.ERROR,), Management.ENROLL, "operator", "any BMC detail given again"),
+    ((Management.ERROR,), Management.ENROLL, "operator", "a BMC detail is set again"),
 )
 
 
@@ -186,7 +186,7 @@ _FAILING = (W.RUNNING, W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)
 
 # The same twenty for both kinds of workflow.
 _WORKFLOW = _fan(
-    ((W.PENDING,), W.RUNNING, "workflow", "first run once it has a mode"),
+    ((W.PENDING,), W.RUNNING, "workflow", "first run after the mode was set"),
     ((W.PENDING, *_FAILING), W.CANCELLED, "operator", "intent cancel or delete with nothing to undo"),
     ((W.RUNNING,), W.COMPLETED, "workflow", "last stage done"),
     ((W.RUNNING,), W.FAILED_RETRYABLE, "workflow", "a stage failed with a retryable class"),
@@ -217,7 +217,7 @@ _WORKFLOW = _fan(
         "workflow or operator",
         "undo failed, or intent mark_manual_intervention_required",
     ),
-    (_FAILING, W.RECONCILED, "operator or adoption", "the observed state was found to be the goal"),
+    (_FAILING, W.RECONCILED, "operator or adoption", "the observed state is the target state"),
 )
 
 EDGES: Mapping[Layer, tuple[KindEdge, ...]] = {

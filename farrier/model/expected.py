@@ -44,10 +44,10 @@ EXPECTED: Mapping[N, Expected] = {
     N.BOOTSTRAP_ISSUED: Expected(states=None, note="none required"),
     N.ENROLLING: Expected(
         states=frozenset({S.NEW, S.COMMISSIONING, S.READY, S.ALLOCATED, S.DEPLOYING, S.DEPLOYED}),
-        note="by stage: the onboarding compares, and fails as what it finds",
+        note="the current stage compares it, and fails with the class of what it finds",
     ),
-    N.ACTIVE: Expected(states=IN_SERVICE, note="else drift: quarantined"),
-    N.OFFLINE: Expected(states=IN_SERVICE, note="else drift: quarantined"),
+    N.ACTIVE: Expected(states=IN_SERVICE, note="else drift: the node is quarantined"),
+    N.OFFLINE: Expected(states=IN_SERVICE, note="else drift: the node is quarantined"),
     N.QUARANTINED: Expected(
         states=frozenset({S.READY, S.FAILED, S.BROKEN, S.DEPLOYED, S.ABSENT}), note="else reported"
     ),
@@ -105,8 +105,8 @@ class Seen(Protocol):
 
 # maasserver/models/node.py:6537 sets the owner to the caller, and nothing sets it back.
 BY_RESCUE = (
-    ": rescue mode gave it to the user whose key entered it, and leaving rescue mode does not give it back; entering "
-    "and leaving it with farrier's key does, and so does a release"
+    ": rescue mode gave it to the user whose key entered it, and leaving rescue mode does not return it; enter and "
+    "leave rescue mode with farrier's key, or release the machine"
 )
 
 
@@ -120,14 +120,16 @@ def disagreement(status: N, seen: Seen, *, foreign: bool, noted: str | None = No
     """What MAAS says of the machine that does not go with the node's status; None if it does. `foreign`: another user
     holds the machine. `noted`: why the node is quarantined already."""
     if foreign:
-        said = f"MAAS says that machine {seen.system_id} is held by {(seen.owner or '')[:LONGEST_OWNER]!r}, not by us"
+        said = (
+            f"MAAS reports machine {seen.system_id} as owned by {(seen.owner or '')[:LONGEST_OWNER]!r}, not by farrier"
+        )
         return said + by_rescue(seen.owner, noted, in_rescue="rescue mode" in (seen.status_name or "").lower())
     expected = EXPECTED[status]
     if expected.fits(seen.state):
         return None
     if seen.state == S.ABSENT:
-        return f"MAAS has no machine {seen.system_id} any more"
+        return f"machine {seen.system_id} no longer exists in MAAS"
     if expected.or_off and seen.power_state == "off":
         return None
     said = f"{seen.state}" + (f" ({seen.status_name})" if seen.status_name else "")
-    return f"MAAS says that machine {seen.system_id} is {said}"
+    return f"MAAS reports machine {seen.system_id} as {said}"

@@ -108,7 +108,7 @@ class Advice(msgspec.Struct, frozen=True):
 FAILURES: Mapping[FailureClass, Advice] = {
     FailureClass.DISCOVERY_CONFLICT: Advice(
         False,
-        "which machine it is is not certain: keep one in MAAS, correct there what the detail names, then retry_stage",
+        "several machines in MAAS match this node: keep one, correct there what the detail names, then retry_stage",
     ),
     FailureClass.BOSS_DISK_NOT_FOUND: Advice(
         False, "seat or replace the boot disk, commission the machine again, then retry_stage"
@@ -118,7 +118,8 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.MACHINE_DELETED_UPSTREAM: Advice(
         False,
-        "find out who deleted it in MAAS; restart_clean makes an onboarding create it again; cancel a decommission",
+        "find out who deleted the machine in MAAS; for an onboarding, restart_clean creates it again; for a "
+        "decommission, cancel",
     ),
     FailureClass.DATASOURCE_FAILED_REPEATEDLY: Advice(
         False, "check that the node reaches the MAAS metadata service (routes, DNS, proxy), then retry_stage"
@@ -131,21 +132,21 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.STATE_DISAGREEMENT: Advice(
         False,
-        "free in MAAS what somebody else holds; then adopt_observed_state if MAAS is right, restart_clean if it is not",
+        "free in MAAS what another user holds; then adopt_observed_state if MAAS is right, or restart_clean if not",
     ),
     FailureClass.IDENTITY_MISMATCH: Advice(
-        False, "the BMC answers for another machine: correct its address with set_bmc, then retry_stage"
+        False, "the BMC belongs to another machine: correct its address with set_bmc, then retry_stage"
     ),
     FailureClass.IDENTITY_TAKEN: Advice(
         False,
-        "correct the address with set_bmc, or clear_bmc at the node that is named, then retry_stage",
+        "correct the address with set_bmc, or use clear_bmc at the node that the detail names, then retry_stage",
     ),
     FailureClass.ADOPT_FAILED: Advice(
-        False, "see the node's last BMC error; correct it and adopt again, or manage to give up adopting"
+        False, "see the node's last BMC error; correct it and adopt again, or submit manage to end the adoption"
     ),
     FailureClass.INVALID_CONFIG: Advice(False, "correct the site's configuration, then retry_stage"),
     FailureClass.UPSTREAM_REFUSED: Advice(
-        False, "the service refused the request: read the detail, correct rights or data, then retry_stage"
+        False, "the service refused the request: read the detail, correct permissions or data, then retry_stage"
     ),
     FailureClass.UNDO_FAILED: Advice(
         False, "undo by hand what the detail names, then restart_clean, or cancel, which leaves what it cannot undo"
@@ -154,23 +155,23 @@ FAILURES: Mapping[FailureClass, Advice] = {
         False, "an operator froze this workflow: read the reason, then resume, restart_clean or cancel"
     ),
     FailureClass.TIMEOUT: Advice(
-        True, "look at what the stage waits for, mend it, then retry_stage, which tries at once"
+        True, "check what the stage waits for and fix it, then retry_stage, which starts at once"
     ),
     FailureClass.UPSTREAM_ERROR: Advice(
-        True, "check the health of the service in the detail, then retry_stage, which tries at once"
+        True, "check the health of the service in the detail, then retry_stage, which starts at once"
     ),
     FailureClass.CAPACITY: Advice(
         True,
-        "free addresses of the subnet in the detail, widen it or link another, then retry_stage, which tries at once",
+        "free addresses of the subnet in the detail, extend it or link another, then retry_stage, which starts at once",
     ),
     FailureClass.POWER_FAILED: Advice(
         True,
-        "mend the machine's BMC, its network or its power settings in MAAS, then retry_stage, which tries at once",
+        "fix the machine's BMC, its network or its power settings in MAAS, then retry_stage, which starts at once",
     ),
     FailureClass.NOT_MANAGEABLE: Advice(
-        True, "get the BMC manageable first: see the node's last BMC error, and correct its details with set_bmc"
+        True, "make the BMC manageable first: see the node's last BMC error, and correct its details with set_bmc"
     ),
-    FailureClass.NO_CREDENTIALS: Advice(True, "give the node a credential reference that resolves with set_bmc"),
+    FailureClass.NO_CREDENTIALS: Advice(True, "use set_bmc with a credential reference that resolves"),
     FailureClass.COMMISSIONING_FAILED: Advice(
         True, "read the commissioning results in MAAS; replace failing hardware before the attempts run out"
     ),
@@ -179,38 +180,50 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.TASK_FAILED: Advice(True, "read the task's result and the agent's log; retry_stage issues a new task"),
     FailureClass.VALIDATION_FAILED: Advice(
-        True, "the node was not left clean: read the validation result and clean up what it names"
+        True, "the cleanup left something on the node: read the validation result and clean up what it names"
     ),
-    FailureClass.INTERNAL: Advice(True, "a bug of farrier: report it with the log of the failed run"),
+    FailureClass.INTERNAL: Advice(True, "this is a bug in farrier: report it with the log of the failed run"),
 }
 
 QUARANTINE_ADVICE: Mapping[QuarantineCause, str] = {
     QuarantineCause.OPERATOR: "read the operator's reason, then release or decommission",
-    QuarantineCause.HEALTH: "fix what the alerts name; it returns by itself once they are gone",
-    QuarantineCause.STATE_DISAGREEMENT: "MAAS does not say deployed: correct MAAS or decommission",
-    QuarantineCause.MACHINE_DELETED_UPSTREAM: "MAAS lost the machine: restore it or decommission",
+    QuarantineCause.HEALTH: "fix what the alerts name; the node returns by itself once they end",
+    QuarantineCause.STATE_DISAGREEMENT: (
+        "MAAS does not report the machine as deployed: correct MAAS or decommission the node"
+    ),
+    QuarantineCause.MACHINE_DELETED_UPSTREAM: (
+        "the machine no longer exists in MAAS: restore it or decommission the node"
+    ),
     QuarantineCause.CLEANUP_VALIDATION_FAILED: (
-        "something was left behind: decommission it with a cleanup whose validation succeeds, "
-        "or release it with a reason"
+        "the cleanup left something behind: decommission the node with a cleanup that validates, or release it "
+        "with a reason"
     ),
     QuarantineCause.DRAIN_FAILED: "read the drain task's result, then retry_stage or cancel",
-    QuarantineCause.ONBOARDING_FAILED: "see its failure class; retry_stage, restart_clean or delete",
+    QuarantineCause.ONBOARDING_FAILED: "see its failure class; then retry_stage, restart_clean or delete",
     QuarantineCause.FROZEN: "read why an operator froze it, then resume or cancel",
     QuarantineCause.DECOMMISSION_FAILED: "see the failure class of its decommission; then retry_stage or cancel",
 }
 
 BMC_ADVICE: Mapping[BmcFailure, str] = {
-    BmcFailure.INCOMPLETE: "give what is missing with set_bmc, bind the credential or make it readable; the error says "
-    "which",
-    BmcFailure.UNREACHABLE: "check address, cable and route; it is tried again by itself",
+    BmcFailure.INCOMPLETE: (
+        "the error names what is missing: add it with set_bmc, bind the credential, or make it readable"
+    ),
+    BmcFailure.UNREACHABLE: "check address, cable and route; farrier retries by itself",
     BmcFailure.TIMEOUT: "the BMC is too slow: check its network or reset it",
     BmcFailure.TLS: "install a certificate that this site trusts, or pin the BMC's certificate",
-    BmcFailure.AUTH: "correct user and password; a new version is tried at once",
-    BmcFailure.PROTOCOL: "its Redfish makes no sense: update its firmware or reset it",
-    BmcFailure.UNSUPPORTED: "manage if its firmware was just changed; else update that, or run the node unmanaged",
-    BmcFailure.IDENTITY_MISMATCH: "another machine answers: correct it with set_bmc, or clear_bmc first if replaced",
-    BmcFailure.IDENTITY_TAKEN: "correct the address with set_bmc, or clear_bmc at the node named, then manage",
-    BmcFailure.INTERNAL: "a bug of farrier: report it with the log of the failed probe",
+    BmcFailure.AUTH: "correct user and password; farrier tries a new version at once",
+    BmcFailure.PROTOCOL: "its Redfish responses are invalid: update its firmware or reset it",
+    BmcFailure.UNSUPPORTED: (
+        "submit manage if its firmware was just changed; else update the firmware, or use the node without its BMC"
+    ),
+    BmcFailure.IDENTITY_MISMATCH: (
+        "another machine responds at this address: correct it with set_bmc; if the machine was replaced, use clear_bmc "
+        "first"
+    ),
+    BmcFailure.IDENTITY_TAKEN: (
+        "correct the address with set_bmc, or use clear_bmc at the node that is named, then manage"
+    ),
+    BmcFailure.INTERNAL: "this is a bug in farrier: report it with the log of the failed probe",
 }
 
 MAX_ATTEMPTS = 5

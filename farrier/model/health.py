@@ -76,13 +76,13 @@ def healthy(vitals: Vitals) -> Healthy | Unhealthy:
 
 def _healthy_by_reads(vitals: Vitals) -> Healthy | Unhealthy:
     if not vitals.has_bmc:
-        return Unhealthy("the node has neither an agent nor a BMC, so nothing can prove its health")
+        return Unhealthy("the node has neither an agent nor a BMC, so its health cannot be proven")
     if vitals.power is None:
         return Unhealthy("no fresh read of the BMC's power state")
     if vitals.power is not PowerState.ON:
         return Unhealthy(f"power is {vitals.power}")
     if vitals.has_maas and not vitals.deployed:
-        return Unhealthy("MAAS has no fresh word that it is deployed")
+        return Unhealthy("no fresh read of MAAS reports it as deployed")
     return Healthy()
 
 
@@ -90,5 +90,5 @@ def silent(vitals: Vitals) -> str | None:
     """Why an active node goes offline, or None. A BMC that does not answer is no reason: it says nothing of
     the machine behind it."""
     if vitals.agentless:
-        return "a fresh read says power is off" if vitals.power is PowerState.OFF else None
+        return "a fresh read reports power off" if vitals.power is PowerState.OFF else None
     return None if vitals.heard else "no heartbeat within offline_after"

@@ -1,8 +1,7 @@
-"""What happened to resources, as it is asked for and told: changes of layers, which of them are wanted, and the key
-by which a reader goes on.
+"""History as it is queried and shown: entries, filters, and the key by which a reader continues.
 
-`protocols.Queries` answers in these words; the command line and the web show them. Like `views`, states are plain
-texts here. In JSON durations are seconds and times ISO 8601.
+`protocols.Queries` returns these; the command line and the web show them. States are plain texts here. In JSON
+durations are seconds and times ISO 8601.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class HistoryKey(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """As it is told to others, who give it back as it is."""
+        """The key as a text, which clients return unchanged."""
         return f"{(self.at - _EPOCH) // _MICROSECOND}.{self.id}.{self.version}.{self.kind}.{self.layer}"
 
 
@@ -48,11 +47,11 @@ def parse_key(text: str) -> HistoryKey:
     micros, id_, version, kind, layer = [*text.split(".", 4), *[""] * 4][:5]
     numbers = (micros, id_, version)
     if not (all(n.isascii() and n.isdecimal() and int(n) <= _LARGEST for n in numbers) and kind and layer):
-        raise ValueError(f"expected the key of a change, as an earlier answer has it, not {text!r}")
+        raise ValueError(f"expected the key of a history entry, as printed by an earlier command, not {text!r}")
     try:
         at = _EPOCH + int(micros) * _MICROSECOND
     except OverflowError:
-        raise ValueError(f"no time is as late as that of the key {text!r}") from None
+        raise ValueError(f"the time of key {text!r} is out of range") from None
     return HistoryKey(at, int(id_), int(version), kind, layer)
 
 
@@ -146,7 +145,7 @@ def parse_resource(text: str) -> tuple[str, str]:
     """KIND/NAME, where an id is a name, too. Raises ValueError."""
     kind, _, name = text.partition("/")
     if not kind or not name:
-        raise ValueError(f"expected KIND/NAME, as in node/gpu-1, got {text!r}")
+        raise ValueError(f"expected KIND/NAME, such as node/gpu-1, got {text!r}")
     return kind, name
 
 

@@ -65,28 +65,28 @@ SPEC = KindSpec(
     relation="farrier.ib_partitions",
     states={
         PROVISIONING: KindState(limit=timedelta(minutes=15)),
-        READY: KindState(why_none="this is where a partition belongs"),
+        READY: KindState(why_none="the target state of a partition"),
         ERROR: KindState(limit=timedelta(hours=1)),
         DELETING: KindState(limit=timedelta(minutes=15)),
         GONE: KindState(why_none="it has ended"),
     },
     edges=(
-        KindEdge(PROVISIONING, READY, "UFM has it"),
-        KindEdge(PROVISIONING, ERROR, "UFM refuses it, or takes it and does not do it"),
-        KindEdge(PROVISIONING, DELETING, "request `delete`", "operator"),
-        KindEdge(READY, ERROR, "UFM refuses something of it, or does not do it"),
-        KindEdge(READY, DELETING, "request `delete`", "operator"),
-        KindEdge(ERROR, READY, "UFM takes it again, by itself or after request `update`"),
-        KindEdge(ERROR, DELETING, "request `delete`", "operator"),
-        KindEdge(DELETING, GONE, "it has no members, and UFM does not have it any more"),
+        KindEdge(PROVISIONING, READY, "created in UFM"),
+        KindEdge(PROVISIONING, ERROR, "UFM refuses the partition, or confirms it without creating it"),
+        KindEdge(PROVISIONING, DELETING, "intent `delete`", "operator"),
+        KindEdge(READY, ERROR, "UFM refuses a change, or confirms it without making it"),
+        KindEdge(READY, DELETING, "intent `delete`", "operator"),
+        KindEdge(ERROR, READY, "UFM accepts the change, on a retry or after intent `update`"),
+        KindEdge(ERROR, DELETING, "intent `delete`", "operator"),
+        KindEdge(DELETING, GONE, "it has no members, and UFM has removed it"),
     ),
     initial=PROVISIONING,
     terminal=frozenset({GONE}),
     create=CreatePartition,
     actions={
-        "update": KindAction(description="change what its services may use", params=UpdatePartition),
+        "update": KindAction(description="change the service parameters", params=UpdatePartition),
         "delete": KindAction(
-            description="give it up; refused while it has members, unless drain: true, which waits for them to leave",
+            description="delete it; refused while it has members, unless drain: true, which waits until they leave",
             params=DeletePartition,
         ),
     },
@@ -113,7 +113,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stranger(msgspec.Struct, frozen=True):
-    """A port that UFM has in the partition and nobody asked for, and when it was first seen there."""
+    """A port that UFM has in the partition although no member has it, and when it was first seen there."""
 
     guid: str
     seen_at: datetime
@@ -122,10 +122,10 @@ class Stranger(msgspec.Struct, frozen=True):
 class IbPartition(Resource, frozen=True, kw_only=True):
     """A partition as one run sees it.
 
-    `claimed_at`: from then on its number is ours in the UFM at `claimed_in`, because that was seen without it.
-    `asked_at`: since then UFM has not done what it took. `absent_at`: since then UFM was seen without it, while it is
-    deleted. `draining`: it was deleted although it had members. `fabric_name` is what UFM calls it. `strangers` are
-    ports that nobody asked for.
+    `claimed_at`: since then its number belongs to farrier in the UFM at `claimed_in`, which did not have it before.
+    `asked_at`: since then UFM has not made an accepted change. `absent_at`: since then a deleted partition is missing
+    in UFM. `draining`: it was deleted although it had members. `fabric_name` is its name in UFM. `strangers` are ports
+    that no member has.
     """
 
     pkey: int

@@ -73,8 +73,9 @@ PLACEHOLDERS: tuple[str, ...] = tuple(sorted({*_NO_SERIALS, *map(str, _NO_UUIDS)
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """What tells a machine from others. Absent is None or empty. `manufacturer` says whose serial it is: makers do not
-    agree on their numbers, so it counts where machines of a fleet are told apart, and not in `compare`."""
+    """What identifies a machine. Absent is None or empty. `manufacturer` qualifies the serial: manufacturers do not
+    coordinate their numbers, so it counts between machines of a fleet, and not in `compare`.
+    """
 
     serial: str | None = None
     uuid: str | None = None
@@ -135,10 +136,10 @@ def compare(recorded: Identity, seen: Identity) -> Verdict:
         same = not _macs(recorded.macs).isdisjoint(_macs(seen.macs))
         _note(same, "MAC", _listed(recorded.macs), _listed(seen.macs), matches=matches, differs=differs)
     if differs:
-        return Another(f"another machine answers: {'; '.join(differs)}")
+        return Another(f"another machine responds: {'; '.join(differs)}")
     if matches:
         return Same(" and ".join(matches))
-    return Unproven(f"nothing to compare: recorded {_told(recorded)}; the BMC reports {_told(seen)}")
+    return Unproven(f"nothing to compare: recorded {_described(recorded)}; the BMC reports {_described(seen)}")
 
 
 def kept(recorded: Identity, seen: Identity) -> Identity:
@@ -158,7 +159,7 @@ def _note(same: bool, name: str, expected: str, came: str, *, matches: list[str]
         differs.append(f"expected {name} {expected}, the BMC reports {came}")
 
 
-def _told(identity: Identity) -> str:
+def _described(identity: Identity) -> str:
     serial = [f"serial {identity.serial}"] if _serial(identity.serial) else []
     uuid = [f"UUID {identity.uuid}"] if _uuids(identity.uuid) else []
     macs = [f"MAC {_listed(identity.macs)}"] if _macs(identity.macs) else []

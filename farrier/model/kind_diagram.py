@@ -21,7 +21,7 @@ def markdown(spec: KindSpec) -> str:
     """For each layer the picture and the limits by state, and what may be asked for."""
     layers = [f"```mermaid\n{_picture(layer)}```\n\n{_limits(layer)}\n" for layer in spec.every_layer]
     actions = [(name, _params(action.params), action.description) for name, action in spec.requests.items()]
-    return f"{''.join(layers)}{_table(('action', 'parameters', 'what it does'), actions)}"
+    return f"{''.join(layers)}{_table(('action', 'parameters', 'effect'), actions)}"
 
 
 def _picture(layer: KindLayer) -> str:

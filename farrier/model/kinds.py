@@ -58,9 +58,9 @@ class KindState(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if (self.limit is None) == (not self.why_none):
-            raise ConfigError("a state has either a limit or, in why_none, the reason why it has none")
+            raise ConfigError("a state needs either a limit, or in why_none the reason why it has none")
         if self.limit is not None and self.limit <= timedelta(0):
-            raise ConfigError(f"the limit of a state is longer than nothing; this one is {self.limit}")
+            raise ConfigError(f"the limit of a state must be longer than 0; this one is {self.limit}")
 
 
 class KindAction(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,7 +175,7 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
         """Whatever may be asked for: `create`, if it may, and the actions."""
         if self.create is None:
             return self.actions
-        return {CREATE: KindAction(description=f"make {self.what}", params=self.create), **self.actions}
+        return {CREATE: KindAction(description=f"create {self.what}", params=self.create), **self.actions}
 
     def columns_of_layers(self) -> tuple[str, ...]:
         """The columns of its table that have the layers besides the first."""
@@ -201,9 +201,11 @@ def _faults(spec: KindSpec) -> Iterator[str]:
     if not _NAME.fullmatch(spec.name):
         yield f"its name must match {_NAME.pattern}"
     if not _RELATION.fullmatch(spec.relation):
-        yield f"its relation is named with its schema, as in farrier.{spec.name}s; this one is {spec.relation!r}"
+        yield (
+            f"its relation must be written with its schema, such as farrier.{spec.name}s; this one is {spec.relation!r}"
+        )
     if not spec.what.strip():
-        yield "`what` is missing, as in 'a network segment'"
+        yield "`what` is missing; expected a text such as 'a network segment'"
     first, *others = spec.every_layer
     yield from _faults_of_states(first)
     if not first.terminal:
@@ -231,7 +233,7 @@ def _faults_of_states(layer: KindLayer) -> Iterator[str]:
         if state not in layer.states:
             yield f"it ends as {state}, which is no state of it; {_known(layer.states)}"
         elif layer.states[state].limit is not None:
-            yield f"terminal state {state} has a limit; give why_none='it has ended' instead"
+            yield f"terminal state {state} must not have a limit; use why_none='it has ended' instead"
 
 
 def _faults_of_edges(layer: KindLayer) -> Iterator[str]:
@@ -240,7 +242,7 @@ def _faults_of_edges(layer: KindLayer) -> Iterator[str]:
             if state not in layer.states:
                 yield f"edge {edge.source} -> {edge.target}: {state} is no state of it; {_known(layer.states)}"
         if edge.source == edge.target:
-            yield f"edge {edge.source} -> {edge.target} leads nowhere: a change without a move is an Update"
+            yield f"edge {edge.source} -> {edge.target} does not change the state; use an Update instead"
         if edge.source in layer.terminal:
             yield f"edge {edge.source} -> {edge.target} leaves a terminal state"
     unreachable = layer.states.keys() - _reached(layer.first, layer.pairs)
@@ -248,7 +250,10 @@ def _faults_of_edges(layer: KindLayer) -> Iterator[str]:
         yield f"no edges lead from {', '.join(sorted(layer.first))} to {', '.join(sorted(unreachable))}"
     endless = layer.states.keys() - _reached(layer.terminal, {(target, source) for source, target in layer.pairs})
     if layer.terminal and endless:
-        yield f"no edges lead to an end from {', '.join(sorted(endless))}: what is there could never be deleted"
+        yield (
+            f"{', '.join(sorted(endless))}: no path of edges leads to a terminal state, so a resource there "
+            "could never be deleted"
+        )
 
 
 def _reached(begin: Collection[str], edges: Collection[tuple[str, str]]) -> set[str]:
@@ -262,13 +267,13 @@ def _reached(begin: Collection[str], edges: Collection[tuple[str, str]]) -> set[
 
 def _faults_of_actions(spec: KindSpec) -> Iterator[str]:
     if CREATE in spec.actions:
-        yield "create is not among the actions: its parameters are the field `create`"
+        yield "create must not be among the actions; its parameters belong in the field `create`"
     for action in spec.actions:
         if not _NAME.fullmatch(action):
             yield f"action {action!r} must match {_NAME.pattern}"
     filled = _FILLED & set(spec.columns_of_create())
     if filled:
-        yield f"create may not set {', '.join(sorted(filled))}: the database fills that"
+        yield f"create must not set {', '.join(sorted(filled))}: the database fills these columns"
     for action, asked in spec.requests.items():
         try:
             describe(asked.params)
@@ -277,4 +282,4 @@ def _faults_of_actions(spec: KindSpec) -> Iterator[str]:
 
 
 def _known(states: Collection[str]) -> str:
-    return f"there are: {', '.join(states)}"
+    return f"expected one of {', '.join(states)}"

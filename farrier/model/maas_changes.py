@@ -1,8 +1,8 @@
-"""What may be asked of MAAS that changes something: one struct for each kind, as data.
+"""The changes that farrier requests from MAAS: one struct for each, as data.
 
-Made by stages, sent by `MaasClient.do`, which refuses a machine that somebody else holds. No change carries a promise:
-whether it was made is decided by a later reading. `comment` is kept by the region in the event of the request, so that
-our own earlier call can be told from somebody else's. Secrets and user data are masked in representations.
+Made by stages, sent by `MaasClient.do`, which refuses a machine that another user owns. A later reading decides whether
+a change was made. The region keeps `comment` in the event of the request, by which farrier recognises its own. Secrets
+and user data are masked in representations.
 """
 
 from __future__ import annotations

@@ -35,33 +35,39 @@ SPEC = KindSpec(
     relation="farrier.maas_regions",
     states={
         RegionState.STARTING: KindState(limit=timedelta(minutes=5)),
-        RegionState.OBSERVING: KindState(why_none="this is where a region belongs"),
+        RegionState.OBSERVING: KindState(why_none="the target state of a region"),
         # As long as an observation may be acted on.
         RegionState.FAILING: KindState(limit=timedelta(minutes=5)),
         RegionState.UNCONFIGURED: KindState(
-            why_none="whoever writes the settings chose it; it has an alert of its own"
+            why_none="an operator removed it from the settings; it has an alert of its own"
         ),
         RegionState.GONE: KindState(why_none="it has ended"),
     },
     edges=(
-        KindEdge(RegionState.STARTING, RegionState.OBSERVING, "the first look succeeded"),
+        KindEdge(RegionState.STARTING, RegionState.OBSERVING, "the first read succeeded"),
         KindEdge(RegionState.STARTING, RegionState.FAILING, "the region cannot be read"),
         KindEdge(RegionState.OBSERVING, RegionState.FAILING, "the region cannot be read"),
-        KindEdge(RegionState.FAILING, RegionState.OBSERVING, "a look succeeded again"),
+        KindEdge(RegionState.FAILING, RegionState.OBSERVING, "a read succeeded again"),
         *(
-            KindEdge(state, RegionState.UNCONFIGURED, "no controller has had its site in its settings for ten minutes")
+            KindEdge(
+                state, RegionState.UNCONFIGURED, "its site has been in the settings of no controller for ten minutes"
+            )
             for state in (RegionState.STARTING, RegionState.OBSERVING, RegionState.FAILING)
         ),
-        KindEdge(RegionState.UNCONFIGURED, RegionState.OBSERVING, "its site is configured again, and a look succeeded"),
-        KindEdge(RegionState.UNCONFIGURED, RegionState.FAILING, "its site is configured again, and cannot be read"),
-        KindEdge(RegionState.UNCONFIGURED, RegionState.GONE, "request `delete`", "operator"),
+        KindEdge(
+            RegionState.UNCONFIGURED, RegionState.OBSERVING, "its site is in the settings again, and a read succeeded"
+        ),
+        KindEdge(
+            RegionState.UNCONFIGURED, RegionState.FAILING, "its site is in the settings again, but cannot be read"
+        ),
+        KindEdge(RegionState.UNCONFIGURED, RegionState.GONE, "intent `delete`", "operator"),
     ),
     initial=RegionState.STARTING,
     terminal=frozenset({RegionState.GONE}),
     create=None,
     actions={
         "delete": KindAction(
-            description="forget the region of a site that was taken out of the settings of every controller; refused "
+            description="delete a region whose site was removed from the settings of every controller; refused "
             "while nodes have machines there"
         )
     },
@@ -85,8 +91,9 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DueMachine(msgspec.Struct, frozen=True):
-    """A machine that is to be read, and the node that it is. `urgent`: somebody waits for it, or it has waited long.
-    `present`: it was there when it was last read, and nobody is at removing it."""
+    """A machine to read, and its node. `urgent`: a workflow waits for it, or it has waited long. `present`: it was
+    there at the last reading, and no workflow removes it.
+    """
 
     node: int
     system_id: str
@@ -177,8 +184,9 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
-    """Events named a machine, so what is known of it is old. Events that are not about its status count only while a
-    workflow moves it. One that no node has is nobody's."""
+    """Events that name a machine, so that its last reading is outdated. Events that are not about its status count only
+    while a workflow is live. A machine without a node is ignored.
+    """
 
     system_id: str
     at: datetime

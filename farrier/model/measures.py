@@ -33,7 +33,7 @@ class Sample(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.value) and self.value >= 0):
-            raise ValueError(f"a sample of {self.metric} is a number from 0 on; this one is {self.value}")
+            raise ValueError(f"a sample of {self.metric} must be a number of at least 0; this one is {self.value}")
 
 
 class KindMetric(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,27 +66,27 @@ def faults(metrics: Collection[KindMetric]) -> Iterator[str]:
 
 def _faults_of(metric: KindMetric) -> Iterator[str]:
     if not _NAME.fullmatch(metric.name) or metric.name.endswith(_ENDINGS):
-        yield f"its name must match {_NAME.pattern} and end in none of {', '.join(_ENDINGS)}"
+        yield f"its name must match {_NAME.pattern} and must not end in {', '.join(_ENDINGS)}"
     if not metric.help.strip():
-        yield "`help` is missing: a sentence that says what is counted"
+        yield "`help` is missing; expected a sentence that describes what is counted"
     match metric.type:
         case "counter":
             if metric.buckets:
-                yield "a counter has no buckets"
+                yield "a counter must not have buckets"
         case "histogram":
             if not metric.buckets or any(a >= b for a, b in pairwise(metric.buckets)):
-                yield "a histogram has `buckets`, upper bounds that rise"
+                yield "a histogram needs `buckets`, upper bounds in ascending order"
             elif not all(map(math.isfinite, metric.buckets)):
-                yield "the bounds of buckets are finite; the last bucket, of all, is there anyway"
+                yield "the bounds of buckets must be finite; the last bucket (+Inf) is added automatically"
         case _:
-            yield f"its type is counter or histogram; this one is {metric.type!r}"
+            yield f"its type must be counter or histogram; this one is {metric.type!r}"
     for label, values in metric.labels.items():
         yield from _faults_of_label(label, values)
 
 
 def _faults_of_label(label: str, values: object) -> Iterator[str]:
     if not _NAME.fullmatch(label) or label in _SET_BY_OTHERS:
-        yield f"label {label!r} must match {_NAME.pattern} and be none of {', '.join(sorted(_SET_BY_OTHERS))}"
+        yield f"label {label!r} must match {_NAME.pattern} and must not be one of {', '.join(sorted(_SET_BY_OTHERS))}"
     texts = isinstance(values, tuple) and all(isinstance(value, str) and value for value in values)
     if not isinstance(values, tuple) or not values or not texts or len(set(values)) != len(values):
-        yield f"label {label} has a tuple of texts, none of them empty and each once"
+        yield f"label {label} needs a tuple of different, non-empty texts"

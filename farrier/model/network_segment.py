@@ -47,9 +47,9 @@ Reserved: TypeAlias = Annotated[int, Meta(ge=0, le=MOST_RESERVED)]
 
 
 class CreateSegment(Params, frozen=True, kw_only=True):
-    """VLAN and VNI that are not given come from the pools `vlan:SITE` and `vni`, where there are such pools. A gateway
-    belongs to the prefix that it lies in. `reserved_first` and `reserved_last` addresses of each prefix are given to
-    nobody."""
+    """A VLAN or VNI that is not given comes from the pool `vlan:SITE` or `vni`, if there is one. A gateway belongs to
+    the prefix that contains it. `reserved_first` and `reserved_last` addresses of each prefix are never allocated.
+    """
 
     site: SiteName
     prefixes: Prefixes
@@ -91,16 +91,16 @@ SPEC = KindSpec(
     relation="farrier.network_segments",
     states={
         _S.PROVISIONING.value: KindState(limit=_MOMENT),
-        _S.READY.value: KindState(why_none="this is where a segment belongs"),
-        _S.DRAINING.value: KindState(why_none="it lasts for as long as somebody keeps an address"),
+        _S.READY.value: KindState(why_none="the target state of a segment"),
+        _S.DRAINING.value: KindState(why_none="it lasts until the last address is released"),
         _S.DB_DELETE.value: KindState(limit=_MOMENT),
         _S.GONE.value: KindState(why_none="it has ended"),
     },
     edges=(
         KindEdge(
-            _S.PROVISIONING.value, _S.READY.value, "its prefixes and numbers are taken, at its first run", "farrier"
+            _S.PROVISIONING.value, _S.READY.value, "its prefixes and numbers are allocated, in its first run", "farrier"
         ),
-        KindEdge(_S.READY.value, _S.DRAINING.value, "a `delete` is accepted", "whoever asks"),
+        KindEdge(_S.READY.value, _S.DRAINING.value, "a `delete` is accepted", "client"),
         KindEdge(_S.DRAINING.value, _S.DB_DELETE.value, "no address has been allocated for `drain_period`", "farrier"),
         KindEdge(_S.DB_DELETE.value, _S.GONE.value, "its prefixes, VLAN and VNI are free again", "farrier"),
     ),
@@ -110,7 +110,8 @@ SPEC = KindSpec(
     actions={
         "update": KindAction(description="change the MTU, or add prefixes with their gateways", params=UpdateSegment),
         "delete": KindAction(
-            description="end it; refused while addresses are allocated, unless drain: true, which waits for them",
+            description="delete it; refused while addresses are allocated, unless drain: true, which waits until "
+            "they are released",
             params=DeleteSegment,
         ),
     },
@@ -145,14 +146,15 @@ class NetworkSegment(Resource, frozen=True, kw_only=True):
 
 
 class Closing(msgspec.Struct, frozen=True):
-    """No address is given out from now on. Decided on whether any was allocated (`unused`: none), so a commit that
-    finds it otherwise, or somebody about to change it, writes nothing of the run."""
+    """No address is allocated from now on. The decision depends on whether any was (`unused`: none); a commit that
+    finds a change, or another transaction about to make one, writes nothing of the run.
+    """
 
     unused: bool
 
 
 class Growing(msgspec.Struct, frozen=True):
-    """Prefixes are added at a site; while somebody else does that, a commit writes nothing of the run."""
+    """Prefixes are added at a site; while another transaction does the same, a commit writes nothing of the run."""
 
     site: str
 

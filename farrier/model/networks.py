@@ -26,7 +26,7 @@ class SegmentUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PortUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A port of the node that is a member. `ours`: for the node itself, not for somebody else, who is `owner`."""
+    """A port of the node that is a member. `ours`: for the node itself, not for another `owner`."""
 
     guid: str
     owner: str

@@ -1,8 +1,7 @@
-"""A node as one handler run sees it: one snapshot over all layers, and at once the shape of what a run returns.
+"""A node as one handler run sees it: one snapshot over all layers, and the shape of what a run returns.
 
-The fields up to `workflow` are what the handler owns; it returns the node as it should be, made with
-`msgspec.structs.replace`. The rest is what others told us: agent, tasks, requests. New fields need defaults and unknown
-ones are ignored, so that two releases can run side by side on one database.
+The handler owns the fields up to `workflow`, and returns a node made with `msgspec.structs.replace`. The rest is input:
+agent, tasks, intents. New fields need defaults and unknown ones are ignored, so that two releases can share a database.
 """
 
 from __future__ import annotations
@@ -31,9 +30,10 @@ NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 
 
 class Switching(msgspec.Struct, frozen=True, kw_only=True):
-    """A power action that is about to be sent, or was: committed before it, so that no crash can hide it. `intent` is
-    the request behind it; None when a desired power is enforced. `enforce`: the request asks for its power to be kept
-    from then on. `unsure`: nobody saw how an earlier try to send it ended."""
+    """A power action, committed before it is sent, so that no crash can hide it. `intent` is the intent behind it; None
+    when a target power is enforced. `enforce`: the intent requests to enforce its power from then on. `unsure`: the
+    end of an earlier attempt to send it is unknown.
+    """
 
     power: PowerRequest
     at: datetime
@@ -224,7 +224,7 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class Onboarding(_Job, frozen=True, kw_only=True, tag="onboarding"):
-    """On the way into service. Has no mode until somebody asks for one."""
+    """On the way into service. Has no mode until an intent sets one."""
 
     kind: ClassVar[WorkflowKind] = WorkflowKind.ONBOARDING
 

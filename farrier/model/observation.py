@@ -1,7 +1,7 @@
-"""What a MAAS region last told us of a node's machine, as an observer wrote it down.
+"""The last reading of a node's machine in MAAS, as the region's observer stored it.
 
-Part of a node's snapshot, read and never written by its handler. What is stale proves nothing: `fresh` and `confirmed`
-are the only questions that rules ask of its age.
+Part of a node's snapshot, read and never written by its handler. Outdated readings prove nothing: rules use only
+`fresh` and `confirmed`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Region(msgspec.Struct, frozen=True, kw_only=True):
     def doubt(self) -> str | None:
         """Why it may not be the one that has our machines, so that no workflow asks anything of it; None if it is."""
         if self.failure in DOUBTFUL or self.username is None:
-            return self.last_error or "it was not read yet"
+            return self.last_error or "not read yet"
         return None
 
 

@@ -55,10 +55,10 @@ class Transition(Made, Generic[S, W], frozen=True, kw_only=True):
 
 
 class Update(Made, Generic[S, W], frozen=True, kw_only=True):
-    """Change payload only: no layer may differ, so no history row, no SLA reset and no rerun. A `quiet` one leaves the
-    stored outcome as it is: it tells nothing new, and what the resource waits for is waited for since then. A quiet one
-    that `confirms` changes nothing but how recently something was confirmed, and may stay in memory: the handler's
-    `confirmed` brings it back over each load."""
+    """Change payload only: no layer may differ, so no history row, no SLA reset and no rerun. A `quiet` one keeps the
+    stored outcome and its time. A quiet one that `confirms` changes nothing but how recently a fact was confirmed,
+    and may stay in memory: the handler's `confirmed` restores it after each load.
+    """
 
     to: S
     reason: str

@@ -37,8 +37,8 @@ Address: TypeAlias = Annotated[
         max_length=REFERENCE_MAX,
         pattern=rf"\A(?:{_SCHEME}|(?!{_SCHEME})){_HOST}(?:[/?#][^\s{CONTROL}]*)?\Z",
         extra={
-            FAULT: "must be host[:port] or https://host[:port][/path]: no blanks, control characters or user name, "
-            "and brackets only around an IPv6 address"
+            FAULT: "must be host[:port] or https://host[:port][/path], without blanks, control characters or "
+            "user name, and with brackets only around an IPv6 address"
         },
     ),
 ]
@@ -49,7 +49,7 @@ Reference: TypeAlias = Annotated[
         min_length=1,
         max_length=REFERENCE_MAX,
         pattern=rf"\A(?:file|env|systemd|vault):[^\s{CONTROL}]+\Z",
-        extra={FAULT: "must be a reference (file:, env:, systemd: or vault:) with no blanks, never the secret itself"},
+        extra={FAULT: "must be a reference (file:, env:, systemd: or vault:) without blanks, not the secret itself"},
     ),
 ]
 
@@ -76,7 +76,7 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             raise ValueError(f"needs at least one of: {', '.join(self.any_of)}")
         for flag, other in self.needs.items():
             if getattr(self, flag) and getattr(self, other) is None:
-                raise ValueError(f"{flag}: true needs a {other}")
+                raise ValueError(f"{flag}: true requires {other}")
 
 
 class _Forcible(Params, frozen=True, kw_only=True):
@@ -199,7 +199,7 @@ def _field(info: msgspec.inspect.Type, required: bool) -> Field:
             return Field("boolean", required)
         case msgspec.inspect.StrType(min_length=None | 0 | 1):
             if info.pattern and _WORD_EDGE & set(_ESCAPE.findall(info.pattern)):
-                raise TypeError(f"the pattern {info.pattern} has \\b or \\B, which PostgreSQL reads otherwise")
+                raise TypeError(f"the pattern {info.pattern} has \\b or \\B, which PostgreSQL interprets differently")
             return Field("string", required, info.max_length, info.pattern or (r"." if info.min_length else None))
         case msgspec.inspect.EnumType():
             return Field("enum", required, enum=tuple(info.cls))
@@ -214,7 +214,6 @@ def _field(info: msgspec.inspect.Type, required: bool) -> Field:
             return _field(given, required)
         case _:
             raise TypeError(
-                "a parameter is a text, a flag, a choice, a whole number (ge, le), a tuple of texts (max_length) or "
-                "a dict; "
-                f"this one is {info}"
+                "expected a text, a flag, a choice, a whole number (ge, le), a tuple of texts (max_length) or a "
+                f"dict; got {info}"
             )

@@ -14,8 +14,8 @@ _Failure = TypeVar("_Failure", bound=StrEnum)
 class RequestError(ServiceError, Generic[_Failure]):
     """A request to a service failed. `detail` is free of secrets.
 
-    `ambiguous`: a change may have been made all the same, and only reading can tell; never true of a read.
-    `retry_after` is how long it is of no use to try again, where the service says so.
+    `ambiguous`: the change may have been made; only a reading can decide; never true of a read. `retry_after` is how
+    long a retry is useless, if the service states it.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ import msgspec
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that nobody has answered, checked by the database against the action's parameters."""
+    """An intent without an answer, checked by the database against the action's parameters."""
 
     id: int
     action: str

@@ -51,7 +51,7 @@ def explain(detail: ResourceDetail, now: datetime, limits: Limits, *, period: ti
         unanswered=tuple(f"{each.action} (intent {each.id})" for each in unanswered),
         source=resource.outcome.source if resource.outcome is not None else "",
         run_by="" if ended else sweeps.in_words(resource, now),
-        advice=next(_advice(resource, now, period), "nothing to do"),
+        advice=next(_advice(resource, now, period), "no action is needed"),
     )
 
 
@@ -66,6 +66,6 @@ def _advice(resource: ResourceView, now: datetime, period: timedelta) -> Iterato
     if resource.ended_at is None:
         yield from advice.filter_runs(resource, now, period)
     if resource.last_error is not None:
-        yield "see to what the error says; it is tried again by itself"
+        yield "fix what the error names; farrier retries by itself"
     if resource.outcome is not None and resource.outcome.outcome == "wait":
-        yield "see to what it waits for, where that does not come by itself"
+        yield "if what it waits for does not come by itself, provide it"

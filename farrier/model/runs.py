@@ -66,7 +66,7 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """A request that a run answers: what the log says of it. `by` is whoever asked."""
+    """An intent that a run answers, as it is logged. `by` is its client."""
 
     request: int
     action: str
@@ -115,7 +115,7 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
 
     @property
     def stays_in_memory(self) -> bool:
-        """Whether all that there is to write may be written later."""
+        """Whether everything to write can be written later."""
         nothing_else = not self.writes and not self.samples and self.record is None
         return self.confirms and nothing_else and self.due is Due.PERIODIC
 

@@ -78,8 +78,7 @@ STOPS: tuple[Stop, ...] = (
     Stop(Layer.MANAGEMENT, Management.ENROLL, Fact.MANAGE_ASKED, (NO,)),
     Stop(Layer.ONBOARDING, WorkflowStatus.PENDING, Fact.HAS_MODE, (NO,)),
 )
-"""Where a state waits for somebody who has not asked for anything yet. The database's view of clocks that stand still
-is filled from it."""
+"""States that wait for an intent. The database's view of clocks that stand still is filled from it."""
 
 
 _ENDED = KindState(why_none="it has ended")
@@ -103,19 +102,19 @@ DEFAULTS: Mapping[Layer, Mapping[str, KindState]] = {
             unless="its onboarding has no mode, was cancelled or waits for an operator, "
             "or management is unmanaged, enroll or error",
         ),
-        NodeStatus.ACTIVE: KindState(why_none="this is where a node belongs"),
+        NodeStatus.ACTIVE: KindState(why_none="the target state of a node"),
         NodeStatus.OFFLINE: KindState(limit=timedelta(minutes=30)),
         NodeStatus.QUARANTINED: KindState(limit=timedelta(hours=24)),
         NodeStatus.DRAINING: KindState(limit=timedelta(hours=2)),
-        NodeStatus.RETIRED: KindState(why_none="kept on purpose, for as long as its owner likes"),
+        NodeStatus.RETIRED: KindState(why_none="kept on purpose, as long as its owner decides"),
         NodeStatus.REMOVING: KindState(limit=timedelta(hours=1)),
         NodeStatus.DELETED: KindState(why_none="it has ended"),
     },
     Layer.MANAGEMENT: {
-        Management.UNMANAGED: KindState(why_none="a node without a BMC is nothing wrong"),
-        Management.ENROLL: KindState(limit=timedelta(minutes=30), unless="nobody asked to manage it"),
+        Management.UNMANAGED: KindState(why_none="a node may have no BMC"),
+        Management.ENROLL: KindState(limit=timedelta(minutes=30), unless="no client has requested its management"),
         Management.VERIFYING: KindState(limit=timedelta(minutes=2)),
-        Management.MANAGEABLE: KindState(why_none="this is where a BMC belongs"),
+        Management.MANAGEABLE: KindState(why_none="the target state of a BMC"),
         Management.ADOPTING: KindState(limit=timedelta(minutes=10)),
         Management.ADOPT_FAILED: KindState(limit=timedelta(hours=24)),
         Management.ERROR: KindState(limit=timedelta(hours=1)),

@@ -50,7 +50,7 @@ def in_words(run: Run, now: datetime) -> str:
     """`rack-1, shard swept 2s ago`, or the step under way."""
     step = ""
     if run.step is not None and run.step_begun_at is not None:
-        step = f", step {run.step} begun {duration.human(now - run.step_begun_at)} ago"
+        step = f", step {run.step} started {duration.human(now - run.step_begun_at)} ago"
     if run.controller is None or run.swept_at is None:
-        return f"no controller{step and f'{step}, its end not recorded'}"
+        return f"no controller{step and f'{step}, without a recorded end'}"
     return f"{run.controller}{step or f', shard swept {duration.human(now - run.swept_at)} ago'}"

@@ -66,7 +66,7 @@ class Qos(msgspec.Struct, frozen=True):
 
 
 class Pkey(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition as UFM has it. `qos` is None where UFM tells nothing of it."""
+    """A partition as UFM has it. `qos` is None if UFM does not report it."""
 
     number: int
     name: str = ""

@@ -57,7 +57,7 @@ def explain(
 ) -> Why:
     """Why the node is where it is. `limits` are the SLAs that are not the default, `patience` None for the default;
     `period` is that of the controllers."""
-    told = advice.of_node(advice.Case(node, now, clocks.above(node, now, limits), patience or Patience(), period))
+    chosen = advice.of_node(advice.Case(node, now, clocks.above(node, now, limits), patience or Patience(), period))
     return Why(
         node=node.name,
         status=node.status,
@@ -76,8 +76,8 @@ def explain(
         maas=node.maas,
         source=node.outcome.source if node.outcome is not None else "",
         run_by="" if diagnosis.is_deleted(node) else sweeps.in_words(node, now),
-        advice=told.text,
-        command=None if told.action is None else f"farrier intent {node.name} {told.action}",
+        advice=chosen.text,
+        command=None if chosen.action is None else f"farrier intent {node.name} {chosen.action}",
     )
 
 
@@ -86,23 +86,23 @@ def _waits_for(node: NodeDetail) -> str:
         return f"unpause: {node.paused}"
     asked = diagnosis.unanswered(node)
     if asked and (node.outcome is None or node.outcome.outcome == "do_nothing"):
-        return f"a run that answers request {asked[0].id} ({asked[0].action})"
+        return f"a run that answers intent {asked[0].id} ({asked[0].action})"
     return waits_for(node.outcome, ended=diagnosis.is_deleted(node))
 
 
 def waits_for(outcome: Record | None, *, ended: bool) -> str:
     """What its last run says a resource of any kind waits for, to be read behind these very words."""
     if ended:
-        return "nothing any more"
+        return "nothing: it is deleted"
     if outcome is None:
         return "its first run"
     match outcome.outcome:
         case "error":
-            return f"a run that does not fail: the last one ended in {outcome.error}"
+            return f"a run without an error: the last one ended in {outcome.error}"
         case "do_nothing" | "deleted":
-            return "nothing: all is as it should be"
+            return "nothing: it is in its target state"
         case "transition" | "update":
-            return f"its next run, after: {outcome.reason}"
+            return f"its next run; reason of the last one: {outcome.reason}"
         case _:
             return outcome.reason.removeprefix("waits for ")
 
@@ -111,7 +111,7 @@ def _errors(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str
     if node.outcome is not None and node.outcome.error:
         yield f"last run: {node.outcome.error}: {node.outcome.reason}"
     if diagnosis.is_unowned(node):
-        yield f"{node.status} with no live decommission: restored from a backup, or edited by hand"
+        yield f"{node.status} without a live decommission: restored from a backup, or edited by hand"
     workflow = node.workflow or node.last_workflow
     if workflow is not None and workflow.failure_class is not None:
         detail = f": {workflow.failure_detail}" if workflow.failure_detail else ""
@@ -123,7 +123,7 @@ def _errors(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str
         yield "the brake of its site keeps it in service: too many nodes there would leave it together"
     if node.same_machine:
         others = ", ".join(node.same_machine)
-        yield f"its machine is also recorded by {others}: what is done to one is done to the other"
+        yield f"{others} recorded the same machine: an action on one affects the other"
     if diagnosis.is_unread(node):
         yield f"power, as of {_last_read(node)}: {node.bmc.sync_failure}: {node.bmc.sync_error}"
     yield from _not_kept(node)
@@ -154,11 +154,11 @@ def _not_kept(node: NodeDetail) -> Iterator[str]:
     bmc, workflow = node.bmc, node.workflow
     if not diagnosis.is_unkept(node):
         return
-    differs = f"power is {bmc.power} and to be kept {bmc.desired_power}"
+    differs = f"power is {bmc.power}, target power is {bmc.desired_power}"
     if bmc.enforce_error is not None:
         yield f"{differs}: {bmc.enforce_error}"
     if workflow is not None and not POWER_IS_FREE.fits(workflow):
-        yield f"{differs}: {workflow.kind} {workflow.id} has it as long as it is live"
+        yield f"{differs}: {workflow.kind} {workflow.id} controls it while it is live"
 
 
 def _last_read(node: NodeDetail) -> str:

@@ -1,8 +1,7 @@
-"""Which live workflow an action goes with: the third condition of `farrier.model.actions`.
+"""Which live workflow an action requires: the third condition of `farrier.model.actions`.
 
-A situation is data, so that it can be listed, drawn and checked for completeness; the named ones below are
-all there are. An onboarding that nobody has given a mode yet is live, but has not begun: it counts on its
-own.
+A condition is data, so that it can be listed, drawn and checked for completeness. An onboarding without a mode is live,
+but has not begun: it counts separately.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     modes: frozenset[Mode] | None = None  # None: any
 
     def fits(self, live: LiveWorkflow | None) -> bool:
-        """Whether the live workflow is one of those that are meant."""
+        """Whether the live workflow fits the condition."""
         if live is None:
             return self.none
         if live.mode is None:
@@ -50,7 +49,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
         return live.kind in self.kinds and live.status in self.statuses and of_mode
 
 
-ANY = Situation(text="with any workflow or none", none=True, modeless=True, statuses=LIVE)
+ANY = Situation(text="with or without a workflow", none=True, modeless=True, statuses=LIVE)
 IDLE = Situation(text="when no workflow is live", none=True, modeless=False)
 NOT_BEGUN = Situation(text="when no workflow is live, or an onboarding that has no mode yet", none=True, modeless=True)
 ADOPTABLE = Situation(
@@ -83,7 +82,7 @@ NO_DECOMMISSION = Situation(
     kinds=frozenset({WorkflowKind.ONBOARDING}),
 )
 RAISABLE = Situation(
-    text="when no workflow is live, or to raise the options of the decommission that is",
+    text="when no workflow is live, or to extend the options of a live decommission",
     none=True,
     modeless=False,
     statuses=LIVE - {W.COMPENSATING},

@@ -1,4 +1,4 @@
-"""What rooms may ask of each other.
+"""The interfaces between packages.
 
 Each room sees the others only as one of these protocols; `wiring` passes the concrete ones. A method's
 docstring is its contract: whether it may be called twice, what it raises, what the caller does with the

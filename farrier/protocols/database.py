@@ -179,7 +179,7 @@ class ResourceQueries(Protocol):
         own."""
 
     async def addresses(self, segment: str) -> Page[AddressView]:
-        """Who has which addresses of a network segment; nobody any of one that has ended."""
+        """The allocated addresses of a network segment with their owners; none of a segment that has ended."""
 
     async def members(self, partition: str) -> Page[MemberView]:
         """The ports of an IB partition; one that has ended has none."""
@@ -205,7 +205,7 @@ class Requests(Protocol):
         """Make a node; answers its id."""
 
     async def issue_bootstrap(self, node: str, ttl: timedelta) -> str:
-        """A new bootstrap token, which is told here and never again; earlier unused ones are worthless."""
+        """Issue a bootstrap token, which is returned only here; earlier unused ones become invalid."""
 
     async def lift_brake(self, site: str, *, reason: str, lasts: timedelta, requested_by: str) -> None:
         """Let nodes of a site leave service whatever their number; refused while its brake holds nothing."""

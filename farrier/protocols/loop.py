@@ -72,8 +72,9 @@ class StateHandler(Protocol[R, S, W, V]):
         return self.handle(resource, now)
 
     def after(self, resource: R, moved: Transition[S, W], now: datetime) -> R | None:  # noqa: ARG002
-        """The snapshot that a load would return if `moved` was committed at `now` and nothing else happened. None where
-        `resource` does not tell: then it is loaded. A handler that never knows inherits this."""
+        """The snapshot that a load would return if `moved` was committed at `now` and nothing else happened. None if
+        `resource` does not show it: then it is loaded. By default None.
+        """
         return None
 
     def confirmed(self, stored: R, remembered: R, now: datetime) -> R:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""What steps may use of the outside: BMCs, MAAS regions, fabrics, secrets; and who is told of every request."""
+"""The outside systems that steps use: BMCs, MAAS regions, fabrics, secrets; and the observer of every request."""
 
 from __future__ import annotations
 
@@ -129,8 +129,9 @@ class MaasClient(Protocol):
         """Make a machine. `invalid` with `hostname` or `mac_addresses` in `fields`: look for it, it may be there."""
 
     async def do(self, machine: Machine, change: Change) -> None:
-        """Ask for a change of a machine that was just read. `foreign_owner`, and nothing sent, if somebody else holds
-        it. Success says that the region took it; what becomes of it is read later."""
+        """Request a change of a machine that was just read. `foreign_owner`, and nothing sent, if another user owns it.
+        Success means that the region accepted it; its effect is read later.
+        """
 
     async def holds(self, machine: Machine) -> bool:
         """Whether our own user holds it. Asks the region once for whom the key belongs to."""
@@ -160,7 +161,7 @@ class UfmClient(Protocol):
 
     @property
     def named(self) -> bool:
-        """Whether this UFM is told our names of partitions."""
+        """Whether farrier names the partitions in this UFM."""
 
     async def read(self, number: int, *, fresh: bool = False) -> Pkey | None:
         """The partition, as some seconds ago, but not before our own last change of it; None if UFM has none. As cheap

@@ -48,7 +48,7 @@ class Networks:
         for address in sorted(addresses):
             if not self.allows(address):
                 raise _incomplete(
-                    f"{address} is outside the networks where BMCs may be "
+                    f"{address} is outside of bmc.allowed_networks "
                     f"({', '.join(map(str, self._networks)) or 'none'}); correct the address or add its network"
                 )
 
@@ -65,12 +65,14 @@ def parse(address: str) -> URL:
     except ValueError:
         raise _malformed() from None
     if url.user is not None or url.password is not None:
-        raise _incomplete("the BMC address holds a user name; credentials are given by reference, apart from it")
+        raise _incomplete("the BMC address contains a user name; remove it, and set a credential reference")
     if url.scheme != "https":
-        raise _incomplete(f"the BMC address begins with {url.scheme}://; only https:// is spoken")
+        raise _incomplete(f"the BMC address begins with {url.scheme}://; only https:// is supported")
     more = url.path not in ("", "/") or url.query_string or url.fragment
     if not (url.host or "").rstrip(".") or url.port == 0 or more:
-        raise _incomplete(f"the BMC address {text!r} is not just https://host[:port]; a system's path is given apart")
+        raise _incomplete(
+            f"the BMC address {text!r} is not just https://host[:port]; set the path of the system separately"
+        )
     try:
         return _one_spelling(url)
     except ValueError:  # a host with characters that no host has

@@ -69,7 +69,7 @@ async def sent_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandl
 
 
 class AioTransport(httpx.AsyncBaseTransport):
-    """Connections for whoever sends through this; made in the loop that runs, closed at the end."""
+    """The connections of one client; opened in the running loop, closed at the end."""
 
     def __init__(self, *, context: ssl.SSLContext, connect_timeout: timedelta) -> None:
         self._session = aiohttp.ClientSession(
@@ -99,7 +99,7 @@ class AioTransport(httpx.AsyncBaseTransport):
             _raise(error, request)
         if response.status == httpx.codes.SWITCHING_PROTOCOLS:
             response.close()
-            raise httpx.RemoteProtocolError("the answer is in another protocol", request=request)
+            raise httpx.RemoteProtocolError("the response uses another protocol", request=request)
         return httpx.Response(response.status, headers=response.raw_headers, stream=_Body(response, request))
 
     @override
@@ -108,9 +108,9 @@ class AioTransport(httpx.AsyncBaseTransport):
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Gives out no kept connection with something to be read on it: its end, or an answer that nobody asked for.
+    """Does not reuse a kept connection with unread data: its end, or an unrequested response.
 
-    aiohttp itself would send on it, and lose the request or take that answer for the one to it.
+    aiohttp itself would reuse it, and lose the request or take that response for the right one.
     """
 
     def __init__(self, context: ssl.SSLContext) -> None:
@@ -142,7 +142,7 @@ class _Connector(aiohttp.TCPConnector):
 
 
 def _take_note(closed: asyncio.Future[None]) -> None:
-    """Or asyncio would complain that nobody asked why a connection that nothing was sent on ended."""
+    """Keeps asyncio from logging the unretrieved end of an unused connection."""
     if not closed.cancelled():
         closed.exception()
 
@@ -180,7 +180,7 @@ class _Body(httpx.AsyncByteStream):
         if chunk:
             return chunk
         if self._was_reset():
-            raise httpx.ReadError("the connection was reset in the answer", request=self._request)
+            raise httpx.ReadError("the connection was reset during the response", request=self._request)
         raise StopAsyncIteration
 
     @override

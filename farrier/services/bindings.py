@@ -49,8 +49,8 @@ class Bound(msgspec.Struct, frozen=True):
             return
         raise CredentialError(
             self.reference,
-            f"is bound to networks only, and MAAS resolves the name {self.host} itself; add the host to {_SETTING}, or "
-            "give the address as a number",
+            f"is bound to networks only, and MAAS resolves the name {self.host} itself; add the host to {_SETTING}, "
+            "or use an IP address",
         )
 
 
@@ -75,8 +75,8 @@ class Bindings:
         file = f", or in the file of site {target.site}," if target.site is not None else ""
         raise CredentialError(
             target.credential,
-            f"nothing binds it to {host}, so it is not read; {_SETTING} in the settings{file} would allow it, with "
-            "this reference and the host or its network",
+            f"no binding allows it for {host}, so it is not read; add a binding with this reference and the host or "
+            f"its network to {_SETTING} in the settings{file}",
         )
 
 

@@ -78,8 +78,8 @@ def _records(settings: BmcSettings) -> Iterator[SessionRecords]:
         case BmcAuth.SESSION:
             if settings.session_directory is None:
                 raise ConfigError(
-                    "bmc.auth is session, and sessions that are not recorded cannot be closed after a crash; set "
-                    "bmc.session_directory to a directory of this machine"
+                    "bmc.auth is session, but without bmc.session_directory open sessions cannot be closed after a "
+                    "crash; set it to a local directory"
                 )
             records, let_go = open_records(settings.session_directory)
             try:

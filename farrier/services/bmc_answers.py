@@ -20,7 +20,9 @@ from farrier.services.bmc_resources import Resource
 Response: TypeAlias = redfish.AsyncRestResponse
 
 LONGEST_STAY = timedelta(minutes=15)
-"""What a BMC may tell us to stay away: the length of a firmware update. Some say a day and mean a minute."""
+"""The longest retry_after that is accepted of a BMC: the length of a firmware update. Some report a day and mean a
+minute.
+"""
 
 
 class Answered(BmcError):
@@ -37,7 +39,7 @@ def accepted(path: str, response: Response) -> None:
     if failure is None:
         return
     if "SessionLimitExceeded" in response.text:
-        detail = f"{path}: the BMC has no free session; end some there, or use basic authentication"
+        detail = f"{path}: the BMC has no free session; end sessions there, or use basic authentication"
         raise Answered(response.status, BmcFailure.UNREACHABLE, detail, retry_after=_retry_after(response))
     raise Answered(response.status, failure, _status_text(path, response), retry_after=_retry_after(response))
 
@@ -67,11 +69,11 @@ def opened(path: str, response: Response) -> tuple[str, str | None, str | None]:
 
 
 def _status_text(path: str, response: Response) -> str:
-    text = f"{path} answered HTTP {response.status}"
+    text = f"{path} returned HTTP {response.status}"
     if 300 <= response.status < 400:
-        return f"{text}, a redirect; these are not followed"
+        return f"{text}, a redirect; farrier does not follow redirects"
     if response.status == HTTPStatus.FORBIDDEN and "PasswordChangeRequired" in response.text:
-        return f"{text}: the password has to be changed first"
+        return f"{text}: the password must be changed first"
     return text
 
 

@@ -1,9 +1,8 @@
-"""The requests of one call to a BMC: sent one at a time, within a deadline, reported, and understood or refused.
+"""The requests of one call to a BMC: sent one at a time, within a deadline, reported, and decoded or refused.
 
-Made by the BMC client, used by `bmc_probe` and `bmc_power`. Knows how to show the credential: with each request, or
-once for a session. Its reference is read once a call, when a connection to the checked address stands. Every login
-passes the limit of failed ones; nothing is sent after a refusal. An action is sent once, and what became of it is told
-apart: answered, never sent, or nobody knows.
+Sends the credential with each request, or once for a session; its reference is read once per call, after a connection
+to the checked address. Every login counts against the login cap; nothing is sent after a refusal. An action is sent
+once, with one of three results: responded, never sent, unknown.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ FORESEEN = (BmcError, redfish.RedfishError, aiohttp.ClientError, OSError, Recurs
 
 def _tls(error: Exception) -> str:
     if isinstance(error, aiohttp.ServerFingerprintMismatch):
-        return f"the certificate is not the pinned one, its SHA-256 is {error.got.hex()}"
+        return f"the certificate is not the pinned one; its SHA-256 is {error.got.hex()}"
     reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or type(error).__name__
     return f"the TLS handshake failed: {reason}"
 
@@ -57,15 +57,15 @@ _RULES: tuple[Rule, ...] = (
         BmcFailure.UNREACHABLE,
         _always("the BMC closed the connection during the TLS handshake"),
     ),
-    ((aiohttp.InvalidURL,), BmcFailure.INCOMPLETE, _always("the BMC address is no host name or number")),
+    ((aiohttp.InvalidURL,), BmcFailure.INCOMPLETE, _always("the BMC address is neither a host name nor an IP address")),
     ((ssl.SSLError, aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch), BmcFailure.TLS, _tls),
     ((aiohttp.ConnectionTimeoutError,), BmcFailure.TIMEOUT, _always("no connection in time")),
-    ((redfish.RedfishTimeoutError, TimeoutError), BmcFailure.TIMEOUT, _always("no complete answer in time")),
-    ((BodyTooLarge,), BmcFailure.PROTOCOL, _always(f"the answer is larger than {LARGEST_BODY_BYTES} bytes")),
-    ((aiohttp.ClientPayloadError,), BmcFailure.PROTOCOL, _always("the answer broke off or does not decode")),
-    ((aiohttp.ClientResponseError,), BmcFailure.PROTOCOL, _always("the answer is not HTTP")),
-    ((redfish.RedfishProtocolError,), BmcFailure.PROTOCOL, _always("the answer is not JSON")),
-    ((RecursionError,), BmcFailure.PROTOCOL, _always("the answer's JSON is nested too deep")),
+    ((redfish.RedfishTimeoutError, TimeoutError), BmcFailure.TIMEOUT, _always("no complete response in time")),
+    ((BodyTooLarge,), BmcFailure.PROTOCOL, _always(f"the response is larger than {LARGEST_BODY_BYTES} bytes")),
+    ((aiohttp.ClientPayloadError,), BmcFailure.PROTOCOL, _always("the response is incomplete or cannot be decoded")),
+    ((aiohttp.ClientResponseError,), BmcFailure.PROTOCOL, _always("the response is not HTTP")),
+    ((redfish.RedfishProtocolError,), BmcFailure.PROTOCOL, _always("the response is not JSON")),
+    ((RecursionError,), BmcFailure.PROTOCOL, _always("the JSON of the response is nested too deeply")),
     ((redfish.RedfishInvalidTargetError,), BmcFailure.PROTOCOL, _always("a link leads to another host")),
     ((socket.gaierror,), BmcFailure.UNREACHABLE, _always("the host name does not resolve")),
     ((OSError, aiohttp.ClientError, redfish.RedfishConnectionError), BmcFailure.UNREACHABLE, _unreachable),
@@ -132,15 +132,16 @@ def of_status(status: int) -> BmcFailure | None:
 
 
 def may_have_arrived(error: Exception) -> bool:
-    """Whether the request that ended so may have reached the BMC, whose answer then nobody saw: not if the BMC
-    answered, nor if there was no connection to send it over."""
+    """Whether the request may have reached the BMC without a response: not if the BMC responded, nor without a
+    connection.
+    """
     return not any(isinstance(cause, _ANSWERED_OR_NEVER_HAD) for cause in _innermost_first(error))
 
 
 def retry_after(error: Exception) -> timedelta | None:
-    """How long the BMC, or the limit of its logins, told us to stay away."""
-    told = (cause.retry_after for cause in _innermost_first(error) if isinstance(cause, BmcError))
-    return next(told, None)
+    """How long the BMC, or the login cap, requires to wait."""
+    waits = (cause.retry_after for cause in _innermost_first(error) if isinstance(cause, BmcError))
+    return next(waits, None)
 
 
 def scrub(text: str, credential: Credential | None, *tokens: str) -> str:

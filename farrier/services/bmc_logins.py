@@ -1,9 +1,8 @@
-"""How often BMCs may refuse us: `LOGIN_CAP` times within `LOGIN_WINDOW`, however many nodes and calls there are.
+"""Limits failed logins per BMC: `LOGIN_CAP` within `LOGIN_WINDOW`, over all nodes and calls.
 
-Firmware locks an account after three to five, and with it everybody else who uses it. The BMC client asks before
-it dials and reports how each login ended. One that nobody saw the end of (cut short, no answer) counts as failed,
-unless its credential is known to be good. Counted per BMC and per process, in memory: what a crash forgets, the
-nodes remember.
+Firmware locks an account after three to five. The BMC client checks before it connects and reports the result of each
+login. An unknown result counts as failed, unless the credential is known to be good. Counted per BMC and process, in
+memory; after a crash the nodes' records apply.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Secret(NamedTuple):
 
 
 class _Login:
-    """A login that failed, or whose end nobody saw."""
+    """A login that failed, or whose result is unknown."""
 
     def __init__(self, secret: Secret, at: float, *, refused: bool) -> None:
         self.secret = secret
@@ -56,10 +55,10 @@ class Logins:
             return
         wait = timedelta(seconds=math.ceil(recent[-LOGIN_CAP].at + LOGIN_WINDOW.total_seconds() - now))
         refused = any(login.refused for login in recent)
-        what = "refused" if refused else "did not answer"
+        what = "refused" if refused else "did not respond to"
         raise BmcError(
             BmcFailure.AUTH if refused else BmcFailure.TIMEOUT,
-            f"the BMC {what} {LOGIN_CAP} logins within {_minutes(LOGIN_WINDOW)} min, so none was sent now",
+            f"the BMC {what} {LOGIN_CAP} logins within {_minutes(LOGIN_WINDOW)} min, so farrier sent none",
             retry_after=wait,
             dialled=False,
         )

@@ -67,7 +67,7 @@ class PowerChange:
             return (await read_system(self._exchange, self._path)).system
 
     async def _clear(self, system: Resource, wanted: PowerRequest) -> Resource:
-        """`system`, read again while nobody can say what to send."""
+        """`system`, read again while its power state is neither on nor off."""
         for _ in range(self._settings.power_rereads):
             if not _unclear(system, wanted):
                 break
@@ -82,7 +82,7 @@ class PowerChange:
         """Send the action. Answers the system as it was then."""
         target = bmc_resources.reset_target(system)
         if target is None:
-            raise BmcError(BmcFailure.UNSUPPORTED, f"{self._path} has no action to switch its power")
+            raise BmcError(BmcFailure.UNSUPPORTED, f"{self._path} has no action that switches its power")
         # What is off cannot be reset, and would come back with an error: it is switched on.
         off = bmc_resources.power_text(system) == "Off"
         kind = PowerRequest.ON if wanted is PowerRequest.RESET and off else wanted
@@ -126,7 +126,7 @@ class PowerChange:
             left = timedelta(seconds=end - anyio.current_time()) - pause
             if left <= timedelta(0):
                 state = bmc_resources.power_text(system)
-                why = f" after {wanted} was sent" if self._exchange.sent else f"; {_AT_LAST[wanted]} is wanted"
+                why = f" after {wanted} was sent" if self._exchange.sent else f"; expected {_AT_LAST[wanted]}"
                 raise BmcError(BmcFailure.TIMEOUT, f"{self._path} stays {state}{why}{failed}")
             await anyio.sleep(pause.total_seconds())
             try:
@@ -169,7 +169,7 @@ def _choose(kind: PowerRequest, allowed: frozenset[str] | None) -> str:
         if reset in allowed:
             return reset
     listed = ", ".join(sorted(filter(None, map(bmc_resources.text, allowed)))) or "none"
-    raise BmcError(BmcFailure.UNSUPPORTED, f"{kind} needs {' or '.join(_TYPES[kind])}; the BMC allows {listed}")
+    raise BmcError(BmcFailure.UNSUPPORTED, f"{kind} requires {' or '.join(_TYPES[kind])}; the BMC allows {listed}")
 
 
 def _conflicts(error: Exception) -> bool:

@@ -59,7 +59,7 @@ class Probe:
             system = await self._exchange.get(Operation.SYSTEM, system_path)
         addresses = await self._macs(system) if macs else ()
         if not bmc_resources.can_reset(system):
-            raise BmcError(BmcFailure.UNSUPPORTED, f"{system_path} has no action to switch its power")
+            raise BmcError(BmcFailure.UNSUPPORTED, f"{system_path} has no action that switches its power")
         manager_path = await self._manager(system)
         system = await self._settled(system_path, system)
         return Found(system_path=system_path, system=system, manager_path=manager_path, macs=addresses)
@@ -70,7 +70,9 @@ class Probe:
         await self._exchange.log_in()
         paths = await self._members(Operation.SYSTEMS, collection)
         if len(paths) > MOST_SYSTEMS:
-            raise BmcError(BmcFailure.UNSUPPORTED, f"the BMC lists {len(paths)} systems; set the path of the host's")
+            raise BmcError(
+                BmcFailure.UNSUPPORTED, f"the BMC lists {len(paths)} systems; set the path of the host's system"
+            )
         systems = {path: await self._exchange.get(Operation.SYSTEM, path) for path in paths}
         host = bmc_resources.host_system(systems)
         return host, systems[host]
@@ -82,7 +84,7 @@ class Probe:
             return STANDARD_SYSTEMS
         path = bmc_resources.link(root.get("Systems"))
         if path is None:
-            raise BmcError(BmcFailure.UNSUPPORTED, "the service root names no systems")
+            raise BmcError(BmcFailure.UNSUPPORTED, "the service root lists no systems")
         return path
 
     async def _manager(self, system: Resource) -> str:
@@ -91,7 +93,7 @@ class Probe:
         if not paths:
             paths = await self._members(Operation.MANAGERS, STANDARD_MANAGERS)
             if len(paths) != 1:
-                raise BmcError(BmcFailure.UNSUPPORTED, f"the system names no manager and the BMC lists {len(paths)}")
+                raise BmcError(BmcFailure.UNSUPPORTED, f"the system lists no manager and the BMC lists {len(paths)}")
         # Each that is named manages this very system, so any of them proves it.
         path = paths[0]
         if not bmc_resources.is_manager(await self._exchange.get(Operation.MANAGER, path)):

@@ -76,7 +76,7 @@ def host_system(systems: Mapping[str, Resource]) -> str:
     if len(candidates) != 1:
         raise BmcError(
             BmcFailure.UNSUPPORTED,
-            f"cannot tell which system is the host among {', '.join(sorted(systems))}; set its path",
+            f"several systems could be the host: {', '.join(sorted(systems))}; set its path",
         )
     return candidates[0]
 

@@ -100,8 +100,8 @@ def open_records(directory: Path) -> tuple[SessionRecords, Callable[[], None]]:
         left = [entry for dead in _dead(directory, locks) for entry in _read(dead)]
     except OSError as error:
         raise errors.ConfigError(
-            f"cannot record sessions of BMCs in {directory} (bmc.session_directory): {error.strerror}; expected a "
-            "directory that this user may write"
+            f"cannot record sessions of BMCs in {directory} (bmc.session_directory): {error.strerror}; this user "
+            "needs write permission there"
         ) from error
 
     def let_go() -> None:

@@ -26,7 +26,7 @@ class BmcSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Hosts, spelled as in the addresses and in lower case, that have a policy of their own."""
 
     auth: BmcAuth = BmcAuth.BASIC
-    """How a BMC is told who asks."""
+    """How farrier authenticates at a BMC."""
 
     session_directory: Path | None = None
     """Where sessions are recorded; needed for `BmcAuth.SESSION`."""
@@ -41,8 +41,9 @@ class BmcSettings(msgspec.Struct, frozen=True, kw_only=True):
     """For TCP and TLS of one request: a dead BMC is known long before the deadline."""
 
     concurrency: int = 200
-    """BMCs spoken to at the same time: each open TLS connection takes a quarter of a megabyte. Waiting for a place
-    counts as nobody's time."""
+    """BMCs contacted at the same time: each open TLS connection takes a quarter of a megabyte. Waiting for a place does
+    not count as time of the call.
+    """
 
     patience: timedelta = timedelta(seconds=1)
     """After which a call goes on without its place: sound BMCs answer in less, and dead ones must not hold them up."""

@@ -1,8 +1,7 @@
-"""Whose turn it is: one call in flight per BMC, and a bounded number of BMCs at a time.
+"""Limits concurrency: one call in flight per BMC, and a bounded number of BMCs at a time.
 
-Used by the BMC client around every exchange, outside of its deadline, so waiting is nobody's failure. A call that
-lasts gives its place back while it goes on: a dead or slow BMC costs a socket and no work, and must not hold up
-those that answer.
+Used around every exchange, outside of its deadline, so waiting fails no call. A long call gives its place back while it
+continues, so a slow BMC does not hold up the others.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, bmc: URL) -> AsyncIterator[None]:
-        """Nobody else speaks to this BMC in here."""
+        """The only exchange with this BMC at the time."""
         lock = self._one_at_a_time.setdefault(bmc, anyio.Lock())
         async with lock:
             await self._places.acquire()

@@ -59,7 +59,7 @@ class Breaker(Generic[E]):
         return None if self._opened is None else self._opened.error
 
     def trouble(self) -> Trouble[E] | None:
-        """Why a request is to be refused now; None: it is to be sent."""
+        """Why requests are refused now, or None; None: it is to be sent."""
         opened, now = self._opened, self._now()
         if opened is None:
             return None
@@ -80,5 +80,5 @@ class Breaker(Generic[E]):
         self._opened = _Opened(error=error, noted_at=now, pause=pause, until=now + pause)
 
     def close(self) -> None:
-        """After a success, or where the cause may have been removed."""
+        """Close the breaker after a success, or when the cause may have been removed."""
         self._opened = None

@@ -23,9 +23,7 @@ _ONLY_LOOK: int | None = getattr(os, "O_PATH", None)
 def read_file(reference: str, name: str, *, roots: tuple[Path, ...]) -> str:
     """The file of a `file:` reference. Raises `CredentialError`."""
     if not roots:
-        raise CredentialError(
-            reference, "no directory for file: references is configured; credentials.file_roots names them"
-        )
+        raise CredentialError(reference, "no directory for file: references is configured; set credentials.file_roots")
     return _read_below(reference, Path(name), roots=roots)
 
 
@@ -36,23 +34,23 @@ def read_systemd(reference: str, name: str, *, directory: str | None) -> str:
             reference, "CREDENTIALS_DIRECTORY is not set: the unit needs LoadCredential= for this name"
         )
     if "/" in name:
-        raise CredentialError(reference, "a systemd credential is a plain name, without a slash")
+        raise CredentialError(reference, "the name of a systemd credential must not contain a slash")
     return _read_below(reference, Path(directory) / name, roots=(Path(directory),))
 
 
 def _read_below(reference: str, path: Path, *, roots: tuple[Path, ...]) -> str:
     """The content of a regular file that lies, with all symlinks followed, below one of `roots`."""
     if not path.is_absolute():
-        raise CredentialError(reference, "a file reference is an absolute path")
+        raise CredentialError(reference, "the path of a file: reference must be absolute")
     try:
         real = _real(path)
     except (OSError, RuntimeError, ValueError):
-        raise CredentialError(reference, "is no usable path: a loop of symlinks or a null byte") from None
+        raise CredentialError(reference, "is not a usable path: a loop of symlinks or a null byte") from None
     # With a slash after both, so that a neighbour whose name only begins like a root's is outside.
     if not any(f"{real}/".startswith(os.path.join(_real(root), "")) for root in roots):
         allowed = ", ".join(str(root) for root in roots)
         raise CredentialError(
-            reference, f"lies, with symlinks followed, outside the configured directories ({allowed})"
+            reference, f"is outside the configured directories ({allowed}), after symlinks are resolved"
         )
     try:
         with open(real, "rb", opener=_open_as_it_is) as file:
@@ -91,5 +89,5 @@ def _real(path: Path) -> str:
 
 
 def _open_as_it_is(path: str, flags: int) -> int:
-    """O_NOFOLLOW: nobody swaps in a symlink after the check. O_NONBLOCK: a FIFO must not hold a thread."""
+    """O_NOFOLLOW: no symlink can be swapped in after the check. O_NONBLOCK: a FIFO must not block a thread."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

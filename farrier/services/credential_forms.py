@@ -1,10 +1,9 @@
-"""How a secret is written down, and the short text that tells its versions apart.
+"""How a secret is written, and the short text that distinguishes its versions.
 
-Used by the credential store for whatever scheme a secret came by. One line end at the end of a text is none of it; any
-other white space at an end, a byte order mark and control characters are refused, because a login with them is refused
-by the BMC and counts. A pair is `{"username": …, "password": …}`,
-or two lines in a file, or `user:password` in a variable; a token is one line, or `{"token": …}`. No error's text
-repeats what a source contains, and nothing here reads anything.
+One line end at the end of a text is ignored; other white space at an end, a byte order mark and control characters are
+refused, because the BMC would refuse the login and count it. A pair is `{"username": …, "password": …}`, two lines in a
+file, or `user:password` in a variable; a token is one line, or `{"token": …}`. No error repeats a source's content, and
+nothing here reads anything.
 """
 
 from __future__ import annotations
@@ -73,12 +72,12 @@ def parts(reference: str) -> tuple[Scheme, str]:
     was given in the place of its reference."""
     scheme, separator, place = reference.partition(":")
     if not (scheme and separator and place):
-        raise CredentialError("(not shown)", "is no reference; write scheme:place, such as file:/path")
+        raise CredentialError("(not shown)", "is not a reference; expected scheme:place, such as file:/path")
     try:
         return Scheme(scheme), place
     except ValueError:
         raise CredentialError(
-            "(not shown)", "has an unknown scheme; this farrier knows file:, env:, systemd: and vault:"
+            "(not shown)", "has an unknown scheme; expected file:, env:, systemd: or vault:"
         ) from None
 
 
@@ -99,7 +98,7 @@ def pair(reference: str, source: Source) -> tuple[str, str]:
     _check_characters(reference, "user name", username)
     _check_characters(reference, "password", password)
     if ":" in username:
-        raise CredentialError(reference, "a user name with a colon cannot be sent by basic authentication")
+        raise CredentialError(reference, "a user name with a colon cannot be sent with basic authentication")
     return username, password
 
 
@@ -149,14 +148,14 @@ def _without_line_end(text: str) -> str:
 def _check_mark(reference: str, text: str) -> None:
     """Raise `CredentialError` for a mark at the beginning, before which neither JSON nor a name is recognised."""
     if text.startswith(_BYTE_ORDER_MARK):
-        raise CredentialError(reference, "begins with a byte order mark; write it without")
+        raise CredentialError(reference, "begins with a byte order mark; remove it")
 
 
 def _check_characters(reference: str, what: str, text: str) -> None:
-    """Raise `CredentialError`, with the name of the fault, for characters that nobody means in a secret."""
+    """Raise `CredentialError`, with the name of the fault, for characters that no secret intends."""
     fault = _fault(text)
     if fault is not None:
-        raise CredentialError(reference, f"the {what} {fault}; write it without")
+        raise CredentialError(reference, f"the {what} {fault}; remove it")
 
 
 def _fault(text: str) -> str | None:

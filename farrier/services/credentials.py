@@ -35,8 +35,8 @@ from farrier.services.vault import Vault, VaultSettings, open_vault
 class CredentialPlaces(msgspec.Struct, frozen=True, kw_only=True):
     """Where references may point. The defaults allow `env:` with a prefix of our own and `systemd:`, no file.
 
-    `version_key` (up to 64 bytes, the same on every replica) keys the digests that tell versions apart.
-    Without it someone who reads them can test guesses of a weak password.
+    `version_key` (up to 64 bytes, the same on every replica) keys the digests that distinguish versions. Without it, a
+    reader of the digests could test guesses of a weak password.
     """
 
     file_roots: tuple[Path, ...] = ()
@@ -46,7 +46,7 @@ class CredentialPlaces(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if len(self.version_key) > hashlib.blake2b.MAX_KEY_SIZE:
             raise ValueError(
-                f"version_key has {len(self.version_key)} bytes, {hashlib.blake2b.MAX_KEY_SIZE} is the most"
+                f"version_key has {len(self.version_key)} bytes; at most {hashlib.blake2b.MAX_KEY_SIZE} are allowed"
             )
 
     @override
@@ -116,7 +116,7 @@ class Credentials(protocols.CredentialStore):
                 return Source(text=self._variable(reference, rest), form=Form.VARIABLE)
             case Scheme.VAULT:
                 if self._vault is None:
-                    raise CredentialError("vault:…", "no Vault is configured; vault.address names it")
+                    raise CredentialError("vault:…", "no Vault is configured; set vault.address")
                 return await self._vault.read(reference, rest)
             case _ as never:
                 assert_never(never)
@@ -124,7 +124,9 @@ class Credentials(protocols.CredentialStore):
     def _variable(self, reference: str, name: str) -> str:
         prefix = self._places.env_prefix
         if not name.startswith(prefix):
-            raise CredentialError(reference, f"only variables that start with {prefix} may be used")
+            raise CredentialError(
+                reference, f"only variables that start with {prefix} may be used (credentials.env_prefix)"
+            )
         value = self._environ.get(name)
         if value is None:
             raise CredentialError(reference, "the variable is not set in the environment of this process")

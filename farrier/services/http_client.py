@@ -155,7 +155,8 @@ class HttpClient(Generic[_C, _E]):
         self._refused: tuple[float, _C, _E] | None = None
 
     async def send(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
-        """What `understand` makes of the answer; it raises `Garbled` for what it cannot. Raises the service's error."""
+        """Send a request and decode the response with `understand`; it raises `Garbled` for what it cannot. Raises the
+        service's error."""
         attempts = 1 if request.changes else self._service.attempts
         for attempt in range(attempts):
             try:
@@ -171,7 +172,7 @@ class HttpClient(Generic[_C, _E]):
 
     @asynccontextmanager
     async def slot(self, operation: str) -> AsyncIterator[Send]:
-        """What sends in a slot that is kept for several requests, so that nothing waits between them. It sends each
+        """Keep a slot for several requests, so that none of them waits. It sends each
         once, reads too, so that other callers do not wait long for the slot. Raises the service's error where there is
         none for longer than its `patience`."""
         holder, patience = object(), self._service.patience
@@ -187,7 +188,7 @@ class HttpClient(Generic[_C, _E]):
             self._slots.release_on_behalf_of(holder)
 
     async def credential(self, operation: str) -> _C:
-        """The credential as it is now, or was a moment ago. Raises the service's error."""
+        """The current credential, cached for a moment. Raises the service's error."""
         now = self._now()
         if self._known is not None and now - self._known[0] < self._service.credential_kept.total_seconds():
             return self._known[1]
@@ -230,7 +231,7 @@ class HttpClient(Generic[_C, _E]):
         raise refusal
 
     def _refuse_again(self, at: float, before: _C, error: _E, operation: str, shown: _C) -> None:
-        """Raises the error that the credential before got, a moment after, if `shown` is the same."""
+        """Raise the recent error of the same credential again."""
         if before == shown and self._now() - at < self._service.refused_kept.total_seconds():
             raise error.of_another(operation=operation)
 
@@ -253,7 +254,7 @@ class HttpClient(Generic[_C, _E]):
             raise self._failures.of_exception(request, error, within=within) from None
 
     def _written(self, request: Request, shown: _C) -> httpx.Request:
-        """Encoded here: httpx would do it at twice the cost, for all it could have been given instead."""
+        """Encode the request, at half the cost of httpx."""
         headers = {**_HEADERS, **shown.headers(self._times.wall())}
         content = b""
         if request.form:

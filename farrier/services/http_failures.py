@@ -43,7 +43,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     page: bool | None = None
     stay: bool | None = None
     text: re.Pattern[str] | None = None
-    detail: str = "{service} answered HTTP {status}{said}"
+    detail: str = "{service} returned HTTP {status}{said}"
 
     def fits(self, request: Request, answer: Answer) -> bool:
         if self.statuses is not None and answer.status not in self.statuses:
@@ -63,7 +63,7 @@ def _found(text: re.Pattern[str], answer: Answer) -> bool:
 
 def redirect(failure: StrEnum, named: str) -> Rule:
     """For redirects, of which none is followed; `named` is what the URL has to name instead."""
-    detail = f"{{service}} answered HTTP {{status}}, a redirect; these are not followed, {named}"
+    detail = f"{{service}} returned HTTP {{status}}, a redirect; farrier does not follow redirects, {named}"
     return Rule(failure=failure, statuses=range(300, 400), detail=detail)
 
 
@@ -107,11 +107,11 @@ class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
     def without_credential(self, operation: str, error: CredentialError) -> E:
         """Nothing was sent."""
         failure = self.failure(Reason.UNREACHABLE) if error.temporary else self.unauthorized
-        return self.error(failure, f"{self.credential} cannot be had: {error}", operation=operation)
+        return self.error(failure, f"{self.credential} cannot be read: {error}", operation=operation)
 
     def without_slot(self, operation: str, patience: timedelta) -> E:
         """Nothing was sent."""
-        detail = f"the line of our own requests to {self.service} is longer than {patience.total_seconds():g} s"
+        detail = f"this replica's requests to {self.service} are queued for more than {patience.total_seconds():g} s"
         return self.error(self.busy, detail, operation=operation, retry_after=patience)
 
 
@@ -140,7 +140,7 @@ def no_answer(service: str, error: Exception, *, within: timedelta) -> NoAnswer:
     if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
         return NoAnswer(Reason.TIMEOUT, f"no connection to {service} in time", arrived=False)
     if isinstance(error, TimeoutError | httpx.TimeoutException):
-        detail = f"no complete answer of {service} within {within.total_seconds():g} s"
+        detail = f"no complete response of {service} within {within.total_seconds():g} s"
         return NoAnswer(Reason.TIMEOUT, detail, arrived=True)
     if isinstance(error, httpx.ConnectError):
         return NoAnswer(Reason.UNREACHABLE, f"no connection to {service}", arrived=False)
@@ -148,7 +148,7 @@ def no_answer(service: str, error: Exception, *, within: timedelta) -> NoAnswer:
         return NoAnswer(Reason.PROTOCOL, f"the URL of {service} is not valid", arrived=False)
     if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError | OSError):
         return NoAnswer(Reason.UNREACHABLE, f"{service} closed the connection", arrived=True)
-    return NoAnswer(Reason.PROTOCOL, f"no usable answer of {service} ({type(error).__name__})", arrived=True)
+    return NoAnswer(Reason.PROTOCOL, f"no usable response of {service} ({type(error).__name__})", arrived=True)
 
 
 def _before_any_request(service: str, error: Exception) -> NoAnswer | None:

@@ -1,6 +1,6 @@
-"""Requests to MAAS, UFM and Vault, and their answers: read no further than allowed, shown to nobody, or `Garbled`.
+"""Requests to MAAS, UFM and Vault, and their responses: read up to a limit, never shown, or `Garbled`.
 
-Sent and received by `http_client`. What an answer means is said beside each client; nothing here knows a service.
+Sent and received by `http_client`. Each client decodes its own responses; nothing here knows a service.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def changes(self) -> bool:
-        """Whether it may change something, so that it is not to be sent twice."""
+        """Whether the request may change something and must not be sent twice."""
         return self.method != "GET"
 
     @override
@@ -62,7 +62,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def is_page(self) -> bool:
-        """HTML: of a proxy, or of a web server behind which nothing else works. MAAS labels the plain text of a refused
+        """Whether the body is HTML, as from a proxy. MAAS labels the plain text of a refused
         key as HTML, too (piston3/authentication.py:141), so the label counts only for markup or an empty body."""
         start = self.body[:64].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
         if start.startswith((b"<!doctype", b"<html")):
@@ -71,7 +71,9 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def stay(self) -> timedelta | None:
-        """How long we are told to stay away. A date is told by nobody's clock we know, so it is as long as can be."""
+        """How long the service requires to wait. A date counts as the longest wait, because the service's clock is
+        unknown.
+        """
         text = self.retry_after.strip()
         if not (text.isascii() and text.isdecimal()):
             return LONGEST_STAY if text else None
@@ -89,7 +91,7 @@ async def received(response: httpx.Response, chunks: AsyncIterable[bytes], *, mo
     async for chunk in chunks:
         body += chunk
         if len(body) > most:
-            raise Garbled(f"the answer is larger than {most} bytes")
+            raise Garbled(f"the response is larger than {most} bytes")
     return Answer(
         status=response.status_code,
         body=bytes(body),
@@ -101,7 +103,7 @@ async def received(response: httpx.Response, chunks: AsyncIterable[bytes], *, mo
 def understood(answer: Answer, shape: type[_T], *, service: str) -> _T:
     """The JSON of an answer of `service`. Raises `Garbled`."""
     if answer.is_page:
-        raise Garbled("a page came instead of JSON")
+        raise Garbled("the response is a web page instead of JSON")
     return decoded(answer.body, shape, service=service)
 
 
@@ -111,4 +113,4 @@ def decoded(body: bytes | msgspec.Raw, shape: type[_T], *, service: str) -> _T:
         return msgspec.json.decode(body, type=shape)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         # Its reasons name places and types, never values.
-        raise Garbled(f"the answer is not what {service} answers: {error}") from None
+        raise Garbled(f"the response is not of the form that {service} documents: {error}") from None

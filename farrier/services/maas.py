@@ -1,8 +1,7 @@
 """`farrier.protocols.MaasClient` over one MAAS region.
 
-Built by `wiring`, one for each region. Before a change it makes sure that nobody else holds the machine, on the word of
-a reading that is at most `FRESH` old once there is a slot to send the change; the region itself would let an
-administrator act on anybody's. Nothing is kept but the name of our own user, which belongs to the key.
+Before a change it checks, on a reading at most `FRESH` old, that no other user owns the machine; the region itself
+would let an administrator act on any machine. It keeps only the name of its own user, which belongs to the key.
 """
 
 from __future__ import annotations
@@ -134,7 +133,10 @@ class Maas:
         most, now = self._settings.deploys_at_once, self._clock.monotonic()
         self._unanswered = [until for until in self._unanswered if until > now]
         if self._deploying + len(self._unanswered) >= most:
-            detail = f"this replica has {most} requests to deploy under way, which is deploys_at_once of the site"
+            detail = (
+                f"this replica already has {most} deployment requests in progress, the limit deploys_at_once "
+                "of the site"
+            )
             raise MaasError(MaasFailure.BUSY, detail, operation=Operation.DEPLOY, retry_after=DEPLOY_AGAIN)
         self._deploying += 1
         try:
@@ -156,14 +158,14 @@ class Maas:
             return
         raise MaasError(
             MaasFailure.FOREIGN_OWNER,
-            f"machine {machine.system_id} is held by {machine.owner[:64]!r}, not by {ours!r}; nothing was sent",
+            f"machine {machine.system_id} is owned by {machine.owner[:64]!r}, not by {ours!r}; farrier changed nothing",
             operation=operation,
         )
 
     def _unchanged(self, old: Machine, new: Machine, operation: str) -> Machine:
         """What was decided on an old reading is not done to a machine that stands elsewhere by now."""
         if (old.status, old.owner, old.locked) != (new.status, new.owner, new.locked):
-            detail = f"machine {new.system_id} has moved on to {new.state} since it was read; nothing was sent"
+            detail = f"machine {new.system_id} has changed to {new.state} since it was read; farrier changed nothing"
             raise MaasError(MaasFailure.CONFLICT, detail, operation=operation)
         return new
 

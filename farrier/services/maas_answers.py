@@ -35,10 +35,10 @@ def shaped(shape: type[_T]) -> Callable[[Answer], _T]:
 
 
 def machine(system_id: str, answer: Answer) -> Machine:
-    """The machine that was asked for."""
+    """The requested machine, from the response."""
     found = understood(answer, Machine, service="MAAS")
     if found.system_id != system_id:
-        raise Garbled(f"the answer is about machine {found.system_id[:64]!r}, not {system_id}")
+        raise Garbled(f"the response describes machine {found.system_id[:64]!r}, not {system_id}")
     return found
 
 
@@ -47,9 +47,9 @@ def machines(ids: Collection[str] | None, answer: Answer) -> dict[str, Machine]:
     found: dict[str, Machine] = {}
     for one in shaped(tuple[Machine, ...])(answer):
         if ids is not None and one.system_id not in ids:
-            raise Garbled(f"the answer lists machine {one.system_id[:64]!r}, which was not asked for")
+            raise Garbled(f"the response lists machine {one.system_id[:64]!r}, which was not requested")
         if found.setdefault(one.system_id, one) != one:
-            raise Garbled(f"the answer lists machine {one.system_id[:64]!r} twice, and differently")
+            raise Garbled(f"the response lists machine {one.system_id[:64]!r} twice, with differences")
     return found
 
 
@@ -65,8 +65,9 @@ def vlans(answer: Answer) -> tuple[Vlan, ...]:
 
 
 def done(answer: Answer) -> None:
-    """A change that was taken: what the answer shows is the state before its work, so only its form counts."""
+    """Check that MAAS accepted a change: what the answer shows is the state before its work, so only its
+    form counts."""
     if answer.is_page:
-        raise Garbled("a page came instead of an answer of MAAS")
+        raise Garbled("the response is a web page, not one of MAAS's API")
     if "json" in answer.content_type.lower():
         shaped(msgspec.Raw)(answer)

@@ -60,12 +60,12 @@ class Operation(StrEnum):
 def path(collection: str, system_id: str, *parts: str | int) -> str:
     """The path of a machine, or of what it has. Raises `MaasError` for an id that would change the path."""
     if not _SYSTEM_ID.fullmatch(system_id):
-        raise MaasError(MaasFailure.INVALID, f"{system_id[:64]!r} is no system id of MAAS; nothing was sent")
+        raise MaasError(MaasFailure.INVALID, f"{system_id[:64]!r} is not a system ID of MAAS; farrier changed nothing")
     return "/".join((collection, system_id, *map(str, parts), ""))
 
 
 def creation(new: NewMachine) -> Request:
-    """Not commissioned, which would be done otherwise, and its failure not told."""
+    """Create without commissioning, which MAAS would do by default and whose failure it would not report."""
     return Request(
         operation=Operation.CREATE,
         method="POST",
@@ -88,7 +88,7 @@ def creation(new: NewMachine) -> Request:
 
 
 def of_change(system_id: str, change: Change, *, agent_name: str) -> Request:  # noqa: C901
-    """The request that asks for `change`."""
+    """The HTTP request for `change`."""
     match change:
         case changes.Update():
             return _update(system_id, change)
@@ -218,7 +218,7 @@ def _on_machine(operation: Operation, system_id: str, **values: _Value) -> Reque
 
 
 def _operation(operation: Operation, path: str, *form: tuple[str, str]) -> Request:
-    """The region's name of it is ours, too."""
+    """The operation has the same name in MAAS."""
     return Request(operation=operation, method="POST", path=path, query=(("op", operation.value),), form=form)
 
 
@@ -252,6 +252,7 @@ def _bare(address: str) -> str:
     if not _HOST.fullmatch(address):
         raise MaasError(
             MaasFailure.INVALID,
-            f"{address[:64]!r} is no address that MAAS takes for a BMC; it wants a bare name or number, no URL",
+            f"MAAS does not accept {address[:64]!r} as the address of a BMC; use a host name or an IP address, not "
+            "a URL",
         )
     return address

@@ -38,9 +38,9 @@ _POWER: Final = re.compile(
     r"|^Invalid transition: Disk erasing -> (?!Entering rescue mode)"
 )
 _FAILED: Final = range(500, 1000)
-_START: Final = "MAAS answered HTTP {status}"
+_START: Final = "MAAS returned HTTP {status}"
 
-_NO_KEY: Final = f"{_START}: it saw no API key; something between us takes the Authorization header away"
+_NO_KEY: Final = f"{_START}: it received no API key; a proxy in between removes the Authorization header"
 
 # No rule for 401 quotes its text: to a wrong secret, MAAS responds with the right one (piston3/oauth.py:509).
 RULES: Final = (
@@ -51,7 +51,7 @@ RULES: Final = (
         failure=F.CLOCK_SKEW,
         statuses={401},
         text=re.compile("timestamp", re.IGNORECASE),
-        detail=f"{_START}: our clock and the region's differ by more than five minutes; correct the clocks",
+        detail=f"{_START}: the clocks of this machine and the region differ by more than five minutes; correct them",
     ),
     Rule(failure=F.AUTH, statuses={401}, detail=f"{_START}: it refuses the API key"),
     Rule(failure=F.INVALID, statuses={400}, page=False),
@@ -70,12 +70,12 @@ RULES: Final = (
         failure=F.POWER,
         statuses={409, *_FAILED},
         text=_POWER,
-        detail=f"{_START}: it could not switch the machine by its BMC{{said}}",
+        detail=f"{_START}: it could not switch the machine through its BMC{{said}}",
     ),
     Rule(failure=F.CONFLICT, statuses={409}),
     Rule(failure=F.CAPACITY, statuses={503}),
     Rule(failure=F.UPSTREAM, statuses=_FAILED),
-    redirect(F.PROTOCOL, "the URL has to name the region itself"),
+    redirect(F.PROTOCOL, "the URL must be that of the region itself"),
     Rule(failure=F.PROTOCOL),
 )
 

@@ -41,7 +41,7 @@ def parsed(text: str) -> ApiKey:
     parts = text.strip().split(":")
     if len(parts) != 3 or not all(part and part.isascii() and part.isalnum() for part in parts):
         raise MaasError(
-            MaasFailure.AUTH, "the API key is not three parts of letters and digits with colons between them"
+            MaasFailure.AUTH, "the API key must consist of three parts of letters and digits, separated by colons"
         )
     consumer, token, secret = parts
     return ApiKey(consumer=consumer, token=token, secret=secret)

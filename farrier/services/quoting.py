@@ -23,7 +23,7 @@ _PIECE = 12
 def said(answer: Answer, secrets: Iterable[str]) -> str:
     """What follows "it answered HTTP 500": the text that came with it. A page is no text, and is quoted nowhere."""
     if answer.is_page:
-        return " with a page instead of a text"
+        return "with a web page"
     if not answer.body.strip():
         return " without a text"
     return f": {quoted(answer.body, secrets)}"
@@ -59,8 +59,7 @@ def scrubbed(text: str, secrets: Iterable[str]) -> str:
 
 
 def _without_parts(text: str, secret: str) -> str:
-    """`text` without what it quotes of a long secret: whoever quotes that shortens it. Fewer than two pieces of what is
-    quoted may stay, one at each of its ends."""
+    """`text` without the parts of a long secret that it quotes. At most one piece may stay, at either end."""
     pieces = {secret[at : at + _PIECE] for at in range(0, len(secret) - _PIECE + 1, _PIECE)}
     kept: list[str] = []
     end = 0

@@ -1,8 +1,7 @@
-"""Turns at one MAAS region: a few at a time, none for whom the line is too long, and none while the region refuses all.
+"""Limits requests to one MAAS region: a few at a time, none with a long queue, and none while the region refuses all.
 
-Held by `regions`, one for each region, for as long as the region keeps its settings. Whoever is refused is told so at
-once, in words that stay the same, and when to come again: each a little later than the one before, so that a thousand
-do not come together. What would strike every node is tried by one of them at a time.
+A refused caller gets a constant text and a time to retry, each a little later than the one before, so that a thousand
+do not retry together. After a failure that affects every node, one of them probes at a time.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """A turn, in which a few requests are made. Raises `MaasError`, and then there is none."""
+        """Take a slot for a few requests. Raises `MaasError`, and then there is none."""
         self._refuse()
         me = object()
         try:
@@ -96,5 +95,7 @@ class Turns:
         self._promised = min(max(self._promised, now + wait) + self._takes / self._places.total_tokens, now + longest)
         # Early rather than late: a line that is too long costs nothing, and one that is empty costs everybody.
         again = (self._promised - now) * random.uniform(0.5, 1)  # spreads, and protects nothing
-        detail = f"the line of our own requests to site {self._site} is longer than {PATIENCE.total_seconds():.0f} s"
+        detail = (
+            f"this replica's requests to site {self._site} are queued for more than {PATIENCE.total_seconds():.0f} s"
+        )
         return MaasError(F.BUSY, detail, retry_after=timedelta(seconds=again), operation="turn")

@@ -1,7 +1,6 @@
-"""`farrier.protocols.Regions`: one client for each site's MAAS region, and turns to use it.
+"""`farrier.protocols.Regions`: one client for each site's MAAS region, with its slots.
 
-Opened by `wiring`; `take` is called at the start and again when the sites were read anew. A region whose settings stay
-keeps whoever is in line for it.
+`take` is called at the start and after the sites were read again. A region with unchanged settings keeps its queue.
 """
 
 from __future__ import annotations
@@ -68,7 +67,9 @@ class Regions(SiteClients[RegionSettings, _Region]):
     async def turn(self, site: str) -> AsyncIterator[protocols.MaasClient]:
         kept = self._sites.get(site)
         if kept is None:
-            raise MaasError(MaasFailure.UNREACHABLE, f"site {site} has no region here", operation="turn")
+            raise MaasError(
+                MaasFailure.UNREACHABLE, f"site {site} has no region in this controller's settings", operation="turn"
+            )
         async with kept.client.turns.turn():
             yield kept.client.client
 

@@ -1,7 +1,6 @@
-"""`Maas` for everybody who works at one region: what costs the region much is read once for all who ask within a while.
+"""`Maas` that shares readings: concurrent callers wait for one request, and its result is reused for a while.
 
-Opened by `regions`, one for each region. Whoever asks while it is read waits for that reading instead of making one, so
-a thousand who ask at once cost one request; one that fails is made again by the next who waits.
+A failed reading is repeated by the next waiting caller.
 """
 
 from __future__ import annotations

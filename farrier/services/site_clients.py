@@ -1,7 +1,6 @@
-"""One client for each site that has a service: whichever service it is, a client lasts as long as its settings do.
+"""One client for each site that has a service; a client lasts as long as its settings.
 
-Base of `regions` and `fabrics`. A client that is no longer wanted is closed with all others at the end: somebody may be
-using it.
+Base of `regions` and `fabrics`. A replaced client is closed at the end, because steps may still use it.
 """
 
 from __future__ import annotations

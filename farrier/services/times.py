@@ -1,7 +1,4 @@
-"""What tells a client of a service the time, and lets it pass: real ones, unless a test brings its own.
-
-Made by `wiring`, and taken by each client and what it sends with. Nothing here knows a service.
-"""
+"""The clocks and pauses of service clients: real ones, unless a test replaces them."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from farrier import protocols
 
 
 class Times(msgspec.Struct, frozen=True, kw_only=True):
-    """What tells the time: `wall` for signatures alone, `pause` between the tries of a read."""
+    """The clocks of a client: `wall` for signatures only, `pause` between the attempts of a read."""
 
     clock: protocols.Clock
     wall: Callable[[], float] = time.time

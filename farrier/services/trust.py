@@ -34,7 +34,7 @@ class Pinned(msgspec.Struct, frozen=True):
 
 
 class Insecure(msgspec.Struct, frozen=True):
-    """Trust whoever answers. Credentials go to anyone who can answer in the BMC's place."""
+    """Accept any certificate. Credentials go to any machine that takes the BMC's address."""
 
 
 Trust: TypeAlias = SystemCa | CaFile | Pinned | Insecure
@@ -73,7 +73,7 @@ def _digest(text: str) -> bytes:
         digest = b""
     if len(digest) != 32:
         raise errors.ConfigError(
-            f"{text!r} is no SHA-256 fingerprint; expected 64 hexadecimal digits, as printed by: "
-            f"openssl x509 -noout -fingerprint -sha256 -in CERTIFICATE"
+            f"{text!r} is not a SHA-256 fingerprint; expected 64 hexadecimal digits, as printed by: openssl x509 "
+            "-noout -fingerprint -sha256 -in CERTIFICATE"
         )
     return digest

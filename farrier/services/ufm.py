@@ -1,8 +1,7 @@
-"""`farrier.protocols.UfmClient`, for real: what UFM has is read once for all partitions that ask within some seconds.
+"""`farrier.protocols.UfmClient` for UFM: one reading serves all partitions that ask within some seconds.
 
-Opened by `fabrics`, one for each site with a UFM. Whoever asks while it is read waits for that reading instead of
-making one, so a thousand partitions that look every 30 s cost a few requests; a UFM that cannot be read is left alone
-for a moment. A partition never sees a reading from before our own last change of it.
+Concurrent callers wait for one request; a UFM that cannot be read is left alone for a moment. A partition never gets a
+reading from before farrier's own last change of it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What a successful answer of UFM says: the structs of the model, or `Garbled`. Pure.
+"""Decodes successful responses of UFM to structs of the model, or raises `Garbled`. Pure.
 
-Used by the UFM client. Fields that we do not read may be anything. Of a list each partition is understood by itself,
-when it is asked for: what is odd about somebody else's keeps nobody from his own. One that contradicts itself is
-garbled: nothing is decided on the word of a UFM that is confused.
+Unused fields may be anything. Each partition of a list is decoded separately, on demand, so a fault of one does not
+affect others. A contradictory list is garbled.
 """
 
 from __future__ import annotations
@@ -46,32 +45,32 @@ class _Pkey(msgspec.Struct, frozen=True):
 def listed(answer: Answer) -> Listed:
     """Every partition of a list, by its number."""
     found: dict[int, tuple[msgspec.Raw, ...]] = {}
-    for key, told in _shaped(answer, dict[str, msgspec.Raw]).items():
+    for key, entry in _shaped(answer, dict[str, msgspec.Raw]).items():
         number = _number(key)
-        found[number] = (*found.get(number, ()), told)
+        found[number] = (*found.get(number, ()), entry)
     return found
 
 
 def of_lists(number: int, with_ports: Listed, with_qos: Listed) -> Pkey | None:
-    """One partition of the two lists that UFM tells; None if the first does not have it."""
-    told = _one(number, with_ports)
-    if told is None:
+    """One partition of the two lists of UFM; None if the first does not have it."""
+    entry = _one(number, with_ports)
+    if entry is None:
         return None
     services = _one(number, with_qos)
     qos = None if services is None or services.qos_conf is None else _qos(services.qos_conf)
-    return msgspec.structs.replace(_pkey(number, told), qos=qos)
+    return msgspec.structs.replace(_pkey(number, entry), qos=qos)
 
 
 def pkey(number: int, answer: Answer) -> Pkey | None:
     """One partition; None for `{}`, which is how UFM says that there is none."""
-    told = _shaped(answer, dict[str, Any])
-    return _pkey(number, _shaped(answer, _Pkey)) if told else None
+    entry = _shaped(answer, dict[str, Any])
+    return _pkey(number, _shaped(answer, _Pkey)) if entry else None
 
 
 def done(answer: Answer) -> None:
     """A change that was taken: UFM answers nothing, `{}`, or something of a job; only its form counts."""
     if answer.is_page:
-        raise Garbled("a page came instead of an answer of UFM")
+        raise Garbled("the response is a web page, not one of UFM's API")
     if answer.body.strip() and "json" in answer.content_type.lower():
         _shaped(answer, msgspec.Raw)
 
@@ -80,10 +79,10 @@ def _shaped(answer: Answer, shape: type[_T]) -> _T:
     return understood(answer, shape, service="UFM")
 
 
-def _one(number: int, told: Listed) -> _Pkey | None:
-    found = [decoded(one, _Pkey, service="UFM") for one in told.get(number, ())]
+def _one(number: int, entry: Listed) -> _Pkey | None:
+    found = [decoded(one, _Pkey, service="UFM") for one in entry.get(number, ())]
     if any(one != found[0] for one in found[1:]):
-        raise Garbled(f"the answer lists {number:#x} twice, and differently")
+        raise Garbled(f"the response lists {number:#x} twice, with differences")
     return found[0] if found else None
 
 
@@ -91,20 +90,20 @@ def _number(key: str) -> int:
     try:
         return int(key, 16) & _NUMBER
     except ValueError:
-        raise Garbled("a partition is listed under what is no number") from None
+        raise Garbled("the response lists a partition whose key is not a number") from None
 
 
-def _pkey(number: int, told: _Pkey) -> Pkey:
+def _pkey(number: int, entry: _Pkey) -> Pkey:
     found: dict[str, Port] = {}
-    for one in told.guids:
+    for one in entry.guids:
         name = guid(one.guid)
         if name is None:
             raise Garbled(f"a port of {number:#x} has an invalid GUID")
         port = Port(one.membership, one.index0)
         if found.setdefault(name, port) != port:
-            raise Garbled(f"the answer lists port {name} of {number:#x} twice, and differently")
-    return Pkey(number=number, name=told.partition, ip_over_ib=told.ip_over_ib, ports=found)
+            raise Garbled(f"the response lists port {name} of {number:#x} twice, with differences")
+    return Pkey(number=number, name=entry.partition, ip_over_ib=entry.ip_over_ib, ports=found)
 
 
-def _qos(told: _Qos) -> Qos:
-    return Qos(mtu_limit=told.mtu_limit, rate_limit=told.rate_limit, service_level=told.service_level)
+def _qos(entry: _Qos) -> Qos:
+    return Qos(mtu_limit=entry.mtu_limit, rate_limit=entry.rate_limit, service_level=entry.service_level)

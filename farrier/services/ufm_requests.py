@@ -33,7 +33,7 @@ class Operation(StrEnum):
 
 
 def list_ports() -> Request:
-    """Every partition with its ports. UFM does not tell of ports and services in one list."""
+    """Every partition with its ports. UFM does not list ports and services together."""
     return Request(operation=Operation.LIST_PORTS, method="GET", path=_PKEYS, query=(("guids_data", "true"),))
 
 

@@ -27,14 +27,14 @@ ATTEMPTS = 3
 _CHANGES: Final = frozenset(Operation) - {Operation.LIST_PORTS, Operation.LIST_QOS, Operation.PKEY}
 
 RULES: Final = (
-    Rule(failure=F.AUTH, statuses={401}, detail="UFM answered HTTP {status}: it refuses the user or the token"),
+    Rule(failure=F.AUTH, statuses={401}, detail="UFM returned HTTP {status}: it refuses the user or the token"),
     Rule(failure=F.FORBIDDEN, statuses={403}, page=False),
     Rule(failure=F.INVALID, statuses={400, 422}, operations=_CHANGES, page=False),
     Rule(failure=F.ABSENT, statuses={404}, operations=_CHANGES | {Operation.PKEY}, page=False),
     Rule(failure=F.CONFLICT, statuses={409}, operations=_CHANGES, page=False),
     Rule(failure=F.BUSY, statuses={429, 503}),
     Rule(failure=F.UPSTREAM, statuses=range(500, 1000)),
-    redirect(F.PROTOCOL, "the URL has to name UFM itself"),
+    redirect(F.PROTOCOL, "the URL must be that of UFM itself"),
     Rule(failure=F.PROTOCOL),
 )
 
@@ -75,8 +75,9 @@ async def pass_of(store: protocols.CredentialStore, reference: str, *, with_toke
 
 
 class UfmSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Which UFM, and how to speak to it. `with_token`: it is shown a token, and no user and password. `named`: it is
-    told our names of partitions."""
+    """The UFM, and how to authenticate. `with_token`: by token instead of user and password. `named`: farrier names its
+    partitions.
+    """
 
     url: str
     with_token: bool = False

@@ -1,9 +1,8 @@
 """Secrets of a Vault KV version 2 engine: `vault:PATH` below one path of one mount.
 
-Opened by the credential store, and asked by nobody else. Guarantees: nothing is sent for a path outside the
-configured one, redirects are not followed, one deadline per request, one request per path at a time, at most
-`CONCURRENCY` in all. What was read is kept in memory for `keep`, so that thousands of power polls are few
-requests. When Vault cannot be asked, nobody asks for `PAUSE`, and everybody is told why.
+Nothing is sent for a path outside of the configured one, and redirects are not followed. One deadline per request, one
+request per path at a time, at most `CONCURRENCY` in all. A secret is kept in memory for `keep`. When Vault fails, no
+request is sent for `PAUSE`, and every caller gets the reason.
 """
 
 from __future__ import annotations
@@ -117,19 +116,19 @@ class Vault:
         if not is_plain_path(path):
             raise CredentialError(
                 reference,
-                "a path of Vault is names of letters, digits and ._~@:+=- with single slashes between them; none is . "
-                "or .., and the mount is not part of it",
+                "expected a path of names separated by single slashes, with letters, digits and ._~@:+=-, without "
+                "names . and .., and without the mount",
             )
         prefix = self._settings.path_prefix
         if prefix and not path.startswith(f"{prefix}/"):
-            raise CredentialError(reference, f"lies outside vault.path_prefix, which is {prefix}/")
+            raise CredentialError(reference, f"is outside of vault.path_prefix, which is {prefix}/")
 
     def _fresh(self, path: str) -> Source | None:
         until, source = self._kept.get(path, (0.0, None))
         return source if self._clock.monotonic() < until else None
 
     def _keep(self, path: str, source: Source) -> None:
-        """For a while; those whose time is over go, whether or not anybody will ask for them again."""
+        """Keep for a while, and drop expired secrets."""
         now = self._clock.monotonic()
         for old in [old for old, _ in itertools.takewhile(lambda kept: kept[1][0] <= now, self._kept.items())]:
             del self._kept[old]
@@ -159,7 +158,7 @@ class Vault:
         # Vault says the same whether the token is worthless or just may not read this: ask about the token.
         own = Request(operation=Operation.LOOK_UP_TOKEN, path="auth/token/lookup-self", answers={200})
         await send(own, vault_answers.nothing)
-        raise vault_answers.lasting(Result.DENIED, "Vault does not let our token read this path")
+        raise vault_answers.lasting(Result.DENIED, "Vault does not allow the configured token to read this path")
 
     def _note(self, trouble: VaultError | None) -> None:
         before = self._breaker.last

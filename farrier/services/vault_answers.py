@@ -68,22 +68,22 @@ class _Refused(msgspec.Struct, frozen=True):
 
 
 RULES: Final = (
-    Rule(failure=Result.DENIED, statuses={403}, detail="Vault refuses the token; it has ended, or was revoked"),
+    Rule(failure=Result.DENIED, statuses={403}, detail="Vault refuses the token; it has expired or was revoked"),
     *(
         Rule(failure=Result.UNAVAILABLE, statuses={status}, detail=f"{text} (HTTP {{status}})")
         for status, text in {
             412: "Vault is not up to date yet",
-            429: "Vault answers that there are too many requests",
+            429: "Vault reports too many requests",
             472: "this Vault is a standby of another site",
             473: "this Vault is a standby",
             500: "Vault failed",
-            502: "Vault, or what stands in front of it, failed",
+            502: "Vault, or the proxy in front of it, failed",
             503: "Vault is sealed or in maintenance",
-            504: "Vault did not answer what stands in front of it",
+            504: "Vault did not respond to the proxy in front of it",
         }.items()
     ),
-    redirect(Result.PROTOCOL, "vault.address has to name a server that answers itself"),
-    Rule(failure=Result.PROTOCOL, detail="Vault answered HTTP {status}"),
+    redirect(Result.PROTOCOL, "vault.address must be that of a server that responds without redirects"),
+    Rule(failure=Result.PROTOCOL, detail="Vault returned HTTP {status}"),
 )
 
 
@@ -124,19 +124,22 @@ def secret(answer: Answer) -> Source:
     if answer.status == 404:
         refused = _decoded(answer.body, _Refused)
         if refused is None:
-            raise VaultError(Result.PROTOCOL, "the answer (HTTP 404) is not Vault's; check vault.address")
+            raise VaultError(Result.PROTOCOL, "the response (HTTP 404) is not Vault's; check vault.address")
         if any("no handler for route" in error for error in refused.errors):
             raise lasting(Result.MISSING, "Vault has no secrets engine at vault.mount")
         raise lasting(Result.MISSING, "Vault has no such secret")
     if kept is None:
-        raise VaultError(Result.PROTOCOL, "the answer is not that of a KV version 2 engine; check vault.mount")
+        raise VaultError(Result.PROTOCOL, "the response is not one of a KV version 2 engine; check vault.mount")
     return Source(text=bytes(kept.data.data).decode(), form=Form.JSON, number=kept.data.metadata.version)
 
 
 def _gone(metadata: _Metadata) -> str:
     if metadata.destroyed:
         return f"version {metadata.version} of the secret was destroyed, and there is no newer one"
-    return f"version {metadata.version} of the secret was deleted at {metadata.deletion_time}; undelete it or write one"
+    return (
+        f"version {metadata.version} of the secret was deleted at {metadata.deletion_time}; undelete it or write a new "
+        "version"
+    )
 
 
 def _decoded(body: bytes, shape: type[_T]) -> _T | None:

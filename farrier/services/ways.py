@@ -78,5 +78,5 @@ class BoundCredentials(protocols.NodeCredentials):
         except BmcError as error:
             raise CredentialError(target.credential, error.detail) from None
         except OSError:
-            reason = "the host of the BMC does not resolve, so it is not read"
+            reason = "the host name of the BMC does not resolve, so the credential is not read"
             raise CredentialError(target.credential, reason, temporary=True) from None

@@ -1,6 +1,5 @@
-"""A certificate authority for simulated services: made in memory, for days, trusted only by who is told to.
-
-Used by the simulated BMCs of `farrier demo` and by tests, which need certificates that are wrong on purpose.
+"""A certificate authority for simulated services: made in memory, valid for days, trusted only by clients that are
+given it.
 """
 
 from __future__ import annotations

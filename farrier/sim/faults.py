@@ -19,11 +19,11 @@ _PAGE = b"<html><head><title>502 Bad Gateway</title></head><body><center>nginx</
 
 
 class ConnectionDropped(Exception):
-    """The answer is lost: whoever serves the application closes the connection without one."""
+    """The response is lost: the server closes the connection without one."""
 
 
 class RequestHangs(Exception):
-    """Nothing will be answered: whoever serves the application leaves the connection open."""
+    """No response is sent: the server leaves the connection open."""
 
 
 class Broken(enum.Enum):

@@ -139,8 +139,9 @@ class SimulatedFleet:
                 self._asked.add(node.id)
 
     async def ask(self, node: NodeGlance, action: Action, **params: object) -> bool:
-        """Insert an intent; one that is refused is logged, for others ask for things, too. False when nobody is known
-        to have heard it: the database was away."""
+        """Insert an intent; a refused one is logged, because other clients submit intents, too. False when the database
+        was unreachable.
+        """
         try:
             await self._api.ask(node.name, action, params)
         except DatabaseUnreachable as away:

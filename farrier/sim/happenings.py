@@ -1,7 +1,7 @@
-"""What happens to a simulated fleet while somebody watches: quarantines, drains, silent agents, reimages, removals.
+"""Events in a simulated fleet: quarantines, drains, silent agents, reimages, removals.
 
-Run by `farrier demo`, never with `--until-active`. One thing after the other, each to a node in service, and only while
-few nodes of the fleet are out of service because of it.
+Run by `farrier demo`, never with `--until-active`. One event at a time, each for a node in service, and only while few
+nodes are out of service because of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What runs on the machines of a simulated region: a deployed one starts the agent that its user data tells of, a
-released one loses it.
+"""What runs on the machines of a simulated region: a deployed one starts the agent of its user data, a released one
+loses it.
 
-Run by `farrier demo` and by the benchmark of onboardings. The agent knows nothing but the token in the user data, as on
-a real machine: cloud-init is what connects the two.
+The agent has nothing but the token in the user data, as on a real machine.
 """
 
 from __future__ import annotations

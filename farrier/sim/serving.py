@@ -58,11 +58,11 @@ async def open_app(app: ASGIApp, *, name: str) -> AsyncIterator[str]:
     server = _Server(settings)
     ended = anyio.Event()
     # Cancelled, uvicorn would leave its sockets open: it ends when it is told to, also when we are being cancelled.
-    until_told = anyio.CancelScope(shield=True)
+    until_stopped = anyio.CancelScope(shield=True)
 
     async def serve() -> None:
         try:
-            with until_told:
+            with until_stopped:
                 await server.serve([listener])
         finally:
             ended.set()
@@ -75,7 +75,7 @@ async def open_app(app: ASGIApp, *, name: str) -> AsyncIterator[str]:
             server.should_exit = True
             with anyio.move_on_after(2 * _STOP_SECONDS, shield=True):
                 await ended.wait()
-            until_told.cancel()
+            until_stopped.cancel()
             listener.close()
 
 

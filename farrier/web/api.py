@@ -26,7 +26,7 @@ from farrier.model.actions import API_MAX
 from farrier.model.edges import NODE
 from farrier.model.history import HistoryFilter, Order, parse_bound, parse_key, parse_resource
 from farrier.web.backend import Backend, backend_of
-from farrier.web.breaches import told
+from farrier.web.breaches import clock_as_json
 from farrier.web.parameters import OF_HISTORY, OF_NODES, known, limit, number, takes
 
 T = TypeVar("T")
@@ -66,14 +66,14 @@ async def show_node(request: Request) -> Response:
     found = await backend.queries.node(request.path_params["node"])
     (node,) = found.rows
     running = clocks.running(node, found.now, backend.limits)
-    return json({"now": found.now, "node": node, "clocks": [told(clock) for clock in running]})
+    return json({"now": found.now, "node": node, "clocks": [clock_as_json(clock) for clock in running]})
 
 
 @takes("before", "limit", *OF_HISTORY)
 async def list_history(request: Request) -> Response:
     """GET /nodes/{name}/history?before=KEY&limit=N&layer=…, the newest first; narrowed like /history."""
     wanted_ = msgspec.structs.replace(wanted_past(request), resource=(NODE, request.path_params["node"]))
-    return await tell_history(request, wanted_, "before", Order.NEWEST)
+    return await send_history(request, wanted_, "before", Order.NEWEST)
 
 
 @takes("order", "after", "limit", "resource", *OF_HISTORY)
@@ -84,14 +84,14 @@ async def list_all_history(request: Request) -> Response:
     wanted_ = msgspec.structs.replace(wanted_past(request), resource=_parsed(request, "resource", parse_resource))
     order = given.get("order", Order.NEWEST)
     if order not in (Order.NEWEST, Order.OLDEST):
-        raise HTTPException(400, f"order is newest or oldest, not {order!r}")
-    return await tell_history(request, wanted_, "after", Order(order))
+        raise HTTPException(400, f"order must be newest or oldest, not {order!r}")
+    return await send_history(request, wanted_, "after", Order(order))
 
 
-async def tell_history(request: Request, wanted_: HistoryFilter, name: str, order: Order) -> Response:
+async def send_history(request: Request, wanted_: HistoryFilter, name: str, order: Order) -> Response:
     """A page of history; `name` is the parameter that says from where to go on."""
     most = limit(request, most=_MOST_ROWS)
-    key = _parsed(request, name, parse_key, f"{name} is the `next` of an earlier answer")
+    key = _parsed(request, name, parse_key, f"{name} must be the `next` of an earlier response")
     page = await backend_of(request).queries.history(wanted_, order=order, after=key, limit=most)
     return json({"changes": page.changes, "next": None if page.following is None else page.following.text})
 
@@ -151,7 +151,7 @@ async def ask(request: Request) -> Response:
 async def authorize(request: Request, backend: Backend) -> None:
     """Raises HTTPException unless the request has the token."""
     if backend.token is None:
-        raise HTTPException(403, "requests over HTTP are switched off; http.bearer_token switches them on")
+        raise HTTPException(403, "requests over HTTP are disabled; set http.bearer_token to enable them")
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     expected = await backend.token()
     if scheme.lower() != "bearer" or not secrets.compare_digest(given.encode(), expected.encode()):
@@ -169,13 +169,13 @@ async def body(request: Request, type_: type[S]) -> S:
     async for chunk in request.stream():
         given += chunk
         if len(given) > _LARGEST_BODY:
-            raise HTTPException(413, f"a request is at most {_LARGEST_BODY} bytes")
+            raise HTTPException(413, f"a request body has at most {_LARGEST_BODY} bytes")
     try:
         return msgspec.json.decode(given, type=type_)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         why = "it is nested too deeply" if isinstance(wrong, RecursionError) else wrong
         fields = ", ".join(type_.__struct_fields__)
-        raise HTTPException(400, f"{why}; a request is a JSON object with these fields: {fields}") from wrong
+        raise HTTPException(400, f"{why}; a request body is a JSON object with these fields: {fields}") from wrong
 
 
 def json(content: object, status: HTTPStatus = HTTPStatus.OK) -> Response:

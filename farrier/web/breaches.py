@@ -34,12 +34,12 @@ async def list_breaches(request: Request) -> Response:
             "node": overdue.node.name,
             **{name: getattr(overdue.node, name) for name in LISTED},
             "paused": overdue.node.paused,
-            "clocks": [told(clock) for clock in overdue.clocks],
+            "clocks": [clock_as_json(clock) for clock in overdue.clocks],
         }
         for overdue in late.rows
     ]
     resources = [
-        {"kind": each.kind, "resource": each.name, "site": each.site, "clocks": [told(clock)]}
+        {"kind": each.kind, "resource": each.name, "site": each.site, "clocks": [clock_as_json(clock)]}
         for each, clock in await late_resources(backend)
         if chosen.fits_site(each.site)
     ]
@@ -53,7 +53,7 @@ async def late_resources(backend: Backend) -> list[tuple[LateResource, Clock]]:
     return [(each, late_clock(each, found.now)) for each in found.rows]
 
 
-def told(clock: Clock) -> dict[str, object]:
+def clock_as_json(clock: Clock) -> dict[str, object]:
     """A clock as the API tells it."""
     return {
         "layer": clock.layer,

@@ -36,8 +36,8 @@ class KnownHosts:
         if not foreign:
             await self._app(scope, receive, send)
             return
-        error = f"expected a request to this server by its address or a name of it, got one to {foreign[0]!r}"
-        hint = "ask for its address, or add the name to http.names"
+        error = f"the Host header {foreign[0]!r} is neither an address nor a configured name of this server"
+        hint = "use its address, or add the name to http.names"
         answer = refusals.answer(request, HTTPStatus.MISDIRECTED_REQUEST, error, hint)
         await answer(scope, receive, send)
 

@@ -33,7 +33,7 @@ def takes(*names: str) -> Callable[[Endpoint], Endpoint]:
         async def asked(request: Request) -> Response:
             for name in request.query_params:
                 if name not in names:
-                    takes = f"this path takes {', '.join(names)}" if names else "this path takes none"
+                    takes = f"parameters of this path: {', '.join(names)}" if names else "this path has no parameters"
                     raise HTTPException(400, f"unknown parameter {name!r}; {takes}")
             return await endpoint(request)
 
@@ -64,7 +64,7 @@ def _among(name: str, given: Iterable[str], states: type[NodeStatus | Management
     values = [state.value for state in states]
     for value in given:
         if value not in values:
-            raise HTTPException(400, f"{name} is one of {', '.join(values)}, not {value!r}")
+            raise HTTPException(400, f"{name} must be one of {', '.join(values)}, not {value!r}")
 
 
 def limit(request: Request, *, most: int) -> int:
@@ -82,7 +82,7 @@ def number(request: Request, name: str, *, default: float, most: float, least: f
     except ValueError:
         value = float("nan")
     if not least <= value <= most:
-        raise HTTPException(400, f"{name} is a number from {least:g} to {most:g}, not {given!r}")
+        raise HTTPException(400, f"{name} must be a number from {least:g} to {most:g}, not {given!r}")
     return value
 
 

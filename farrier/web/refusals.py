@@ -15,7 +15,7 @@ from farrier.web import render
 
 _log = structlog.stdlib.get_logger(__name__)
 
-_NO_DATABASE = "/readyz says what the daemon waits for"
+_NO_DATABASE = "/readyz reports what the daemon waits for"
 
 _STATUS = {
     "FR403": HTTPStatus.FORBIDDEN,
@@ -42,7 +42,7 @@ async def no_token(request: Request, error: Exception) -> Response:
     _log.warning("http.token_unreadable", error=str(error))
     if error.temporary:
         return answer(request, HTTPStatus.SERVICE_UNAVAILABLE, "the token cannot be read now", "try again later")
-    hint = "what http.bearer_token leads to is to be mended; the log says why"
+    hint = "correct what http.bearer_token refers to; the log has the reason"
     return answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, "the token of this server cannot be read", hint)
 
 
@@ -58,7 +58,7 @@ async def undecodable(request: Request, error: Exception) -> Response:
     """What is stored cannot be read; which row it is, those who ask may know."""
     assert isinstance(error, UndecodableState), "registered for this class"
     _log.error("http.undecodable", path=request.scope["path"], error=str(error))
-    hint = "a newer farrier may have written it; upgrade this one"
+    hint = "a newer release may have written it; upgrade this server"
     return answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, str(error), hint)
 
 
@@ -71,8 +71,8 @@ async def left(request: Request, error: Exception) -> Response:
 
 async def unforeseen(request: Request, _error: Exception) -> Response:
     """Any other error. It goes on to the server, which logs it; what it says may be of secrets, and is not told."""
-    text = "this server met an error that nobody foresaw"
-    return answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, text, "the log of farrier says which; report it")
+    text = "this server met an unexpected error"
+    return answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, text, "the log of farrier has the error; report it")
 
 
 def answer(request: Request, status: HTTPStatus, error: str, hint: str) -> Response:

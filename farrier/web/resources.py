@@ -26,7 +26,7 @@ from farrier.model.requests import ResourceRequest
 from farrier.model.resource_views import ResourceView, WantedResources, clocks_of
 from farrier.web import api
 from farrier.web.backend import backend_of
-from farrier.web.breaches import told
+from farrier.web.breaches import clock_as_json
 from farrier.web.parameters import OF_HISTORY, Endpoint, after, key_of, limit, takes
 
 _MOST_ROWS = 1000
@@ -81,7 +81,7 @@ async def list_resources(request: Request) -> Response:
     most = limit(request, most=_MOST_ROWS)
     page = await backend.resources.resources(wanted, after=after(request), limit=most)
     last = key_of(page.rows[-1]) if len(page.rows) == most else None
-    rows = [_told(each, page.now, backend.limits) for each in page.rows]
+    rows = [_as_json(each, page.now, backend.limits) for each in page.rows]
     return api.json({"now": page.now, "resources": rows, "next": last})
 
 
@@ -92,7 +92,7 @@ async def show_resource(request: Request) -> Response:
     backend, path = backend_of(request), request.path_params
     page = await backend.resources.resource(path["kind"], path["name"])
     (detail,) = page.rows
-    resource = _told(detail.resource, page.now, backend.limits)
+    resource = _as_json(detail.resource, page.now, backend.limits)
     return api.json({"now": page.now, "resource": resource, "requests": detail.requests})
 
 
@@ -102,7 +102,7 @@ async def list_history(request: Request) -> Response:
     """GET /resources/{kind}/{name}/history?before=KEY&limit=N, the newest first; narrowed like /history."""
     path = request.path_params
     wanted = msgspec.structs.replace(api.wanted_past(request), resource=(path["kind"], path["name"]))
-    return await api.tell_history(request, wanted, "before", Order.NEWEST)
+    return await api.send_history(request, wanted, "before", Order.NEWEST)
 
 
 @takes()
@@ -143,15 +143,15 @@ async def ask(request: Request) -> Response:
     return api.json(answer)
 
 
-def _told(resource: ResourceView, now: datetime, limits: Limits) -> dict[str, Any]:
+def _as_json(resource: ResourceView, now: datetime, limits: Limits) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(resource)
-    return found | {"clocks": [told(clock) for clock in clocks_of(resource, now, limits)]}
+    return found | {"clocks": [clock_as_json(clock) for clock in clocks_of(resource, now, limits)]}
 
 
 def _flag(request: Request, name: str) -> bool:
     given = request.query_params.get(name, "false")
     if given not in ("true", "false"):
-        raise HTTPException(400, f"{name} is true or false, not {given!r}")
+        raise HTTPException(400, f"{name} must be true or false, not {given!r}")
     return given == "true"
 
 

@@ -48,16 +48,16 @@ async def serving(app: ASGIApp, *, host: str, port: int) -> AsyncIterator[str]:
     server = _Server(settings)
     ended = anyio.Event()
     # Cancelled, uvicorn would leave its sockets open: it ends when it is told to, also when we are being cancelled.
-    until_told = anyio.CancelScope(shield=True)
+    until_stopped = anyio.CancelScope(shield=True)
 
     async def serve() -> None:
         try:
-            with until_told:
+            with until_stopped:
                 await server.serve([listener])
         finally:
             ended.set()
         if not server.should_exit:
-            raise errors.InternalError("the HTTP server ended by itself")
+            raise errors.InternalError("the HTTP server ended unexpectedly")
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(serve, name="http")
@@ -67,7 +67,7 @@ async def serving(app: ASGIApp, *, host: str, port: int) -> AsyncIterator[str]:
             server.should_exit = True
             with anyio.move_on_after(2 * _GRACE_SECONDS, shield=True):
                 await ended.wait()
-            until_told.cancel()
+            until_stopped.cancel()
             listener.close()
 
 
@@ -76,7 +76,7 @@ def _bind(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as failure:
         raise errors.ConfigError(
-            f"cannot listen on {host}:{port}: {failure.strerror}; give another http.host or http.port"
+            f"cannot listen on {host}:{port}: {failure.strerror}; set another http.host or http.port"
         ) from failure
 
 

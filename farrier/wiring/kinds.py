@@ -50,7 +50,7 @@ def extensions(names: Iterable[str]) -> Extensions:
     for what, values in (("name", [spec.name for spec in specs]), ("table", [spec.relation for spec in specs])):
         twice = [value for value, count in Counter(values).items() if count > 1]
         if twice:
-            raise ConfigError(f"two kinds have the {what} {twice[0]}: a kind's {what} is its own")
+            raise ConfigError(f"two kinds have the same {what}, {twice[0]}; it must be unique")
     return found
 
 
@@ -58,7 +58,7 @@ def extension(name: str) -> AnyExtension:
     """The kind that is called `package.module:NAME`. Raises ConfigError."""
     found = naming.named(name)
     if not isinstance(found, Extension):
-        raise ConfigError(f"{name} is no Extension of farrier.library, but a {type(found).__name__}")
+        raise ConfigError(f"{name} is not an Extension of farrier.library, but a {type(found).__name__}")
     return found
 
 

@@ -47,7 +47,7 @@ def test_the_state_model_shows_every_section_of_the_model() -> None:
 
 def test_a_page_whose_model_changed_is_found(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
-    (tmp_path / "README.md").write_text("<!-- generated: rooms -->\nold\n<!-- end generated -->\nkept\n")
+    (tmp_path / "README.md").write_text("<!-- generated: packages -->\nold\n<!-- end generated -->\nkept\n")
     assert any(line.startswith("-old") for line in generate_docs.differences(tmp_path))
     assert tmp_path / "README.md" in generate_docs.rewrite(tmp_path)
     assert list(generate_docs.differences(tmp_path)) == []
@@ -68,7 +68,7 @@ def test_a_generated_file_that_is_out_of_date_is_found(tmp_path: Path) -> None:
 
 def test_a_marker_that_nothing_stands_for_is_refused() -> None:
     with pytest.raises(ValueError, match="no block is called 'rumours'"):
-        generate_docs.fill("<!-- generated: rumours -->\n<!-- end generated -->", {"rooms": ""})
+        generate_docs.fill("<!-- generated: rumours -->\n<!-- end generated -->", {"packages": ""})
 
 
 def on_every_page(faults: Callable[[Path], Iterable[object]]) -> list[str]:

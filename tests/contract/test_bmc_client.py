@@ -146,7 +146,7 @@ async def test_a_missing_system_is_unsupported_and_named(double: Double) -> None
     async with connect(double.ca_file, credential=double.credential) as client:
         error = await failure(client, double.target(system_path="/redfish/v1/Systems/none"))
     assert error.failure is BmcFailure.UNSUPPORTED
-    assert "/redfish/v1/Systems/none answered HTTP 404" in error.detail
+    assert "/redfish/v1/Systems/none returned HTTP 404" in error.detail
 
 
 async def test_a_redirect_is_not_followed(double: Double) -> None:

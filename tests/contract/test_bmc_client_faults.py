@@ -86,7 +86,7 @@ def page(status: int, body: bytes = b"{}", **headers: str) -> Page:
         pytest.param(
             page(403, b'{"error": {"code": "Base.1.12.PasswordChangeRequired"}}'),
             "auth",
-            "the password has to be changed first",
+            "the password must be changed first",
             id="password-change-required",
         ),
         pytest.param(page(404), "unsupported", "HTTP 404", id="404"),
@@ -105,13 +105,13 @@ def page(status: int, body: bytes = b"{}", **headers: str) -> Page:
         pytest.param(page(200, BOMB, Content_Encoding="gzip"), "protocol", "larger than", id="bomb"),
         pytest.param(page(200, b"not gzip at all", Content_Encoding="gzip"), "protocol", "decode", id="not-gzip"),
         pytest.param(Flood(), "protocol", "larger than", id="flood"),
-        pytest.param(HangUp(), "protocol", "broke off", id="hang-up"),
+        pytest.param(HangUp(), "protocol", "incomplete", id="hang-up"),
         pytest.param(system(PowerState=None), "protocol", "stays null", id="power-null"),
         pytest.param(system(PowerState=...), "protocol", "stays null", id="power-missing"),
         pytest.param(system(PowerState="Paused"), "protocol", "stays Paused", id="power-paused"),
         pytest.param(system(PowerState=["On"]), "protocol", "stays null", id="power-list"),
-        pytest.param(system(Actions=...), "unsupported", "switch its power", id="no-actions"),
-        pytest.param(system(Actions=[]), "unsupported", "switch its power", id="odd-actions"),
+        pytest.param(system(Actions=...), "unsupported", "switches its power", id="no-actions"),
+        pytest.param(system(Actions=[]), "unsupported", "switches its power", id="odd-actions"),
     ],
 )
 async def test_a_system_that_cannot_be_read_has_a_class_and_a_text(
@@ -301,11 +301,11 @@ async def test_an_address_outside_the_networks_is_refused_before_it_is_dialled(b
     only = (ip_network("10.0.0.0/8"),)
     async with connect(bmc.ca_file, networks=only) as client:
         for host, says in {
-            "127.0.0.1": "outside the networks",
-            "localhost": "outside the networks",
-            "0x7f.1": "outside the networks",
-            "[::ffff:127.0.0.1]": "outside the networks",
-            "2130706433": "outside the networks",
+            "127.0.0.1": "outside of bmc.allowed_networks",
+            "localhost": "outside of bmc.allowed_networks",
+            "0x7f.1": "outside of bmc.allowed_networks",
+            "[::ffff:127.0.0.1]": "outside of bmc.allowed_networks",
+            "2130706433": "outside of bmc.allowed_networks",
         }.items():
             target = BmcTarget(address=f"{host}:{port}", credential=CREDENTIAL, system_path=SYSTEM)
             error = await failure(client, target)

@@ -192,7 +192,7 @@ async def test_a_login_that_was_cut_short_counts_for_nobody_saw_its_end(bmc: Fak
     assert error.failure is BmcFailure.TIMEOUT, "it was not refused"
     assert not error.dialled
     assert error.retry_after == timedelta(minutes=5)
-    assert "did not answer 3 logins" in error.detail
+    assert "did not respond to 3 logins" in error.detail
     assert bmc.logins == 3
 
 

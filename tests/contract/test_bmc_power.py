@@ -125,7 +125,7 @@ async def test_a_state_that_nobody_can_read_is_not_touched(bmc: FakeBmc, wanted:
         (["PowerCycle", "GracefulRestart"], RESTART, "PowerCycle"),
     ],
 )
-@pytest.mark.parametrize("told", ["in the action", "apart from it"])
+@pytest.mark.parametrize("told", ["in the action", "credential reference"])
 async def test_only_a_type_is_sent_that_the_bmc_allows(
     bmc: FakeBmc, allowed: list[str], wanted: PowerRequest, sent: str, *, told: str
 ) -> None:
@@ -155,7 +155,7 @@ async def test_a_bmc_that_allows_nothing_fit_is_unsupported(bmc: FakeBmc) -> Non
     bmc.answer(SYSTEM, taking("Nmi", "GracefulRestart"))
     error = await failure(bmc, RESTART)
     assert error.failure is BmcFailure.UNSUPPORTED
-    assert "needs ForceRestart or PowerCycle; the BMC allows GracefulRestart, Nmi" in error.detail
+    assert "requires ForceRestart or PowerCycle; the BMC allows GracefulRestart, Nmi" in error.detail
     assert not error.sent
     assert bmc.methods["POST"] == 0
 
@@ -237,7 +237,7 @@ async def test_without_send_nothing_is_sent_however_long_it_takes(bmc: FakeBmc) 
     bmc.answer(SYSTEM, system(PowerState="Off"))
     error = await failure(bmc, RESTART, send=False, power_deadline=SOON)
     assert error.failure is BmcFailure.TIMEOUT
-    assert "stays Off; On is wanted" in error.detail
+    assert "stays Off; expected On" in error.detail
     assert not error.sent
     assert bmc.resets == []
 
@@ -269,7 +269,7 @@ async def test_the_last_failed_read_is_told_when_time_is_up(bmc: FakeBmc) -> Non
     bmc.answer(SYSTEM, system(), Page(503))
     error = await failure(bmc, OFF, power_deadline=ENOUGH, power_reread_pause=SOON)
     assert error.failure is BmcFailure.TIMEOUT
-    assert f"the last read failed: {SYSTEM} answered HTTP 503" in error.detail
+    assert f"the last read failed: {SYSTEM} returned HTTP 503" in error.detail
 
 
 async def test_others_are_served_while_a_system_takes_its_time(bmc: FakeBmc) -> None:

@@ -108,12 +108,12 @@ async def test_a_system_that_cannot_be_read_is_a_matter_of_protocol(site: Site, 
 @pytest.mark.parametrize(
     ("pages", "says"),
     [
-        pytest.param({SYSTEM: system(Actions=...)}, "no action to switch", id="no-actions"),
-        pytest.param({SYSTEM: b""}, "no action to switch", id="empty"),
+        pytest.param({SYSTEM: system(Actions=...)}, "no action that switches", id="no-actions"),
+        pytest.param({SYSTEM: b""}, "no action that switches", id="empty"),
         pytest.param({SYSTEMS: members()}, "lists no system", id="no-system"),
         pytest.param({SYSTEMS: members(SYSTEM, BASEBOARD), BASEBOARD: system()}, "set its path", id="two-hosts"),
-        pytest.param({SYSTEMS: members(BASEBOARD)}, "answered HTTP 404", id="missing-member"),
-        pytest.param({ROOT: {}}, "names no systems", id="bare-root"),
+        pytest.param({SYSTEMS: members(BASEBOARD)}, "returned HTTP 404", id="missing-member"),
+        pytest.param({ROOT: {}}, "lists no systems", id="bare-root"),
     ],
 )
 async def test_a_bmc_without_what_we_need_is_unsupported(site: Site, pages: dict[str, Any], says: str) -> None:

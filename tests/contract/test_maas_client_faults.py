@@ -105,7 +105,7 @@ async def test_two_machines_of_one_name_are_both_shown_to_the_caller() -> None:
 
 async def test_a_machine_that_was_not_asked_for_is_not_taken_for_one_that_was() -> None:
     async with world_of(Scripted(said([RECORD]))) as world:
-        with pytest.raises(MaasError, match="not asked for"):
+        with pytest.raises(MaasError, match="not requested"):
             await world.client.machines(LookUp.ID, ["def456"])
 
 
@@ -133,7 +133,7 @@ async def test_a_hang_ends_with_the_time_of_the_request() -> None:
     region = Region()
     region.faults.add(Fault(broken=Broken.HANG, times=None))
     async with world_with(region, read_timeout=SOON) as world:
-        with pytest.raises(MaasError, match="complete answer") as late:
+        with pytest.raises(MaasError, match="complete response") as late:
             await world.client.version()
     assert late.value.failure is MaasFailure.TIMEOUT
 

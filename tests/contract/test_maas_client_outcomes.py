@@ -114,7 +114,7 @@ async def test_an_erasing_release_without_a_bmc_fails_and_goes_on_once_it_is_bac
     erasing = changes.Release(comment="c", erase=True)
     first, second = [await refusal(world, machine.system_id, erasing) for _ in range(2)]
     assert (first.failure, second.failure) == (MaasFailure.POWER, MaasFailure.POWER)
-    assert "by its BMC" in first.detail and "Disk erasing -> Deployed" in first.detail
+    assert "through its BMC" in first.detail and "Disk erasing -> Deployed" in first.detail
     assert region.machines[machine.system_id].status == Status.FAILED_DISK_ERASING
     del region.natures[machine.system_id]
     await world.client.do(await world.client.machine(machine.system_id), erasing)

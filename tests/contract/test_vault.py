@@ -55,7 +55,9 @@ SITUATIONS = {
     "destroyed": Situation(recorded.DESTROYED, lambda v: v.destroy(PATH), "version 3 of the secret was destroyed"),
     "missing": Situation(recorded.MISSING, lambda v: v.forget(PATH), "Vault has no such secret"),
     "no mount": Situation(recorded.NO_MOUNT, lambda v: v.mounts.clear(), "no secrets engine at vault.mount"),
-    "denied": Situation(recorded.DENIED, lambda v: v.forbidden.add(PATH), "does not let our token read this path"),
+    "denied": Situation(
+        recorded.DENIED, lambda v: v.forbidden.add(PATH), "does not allow the configured token to read this path"
+    ),
     "bad token": Situation(recorded.BAD_TOKEN, lambda v: v.tokens.clear(), "refuses the token", temporary=True),
     "sealed": Situation(recorded.SEALED, lambda v: setattr(v, "sealed", True), "sealed", temporary=True),
     "limited": Situation(recorded.LIMITED, lambda v: setattr(v, "limited", True), "too many requests", temporary=True),

@@ -188,9 +188,9 @@ async def fails_and_heals(
         (Raw(502, b"<html>s3kr1t</html>"), "HTTP 502", "unavailable"),
         (Raw(412, b'{"errors":["required index state not present"]}'), "HTTP 412", "unavailable"),
         (Raw(400, b'{"errors":["s3kr1t"]}'), "HTTP 400", "protocol"),
-        (Raw(200, b"<html>s3kr1t</html>"), "not that of a KV version 2 engine", "protocol"),
-        (Raw(200, b""), "not that of a KV version 2 engine", "protocol"),
-        (Raw(200, b"\xff\xfes3kr1t"), "not that of a KV version 2 engine", "protocol"),
+        (Raw(200, b"<html>s3kr1t</html>"), "not one of a KV version 2 engine", "protocol"),
+        (Raw(200, b""), "not one of a KV version 2 engine", "protocol"),
+        (Raw(200, b"\xff\xfes3kr1t"), "not one of a KV version 2 engine", "protocol"),
         (Raw(200, b'{"data":{"username":"root","password":"s3kr1t"}}'), "KV version 2", "protocol"),
         (Raw(200, b'{"data":{"data":{"password":"s3kr1t"},"metadata":{"version":"x"}}}'), "KV version 2", "protocol"),
         (Raw(404, b"<html>not here</html>"), "not Vault's", "protocol"),
@@ -208,7 +208,7 @@ async def test_a_vault_that_does_not_end_its_answer_is_late_and_heals(
     server: FakeVault, client: Client, answer: Answer
 ) -> None:
     async with client.connect(timeout=ENOUGH) as store:
-        says = f"no complete answer of Vault within {ENOUGH.total_seconds():g} s"
+        says = f"no complete response of Vault within {ENOUGH.total_seconds():g} s"
         await fails_and_heals(server, client, store, answer=answer, says=says, result="timeout")
 
 
@@ -216,7 +216,7 @@ async def test_an_answer_without_end_is_cut_off(server: FakeVault, client: Clien
     server.replay(URL_PATH, Misbehaviour.FLOOD)
     async with client.connect() as store:
         error = await refusal(store)
-    assert error.reason == f"the answer is larger than {LARGEST_SECRET_BYTES} bytes"
+    assert error.reason == f"the response is larger than {LARGEST_SECRET_BYTES} bytes"
 
 
 async def test_a_vault_that_is_down_is_asked_once_in_a_while_by_all_together(server: FakeVault, client: Client) -> None:

@@ -111,7 +111,7 @@ async def test_the_tutorial_works_as_it_is_written(terminal: Terminal, installed
     for told in (
         "scratch-1.img",
         "scratch-1  ready",
-        "nothing: all is as it should be",
+        "nothing: it is in its target state",
         "creating  ready  ",
         'farrier_resources{kind="volume",state="ready",substate=""} 1.0',
         'farrier_kind_volume_mib_total{what="made"} 64.0',

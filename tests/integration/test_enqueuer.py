@@ -83,7 +83,7 @@ async def test_enqueueing_wakes_each_resource(shop: Shop) -> None:
 
 
 async def test_enqueueing_what_is_not_there_is_refused_and_wakes_nothing(shop: Shop) -> None:
-    with pytest.raises(RefusedByModel, match="there is no widget with id 404"):
+    with pytest.raises(RefusedByModel, match="no widget has ID 404"):
         await Enqueuer(PostgresWakes(shop.pool)).enqueue("widget", 1, 404)
     assert await shop.wakes(1) == 0
 

@@ -159,7 +159,7 @@ async def test_a_database_without_the_schema_is_told_apart_from_an_old_one(empty
         with pytest.raises(errors.SchemaMissing, match=r"has no farrier schema.*farrier db migrate"):
             status.require_current()
         await migrate.migrate(conn, schema=FIRST)
-        with pytest.raises(errors.SchemaMissing, match=r"has schema version 1, this program needs 2"):
+        with pytest.raises(errors.SchemaMissing, match="has schema version 1, but this program requires 2"):
             (await migrate.check(conn, schema=SECOND)).require_current()
 
 

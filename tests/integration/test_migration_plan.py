@@ -177,7 +177,7 @@ async def test_what_depends_on_a_view_of_farrier_that_goes_with_a_function_is_in
     await conn.execute("CREATE SCHEMA theirs; CREATE VIEW theirs.v AS SELECT g FROM farrier.above")
     wanted = schema({"f": f("b integer")}, {"seen": SEEN, "above": "SELECT farrier.f(id) AS g FROM farrier.seen"})
     (obstacle,) = (await schema_plan.plan(conn, schema=wanted)).in_the_way
-    assert str(obstacle) == "view theirs.v depends on view above, which has to be dropped or made anew"
+    assert str(obstacle) == "view theirs.v depends on view above, which must be dropped and created again"
     with pytest.raises(errors.RefusedByModel):
         await migrate.migrate(conn, schema=wanted)
 
@@ -221,7 +221,7 @@ async def test_what_a_plan_cannot_know_to_be_in_the_way_it_calls_uncertain(conn:
     await conn.execute(THEIRS)
     await conn.execute(f("a integer DEFAULT 2"))
     plan = await schema_plan.plan(conn, schema=with_default)
-    assert [each.unless for each in plan.in_the_way] == ["its parameters and its result are those of its file"]
+    assert [each.unless for each in plan.in_the_way] == ["its parameters and its result match its file"]
     plan.require_free_way()
     assert await migrate.migrate(conn, schema=with_default) == plan.would
 

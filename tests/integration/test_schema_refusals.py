@@ -140,7 +140,7 @@ async def test_what_is_in_the_way_of_a_step_is_named_with_the_step(
         await migrate.migrate(conn, schema=toys.schema(objects, tables=TABLE, steps=[f"-- replicas: stop\n{step}"]))
     assert "migration 2 (toy_2) failed: cannot" in refusal.value.text
     assert dependent in refusal.value.text
-    assert refusal.value.hint == "Drop what depends on it, migrate, and make it again."
+    assert refusal.value.hint == "Drop the dependent objects, migrate, and create them again."
     assert await places(conn) == before
 
 

@@ -259,7 +259,7 @@ async def test_a_set_that_cannot_be_made_names_what_and_why_and_changes_nothing(
     await migrate.migrate(conn, schema=schema({"one": "SELECT 1"}))
     before = await places(conn)
     broken = schema({"one": "SELECT 2", "bad": toys.returning("bad", "farrier.nowhere()")})
-    with pytest.raises(errors.InternalError, match=r"cannot be made: function bad: function farrier\.nowhere\(\)"):
+    with pytest.raises(errors.InternalError, match=r"cannot be created: function bad: function farrier\.nowhere\(\)"):
         await migrate.migrate(conn, schema=broken)
     assert await places(conn) == before
 

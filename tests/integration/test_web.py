@@ -110,9 +110,9 @@ async def test_a_node_is_shown_with_the_clocks_that_run_for_it(web: httpx.AsyncC
     ("path", "status", "text"),
     [
         ("/api/v1/nodes/nobody", 404, "nobody"),
-        ("/api/v1/nodes?limit=many", 400, "limit is a number from 1 to 1000"),
-        ("/api/v1/nodes?limit=0", 400, "limit is a number from 1 to 1000"),
-        ("/api/v1/nodes/gpu-1/history?before=x", 400, "before is the `next` of an earlier answer"),
+        ("/api/v1/nodes?limit=many", 400, "limit must be a number from 1 to 1000"),
+        ("/api/v1/nodes?limit=0", 400, "limit must be a number from 1 to 1000"),
+        ("/api/v1/nodes/gpu-1/history?before=x", 400, "before must be the `next` of an earlier response"),
         ("/api/v1/nothing", 404, "Not Found"),
         ("/api/v1/intents", 405, "Method Not Allowed"),
     ],
@@ -133,7 +133,7 @@ async def test_a_request_speaks_the_newest_version_unless_it_says_another(
     await conn.execute("SELECT farrier.register_node('gpu-1')")
     body = {"node": "gpu-1", "action": "pause", "params": {"reason": "x"}}
     old = await web.post("/api/v1/intents", json=body | {"api_version": 1}, headers=WITH_TOKEN)
-    assert "needs api_version 2" in old.json()["error"]
+    assert "requires api_version 2" in old.json()["error"]
     assert "api_version) VALUES ('gpu-1', 'pause'" in old.json()["hint"]
     newer = await web.post("/api/v1/intents", json=body | {"api_version": 99}, headers=WITH_TOKEN)
     assert "newer than this database" in newer.json()["hint"]

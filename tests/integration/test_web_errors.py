@@ -73,7 +73,7 @@ async def test_a_body_that_no_request_can_be_is_a_mistake_like_any_other(
     answer = await web.post(f"/api/v1/{path}", content=body, headers=WITH_TOKEN)
     assert answer.status_code == 400
     assert text in answer.json()["error"]
-    assert "a request is a JSON object with these fields" in answer.json()["error"]
+    assert "a request body is a JSON object with these fields" in answer.json()["error"]
 
 
 async def test_a_request_that_is_refused_for_how_long_it_waits_is_not_stored(
@@ -100,7 +100,7 @@ async def test_a_state_that_cannot_be_read_is_named_and_logged_once(
     told = await web.get("/api/v1/nodes/gpu-1")
     assert told.status_code == 500
     assert "cannot decode" in told.json()["error"]
-    assert "newer farrier" in told.json()["hint"]
+    assert "newer release" in told.json()["hint"]
     (line,) = logged.lines(said)
     assert (line["event"], line["level"], line["path"]) == ("http.undecodable", "error", "/api/v1/nodes/gpu-1")
     assert "Traceback" not in said.getvalue()
@@ -122,7 +122,7 @@ async def test_an_error_that_nobody_foresaw_is_told_in_the_form_of_its_path_and_
     assert (told.status_code, told.json().keys()) == (500, {"error", "hint"})
     assert page.status_code == 500
     assert page.headers["content-type"].startswith("text/html")
-    assert "nobody foresaw" in page.text
+    assert "unexpected error" in page.text
     for answer in (told, page):
         assert "hunter2" not in answer.text
         assert "Traceback" not in answer.text

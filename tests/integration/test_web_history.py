@@ -64,10 +64,10 @@ async def test_a_history_is_narrowed_by_what_is_asked_for(web: httpx.AsyncClient
 @pytest.mark.parametrize(
     ("query", "text"),
     [
-        ("after=x", "after is the `next` of an earlier answer"),
-        ("order=nodes", "order is newest or oldest"),
+        ("after=x", "after must be the `next` of an earlier response"),
+        ("order=nodes", "order must be newest or oldest"),
         ("since=yesterday", "since: expected an age"),
-        ("at_least=long", "at_least: a duration looks like"),
+        ("at_least=long", "at_least: expected a duration such as"),
         ("resource=gpu-1", "resource: expected KIND/NAME"),
     ],
 )

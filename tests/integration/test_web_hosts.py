@@ -65,5 +65,5 @@ async def test_over_a_real_socket_the_header_decides_and_not_the_address() -> No
 
 @pytest.mark.parametrize("name", ["", "https://farrier.test", "farrier.test:443", "farrier.test/x", "*.test", "a b"])
 def test_a_name_in_the_settings_is_a_host_name_and_nothing_more(name: str) -> None:
-    with pytest.raises(ValueError, match="names are host names"):
+    with pytest.raises(ValueError, match="expected host names"):
         HttpConfig(names=(name,))

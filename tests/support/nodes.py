@@ -80,7 +80,7 @@ class NoRegions(Regions):
 
     @override
     def turn(self, site: str) -> AbstractAsyncContextManager[MaasClient]:
-        raise MaasError(MaasFailure.UNREACHABLE, f"site {site} has no region here")
+        raise MaasError(MaasFailure.UNREACHABLE, f"site {site} has no region in this controller's settings")
 
 
 class Alone(Identities):

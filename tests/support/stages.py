@@ -59,7 +59,9 @@ class OneRegion(Regions):
     async def turn(self, site: str) -> AsyncIterator[MaasClient]:
         client = self.client(site)
         if client is None:
-            raise MaasError(MaasFailure.UNREACHABLE, f"site {site} has no region here", operation="turn")
+            raise MaasError(
+                MaasFailure.UNREACHABLE, f"site {site} has no region in this controller's settings", operation="turn"
+            )
         yield client
 
 

@@ -50,15 +50,15 @@ def test_bindings_are_read_from_the_environment_as_json() -> None:
 @pytest.mark.parametrize(
     ("table", "says"),
     [
-        ('references = ["file:/a"]', "without hosts and networks"),
-        ('references = ["*"]\nnetworks = ["10.0.0.0/8"]', "references begin with"),
+        ('references = ["file:/a"]', "needs hosts, networks or both"),
+        ('references = ["*"]\nnetworks = ["10.0.0.0/8"]', "every reference must begin with"),
         ('references = []\nnetworks = ["10.0.0.0/8"]', "references"),
         ('references = ["file:/a"]\nnetwork = ["10.0.0.0/8"]', "network"),
         ('references = ["file:/a"]\nhosts = ["https://a"]', "without scheme"),
         ('references = ["file:/a"]\nnetworks = ["10.0.0.1/8"]', "10.0.0.1/8"),
         ('references = ["file:/a"]\nhosts = ["*"]', "matches any name"),
         ('references = ["file:/a"]\nhosts = ["gpu-1", "*.*-*"]', "matches any name"),
-        ('references = ["file:/a"]\nhosts = ["10.8.*.*"]', "no part of an address"),
+        ('references = ["file:/a"]\nhosts = ["10.8.*.*"]', "cannot stand for part of an address"),
     ],
 )
 def test_a_wrong_binding_stops_the_start_and_says_why(tmp_path: Path, table: str, says: str) -> None:
@@ -87,7 +87,7 @@ def test_a_star_stands_for_no_part_of_an_address(pattern: str, host: str) -> Non
     if pattern != "*.1":
         assert not binds(host, pattern)
     else:
-        with pytest.raises(ValueError, match="no part of an address"):
+        with pytest.raises(ValueError, match="cannot stand for part of an address"):
             binds(host, pattern)
 
 

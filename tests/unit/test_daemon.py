@@ -29,7 +29,7 @@ async def test_a_task_that_ends_by_itself_brings_the_others_down_by_its_name() -
 
     with pytest.raises(BaseExceptionGroup) as caught:
         await all_tasks()
-    assert caught.group_contains(InternalError, match="task listener ended by itself")
+    assert caught.group_contains(InternalError, match="task listener ended unexpectedly")
 
 
 async def test_a_task_may_end_once_the_stop_has_come() -> None:

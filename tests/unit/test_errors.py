@@ -75,10 +75,13 @@ def test_exit_codes_are_the_documented_numbers() -> None:
 @pytest.mark.parametrize(
     ("error", "parts"),
     [
-        (errors.SchemaMissing(found=0, needed=3), ["no farrier schema", "needs 3", "farrier db migrate"]),
-        (errors.SchemaMissing(found=2, needed=3), ["version 2", "needs 3", "farrier db migrate"]),
+        (errors.SchemaMissing(found=0, needed=3), ["no farrier schema", "requires 3", "farrier db migrate"]),
+        (errors.SchemaMissing(found=2, needed=3), ["version 2", "requires 3", "farrier db migrate"]),
         (errors.SchemaMissing(found=3, needed=3), ["another farrier", "farrier db migrate"]),
-        (errors.SchemaTooNew(found=4, known=3, release="2.0"), ["version 4", "farrier 2.0", "knows 3", "upgrade"]),
+        (
+            errors.SchemaTooNew(found=4, known=3, release="2.0"),
+            ["version 4", "farrier 2.0", "supports at most 3", "upgrade"],
+        ),
         (errors.SchemaChanged(version=2, name="nodes"), ["version 2", "(nodes)", "add a migration"]),
         (errors.SchemaUnrecorded(), ["no record", "DROP SCHEMA", "farrier db migrate"]),
         (errors.SchemaUnrecorded(directory="/var/lib/farrier"), ["no record", "remove the directory /var/lib/farrier"]),

@@ -40,14 +40,14 @@ def test_every_state_of_a_built_in_kind_but_its_last_may_have_a_limit(tmp_path: 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("[sla]\ncrate.packed = 60\n", "'crate' is no layer and no kind; there are: "),
-        ("[sla]\ncrate.packed = 60\n", "controller.kinds names it"),
+        ("[sla]\ncrate.packed = 60\n", "'crate' is neither a layer nor a kind; expected one of: "),
+        ("[sla]\ncrate.packed = 60\n", "List a kind of another package in controller.kinds"),
         (f"{CRATES}[sla]\ncrate.paked = 60\n", "did you mean 'crate.packed'?"),
         (f"{CRATES}[sla]\ncrate.gone = 60\n", "unknown limit 'crate.gone'"),
         (f"{CRATES}[sla.model.x]\ncrate.packed = 60\n", "'crate.packed' in [sla.model.x]"),
         ('[controller]\nkinds = ["nowhere:SPEC"]\n[sla]\ncrate.packed = 60\n', "nowhere:SPEC cannot be imported"),
         ('[controller]\nkinds = ["tests.support.crates:NONE"]\n[sla]\ncrate.packed = 60\n', "has no NONE"),
-        ('[controller]\nkinds = ["tests.support.crates:ask"]\n[sla]\ncrate.packed = 60\n', "ask is no kind"),
+        ('[controller]\nkinds = ["tests.support.crates:ask"]\n[sla]\ncrate.packed = 60\n', "ask is not a kind"),
         ('[controller]\nkinds = ["tests.support.crates"]\n[sla]\ncrate.packed = 60\n', "package.module:NAME"),
     ],
 )

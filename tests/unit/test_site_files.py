@@ -113,7 +113,7 @@ def test_everything_that_is_wrong_is_told_at_once_and_no_site_is_used(sites: Pat
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[maas", "is not TOML"),
+        ("[maas", "is not valid TOML"),
         ("[mass]\n", "unknown key 'mass'; did you mean 'maas'?"),
         ("maas = 3\n", "[maas]: expected a table, got a number"),
         ("name = 'x'\n", "unknown key 'name'"),
@@ -121,7 +121,7 @@ def test_everything_that_is_wrong_is_told_at_once_and_no_site_is_used(sites: Pat
             "[cloud_init]\ntemplate = '#cloud-config'\n",
             "[cloud_init]: unknown key 'template'; did you mean 'template_file'",
         ),
-        ('[maas]\nkey = "env:K"\n', "[maas] url: is missing; expected here: Base URL"),
+        ('[maas]\nkey = "env:K"\n', "[maas] url: is missing; expected: Base URL"),
         (MAAS.replace("/MAAS", ""), "[maas] url: Expected `str` matching regex"),
         (MAAS.replace("maas.north", "me:secret@maas.north"), "[maas] url: expected http[s]://host[:port]/MAAS"),
         (MAAS.replace("5240", "524000"), "[maas] url: expected http[s]://host[:port]/MAAS"),
@@ -129,17 +129,20 @@ def test_everything_that_is_wrong_is_told_at_once_and_no_site_is_used(sites: Pat
         (MAAS.replace('"env:MAAS_KEY"', '["secret"]'), "[maas] key: Expected `str`, got `array`"),
         (MAAS + 'ca_file = "ca.pem"\n', "[maas] ca_file: expected an absolute path, got 'ca.pem'"),
         (MAAS + 'node_timeout = "2s"\n', "[maas] node_timeout: expected 1m to 1d, got 2s"),
-        ('[observe]\nevents_every = "0s"\n', "[observe] events_every: a duration is more than nothing"),
+        ('[observe]\nevents_every = "0s"\n', "[observe] events_every: expected a duration longer than 0"),
         ('[observe]\nevents_every = "2m"\nmotion_every = "3m"\n', "[observe] events_every: expected 1s to 1m, got 2m"),
         ("[observe]\nevents_every = 0.5\n", "[observe] events_every: expected 1s to 1m, got 0.5s"),
-        ("[observe]\nevents_every = [1]\n", "[observe] events_every: a duration looks like 30s"),
+        ("[observe]\nevents_every = [1]\n", "[observe] events_every: expected a duration such as 30s"),
         ('[observe]\nsweep_every = "10d"\n', "[observe] sweep_every: expected 1m to 1d"),
         ('[observe]\nevents_every = "1m"\n', "expected events_every to be the shortest"),
         ('[deploy]\nbootstrap_ttl = "31d"\n', "[deploy] bootstrap_ttl: expected 1m to 30d, got 31d"),
         ("[deploy]\nmax_datasource_retries = 11\n", "Expected `int` <= 10; got a number 11"),
-        ('[storage]\nboot_disk_model = "("\n', "boot_disk_model is no regular expression: missing )"),
-        ('[storage]\nboot_disk_model = ".*"\n', "[storage] boot_disk_model: expected a pattern that tells"),
-        ('[storage]\nlayout = "blank"\nroot_size_gb = 10\n', "[storage] root_size_gb: layout blank makes no root"),
+        ('[storage]\nboot_disk_model = "("\n', "boot_disk_model is not a valid regular expression: missing )"),
+        (
+            '[storage]\nboot_disk_model = ".*"\n',
+            "[storage] boot_disk_model: expected a pattern that matches only boot disks",
+        ),
+        ('[storage]\nlayout = "blank"\nroot_size_gb = 10\n', "[storage] root_size_gb: layout blank creates no root"),
         ('[network]\npxe_subnet = "10.0.0.1/24"\n', "[network] pxe_subnet: expected a CIDR such as 10.1.0.0/24"),
         ('[network]\npxe_subnet = "10.0.0.0"\n', "[network] pxe_subnet: expected a CIDR such as 10.1.0.0/24, got the"),
         ("[network]\nbonds = 3\n", "[network] bonds: expected tables [[network.bonds]], got a number"),
@@ -155,24 +158,24 @@ def test_everything_that_is_wrong_is_told_at_once_and_no_site_is_used(sites: Pat
         ),
         (
             '[[network.bonds]]\nname = "b"\nports = ["a"]\n[[network.bonds]]\nname = "b"\nports = ["c"]\n',
-            "[network.bonds]: name 'b' is there 2 times",
+            "[network.bonds]: name 'b' is listed 2 times",
         ),
         (
             '[[network.bonds]]\nname = "b"\nports = ["a"]\n[[network.bonds]]\nname = "c"\nports = ["a"]\n',
-            "[network.bonds]: port 'a' is there 2 times",
+            "[network.bonds]: port 'a' is listed 2 times",
         ),
-        ('[[network.ports]]\nmatch = "a"\n[[network.ports]]\nmatch = "a"\n', "[network.ports]: match 'a' is there"),
+        ('[[network.ports]]\nmatch = "a"\n[[network.ports]]\nmatch = "a"\n', "[network.ports]: match 'a' is listed"),
         (
             '[[network.ports]]\nmatch = "a"\nlink = {}\n[[network.bonds]]\nname = "b"\nports = ["a"]\n',
-            "[network.ports 1.link]: 'a' is in a bond, which has the link",
+            "[network.ports 1.link]: 'a' is in a bond; configure the link on the bond",
         ),
         (
             '[[network.bonds]]\nname = "b"\nports = ["a"]\nmtu = 1500\nvlans = [{ vid = 7, mtu = 9000 }]\n',
-            "[network.bonds 1.vlans 1] mtu: expected at most that of what it is on, 1500; got 9000",
+            "[network.bonds 1.vlans 1] mtu: expected at most 1500, the MTU of its parent interface; got 9000",
         ),
         (
             '[[network.bonds]]\nname = "b"\nports = ["a"]\nvlans = [{ vid = 7 }, { vid = 7 }]\n',
-            "[network.bonds 1.vlans]: vid '7' is there 2 times",
+            "[network.bonds 1.vlans]: vid '7' is listed 2 times",
         ),
     ],
 )
@@ -185,18 +188,18 @@ def test_what_is_wrong_is_told_with_its_place(sites: Path, text: str, told: str)
 @pytest.mark.parametrize(
     ("link", "told"),
     [
-        ('{ mode = "auto", addresses = { n = "10.0.0.5" } }', "addresses: mode auto takes none"),
+        ('{ mode = "auto", addresses = { n = "10.0.0.5" } }', "addresses: mode auto has no addresses"),
         ('{ mode = "static", addresses = { n = "10.0.0.5" } }', "subnet: is missing"),
         ('{ mode = "static", subnet = "10.0.0.0/24" }', "addresses: is missing"),
         ('{ mode = "static", subnet = "10.0.0.0/24", addresses = { n = "x" } }', "addresses.n: expected an IP address"),
         (
             '{ mode = "static", subnet = "10.0.0.0/24", addresses = { n = "10.0.1.5" } }',
-            "addresses.n: expected one in 10.0.0.0/24, got 10.0.1.5",
+            "addresses.n: expected an address in 10.0.0.0/24, got 10.0.1.5",
         ),
         ('{ subnet = "10.0.0.0/33" }', "subnet: expected a CIDR"),
         (
             '{ mode = "static", subnet = "fd00::/64", addresses = { n = "fd00::1", m = "fd00:0::1" } }',
-            "[network]: address 'fd00::1' is there 2 times",
+            "[network]: address 'fd00::1' is listed 2 times",
         ),
     ],
 )
@@ -209,15 +212,15 @@ def test_a_region_belongs_to_one_site_and_names_differ_in_more_than_case(sites: 
     for name, end in (("North", ""), ("north", "/")):
         (sites / f"{name}.toml").write_text(MAAS.replace("/MAAS", f"/MAAS{end}"))
     assert refusal(sites) == [
-        "North, north: expected names that differ in more than capital letters",
-        "North, north: [maas] url: all name http://maas.north:5240/maas; expected a region to belong to one site",
+        "North, north: names must differ in more than upper and lower case",
+        "North, north: [maas] url: all use http://maas.north:5240/maas; a region can belong to only one site",
     ]
 
 
 @pytest.mark.parametrize("name", ["a b", "-a", "ü", "x" * 64])
 def test_a_name_that_would_be_no_label_is_refused(sites: Path, name: str) -> None:
     (sites / f"{name}.toml").write_text("")
-    assert "a site's name has letters, digits" in refusal(sites)[0]
+    assert "a site's name consists of letters, digits" in refusal(sites)[0]
 
 
 def test_what_is_no_regular_file_or_larger_than_any_site_is_refused(sites: Path) -> None:
@@ -227,8 +230,8 @@ def test_what_is_no_regular_file_or_larger_than_any_site_is_refused(sites: Path)
     (sites / "d.toml").symlink_to(sites / "gone")
     assert refusal(sites) == [
         "a.toml: expected a regular file",
-        "b.toml: expected at most 1048576 bytes; it is larger",
-        "c.toml: expected UTF-8, got the byte 0xff at 0",
+        "b.toml: is too large; expected at most 1048576 bytes",
+        "c.toml: is not UTF-8: byte 0xff at 0",
         "d.toml: expected a regular file",
     ]
 
@@ -271,7 +274,7 @@ def test_a_template_outside_the_directory_is_not_read(sites: Path, way: str) -> 
     (sites.parent / "secret").write_text("secret")
     (sites / "link").symlink_to(sites.parent / "secret")
     (line,) = refusal(sites, f'[cloud_init]\ntemplate_file = "{way}"\n')
-    assert "[cloud_init] template_file: lies outside the directory" in line
+    assert "[cloud_init] template_file: is outside the directory" in line
 
 
 @pytest.mark.parametrize(
@@ -282,10 +285,10 @@ def test_a_template_outside_the_directory_is_not_read(sites: Path, way: str) -> 
         ("#" * (1024 * 1024 + 1), "expected at most 1048576 bytes"),
         ("#\n{% if %}", "[cloud_init] user-data.j2: line 2: Expected an expression"),
         ("{{ node.name | yml }}", "line 1: No filter named 'yml'"),
-        ("{{ nod.name }}", "line 1: there is no 'nod'; did you mean 'node'?"),
-        ("\n{{ node.nmae }}", "line 2: the node has no 'nmae'; did you mean 'name'?"),
-        ("{{ node['nmae'] }}", "the node has no 'nmae'"),
-        ("{{ node.bmc.serail }}", "the node has no 'serail'; did you mean 'serial'?"),
+        ("{{ nod.name }}", "line 1: unknown name 'nod'; did you mean 'node'?"),
+        ("\n{{ node.nmae }}", "line 2: node has no 'nmae'; did you mean 'name'?"),
+        ("{{ node['nmae'] }}", "node has no 'nmae'"),
+        ("{{ node.bmc.serail }}", "node has no 'serail'; did you mean 'serial'?"),
         ("{% include 'other' %}", "it includes, imports or extends another template"),
         ("{% include node.name %}", "it includes, imports or extends another template"),
     ],
@@ -311,8 +314,8 @@ def test_what_only_a_node_can_tell_is_left_to_it(sites: Path, template: str) -> 
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("node", "is given to every template"),
-        ("x-y", "has no name that a template could use"),
+        ("node", "is reserved: every template has it"),
+        ("x-y", "has an invalid name"),
         ("bootstrap_token", "is"),
     ],
 )
@@ -355,10 +358,10 @@ def test_a_fabric_manager_is_spoken_to_as_a_user_or_with_a_token(sites: Path) ->
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (UFM, "[ufm]: expected either credential, for a user and password, or token"),
-        (UFM + 'credential = "env:A"\ntoken = "env:B"\n', "expected either credential"),
-        (UFM + 'credential = "hunter2"\n', "[ufm] credential: expected a reference to it"),
-        (UFM + 'token = "hunter2"\n', "[ufm] token: expected a reference to it"),
+        (UFM, "[ufm]: expected exactly one of credential (a user and password) and token"),
+        (UFM + 'credential = "env:A"\ntoken = "env:B"\n', "expected exactly one of credential"),
+        (UFM + 'credential = "hunter2"\n', "[ufm] credential: expected a reference to the secret"),
+        (UFM + 'token = "hunter2"\n', "[ufm] token: expected a reference to the secret"),
         (UFM + 'token = "env:A"\nca_file = "ca.pem"\n', "[ufm] ca_file: expected an absolute path"),
         (UFM + 'token = "env:A"\nread_timeout = "1m"\n', "[ufm] read_timeout: expected 1s to 20s, got 1m"),
         (UFM + 'token = "env:A"\nchange_timeout = "1m"\n', "[ufm] change_timeout: expected 1s to 45s, got 1m"),

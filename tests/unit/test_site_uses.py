@@ -45,10 +45,10 @@ def refusal(sites: Path, text: str, template: str = "#cloud-config\n") -> list[s
 @pytest.mark.parametrize(
     ("was", "becomes", "told"),
     [
-        ('"10.lan"', '"tenant-a"', "[network] segments: segment 'tenant-a' is there 2 times"),
+        ('"10.lan"', '"tenant-a"', "[network] segments: segment 'tenant-a' is listed 2 times"),
         ('"10.lan"', '"10"', "[network] segments"),
         ('"10.lan"', '"a b"', "[network] segments"),
-        ('"ib-a"', '"ib-a", "ib-a"', "partition 'ib-a' is there 2 times"),
+        ('"ib-a"', '"ib-a", "ib-a"', "partition 'ib-a' is listed 2 times"),
         ('[ufm]\nurl = "https://ufm.north"\ntoken = "env:UFM"\n', "", "expected a table [ufm]"),
         ('["ib-a"]', str([f"p{number}" for number in range(17)]), "[infiniband] partitions"),
     ],
@@ -63,8 +63,11 @@ def test_what_nodes_are_to_use_is_named_once_by_good_names(sites: Path, was: str
 @pytest.mark.parametrize(
     ("template", "told"),
     [
-        ("{{ segments['tenant-b'].address }}", "line 2: the site's nodes use no segment 'tenant-b'; did you mean"),
-        ("{{ segments.tenant.address }}", "line 2: the site's nodes use no segment 'tenant'"),
+        (
+            "{{ segments['tenant-b'].address }}",
+            "line 2: the nodes of this site have no segment 'tenant-b'; did you mean",
+        ),
+        ("{{ segments.tenant.address }}", "line 2: the nodes of this site have no segment 'tenant'"),
         ("{{ segments['tenant-a'].adress }}", "line 2: a segment has no 'adress'; did you mean 'address'?"),
     ],
 )

@@ -51,6 +51,6 @@ def test_an_administrator_reads_what_a_server_that_can_be_reached_says() -> None
         raise asyncpg.AdminShutdownError("terminating connection due to administrator command")
 
 
-def test_whoever_is_ended_to_resolve_a_deadlock_is_told_to_ask_again() -> None:
-    told = refusals.told(asyncpg.DeadlockDetectedError("deadlock detected"))
-    assert str(told) == "deadlock detected (nothing was written; ask again)"
+def test_a_client_ended_to_resolve_a_deadlock_is_advised_to_retry() -> None:
+    refused = refusals.as_refusal(asyncpg.DeadlockDetectedError("deadlock detected"))
+    assert str(refused) == "deadlock detected (nothing was written; send the request again)"

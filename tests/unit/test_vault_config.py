@@ -71,18 +71,18 @@ def test_an_address_is_https_and_nothing_but_a_host(address: str) -> None:
 @pytest.mark.parametrize("token", ["hvs.s3kr1t", "vault:farrier/s3kr1t", ":s3kr1t", ""])
 def test_a_token_is_a_reference_to_this_machine(token: str) -> None:
     """`FARRIER_VAULT_TOKEN=hvs…` is an easy mistake, and the token must not be repeated."""
-    assert "token is a reference" in refusal(FARRIER_VAULT_TOKEN=token)
+    assert "token must be a reference" in refusal(FARRIER_VAULT_TOKEN=token)
 
 
 @pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("name", ["mount", "path_prefix", "namespace"])
 @pytest.mark.parametrize("path", ["/secret", "secret/", "a//b", "..", "a/../b", ".", "a%2fb", "a b", "a?b"])
 def test_a_path_has_no_tricks(name: str, path: str) -> None:
-    assert f"{name} is names" in refusal(**{f"FARRIER_VAULT_{name.upper()}": path})
+    assert f"{name} must be names" in refusal(**{f"FARRIER_VAULT_{name.upper()}": path})
 
 
 def test_the_mount_has_a_name_and_the_others_may_be_empty() -> None:
-    assert "mount is names" in refusal(FARRIER_VAULT_MOUNT="")
+    assert "mount must be names" in refusal(FARRIER_VAULT_MOUNT="")
     loaded = config.load(environment=SOUND | {"FARRIER_VAULT_PATH_PREFIX": "", "FARRIER_VAULT_NAMESPACE": ""})
     assert loaded.vault.path_prefix == ""
 

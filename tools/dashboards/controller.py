@@ -15,7 +15,7 @@ def board() -> Board:
     return Board(
         name="controller",
         title="Controller",
-        answers="Whether controllers run, have all shards, keep up with them, and get their work committed.",
+        answers="Whether controllers run, own all shards, keep up with them, and commit their work.",
         parts=(
             Part("Now", _now()),
             Part("Shards and wakes", _shards()),
@@ -33,28 +33,28 @@ def _now() -> Panels:
             steps={None: "red", 1: "green"},
         ),
         names(
-            About("Versions", "More than one during an upgrade only.", 3, 4),
+            About("Versions", "More than one only during an upgrade.", 3, 4),
             Query(each(gauges.BUILD_INFO, "version"), "{{version}}"),
         ),
         number(
-            About("Shards without a controller", "Their resources stand still.", 4, 4),
+            About("Shards without a controller", "Their resources make no progress.", 4, 4),
             f"sum({fleet(gauges.SHARDS_UNOWNED)})",
             steps=SOME,
         ),
         number(
-            About("Oldest sweep", "Of the shard that has waited the longest.", 3, 4),
+            About("Oldest sweep", "Age of the last sweep of the shard that has waited longest.", 3, 4),
             f"max({fleet(gauges.OLDEST_SWEEP)})",
             "s",
             _LATE,
         ),
         number(
-            About("Oldest unanswered intent", "Without those of paused nodes, which wait on purpose.", 4, 4),
+            About("Oldest unanswered intent", "Intents that a pause delays are not counted.", 4, 4),
             f"max({fleet(gauges.INTENTS_OLDEST_PENDING)})",
             "s",
             {None: "green", 60: "orange", 300: "red"},
         ),
         number(
-            About("Age of the fleet's figures", "Of the replica that counted last.", 4, 4),
+            About("Age of the fleet's figures", "Age of the newest count of any replica.", 4, 4),
             f'time() - max({gauges.COLLECTED.name}{{job="$job"}})',
             "s",
             STALE,
@@ -70,39 +70,39 @@ def _now() -> Panels:
 def _shards() -> Panels:
     return (
         lines(
-            About("Shards by controller", "Of all kinds; replicas share them evenly.", 8),
+            About("Shards by controller", "Shards of all kinds; replicas share them evenly.", 8),
             [Query(total(gauges.SHARDS, "controller"), "{{controller}}")],
         ),
         lines(
-            About("Oldest sweep by kind", "How long ago the shard that has waited the longest was swept.", 8),
+            About("Oldest sweep by kind", "How long ago the shard that has waited longest was swept.", 8),
             [Query(fleet(gauges.OLDEST_SWEEP), "{{kind}}")],
             "s",
         ),
         lines(
-            About("Wakes that wait", "No run has seen them yet.", 8),
+            About("Pending wakes", "Wakes that no run has read yet.", 8),
             [Query(fleet(gauges.WAKES_PENDING), "waiting")],
         ),
         lines(
-            About("Wait of a wake", "After what time 99 of 100 wakes were loaded with their resource.", 8),
+            About("Delay of wakes", "Time within which 99 of 100 wakes were loaded with their resource.", 8),
             [Query(quantile(0.99, definitions.WAKE_WAIT, "kind"), "{{kind}}")],
             "s",
         ),
         lines(
-            About("Wakes", "Wakes loaded a second.", 8),
+            About("Wakes", "Wakes loaded per second.", 8),
             [Query(count_rate(definitions.WAKE_WAIT, "kind"), "{{kind}}")],
             "ops",
         ),
         lines(
-            About("Looks for wakes", "What made the loops look, a second.", 8),
+            About("Lookups of wakes", "Lookups per second, by reason.", 8),
             [Query(rate(definitions.WAKEUPS, "source"), "{{source}}")],
             "ops",
         ),
         lines(
-            About("Intents without an answer", "Paused nodes' among them.", 12),
+            About("Intents without an answer", "Includes intents of paused nodes.", 12),
             [Query(fleet(gauges.INTENTS_PENDING), "unanswered")],
         ),
         lines(
-            About("Age of each replica's figures", "A replica that cannot reach the database grows old.", 12),
+            About("Age of each replica's figures", "A growing age marks a replica that cannot reach the database.", 12),
             [Query(f"time() - {each(gauges.COLLECTED, 'instance')}", "{{instance}}")],
             "s",
         ),
@@ -112,12 +112,12 @@ def _shards() -> Panels:
 def _runs() -> Panels:
     return (
         layers(
-            About("Runs by outcome", "Committed runs a second.", 12),
+            About("Runs by outcome", "Committed runs per second.", 12),
             Query(rate_of_seen(definitions.HANDLER_RUNS, "kind", "outcome"), "{{kind}} {{outcome}}"),
             "ops",
         ),
         lines(
-            About("Duration of a run", "From snapshot to outcome.", 12),
+            About("Duration of a run", "Time from snapshot to outcome.", 12),
             [
                 Query(quantile(0.5, definitions.HANDLER_DURATION, "kind"), "{{kind}} half"),
                 Query(quantile(0.99, definitions.HANDLER_DURATION, "kind"), "{{kind}} 99 %"),
@@ -125,12 +125,12 @@ def _runs() -> Panels:
             "s",
         ),
         lines(
-            About("Errors by class", "Runs that ended in an error, a second.", 12),
+            About("Errors by class", "Runs per second that ended in an error.", 12),
             [Query(rate_of_seen(definitions.HANDLER_ERRORS, "kind", "error"), "{{kind}} {{error}}")],
             "ops",
         ),
         lines(
-            About("Errors by place", "The ten states and stages where most runs fail, a second.", 12),
+            About("Errors by place", "The ten states and stages with the most failed runs per second.", 12),
             [
                 Query(
                     f"topk(10, {rate(definitions.HANDLER_ERRORS, 'kind', 'state', 'substate')} > 0)",
@@ -145,17 +145,21 @@ def _runs() -> Panels:
 def _commits() -> Panels:
     return (
         lines(
-            About("Commits that did not win", "By verdict, a second. Refused means a bug or another schema.", 8),
+            About("Lost commits", "By result, per second. Refused means a bug or another schema.", 8),
             [Query(rate(definitions.COMMIT_CONFLICTS, "verdict"), "{{verdict}}")],
             "ops",
         ),
         lines(
-            About("Steps cut", "Steps cut off because their controller was not renewed in time, a second.", 8),
+            About(
+                "Cancelled steps",
+                "Steps per second cancelled because their controller did not renew its lease in time.",
+                8,
+            ),
             [Query(rate(definitions.STEPS_CUT, "kind"), "{{kind}}")],
             "ops",
         ),
         lines(
-            About("Circles", "Resources slowed down for too many reruns in a row, a second.", 8),
+            About("Circles", "Resources per second that were slowed down after too many reruns in a row.", 8),
             [Query(rate(definitions.RERUN_LIMITED, "kind"), "{{kind}}")],
             "ops",
         ),

@@ -36,12 +36,12 @@ def board() -> Board:
     return Board(
         name="fleet",
         title="Fleet",
-        answers="How many nodes are in which state, for how long, and what is above its limit; other kinds, too.",
+        answers="How many nodes are in each state, for how long, and which are above a limit; also for other kinds.",
         parts=(
             Part("Now", _now()),
             Part("Over time", _over_time()),
-            Part("Every state and stage that something is in", _states()),
-            Part("What is known of the nodes", _known()),
+            Part("Occupied states and stages", _states()),
+            Part("Health of nodes", _known()),
             Part("Resources of other kinds", _others()),
         ),
     )
@@ -51,27 +51,27 @@ def _now() -> Panels:
     active = total(gauges.RESOURCES, where=f'{_NODE}, state="{NodeStatus.ACTIVE}"')
     return (
         number(
-            About("Nodes", "All nodes that are registered, retired ones with them.", 4, 4),
+            About("Nodes", "All registered nodes, including retired ones.", 4, 4),
             total(gauges.RESOURCES, where=_NODE),
         ),
-        number(About("Active", "Nodes that serve.", 4, 4), active),
+        number(About("Active", "Nodes in service.", 4, 4), active),
         number(
-            About("Above a limit", "Clocks above the limit of their own node; one node may have several.", 4, 4),
+            About("Above a limit", "Clocks above the limit of their own node; a node may have several.", 4, 4),
             total(gauges.ABOVE_SLA),
             steps=SOME,
         ),
         number(
-            About("Wait for an operator", "Nodes whose workflow goes on only when somebody has acted.", 4, 4),
+            About("Wait for an operator", "Nodes whose workflow needs an operator to continue.", 4, 4),
             total(gauges.MANUAL_INTERVENTION),
             steps=FATAL,
         ),
         number(
-            About("Paused", "Nodes that an operator has paused; no clock of theirs counts.", 4, 4),
+            About("Paused", "Nodes that an operator has paused; none of their clocks counts.", 4, 4),
             fleet(gauges.NODES_PAUSED),
             steps={None: "blue"},
         ),
         number(
-            About("Age of these figures", "While no replica reaches the database, figures grow old.", 4, 4),
+            About("Age of these figures", "The figures age while no replica reaches the database.", 4, 4),
             f'time() - max({gauges.COLLECTED.name}{{job="$job"}})',
             "s",
             STALE,
@@ -84,11 +84,11 @@ def _over_time() -> Panels:
     taken = f"({fleet(gauges.RESOURCES)} > 0)"
     return (
         layers(
-            About("Nodes by state", "The coarse status of every node."),
+            About("Nodes by state", "The status of every node."),
             Query(total(gauges.RESOURCES, "state", where=_NODE), "{{state}}"),
         ),
         lines(
-            About("Moves", "Nodes that entered a state, an hour."),
+            About("Moves", "Nodes per hour that entered a state."),
             [Query(f"{rate(definitions.STATE_ENTERED, 'state', where=_NODE)} * 3600", "{{state}}")],
         ),
         timeline(
@@ -101,8 +101,8 @@ def _over_time() -> Panels:
         heat(
             About(
                 "Share above the limit",
-                "Of those in a state or stage, how many are above the limit that holds for themselves: green none, "
-                "yellow some, orange a tenth, red half. No cell: nothing is there.",
+                "Share of the nodes in a state or stage that are above their own limit. Green: none, yellow: some, "
+                "orange: a tenth, red: half. No cell: no nodes.",
                 24,
                 12,
             ),
@@ -118,8 +118,8 @@ def _states() -> Panels:
         rows(
             About(
                 "States",
-                "Oldest is how long the first to enter has been there; Limit is the one where neither site nor model "
-                "has its own.",
+                "Oldest: how long the first node to enter has been there. Limit: the general one, without those of "
+                "sites and models.",
                 24,
                 10,
             ),
@@ -146,26 +146,28 @@ def _states() -> Panels:
 def _known() -> Panels:
     return (
         layers(
-            About("Health", "What agents last said; blocked keeps a node from new work, silent is a late heartbeat."),
+            About("Health", "Last reports of agents; blocked keeps a node from new work, silent is a late heartbeat."),
             Query(fleet(gauges.NODES_BY_HEALTH), "{{health}}"),
         ),
         layers(
-            About("Power", "As BMCs told it last; unknown for nodes that are not manageable."),
+            About("Power", "Last power readings of BMCs; unknown for nodes that are not manageable."),
             Query(fleet(gauges.NODES_BY_POWER), "{{power}}"),
         ),
         lines(
-            About("Alerts of agents", "Nodes by the ids of the alerts that their agents report.", 24, 8),
+            About("Alerts of agents", "Nodes by the IDs of the alerts that their agents report.", 24, 8),
             [Query(f"{fleet(gauges.NODES_BY_ALERT)} > 0", "{{alert}}")],
         ),
         lines(
-            About("Known too long ago", "Nodes whose heartbeat, power or machine in MAAS was last read too long ago."),
+            About(
+                "Outdated observations", "Nodes whose heartbeat, power or machine in MAAS was last read too long ago."
+            ),
             [
                 Query(fleet(gauges.HEARTBEATS_STALE), "heartbeat"),
                 Query(fleet(gauges.OBSERVATIONS_STALE), "{{source}}"),
             ],
         ),
         lines(
-            About("BMCs that cannot be read", "Manageable nodes by what went wrong."),
+            About("BMCs that cannot be read", "Manageable nodes by failure."),
             [Query(f"{fleet(gauges.POWER_SYNC_FAILING)} > 0", "{{failure}}")],
         ),
     )
@@ -178,7 +180,7 @@ def _others() -> Panels:
             Query(f"{total(gauges.RESOURCES, 'kind', 'state', 'substate', where=_OTHERS)} > 0", _PLACE),
         ),
         lines(
-            About("Other resources above their limit", "By the limit that holds for each of them."),
+            About("Other resources above their limit", "Resources above their own limit."),
             [Query(total(gauges.ABOVE_SLA, "kind", "state", "substate", where=_OTHERS), _PLACE)],
         ),
     )

@@ -37,16 +37,16 @@ def board() -> Board:
     return Board(
         name="stuck",
         title="Stuck nodes",
-        answers="Which nodes are above a limit or wait for an operator, the worst first, with the way to each of them.",
+        answers="Nodes above a limit or waiting for an operator, the worst first, with links to each of them.",
         parts=(
             Part("Now", _now()),
             Part("Which", _which()),
             Part("Where", _where()),
         ),
         variables=(
-            address(PAGES, "Pages", "Where farrier's own pages are: links to nodes start with it.", DEFAULTS[PAGES]),
+            address(PAGES, "Pages", "Base URL of farrier's own pages. Links to nodes begin with it.", DEFAULTS[PAGES]),
             address(
-                RUNBOOKS, "Runbooks", "Where docs/operating is: links to runbooks start with it.", DEFAULTS[RUNBOOKS]
+                RUNBOOKS, "Runbooks", "Base URL of docs/operating. Links to runbooks begin with it.", DEFAULTS[RUNBOOKS]
             ),
         ),
     )
@@ -55,23 +55,25 @@ def board() -> Board:
 def _now() -> Panels:
     return (
         number(
-            About("Nodes above a limit", "By name: some of each state, and the worst of the fleet.", 6, 4),
+            About(
+                "Nodes above a limit", "Nodes with series: the worst of each state, and the worst of the fleet.", 6, 4
+            ),
             f"count({fleet(gauges.NODE_ABOVE_SLA, 'node')}) or {_NONE}",
             steps=SOME,
         ),
         number(
-            About("The worst is above by", "How far the worst clock is above its limit.", 6, 4),
+            About("Worst excess", "How far the worst clock is above its limit.", 6, 4),
             f"max({fleet(gauges.NODE_ABOVE_SLA)}) or {_NONE}",
             "s",
             {None: "green", 1: "orange", 24 * _HOUR: "red"},
         ),
         number(
-            About("Workflows too long in all", "Above their end-to-end limit, whatever stage they are in.", 6, 4),
+            About("Workflows above their limit", "Above the limit for the whole workflow, in any stage.", 6, 4),
             total(gauges.ABOVE_SLA, where='state="end_to_end"'),
             steps=SOME,
         ),
         number(
-            About("Wait for an operator", "Nodes whose workflow goes on only when somebody has acted.", 6, 4),
+            About("Wait for an operator", "Nodes whose workflow needs an operator to continue.", 6, 4),
             total(gauges.MANUAL_INTERVENTION),
             steps=FATAL,
         ),
@@ -83,9 +85,9 @@ def _which() -> Panels:
         rows(
             About(
                 "Stuck nodes",
-                "The clocks that are worst in their state, and the worst of the fleet. A click on the node opens "
-                "its page: what it waits for and what to do. Empty with nodes above a limit: metrics.name_nodes is "
-                "off.",
+                "The worst clocks of each state, and the worst of the fleet. A click on a node opens its page with "
+                "what it waits for and what to do. If it is empty while nodes are above a limit, "
+                "metrics.name_nodes is off.",
                 24,
                 11,
             ),
@@ -101,7 +103,7 @@ def _which() -> Panels:
         ),
         timeline(
             About(
-                "Since when", "Each node while it is above a limit: yellow, after an hour orange, a day red.", 24, 10
+                "History", "Each node while it is above a limit: yellow, after an hour orange, after a day red.", 24, 10
             ),
             Query(fleet(gauges.NODE_ABOVE_SLA), "{{node}} {{kind}} {{state}} {{substate}}"),
             "s",
@@ -114,7 +116,7 @@ def _which() -> Panels:
 def _where() -> Panels:
     return (
         rows(
-            About("What operators are waited for", "Nodes by what failed. A click opens what to do about it.", 8, 9),
+            About("Failures that need an operator", "Nodes by failure class. A click opens what to do about it.", 8, 9),
             [f"{fleet(gauges.MANUAL_INTERVENTION)} > 0"],
             [
                 Column("failure_class", "Failure", links={"What to do": _FAILURE}),

@@ -21,11 +21,11 @@ def board() -> Board:
     return Board(
         name="upstream",
         title="Upstream services",
-        answers="How BMCs, MAAS regions and Vault answer: how much is asked, how often it fails, how long it takes.",
+        answers="Requests to BMCs, MAAS regions and Vault: how many, how many fail, and how long they take.",
         parts=(
             Part("Now", _now()),
             *(Part(title, _service(service, title)) for service, title in _SERVICES.items()),
-            Part("What nobody could read", _unread()),
+            Part("Missing observations", _unread()),
         ),
     )
 
@@ -33,7 +33,7 @@ def board() -> Board:
 def _now() -> Panels:
     return tuple(
         number(
-            About(f"{title}: share that fails", "Of requests in the last minutes; none asked is none failed.", 8, 4),
+            About(f"{title}: failed requests", "Share of the requests of the last minutes; 0 without requests.", 8, 4),
             _failing(service),
             "percentunit",
             _SHARE,
@@ -46,19 +46,19 @@ def _service(service: str, title: str) -> Panels:
     where = f'service="{service}"'
     return (
         layers(
-            About("Requests by result", f"Requests to {title} a second.", 8),
+            About("Requests by result", f"Requests to {title} per second.", 8),
             Query(rate_of_seen(definitions.SERVICE_REQUESTS, "result", where=where), "{{result}}"),
             "reqps",
         ),
         lines(
-            About("Failures by operation", "What failed, a second; an answer that was not liked is none.", 8),
+            About("Failures by operation", "Failed requests per second; an unexpected response counts as failed.", 8),
             [Query(rate_of_seen(definitions.SERVICE_REQUESTS, "operation", where=_failed(service)), "{{operation}}")],
             "reqps",
         ),
         lines(
-            About("Time to answer", "What half of all requests took at most, and 95 of 100 of each operation.", 8),
+            About("Response time", "Median of all requests, and the 95th percentile of each operation.", 8),
             [
-                Query(quantile(0.5, definitions.SERVICE_DURATION, where=where), "half of all"),
+                Query(quantile(0.5, definitions.SERVICE_DURATION, where=where), "median"),
                 Query(quantile(0.95, definitions.SERVICE_DURATION, "operation", where=where), "{{operation}} 95 %"),
             ],
             "s",
@@ -69,19 +69,19 @@ def _service(service: str, title: str) -> Panels:
 def _unread() -> Panels:
     return (
         bars(
-            About("BMCs that cannot be read", "Manageable nodes by what went wrong.", 8),
+            About("BMCs that cannot be read", "Manageable nodes by failure.", 8),
             Query(f"{fleet(gauges.POWER_SYNC_FAILING)} > 0", "{{failure}}"),
             steps={None: "orange"},
         ),
         timeline(
-            About("MAAS regions that cannot be read", "How many regions are failing.", 8),
+            About("MAAS regions that cannot be read", "Number of failing regions.", 8),
             Query(total(gauges.RESOURCES, "kind", where=f'kind="{REGION}", state="{RegionState.FAILING}"'), "regions"),
             "short",
             FATAL,
             zero="all are read",
         ),
         lines(
-            About("Observations that are too old", "Nodes of which the service has said nothing for too long.", 8),
+            About("Outdated observations", "Nodes that the service has not reported for too long.", 8),
             [Query(fleet(gauges.OBSERVATIONS_STALE), "{{source}}")],
         ),
     )

@@ -13,9 +13,9 @@ from tools.dashboards.promql import fleet, quantile, rate, rate_of_seen, total
 _SHOWN: Sequence[tuple[WorkflowStatus, str, str, Steps]] = (
     (WorkflowStatus.PENDING, "Pending", "Not begun.", GREEN),
     (WorkflowStatus.RUNNING, "Running", "In one of the stages below.", GREEN),
-    (WorkflowStatus.COMPENSATING, "Undoing", "Compensating: what was done is undone.", SOME),
-    (WorkflowStatus.FAILED_RETRYABLE, "To be tried again", "Failed, and tried again by itself.", SOME),
-    (WorkflowStatus.FAILED_MANUAL_INTERVENTION, "Wait for an operator", "Failed, and only a person can go on.", FATAL),
+    (WorkflowStatus.COMPENSATING, "Undoing", "Compensating: farrier undoes the work of the workflow.", SOME),
+    (WorkflowStatus.FAILED_RETRYABLE, "Retrying", "Failed, and retried automatically.", SOME),
+    (WorkflowStatus.FAILED_MANUAL_INTERVENTION, "Wait for an operator", "Failed, and needs an operator.", FATAL),
 )
 
 
@@ -48,7 +48,7 @@ def _statuses(kind: WorkflowKind) -> Panels:
             for status, title, says, steps in _SHOWN
         ),
         number(
-            About("Too long in all", "Above the end-to-end limit, whatever stage they are in.", 4, 4),
+            About("Above the total limit", "Above the limit for the whole workflow, in any stage.", 4, 4),
             total(gauges.ABOVE_SLA, where=f'kind="{kind}", state="end_to_end"'),
             steps=SOME,
         ),
@@ -65,8 +65,8 @@ def _stages(kind: WorkflowKind) -> Panels:
         rows(
             About(
                 "Stages",
-                "What is there now beside how long the stage takes: half of the nodes, and 95 of 100, were through in "
-                "that time within the range shown above. Limit is the one where neither site nor model has its own.",
+                "Current nodes, and how long the stage takes: the median and the 95th percentile of the range "
+                "shown above. Limit is the general one, without those of sites and models.",
                 16,
                 10,
             ),
@@ -107,7 +107,8 @@ def _speed(kind: WorkflowKind) -> Panels:
         lines(
             About(
                 "What fails",
-                "Failed attempts of a stage and stops for an operator, an hour; what did not happen is left out.",
+                "Failed attempts of a stage and stops for an operator, per hour; failures that did not occur are "
+                "omitted.",
                 24,
                 8,
             ),
@@ -119,16 +120,16 @@ def _speed(kind: WorkflowKind) -> Panels:
             ],
         ),
         lines(
-            About("Ends and failures", "Workflows that came to an end or failed, an hour.", 8, 8),
+            About("Ends and failures", "Workflows per hour that ended or failed.", 8, 8),
             [Query(f"{rate(definitions.STATE_ENTERED, 'state', where=ended)} * 3600", "{{state}}")],
         ),
         lines(
-            About("Slowest stages", "What 95 of 100 stays in a stage were at most; the five slowest.", 8, 8),
+            About("Slowest stages", "95th percentile of the time in a stage, for the five slowest stages.", 8, 8),
             [Query(f"topk(5, {quantile(0.95, definitions.TIME_IN_STATE, 'state', where=_stage(kind))})", "{{state}}")],
             "s",
         ),
         lines(
-            About("Stages above their limit", "Nodes above the limit that holds for themselves.", 8, 8),
+            About("Stages above their limit", "Nodes above their own limit.", 8, 8),
             [Query(f"{fleet(gauges.ABOVE_SLA, 'substate', where=late)} > 0", "{{substate}}")],
         ),
     )

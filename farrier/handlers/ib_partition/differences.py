@@ -1,7 +1,4 @@
-"""What UFM has otherwise than it is to be, in words that stay the same while UFM does. Pure.
-
-Told by the handler's steps when UFM took what was asked of it and has not done it, so that somebody can see to it.
-"""
+"""Describes the differences between UFM and a partition, in texts that stay equal while UFM does. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from farrier.model.ufm import Pkey, Port, Wanted, spelled
 def differences(partition: IbPartition, have: Pkey | None, plan: Plan, *, named: bool) -> str:
     """Every difference that `plan` is to end."""
     if have is None:
-        return f"there is no {spelled(partition.pkey)}"
+        return f"partition {spelled(partition.pkey)} is missing"
     ports = {member.guid: Port(member.membership, partition.index0) for member in partition.users}
     leaving = [guid for change in plan.changes if isinstance(change, Remove) for guid in change.guids]
     return "; ".join([*_of_itself(partition.wanted(named=named), have), *_of_ports(ports, have.ports, leaving)])
@@ -37,9 +34,9 @@ def _of_itself(wanted: Wanted, have: Pkey) -> Iterator[str]:
 def _of_ports(wanted: Mapping[str, Port], have: Mapping[str, Port], leaving: list[str]) -> Iterator[str]:
     missing = [guid for guid in wanted if guid not in have]
     if missing:
-        yield f"it lacks {listed(missing)}"
+        yield f"missing members: {listed(missing)}"
     otherwise = [guid for guid, port in wanted.items() if guid in have and have[guid] != port]
     if otherwise:
-        yield f"members otherwise than they are to be are {listed(otherwise)}"
+        yield f"members with other properties: {listed(otherwise)}"
     if leaving:
-        yield f"it still has {listed(leaving)}"
+        yield f"members to be removed: {listed(leaving)}"

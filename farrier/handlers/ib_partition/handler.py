@@ -42,7 +42,7 @@ class PartitionHandler(StateHandler[IbPartition, IbPartition, PartitionWrite, Pa
         if resource.state == DELETING:
             return _deleting(resource, now)
         if resource.site is None:
-            return Wait(reason="it names no site, and so no UFM; delete it and create it with a site")
+            return Wait(reason="it has no site and therefore no UFM; delete it and create it with a site")
         return _step("reconcile", partial(keep, resource, now))
 
 
@@ -56,10 +56,10 @@ def _answered(partition: IbPartition) -> Decision:
     settled = settle(partition)
     to = settled.partition
     if to.state != partition.state:
-        reason = f"drains: {named(partition.users)}" if partition.users else "its deletion was asked for"
+        reason = f"drains: {named(partition.users)}" if partition.users else "its deletion was requested"
         return Transition(to=to, reason=reason, cause=f"intent {_deletion(partition, settled)}", writes=settled.answers)
     changed = to != partition
-    reason = "it is to be changed in UFM" if changed else "requests were answered"
+    reason = "its change in UFM was requested" if changed else "intents were answered"
     return Update(to=to, reason=reason, requeue_after=_AT_ONCE, quiet=not changed, writes=settled.answers)
 
 
@@ -70,7 +70,7 @@ def _deleting(partition: IbPartition, now: datetime) -> Decision:
         return _step("drain", partial(keep, partition, now))
     if partition.claimed_at is None:
         to = msgspec.structs.replace(partition, state=GONE, last_error=None)
-        return Transition(to=to, reason="UFM was never told of it; its number is free again", cause="deleted")
+        return Transition(to=to, reason="it was never created in UFM; its number is free again", cause="deleted")
     return _step("give up", partial(give_up, partition, now))
 
 

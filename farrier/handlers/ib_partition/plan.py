@@ -1,9 +1,7 @@
-"""What UFM has of a partition against what it is to have: the changes that are due, and the marks of its members. Pure.
+"""Compares a partition with UFM: the changes that are due, and the states of its members. Pure.
 
-Each change stands alone, so that one which UFM refuses keeps no other from being made. Ports are removed before others
-are added, unless none would be left, and those that were refused come last. A number that farrier gave out is farrier's
-alone, so a port that nobody asked for is removed; but only when it is still there in a later reading, for it may be on
-its way to being asked for.
+Each change stands alone, so a refused one blocks no other. Ports are removed before others are added, unless none would
+be left; refused ones come last. A port that no member has is removed only if a later reading still shows it.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ PartitionChange: TypeAlias = Create | SetQos | Add | SetPorts | Remove
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """`strangers` are ports that UFM has and nobody asked for, those that are removed now included."""
+    """`strangers` are ports in UFM that no member has, including those that are being removed."""
 
     changes: tuple[PartitionChange, ...]
     strangers: tuple[Stranger, ...]

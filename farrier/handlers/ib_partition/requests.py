@@ -60,7 +60,7 @@ def _update(partition: IbPartition, request: Pending) -> tuple[IbPartition, Answ
     except RefusedByModel as refused:
         return partition, reject(request, refused.text)
     if asked.mtu_limit is not None and asked.mtu_limit not in MTUS:
-        return partition, reject(request, f"mtu_limit is 2 or 4, in KiB; got {asked.mtu_limit}")
+        return partition, reject(request, f"mtu_limit must be 2 or 4 (KiB); got {asked.mtu_limit}")
     changed = {name: value for name, value in msgspec.structs.asdict(asked).items() if value is not None}
     return msgspec.structs.replace(partition, **changed), accept(request)
 
@@ -74,7 +74,9 @@ def _delete(partition: IbPartition, request: Pending) -> tuple[IbPartition, Answ
         return partition, accept(request, "it is being deleted")
     if partition.users and not asked.drain:
         return partition, reject(
-            request, f"its members are {named(partition.users)}; drain: true begins at once and waits for them to leave"
+            request,
+            f"its members are {named(partition.users)}; with drain: true the deletion begins at once and waits "
+            "until they leave",
         )
     return msgspec.structs.replace(partition, state=DELETING, draining=asked.drain), accept(request)
 

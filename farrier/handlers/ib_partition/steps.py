@@ -83,18 +83,18 @@ async def give_up(partition: IbPartition, now: datetime, services: PartitionServ
             await _delete(client, partition.pkey)
             if await client.read_anew(partition.pkey) is not None:
                 there = msgspec.structs.replace(partition, absent_at=None)
-                return _waits(there, partition, "UFM has not given it up yet", SOON)
+                return _waits(there, partition, "UFM has not removed it yet", SOON)
     except UfmError as error:
         if error.is_refusal:
-            return Wait(reason=f"UFM does not give it up: {error.detail}")
+            return Wait(reason=f"UFM does not remove it: {error.detail}")
         return _cannot_ask(partition, error)
     since = partition.absent_at or now
     if found is None and now - since < SEEN_AGAIN_AFTER:
         absent = msgspec.structs.replace(partition, absent_at=since)
         left = since + SEEN_AGAIN_AFTER - now
-        return _waits(absent, partition, "UFM does not have it; it ends when that stays so", left)
+        return _waits(absent, partition, "UFM no longer has it; it ends when another read confirms this", left)
     to = msgspec.structs.replace(partition, state=GONE, last_error=None, strangers=())
-    return Transition(to=to, reason="UFM does not have it any more; its number is free again", cause="deleted")
+    return Transition(to=to, reason="UFM has removed it; its number is free again", cause="deleted")
 
 
 async def _delete(client: UfmClient, number: int) -> None:
@@ -109,8 +109,8 @@ async def _claim(partition: IbPartition, now: datetime, client: UfmClient) -> Ou
     found = await client.read_anew(partition.pkey)
     if found is not None:
         return Wait(
-            reason=f"UFM has {spelled(partition.pkey)} already, as {found.name or 'a partition'!r}, and farrier did "
-            f"not make it: remove it there, or delete this one and create it with another pkey"
+            reason=f"UFM already has {spelled(partition.pkey)} as {found.name or 'a partition'!r}, which farrier "
+            "did not create: remove it there, or delete this partition and create it with another pkey"
         )
     to = msgspec.structs.replace(partition, claimed_at=now, claimed_in=client.url)
     return Update(to=to, reason="its number is free in UFM", requeue_after=_AT_ONCE)
@@ -121,12 +121,14 @@ async def _claim_elsewhere(partition: IbPartition, now: datetime, client: UfmCli
     found = await client.read_anew(partition.pkey)
     ours = {member.guid for member in partition.members}
     known = found is not None and found.name == partition.fabric_name and found.ports.keys() <= ours
-    place = f"it was made in the UFM at {partition.claimed_in}, and its site has {client.url} now, which"
+    place = f"it was created in the UFM at {partition.claimed_in}, but its site now has {client.url}, which"
     if found is not None and not known:
         has = f"has {spelled(partition.pkey)} as {found.name or 'a partition'!r}, with {len(found.ports)} port(s)"
-        return Wait(reason=f"{place} {has}: that is not plainly this one, and is left alone", error=UfmError.label)
+        return Wait(
+            reason=f"{place} {has}: this may be another partition, so farrier does not touch it", error=UfmError.label
+        )
     if found is None and partition.state == DELETING and not partition.users:
-        return Wait(reason=f"{place} does not have it: it is to be deleted there, not here", error=UfmError.label)
+        return Wait(reason=f"{place} does not have it: it must be deleted in the earlier UFM", error=UfmError.label)
     _log.warning("ib_partition.another_ufm", partition=partition.name, before=partition.claimed_in, now=client.url)
     to = msgspec.structs.replace(partition, claimed_at=now, claimed_in=client.url, strangers=(), absent_at=None)
     return Update(to=to, reason=f"it is kept in the UFM at {client.url} from now on", requeue_after=_AT_ONCE)
@@ -155,8 +157,7 @@ async def _reconcile(partition: IbPartition, now: datetime, client: UfmClient) -
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What a run has read last, and what is left to be done, in words, too; what UFM refused of what it was asked, and
-    the ports that nobody asked for and that it removed."""
+    """The last reading of a run, the remaining differences, the refusals of UFM, and the ports that no member has."""
 
     have: Pkey | None
     plan: Plan
@@ -180,16 +181,16 @@ def _settled(partition: IbPartition, now: datetime, seen: Seen) -> Outcome:
         return _waits(to, partition, f"waits for members to leave: {named(partition.users)}", None, writes)
     if partition.state != READY:
         to = msgspec.structs.replace(to, state=READY)
-        reason = "UFM has it" if partition.state == PROVISIONING else "UFM takes it again"
+        reason = "created in UFM" if partition.state == PROVISIONING else "UFM accepts the change"
         return Transition(to=to, reason=reason, cause="reconciled", writes=writes)
     if taken:
-        return Update(to=to, reason=f"removed from UFM ports that nobody asked for: {listed(taken)}", writes=writes)
+        return Update(to=to, reason=f"removed ports from UFM that no member has: {listed(taken)}", writes=writes)
     if plan.strangers:
         guids = tuple(one.guid for one in plan.strangers)
-        reason = f"UFM has ports in it that nobody asked for, which are removed if they stay: {listed(guids)}"
+        reason = f"UFM has ports that no member has; they are removed if they stay: {listed(guids)}"
         return _waits(to, partition, reason, SEEN_AGAIN_AFTER, writes)
     if to != partition:
-        return Update(to=to, reason="UFM has it as it is to be", quiet=True, writes=writes)
+        return Update(to=to, reason="UFM matches the partition", quiet=True, writes=writes)
     return DoNothing(writes=writes)
 
 
@@ -199,7 +200,7 @@ def _not_done(
     """UFM took it and does not have it: asked again after twice the time each time, and then it is an error."""
     since = partition.asked_at or now
     to = msgspec.structs.replace(to, asked_at=since)
-    reason = f"UFM has not done yet all that it took: {off}"
+    reason = f"UFM has not made all accepted changes yet: {off}"
     if now - since >= DONE_WITHIN:
         return _refused(partition, to, reason, reason, writes)
     return _waits(to, partition, reason, max(SOON, now - since), writes)
@@ -233,13 +234,13 @@ def _client(partition: IbPartition, services: PartitionServices) -> UfmClient | 
 
 
 def _no_client(partition: IbPartition) -> Outcome:
-    return Wait(reason=f"site {partition.site} has no [ufm] here", error=UfmError.label)
+    return Wait(reason=f"site {partition.site} has no [ufm] in this controller's settings", error=UfmError.label)
 
 
 def _cannot_ask(partition: IbPartition, error: UfmError) -> Outcome:
     """It waits, in whatever state it is; one that is ready has no limit, so this counts as failing all the same."""
     if error.ambiguous:
-        reason = f"UFM of site {partition.site} did not say what became of {error.operation}: {error.detail}"
+        reason = f"the result of {error.operation} in the UFM of site {partition.site} is unknown: {error.detail}"
         return Wait(reason=reason, requeue_after=SOON, error=error.label)
-    reason = f"UFM of site {partition.site} cannot be asked: {error.failure}: {error.detail}"
+    reason = f"the UFM of site {partition.site} cannot be reached: {error.failure}: {error.detail}"
     return Wait(reason=reason, requeue_after=error.retry_after, error=error.label)

@@ -22,7 +22,7 @@ MOST_GAPS = 100
 def start(cursor: Cursor, now: datetime) -> tuple[Cursor, int]:
     """The cursor without what will not come any more, and behind which id to read. The newest event known is read once
     more: a region that does not have it is not the one that it was."""
-    assert cursor.newest is not None, "there is nothing to read behind"
+    assert cursor.newest is not None, "no events are stored to read after"
     gaps = tuple(gap for gap in cursor.gaps if now - gap.at <= LATE)
     first = min((gap.first for gap in gaps), default=cursor.newest)
     return Cursor(newest=cursor.newest, gaps=gaps), max(0, min(first, cursor.newest) - 1)
@@ -39,7 +39,7 @@ def onward(cursor: Cursor, read_until: int, known: int) -> int:
 
 def read(cursor: Cursor, page: Sequence[Event], now: datetime) -> tuple[Cursor, list[Event]]:
     """The cursor behind `page`, which is sorted, and what of the page is news."""
-    assert cursor.newest is not None, "a cursor is begun before it is moved"
+    assert cursor.newest is not None, "a cursor must begin before it moves"
     newest, gaps = cursor.newest, cursor.gaps
     news: list[Event] = []
     for event in page:

@@ -32,7 +32,7 @@ _NOTED_EVERY = timedelta(minutes=1)
 # What a look does after its own limit is over in no time.
 DEADLINE = LONGEST + timedelta(seconds=15)
 # As long as a contradiction takes to be confirmed: a machine that cannot be told of costs a request a minute.
-UNTOLD_AGAIN = timedelta(minutes=1)
+UNREADABLE_AGAIN = timedelta(minutes=1)
 # The newest are kept; a region with more of them has another trouble.
 MOST_UNTOLD = 200
 _AT_ONCE = timedelta(0)
@@ -74,14 +74,17 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
             return _not_here(resource, now)
         if site.maas.url.rstrip("/") != resource.url:
             # A replica that has read its sites later, or earlier, goes by another region.
-            return Wait(reason=f"the region of site {resource.site} is at another URL here", requeue_after=NOT_HERE)
+            return Wait(
+                reason=f"the region of site {resource.site} has another URL in this controller's settings",
+                requeue_after=NOT_HERE,
+            )
         if resource.next_try_at is not None and now < resource.next_try_at:
             return _left_alone(resource, resource.next_try_at - now, now)
         pace = site.observe
         events = resource.complete_at is None or now - resource.complete_at >= pace.events_every
         identify = resource.identified_at is None or now - resource.identified_at >= pace.sweep_every
         if not (events or identify or resource.due):
-            assert resource.complete_at is not None, "then events are due"
+            assert resource.complete_at is not None, "events are due then"
             return DoNothing(requeue_after=resource.complete_at + pace.events_every - now)
 
         async def act(services: RegionServices) -> Outcome:
@@ -101,28 +104,28 @@ def _answered(region: MaasRegion) -> Change:
     why = _why_kept(region)
     writes = tuple(Answer(request=each.id, accepted=not why, reason=why) for each in region.requests)
     if why:
-        return Update(to=region, reason="requests were answered", requeue_after=_AT_ONCE, quiet=True, writes=writes)
+        return Update(to=region, reason="intents were answered", requeue_after=_AT_ONCE, quiet=True, writes=writes)
     to = msgspec.structs.replace(region, state=RegionState.GONE, last_error=None)
     return Transition(
-        to=to, reason="its deletion was asked for", cause=f"intent {region.requests[0].id}", writes=writes
+        to=to, reason="its deletion was requested", cause=f"intent {region.requests[0].id}", writes=writes
     )
 
 
 def _why_kept(region: MaasRegion) -> str:
     if region.state is not RegionState.UNCONFIGURED:
         return (
-            f"it is {region.state}, not unconfigured: take its site out of the settings of every controller and have "
-            "them read these; ten minutes later it is"
+            f"it is {region.state}, not unconfigured: remove its site from the settings of every controller and "
+            "reload them; ten minutes later it is unconfigured"
         )
     if region.users:
-        return f"nodes have machines in it: {', '.join(region.users)}; remove them, or put the site back"
+        return f"nodes have machines in it: {', '.join(region.users)}; remove these nodes, or restore the site"
     return ""
 
 
 def _not_here(region: MaasRegion, now: datetime) -> Transition[MaasRegion, RegionWrite] | Wait[RegionWrite]:
     """Another replica may have the site. Once none has had it for long, that is said."""
     if region.state is RegionState.UNCONFIGURED or now - region.configured_at < UNCONFIGURED_AFTER:
-        return Wait(reason=f"site {region.site} has no MAAS configured here", requeue_after=NOT_HERE)
+        return Wait(reason=f"site {region.site} has no MAAS in this controller's settings", requeue_after=NOT_HERE)
     to = msgspec.structs.replace(region, state=RegionState.UNCONFIGURED, next_try_at=None)
     reason = f"no controller has site {region.site} in its settings; its region may be deleted"
     return Transition(to=to, reason=reason, cause="timer")
@@ -130,9 +133,9 @@ def _not_here(region: MaasRegion, now: datetime) -> Transition[MaasRegion, Regio
 
 def _left_alone(region: MaasRegion, until: timedelta, now: datetime) -> Outcome:
     if now - region.configured_at < _NOTED_EVERY:
-        return Wait(reason=f"left alone after {region.last_error}", requeue_after=until)
+        return Wait(reason=f"paused after {region.last_error}", requeue_after=until)
     to = msgspec.structs.replace(region, configured_at=now)
-    return Update(to=to, reason="its site is still configured", requeue_after=min(until, _NOTED_EVERY), quiet=True)
+    return Update(to=to, reason="its site is still in the settings", requeue_after=min(until, _NOTED_EVERY), quiet=True)
 
 
 def settle(region: MaasRegion, found: Findings, now: datetime, pace: ObserveSite) -> Change:
@@ -143,7 +146,7 @@ def settle(region: MaasRegion, found: Findings, now: datetime, pace: ObserveSite
         identified_at=now if found.username else region.identified_at,
         cursor=found.cursor,
         complete_at=now if found.complete else region.complete_at,
-        unreadable=_untold(region, found, now),
+        unreadable=_unreadable(region, found, now),
         since=now if _is_another_user(region, found) else region.since,
         configured_at=now,
     )
@@ -158,7 +161,7 @@ def settle(region: MaasRegion, found: Findings, now: datetime, pace: ObserveSite
 
 
 def _is_another_user(region: MaasRegion, found: Findings) -> bool:
-    """Then whoever holds what is to be judged anew."""
+    """Whether the API key belongs to another user, so that ownership must be decided again."""
     return found.username is not None and region.username not in (None, found.username)
 
 
@@ -170,22 +173,22 @@ def _observed(
     pace: ObserveSite,
     writes: tuple[RegionWrite, ...],
 ) -> Change:
-    left = len(region.due) - len(found.readings) - len(found.untold)
+    left = len(region.due) - len(found.readings) - len(found.unreadable)
     to = msgspec.structs.replace(
         to,
         state=RegionState.OBSERVING,
         # A turn is taken by whoever was read.
         swept_at=(region.turn_at if left <= 0 else None) or region.swept_at,
-        last_error=_told_of(found) or (region.last_error if to.unreadable else None),
+        last_error=_first_error(found) or (region.last_error if to.unreadable else None),
         failure=None,
         failures=0,
         next_try_at=None,
     )
     if region.state is not RegionState.OBSERVING:
-        return Transition(to=to, reason="the region answers", cause="look", writes=writes)
+        return Transition(to=to, reason="the region responds", cause="look", writes=writes)
     unread = region.more or left > 0 or bool(found.named) or found.begun_anew
     again = _AT_ONCE if unread or to.complete_at is None else to.complete_at + pace.events_every - now
-    return Update(to=to, reason="observes the region", requeue_after=again, writes=writes)
+    return Update(to=to, reason="the region is observed", requeue_after=again, writes=writes)
 
 
 def _failed(
@@ -226,14 +229,14 @@ def _needs_a_person(failure: F) -> bool:
             assert_never(never)
 
 
-def _untold(region: MaasRegion, found: Findings, now: datetime) -> Mapping[str, datetime]:
+def _unreadable(region: MaasRegion, found: Findings, now: datetime) -> Mapping[str, datetime]:
     """Machines that are not asked for until then."""
     kept = {name: again for name, again in region.unreadable.items() if again > now}
-    kept |= dict.fromkeys(found.untold, now + UNTOLD_AGAIN)
+    kept |= dict.fromkeys(found.unreadable, now + UNREADABLE_AGAIN)
     return dict(list(kept.items())[-MOST_UNTOLD:])
 
 
-def _told_of(found: Findings) -> str | None:
+def _first_error(found: Findings) -> str | None:
     """What is wrong although the region answers."""
-    name, error = next(iter(found.untold.items()), (None, None))
+    name, error = next(iter(found.unreadable.items()), (None, None))
     return None if error is None else plain(f"machine {name} cannot be read: {error.failure}: {error.detail}")

@@ -1,8 +1,8 @@
-"""One look at a region: whom our key belongs to, what happened, and the machines that are due. Reads only.
+"""One read of a region: the user of the API key, events, and the due machines. Reads only.
 
-What is found is kept as it comes, so a look that is cut off or fails leaves all that it had. No error becomes a word on
-a machine: one that a list leaves out is asked for by its id, and only the answer to that makes it absent, unless too
-many are at once. One that cannot be told of is left for a while, so that it holds up no other.
+Results are kept as they arrive, so an interrupted read keeps what it has. A machine that a list omits is requested by
+its ID; only that response makes it absent, unless too many vanish at once. A machine whose response is invalid is
+skipped for a while.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Findings:
         self.begun_anew = False
         self.named: dict[str, bool] = {}
         self.readings: list[Reading] = []
-        self.untold: dict[str, MaasError] = {}
+        self.unreadable: dict[str, MaasError] = {}
         self.failure: MaasError | None = None
         self.lost: set[str] = set()
         self.lost_too_many = False
@@ -82,14 +82,13 @@ async def look(
     if found.lost_too_many or limit.cancelled_caught:
         found.readings = [reading for reading in found.readings if reading.state is not MaasStatus.ABSENT]
     if limit.cancelled_caught and found.failure is None:
-        detail = f"one look was not over in {LONGEST.total_seconds():.0f} s"
+        detail = f"one read took longer than {LONGEST.total_seconds():.0f} s"
         found.failure = MaasError(F.TIMEOUT, detail, operation="look")
     return found
 
 
 async def _identified(client: MaasClient, region: MaasRegion) -> str:
-    """Whom the key belongs to. To another user than until now every machine would be somebody else's, so it is accepted
-    only once none of some is held by the one before."""
+    """The user of the API key. A new user is accepted only if some machines show that the earlier one owns none."""
     name = plain((await client.whoami()).username)
     if region.username in (None, name):
         return name
@@ -97,8 +96,9 @@ async def _identified(client: MaasClient, region: MaasRegion) -> str:
     theirs = sorted(machine.system_id for machine in machines if machine.owner == region.username)
     if theirs:
         detail = (
-            f"the key is one of {name!r} now, but {region.username!r}, whose key it was, holds machines, {theirs[0]} "
-            f"among them; give a key of {region.username!r}, or have MAAS hand their machines over"
+            f"the API key now belongs to {name!r}, but machines such as {theirs[0]} are owned by "
+            f"{region.username!r}, the user of the earlier key; configure a key of {region.username!r}, or transfer "
+            "the machines in MAAS"
         )
         raise MaasError(F.AUTH, detail, operation="whoami")
     return name
@@ -137,8 +137,8 @@ async def _begin(client: MaasClient, found: Findings, *, unless: int | None = No
 
 
 def _first(due: Sequence[DueMachine]) -> Sequence[DueMachine]:
-    """Those that somebody waits for, with as many others as their requests have room for: what is read together is told
-    together. All, where nobody waits."""
+    """The machines that a workflow waits for, with as many others as their requests have room for; all, if
+    none waits."""
     urgent = sum(one.urgent for one in due)
     return due[: -(-urgent // CHUNK) * CHUNK] if urgent else due
 
@@ -197,8 +197,8 @@ async def _alone(client: MaasClient, one: DueMachine, found: Findings, now: date
             _note_absent(one, found, now, most_lost)
             return
         if not _is_the_region_s(error.failure):
-            found.untold[one.system_id] = error
-        if _is_the_region_s(error.failure) or sum(map(_may_be_the_region_s, found.untold.values())) >= ENOUGH:
+            found.unreadable[one.system_id] = error
+        if _is_the_region_s(error.failure) or sum(map(_may_be_the_region_s, found.unreadable.values())) >= ENOUGH:
             found.failure = error
         return
     found.readings.append(seen(one, machine, now))
@@ -232,9 +232,9 @@ def _note_absent(one: DueMachine, found: Findings, now: datetime, most_lost: int
 def _doubt(found: Findings) -> None:
     found.lost_too_many = True
     detail = (
-        f"too many machines that were there are not any more, {min(found.lost)} among them, and none is taken for "
-        "lost: does [maas] url name the right region? If they were removed, remove their nodes, or raise "
-        "[observe] most_lost_percent until they are known to be gone"
+        f"too many machines vanished from the region, such as {min(found.lost)}, so farrier treats none as lost: "
+        "check [maas] url. If the machines were removed, remove their nodes, or raise [observe] most_lost_percent "
+        "until the region reports no losses"
     )
     found.failure = MaasError(F.ABSENT, detail, operation="machine")
 

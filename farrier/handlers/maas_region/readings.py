@@ -58,5 +58,5 @@ def _text(text: str | None) -> str | None:
 
 
 def _with_zone(moment: datetime | None) -> datetime | None:
-    """The region tells UTC, also where it does not say so."""
+    """Times of the region are UTC, even without a zone."""
     return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment

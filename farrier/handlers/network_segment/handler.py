@@ -70,9 +70,7 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
             return self._close(segment, settled, now)
         to = settled.segment
         if to != segment:
-            return Update(
-                to=to, reason="changed as it was asked to be", writes=(*settled.answers, *_growing(segment, to))
-            )
+            return Update(to=to, reason="changed as requested", writes=(*settled.answers, *_growing(segment, to)))
         return DoNothing(writes=settled.answers)
 
     def _close(self, segment: NetworkSegment, settled: Settled, now: datetime) -> Decision:
@@ -80,7 +78,7 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
         drained = begin_drain(settled, until, now)
         return Transition(
             to=_in(drained, SegmentState.DRAINING),
-            reason="its deletion was asked for",
+            reason="its deletion was requested",
             cause=f"intent {drained.delete_request}",
             writes=(*settled.answers, Closing(unused=segment.allocated == 0), *_growing(segment, settled.segment)),
         )
@@ -97,7 +95,7 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
                 cause="drained",
                 writes=answers,
             )
-        reason = f"the last address was given back; what knew it has until {until:%Y-%m-%d %H:%M:%S} UTC to forget it"
+        reason = f"the last address was released; {until:%Y-%m-%d %H:%M:%S} UTC is the end of its drain period"
         if segment.drain_until != until:
             to = msgspec.structs.replace(segment, drain_until=until)
             return Update(to=to, reason=reason, requeue_after=until - now, writes=answers)
@@ -105,7 +103,7 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
 
     def _held_up(self, segment: NetworkSegment, now: datetime, answers: tuple[SegmentWrite, ...]) -> Decision:
         after = duration.human(self._drain_period)
-        reason = f"addresses are allocated, to {_some(segment)}; it ends {after} after the last one is given back"
+        reason = f"addresses are allocated, to {_some(segment)}; it ends {after} after the last one is released"
         if segment.drain_until is None or segment.drain_until - now <= self._drain_period * _NEAR:
             to = msgspec.structs.replace(segment, drain_until=now + self._drain_period)
             return Update(to=to, reason=reason, quiet=True, writes=answers)
@@ -119,8 +117,8 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
         return segment.last_released_at + self._drain_period
 
     def _never_nearer(self, segment: NetworkSegment, until: datetime, now: datetime) -> datetime:
-        """The end of a drain is not before the one that was told last: runs that saw an address pushed it. A period
-        that was made shorter since counts from now."""
+        """The end of a drain never moves forward to an earlier time than recorded; a shortened period
+        counts from now."""
         if segment.drain_until is None:
             return until
         return max(until, min(segment.drain_until, now + self._drain_period))
@@ -131,12 +129,12 @@ def _in(segment: NetworkSegment, state: SegmentState) -> NetworkSegment:
 
 
 def _growing(segment: NetworkSegment, to: NetworkSegment) -> tuple[Growing, ...]:
-    assert segment.site is not None, "the table asks for one"
+    assert segment.site is not None, "the table requires a reason"
     return (Growing(segment.site),) if to.prefixes != segment.prefixes else ()
 
 
 def _some(segment: NetworkSegment) -> str:
-    """A few who have addresses, without numbers: a release that changes nothing to be read is not told anew."""
+    """Some owners of addresses, without numbers, so that the text changes rarely."""
     users = list(dict.fromkeys(segment.users))
     named = ", ".join(users[:_NAMED])
     return f"{named} and others" if len(users) > _NAMED else named

@@ -1,7 +1,6 @@
-"""Prefixes that are to be added to a segment: may they be? Pure arithmetic; nothing is enumerated.
+"""Checks prefixes that an intent adds to a segment. Pure arithmetic; nothing is enumerated.
 
-The database refuses the same whoever writes; this says so in an answer instead of a failed run. What others have is not
-known here: the load brings it.
+The database enforces the same rules; this gives an answer instead of a failed run.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def parse_prefix(text: str) -> Network:
             raise ValueError
         network = ip_network(text, strict=False)
     except ValueError:
-        raise ValueError(f"prefix {text} is no network address, such as 10.0.0.0/24 or 2001:db8::/64") from None
+        raise ValueError(f"prefix {text} is not a network address such as 10.0.0.0/24 or 2001:db8::/64") from None
     if network != _exactly(text):
         raise ValueError(f"prefix {text} has host bits; the network is {network}")
     return network
@@ -49,7 +48,7 @@ def parse_address(text: str) -> IpAddress:
             raise ValueError
         return ip_address(text)
     except ValueError:
-        raise ValueError(f"gateway {text} is no address") from None
+        raise ValueError(f"gateway {text} is not an IP address") from None
 
 
 def parse_gateways(texts: Iterable[str], networks: Sequence[Network]) -> tuple[IpAddress, ...]:
@@ -59,11 +58,11 @@ def parse_gateways(texts: Iterable[str], networks: Sequence[Network]) -> tuple[I
         address = parse_address(text)
         home = next((network for network in networks if address in network), None)
         if home is None:
-            raise ValueError(f"gateway {text} lies in none of the prefixes that are added with it")
+            raise ValueError(f"gateway {text} is in none of the prefixes that are added with it")
         if not _first(home) <= int(address) <= _last(home):
             raise ValueError(f"gateway {text} is the network or broadcast address of {home}")
         if home in found:
-            raise ValueError(f"prefix {home} has a gateway already, {found[home]}; {text} is another")
+            raise ValueError(f"prefix {home} already has gateway {found[home]}; remove {text}")
         found[home] = address
     return tuple(found.values())
 

@@ -22,13 +22,13 @@ from farrier.handlers.resource import accept, params_of, reject
 from farrier.model.network_segment import MOST_PREFIXES, DeleteSegment, NetworkSegment, UpdateSegment
 from farrier.model.resource import Answer, Pending
 
-_ANEW = "create a segment as it should be, move its users and delete this one with drain: true"
+_ANEW = "create a segment with the new value, move its users there and delete this one with drain: true"
 # What is asked for again and again, and what to do instead.
 _FIXED = {
-    "site": "a segment stays at its site; create one at the other site",
-    "prefixes": f"they are only added, by add_prefixes; to be rid of one, {_ANEW}",
-    "vlan": f"its users are tagged with it; {_ANEW}",
-    "vni": f"its users are tunnelled by it; {_ANEW}",
+    "site": "a segment cannot change its site; create one at the other site",
+    "prefixes": f"prefixes can only be added, with add_prefixes; to remove one, {_ANEW}",
+    "vlan": f"its users depend on the VLAN tag; {_ANEW}",
+    "vni": f"its users depend on the VNI; {_ANEW}",
 }
 
 
@@ -62,7 +62,7 @@ def refuse(segment: NetworkSegment) -> tuple[Answer, ...]:
     return tuple(
         accept(request, "it is being deleted already")
         if request.action == "delete"
-        else reject(request, f"it is {segment.state}; a segment that is being deleted takes no changes")
+        else reject(request, f"it is {segment.state}; a segment in deletion cannot be changed")
         for request in segment.requests
     )
 
@@ -70,8 +70,8 @@ def refuse(segment: NetworkSegment) -> tuple[Answer, ...]:
 def _check_delete(segment: NetworkSegment, asked: DeleteSegment) -> None:
     if segment.allocated and not asked.drain:
         raise ValueError(
-            f"{segment.allocated} of its addresses are allocated, to {users_of(segment)}; "
-            "release them first, or delete with drain: true, which gives out no more and waits for them"
+            f"{segment.allocated} of its addresses are allocated, to {users_of(segment)}; release them first, or "
+            "use drain: true, which stops allocations and waits"
         )
 
 
@@ -86,22 +86,24 @@ def _updated(segment: NetworkSegment, request: Pending, asked: UpdateSegment) ->
     """The segment as it is asked for. Raises ValueError with what is against it."""
     for field, instead in _FIXED.items():
         if getattr(asked, field) is not None:
-            raise ValueError(f"{field} does not change while a segment is in use: {instead}")
+            raise ValueError(f"{field} cannot change while a segment is in use: {instead}")
     if asked.gateways and not asked.add_prefixes:
-        raise ValueError("gateways come with add_prefixes; that of a prefix that is there stays, others may use it")
+        raise ValueError(
+            "a gateway can only be set for prefixes that add_prefixes adds; an existing prefix keeps its gateway"
+        )
     to = msgspec.structs.replace(segment, mtu=asked.mtu or segment.mtu)
     if asked.add_prefixes:
         to = _with_prefixes(to, asked.add_prefixes, asked.gateways or (), segment.clashes.get(str(request.id), ()))
     six = any(":" in prefix for prefix in to.prefixes)
     if six and to.mtu < LEAST_MTU_OF_IPV6:
-        raise ValueError(f"an MTU of {to.mtu} is too small for IPv6, which needs {LEAST_MTU_OF_IPV6}")
+        raise ValueError(f"an MTU of {to.mtu} is too small for IPv6, which requires {LEAST_MTU_OF_IPV6}")
     return to
 
 
 def _with_prefixes(
     segment: NetworkSegment, texts: tuple[str, ...], gateways: tuple[str, ...], clashes: tuple[str, ...]
 ) -> NetworkSegment:
-    """With prefixes that it has already left out: whoever asks again gets the same answer."""
+    """The segment with its new prefixes; a repeated intent gets the same answer."""
     own = tuple(parse_prefix(text) for text in segment.prefixes)
     asked = tuple(dict.fromkeys(parse_prefix(text) for text in texts))
     ways = parse_gateways(gateways, asked)
@@ -109,15 +111,15 @@ def _with_prefixes(
     known = {parse_address(text) for text in segment.gateways}
     late = [way for way in ways if way not in known and not any(way in network for network in added)]
     if late:
-        raise ValueError(f"gateway {late[0]} is of a prefix that is there already; its gateway stays as it is")
+        raise ValueError(f"gateway {late[0]} is in an existing prefix, which keeps its gateway")
     overlapping = overlap(added, own)
     if overlapping or clashes:
         raise ValueError("; ".join((overlapping,) if overlapping else clashes))
     if len(own) + len(added) > MOST_PREFIXES:
-        raise ValueError(f"a segment has {MOST_PREFIXES} prefixes at most; this one would have {len(own) + len(added)}")
+        raise ValueError(f"a segment has at most {MOST_PREFIXES} prefixes; this one would have {len(own) + len(added)}")
     for network in added:
         if room(network, ways, segment.reserved_first, segment.reserved_last) <= 0:
-            raise ValueError(f"prefix {network} has no address left to give out besides what is reserved")
+            raise ValueError(f"prefix {network} has no allocatable address: all are reserved")
     return msgspec.structs.replace(
         segment,
         prefixes=(*segment.prefixes, *map(str, added)),
@@ -127,7 +129,7 @@ def _with_prefixes(
 
 def begin_drain(settled: Settled, until: datetime, now: datetime) -> NetworkSegment:
     """The segment with who asked for its end, and when that may be."""
-    assert settled.deletion is not None, "somebody asked for it"
+    assert settled.deletion is not None, "a client requested it"
     return msgspec.structs.replace(
         settled.segment, drain_until=until, delete_asked_at=now, delete_request=settled.deletion.id
     )

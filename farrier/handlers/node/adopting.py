@@ -39,7 +39,7 @@ def adopt(node: Node, now: datetime, config: Policy) -> Decision:
         if bmc.trying is None:
             reason, requeue_after = capped(bmc, now)
             return Wait(reason=reason, requeue_after=min(requeue_after, left))
-        return transition(node, with_fields(node, bmc=bmc), reason="was cut off; reads again", cause="rule: adopt")
+        return transition(node, with_fields(node, bmc=bmc), reason="was cancelled; reads again", cause="rule: adopt")
 
     async def look(services: NodeServices) -> Outcome:
         try:
@@ -63,9 +63,9 @@ def adopt(node: Node, now: datetime, config: Policy) -> Decision:
 def _gives_way(node: Node) -> str | None:
     """Why this adoption must not go on, if it must not."""
     if node.paused is not None:
-        return f"made way for a pause: {node.paused.reason}"
+        return f"ended for a pause: {node.paused.reason}"
     request = probing.interrupting(node)
-    return None if request is None else f"made way for intent {request.id} ({request.action})"
+    return None if request is None else f"ended for intent {request.id} ({request.action})"
 
 
 def _adopted(node: Node, now: datetime, reading: BmcReading, config: Policy) -> Outcome:
@@ -73,7 +73,7 @@ def _adopted(node: Node, now: datetime, reading: BmcReading, config: Policy) -> 
     return transition(
         node,
         _goes_on(proven, now, config),
-        reason=f"the recorded machine answers; power is {reading.power}",
+        reason=f"the recorded machine responds; power is {reading.power}",
         cause="step: adopt",
     )
 
@@ -84,7 +84,7 @@ def _goes_on(node: Node, now: datetime, config: Policy) -> Node:
     waits = node.workflow is not None and node.workflow.status is W.RUNNING
     if not waits or not onboarding_adopt.is_at_the_gate(node):
         return node
-    passed = further = advanced(node, Done(reason="the recorded machine answers"))
+    passed = further = advanced(node, Done(reason="the recorded machine responds"))
     while further.workflow is not None and further.workflow.status is W.RUNNING:
         result = run_stage(further, further.workflow, now, config)
         if not isinstance(result, Done) or result.writes:

@@ -1,7 +1,7 @@
-"""The bootstrap token in the user data of a deployment: made of what stays, so that it need not be kept.
+"""Derives the bootstrap token in the user data of a deployment, so that it need not be stored.
 
-The stage that issues it stores a digest; the one that sends it, and whichever run comes after a crash, makes the same
-token again. Whoever has the region's API key could make it, and reads the user data anyway.
+The stage that issues it stores a digest; any later run derives the same token. The owner of the region's API key could
+derive it, but can read the user data anyway.
 """
 
 from __future__ import annotations

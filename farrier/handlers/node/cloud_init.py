@@ -51,8 +51,8 @@ def render(site: Site, node: Node, *, token: str) -> str:
         pass  # its text may have the token in it
     _rendered(site, node, "x" * len(token))
     raise ConfigError(
-        f"{_which(site, node)} fails with some bootstrap tokens only; expected it to be put in as it is, "
-        f"in {{{{ {templates.TOKEN} }}}}"
+        f"{_which(site, node)} fails with some bootstrap tokens; insert the token unchanged, as {{{{ "
+        f"{templates.TOKEN} }}}}"
     )
 
 
@@ -108,12 +108,13 @@ def _rendered(site: Site, node: Node, token: str) -> str:
         line = templates.line_of(error)
         where = "" if line is None else f"line {line}: "
         raise ConfigError(
-            f"{_which(site, node)} fails: {where}{_told(error)}; correct it, or give the node what it names"
+            f"{_which(site, node)} fails: {where}{_described(error)}; correct the template, or set the missing "
+            "value at the node"
         ) from None
     if size > most:
         raise ConfigError(
-            f"{_which(site, node)} makes more than the {most} bytes of cloud_init.max_bytes; shorten it, "
-            "or have the machine fetch the larger parts"
+            f"{_which(site, node)} produces more than the {most} bytes of cloud_init.max_bytes; shorten it, or let "
+            "the machine download the larger parts"
         )
     return _headed("".join(parts), site, node)
 
@@ -122,12 +123,12 @@ def _headed(text: str, site: Site, node: Node) -> str:
     if text.startswith(HEADERS):
         return text
     raise ConfigError(
-        f"{_which(site, node)} makes user data that begins with {text[:_SHOWN]!r}; cloud-init expects one of "
-        f"{', '.join(HEADERS)} there, as the very first characters"
+        f"{_which(site, node)} produces user data that begins with {text[:_SHOWN]!r}; cloud-init requires one of "
+        f"{', '.join(HEADERS)} as the first characters"
     )
 
 
-def _told(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     return str(error) if isinstance(error, jinja2.TemplateError) else f"{type(error).__name__}: {error}"
 
 

@@ -1,9 +1,8 @@
-"""`compensating`: an onboarding in mode `deploy` gives back what it did in MAAS, then ends or begins again (model §4).
+"""`compensating`: an onboarding in mode `deploy` undoes its work in MAAS, then ends or starts again (model §4).
 
-Called for every run in that status. Each run reads the machine and asks for one change at most, so a run that is made
-again after a crash finds what the one before did. Only what this workflow began is undone: a machine that somebody else
-holds or deployed stops the undo, and an operator is told what to do by hand. The record stays in MAAS. Nothing else has
-anything to undo upstream: other onboardings only read, and decommissions only take away.
+Each run reads the machine and requests at most one change, so it can be repeated after a crash. It undoes only the work
+of this workflow: a machine that another user owns or deployed stops the undo, and the operator gets instructions. The
+record stays in MAAS.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ def undoing(node: Node, after: AfterUndo) -> Workflow:
 def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
     """One step of the undo."""
     if not has_work(node):
-        return _undone(node, Done(reason="nothing was done in MAAS"))
+        return _undone(node, Done(reason="nothing had been done in MAAS"))
     site = policy.site_of(node)
     if site is None or site.maas is None:
         return _without_a_site(node, now, policy)
@@ -99,14 +98,14 @@ def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
         return _settled(node, result, now, policy)
     call, cuts = result, _own(node).upstream.cuts
     if cuts and _is_late(node, now, policy):
-        return _gave_up(with_note(node, cuts=0), f"not done in time: {cuts} calls of MAAS came to no end")
+        return _gave_up(with_note(node, cuts=0), f"not done in time: {cuts} calls to MAAS were interrupted")
 
     async def act(services: NodeServices) -> Outcome:
         return _settled(node, await call.act(services), now, policy)
 
     # A call that errs, or does not end in time, says nothing: without a count the undo would begin it for ever.
     cut = outcome.Update[Node, Write](
-        to=with_note(node, cuts=cuts + 1), reason=f"{call.name} came to no end", quiet=True
+        to=with_note(node, cuts=cuts + 1), reason=f"{call.name} was interrupted", quiet=True
     )
     return outcome.Step(name=call.name, act=act, deadline=CALL_DEADLINE, reads_only=call.reads_only, if_cut=cut)
 
@@ -123,7 +122,7 @@ def _undo(node: Node, now: datetime, policy: Policy) -> StageResult:
     workflow = _own(node)
     if node.maas_id is None:
         if workflow.upstream.candidate is not None:
-            return Done(reason="a machine was found in MAAS and not taken")
+            return Done(reason="a machine was found in MAAS but not taken")
         return region.with_region(
             node, policy, lambda client: _look_for_lost(client, node), name="undo", reads_only=True
         )
@@ -154,7 +153,7 @@ def _observed_to_go_on(node: Node, now: datetime) -> Waiting | None:
 
 
 def decide(node: Node, machine: Machine, now: datetime, *, ours: bool) -> Settled | Send:
-    """What a machine that nobody else holds needs next. `ours`: its deployment is this workflow's."""
+    """The next change for a machine that no other user owns. `ours`: its deployment belongs to this workflow."""
     named = f"machine {machine.system_id} is {(machine.status_name or str(machine.status))[:64]}"
     if machine.status in _AT_REST:
         return Done(reason=named)
@@ -162,13 +161,13 @@ def decide(node: Node, machine: Machine, now: datetime, *, ours: bool) -> Settle
         return Waiting(reason=_going(machine.system_id))
     if machine.status in _AT_WORK:
         # MAAS commissions by itself what it discovers, and then nobody holds it.
-        return _abort(node, machine, now) if machine.owner else Done(reason=f"{named}, and not because of us")
+        return _abort(node, machine, now) if machine.owner else Done(reason=f"{named}, but not because of farrier")
     if machine.status not in _HELD:
-        return _refused(f"{named}: end that in MAAS")
+        return _refused(f"{named}: end this in MAAS")
     if not ours:
-        return _refused(f"{named}, and not because of this workflow: release it in MAAS")
+        return _refused(f"{named}, but not because of this workflow: release it in MAAS")
     if machine.locked:
-        return _refused(f"{named} and locked, by somebody who wants it left alone: unlock it in MAAS")
+        return _refused(f"{named} and locked in MAAS, so farrier leaves it alone: unlock it there")
     if machine.status == S.DEPLOYING:
         return _abort(node, machine, now)
     return Send(change=Release(comment=region.comment(node, "undo")), reason="release")
@@ -180,7 +179,7 @@ def _abort(node: Node, machine: Machine, now: datetime) -> Settled | Send:
         return Waiting(reason=_ending(machine.system_id))
     to = with_note(node, asked=_ABORT, asked_at=now)
     change_ = Abort(comment=region.comment(node, "undo"))
-    return Send(change=change_, reason="abort", then=Step(to=to, reason=f"asked MAAS to abort {machine.system_id}"))
+    return Send(change=change_, reason="abort", then=Step(to=to, reason=f"requested MAAS to abort {machine.system_id}"))
 
 
 def _abort_is_asked(node: Node, now: datetime) -> bool:
@@ -192,8 +191,7 @@ def _abort_is_asked(node: Node, now: datetime) -> bool:
 
 
 async def _look_for_lost(client: MaasClient, node: Node) -> Settled:
-    """A machine whose creation was asked for and not answered is ours to know of, unless somebody has made something of
-    it since."""
+    """Looks for a machine whose creation was requested without a response."""
     known = discovery.clues(node)
     machines = (
         *await client.machines(LookUp.HOSTNAME, (known.hostname,)),
@@ -204,9 +202,9 @@ async def _look_for_lost(client: MaasClient, node: Node) -> Settled:
         {machine.system_id for machine in machines if machine.description == ours and machine.status in _UNTOUCHED}
     )
     if not found:
-        return Done(reason="MAAS has no machine that was created for it")
+        return Done(reason="MAAS created no machine for it")
     to = with_fields(node, maas_id=found[0], maas_created=True)
-    return Step(to=to, reason=f"machine {found[0]} was created for it, although the answer was lost")
+    return Step(to=to, reason=f"machine {found[0]} was created for it, although the response was lost")
 
 
 def _settled(node: Node, result: Settled, now: datetime, policy: Policy) -> Outcome:
@@ -250,10 +248,10 @@ def _is_to_end(workflow: Workflow) -> bool:
 
 
 def _gave_up(node: Node, detail: str) -> Outcome:
-    """An operator is told; one who was told already and cancels all the same wants an end of it."""
+    """Notify the operator; a cancel after that ends the workflow."""
     workflow = _own(node)
     if _is_to_end(workflow):
-        return _ended(node, f"cancelled, MAAS left as it is: {detail}", _worthless(workflow))
+        return _ended(node, f"cancelled; MAAS is left as it is: {detail}", _worthless(workflow))
     return freeze(node, FailureClass.UNDO_FAILED, detail, stop=StopRequest.FAILED, cause=CAUSE)
 
 
@@ -312,11 +310,11 @@ def _refused(detail: str) -> Failed:
 
 
 def _going(system_id: str) -> str:
-    return f"waits for MAAS to give machine {system_id} back"
+    return f"waits for MAAS to release machine {system_id}"
 
 
 def _ending(system_id: str) -> str:
-    return f"waits for MAAS to end what machine {system_id} does"
+    return f"waits for MAAS to finish its work on machine {system_id}"
 
 
 def _own(node: Node) -> Workflow:

@@ -1,10 +1,7 @@
-"""Drift: a node in service whose machine in MAAS is not what it has to be (000 §6.2, model §6).
+"""Drift: a node in service whose machine in MAAS contradicts its status (000 §6.2, model §6). Pure.
 
-Pure, on what the region's observer wrote down. One reading is no proof, and what is stale proves nothing: a
-contradiction counts once two readings a minute apart show the same state, and a quarantine for it is lifted once the
-machine has been deployed again for as long, by us, without a word to the contrary, and the node is healthy. A machine
-that we deployed and somebody else holds is none of ours any more, whatever its state; what was put into service by hand
-may be anybody's.
+A contradiction counts once two readings a minute apart show the same state; outdated readings prove nothing. The
+quarantine ends once the machine has been deployed by farrier again for as long, and the node is healthy.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from farrier.model.observation import CONFIRMED_AFTER
 
 
 def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | None:
-    """Why a node in service has to leave it; None while nothing proves that it must."""
+    """Why a node must leave service; None while nothing proves that it must."""
     seen = node.maas
     if seen is None or (seen.state in expected.IN_SERVICE and seen.ours is not False):
         return None  # as it has to be
@@ -36,8 +33,7 @@ def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | Non
 
 
 def is_over(node: Node, now: datetime, config: Policy) -> bool:
-    """Whether what drift quarantined the node for is proven gone. What somebody else deployed is not this node, and
-    while nobody knows who holds the machine it is not proven to be."""
+    """Whether the cause of the drift quarantine is proven gone: deployed again, and owned by farrier."""
     seen = node.maas
     if seen is None or not seen.fresh(now, config.observation_ttl):
         return False

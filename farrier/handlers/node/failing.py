@@ -54,7 +54,7 @@ def fail(
     assert workflow is not None, "only a live workflow fails"
     node = unclean.failed(node, failure, detail)
     cause = f"stage: {workflow.stage}"
-    told = {"failure_class": failure, "failure_detail": detail}
+    failed_with = {"failure_class": failure, "failure_detail": detail}
     # An outage of the region is noticed only later: `workflow` decides then whose the last attempt was.
     may_be_an_outage = failure in BY_THE_REGION and uses_maas(workflow.mode, workflow.stage)
     is_last = needs_operator(failure, attempt=workflow.attempt) and not may_be_an_outage
@@ -66,7 +66,9 @@ def fail(
     return transition(
         node,
         with_fields(
-            node, status=status, workflow=with_workflow(node, status=W.FAILED_RETRYABLE, next_attempt_at=again, **told)
+            node,
+            status=status,
+            workflow=with_workflow(node, status=W.FAILED_RETRYABLE, next_attempt_at=again, **failed_with),
         ),
         reason=f"stage {workflow.stage} failed: {failure}: {detail}",
         cause=cause,
@@ -99,17 +101,17 @@ def freeze(
     writes: tuple[Write, ...] = (),
 ) -> Change:
     """Stop the workflow until a person resolves it; the node goes where it is safe."""
-    told = {"failure_class": failure, "failure_detail": detail, "next_attempt_at": None, "after_undo": None}
+    failed_with = {"failure_class": failure, "failure_detail": detail, "next_attempt_at": None, "after_undo": None}
     reason = f"needs an operator: {failure}: {detail}"
     writes = writes + end_live(node, stop)
     match node.workflow:
         case Onboarding():
-            to = with_fields(node, workflow=with_workflow(node, status=W.FAILED_MANUAL_INTERVENTION, **told))
+            to = with_fields(node, workflow=with_workflow(node, status=W.FAILED_MANUAL_INTERVENTION, **failed_with))
             noted_as = _quarantine_of(node, failure, detail)
             if noted_as is not None:
                 to = with_fields(to, status=N.QUARANTINED, quarantine=noted_as)
         case Decommission():
-            asked = with_fields(node, workflow=with_workflow(node, stop_requested=stop, **told))
+            asked = with_fields(node, workflow=with_workflow(node, stop_requested=stop, **failed_with))
             to = _stopped(asked, stop)
         case None:
             raise AssertionError("only a live workflow is frozen")

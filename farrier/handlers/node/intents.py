@@ -26,7 +26,7 @@ from farrier.model.outcome import Wait
 from farrier.model.status import NodeStatus
 from farrier.model.writes import AnswerIntent, Verdict, Write
 
-ANSWERED = "answered what was asked for"
+ANSWERED = "answers an intent"
 """The reason of a run that only answers."""
 
 # Of two of these the newer one is meant: the older is answered `superseded`.
@@ -42,8 +42,8 @@ class Answers(msgspec.Struct, frozen=True):
 def answer(
     node: Node, now: datetime, config: Policy, responses: Mapping[Action, Respond]
 ) -> Change | Wait[Write] | Answers | None:
-    """Answer what can be answered now; None if that is nothing. The change that the last answer makes carries all of
-    them. A Wait writes more than answers, and is committed alone."""
+    """Answer the intents that can be answered now; None if that is nothing. The change that the last answer makes
+    carries all of them. A Wait writes more than answers, and is committed alone."""
     writes: list[Write] = []
     for position, intent in enumerate(node.intents):
         newer = _superseded_by(node, position) if intent.action in _LAST_COUNTS else None
@@ -86,7 +86,7 @@ def _made_way(node: Node, intent: Intent, to: Node) -> Node:
         return to
     if to.management is Management.VERIFYING:
         return probing.cut_short(to)
-    return adoption_cut_short(to, f"made way for intent {intent.id} ({intent.action})")
+    return adoption_cut_short(to, f"gave way to intent {intent.id} ({intent.action})")
 
 
 def _reply(
@@ -98,7 +98,7 @@ def _reply(
         return None
     being_deleted = node.deleting and not is_deleted
     if being_deleted and intent.action not in _ANSWERED_WHILE_DELETING:
-        return Reject(reason=f"{intent.action}: the node is being deleted; cancel stops that")
+        return Reject(reason=f"{intent.action}: the node is being deleted; cancel stops the deletion")
     verdict = actions.check(intent.action, node.status, node.management, node.workflow)
     match verdict:
         case Later():

@@ -61,8 +61,8 @@ class NodeKind(LayeredKind[Node]):
             return ()
         if before is not None and _has_failed(before) and before.failure_class is after.failure_class:
             return ()
-        told = (str(after.kind), str(after.stage or ""), str(after.failure_class))
-        return (Sample(FAILURES, dict(zip(FAILURE_LABELS, told, strict=True))),)
+        values = (str(after.kind), str(after.stage or ""), str(after.failure_class))
+        return (Sample(FAILURES, dict(zip(FAILURE_LABELS, values, strict=True))),)
 
 
 def _has_failed(workflow: Workflow) -> bool:

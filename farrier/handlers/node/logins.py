@@ -39,9 +39,9 @@ def counted(bmc: Bmc, now: datetime) -> Bmc:
 def capped(bmc: Bmc, now: datetime) -> tuple[str, timedelta]:
     """Why no login is made now, and when the next one may be; for a `bmc` that `counted` gave no try."""
     if waits_for_others(bmc, now):
-        return "other nodes are logging in at the BMC; waits for their ends to protect the account", OTHERS_TAKE
+        return "other nodes are logging in at this BMC; waits for their results to protect the account", OTHERS_TAKE
     window = duration.human(LOGIN_WINDOW)
-    reason = f"the BMC saw {LOGIN_CAP} failed logins within {window}; waits to protect the account"
+    reason = f"the BMC refused {LOGIN_CAP} logins within {window}; waits to protect the account"
     return reason, sorted(_ended(bmc, now))[-LOGIN_CAP] + LOGIN_WINDOW - now
 
 
@@ -55,7 +55,7 @@ def _ended(bmc: Bmc, now: datetime) -> list[datetime]:
 
 
 def _of_others(bmc: Bmc, now: datetime) -> list[OtherLogin]:
-    """Those of nodes behind the same BMC, or that it belonged to before: the account is the BMC's, whoever asks."""
+    """Logins of other nodes behind the same BMC, or of its earlier node: the login cap is the BMC's."""
     return [login for login in bmc.others if now - login.at < LOGIN_WINDOW]
 
 
@@ -77,7 +77,7 @@ def tries_after(bmc: Bmc, error: BmcError) -> tuple[datetime, ...]:
 
 
 def pause(error: BmcError, failures: int) -> timedelta | None:
-    """How long to wait after `failures` of this class in a row; None: until somebody edits something."""
+    """How long to wait after `failures` of this class in a row; None: until an operator changes something."""
     base = _of_class(error.failure, failures)
     if base is None or error.retry_after is None:
         return base
@@ -115,8 +115,7 @@ def target_of_address(node: Node) -> BmcTarget:
 
 
 def split(address: str) -> SplitResult:
-    """The parts of an address that is a URL. Any other has no scheme: `host:port`, whose host is none, and what is
-    malformed, which the client that is to dial it refuses in words for whoever can correct it."""
+    """The parts of a URL; another address has no scheme, and the client that dials it refuses a malformed one."""
     with suppress(ValueError):
         if "://" in address:
             return urlsplit(address)
@@ -132,7 +131,7 @@ def is_shared(node: Node) -> bool:
 def missing_detail(node: Node) -> str | None:
     """What the BMC details lack, in words; None when they are complete."""
     if node.bmc_address is None:
-        return "no BMC address is given"
+        return "no BMC address is set"
     if node.bmc_credential is None:
-        return "no BMC credential is given"
+        return "no BMC credential is set"
     return None

@@ -49,16 +49,16 @@ def enroll(node: Node, now: datetime, config: Policy) -> Decision:
         return Wait(reason=f"{node.bmc.last_error}; waits for intent set_bmc or manage", rests=True)
     if node.bmc.next_try_at is not None and now < node.bmc.next_try_at:
         why = (
-            "verifying was cancelled"
+            "the verification was cancelled"
             if node.bmc.failures == 0
             else f"the BMC could not be verified ({node.bmc.failure})"
         )
-        return Wait(reason=f"{why}; tried again after its back-off", requeue_after=node.bmc.next_try_at - now)
+        return Wait(reason=f"{why}; retried after its back-off", requeue_after=node.bmc.next_try_at - now)
     asked = node.bmc.asked_at is not None
     return probing.begin_verify(
         node,
         now,
-        reason="manage was asked for" if asked else "the BMC details are complete",
+        reason="manage was requested" if asked else "the BMC details are complete",
         cause="rule: manage" if asked else "rule: auto_manage",
     )
 
@@ -71,7 +71,7 @@ def verify_if_asked(node: Node, now: datetime, config: Policy) -> Decision | Non
 def verify(node: Node, now: datetime, config: Policy) -> Decision:
     """Read the BMC, once; or leave."""
     if now - node.management_entered_at > config.transient_deadline:
-        error = BmcError(BmcFailure.TIMEOUT, "verifying took longer than its deadline")
+        error = BmcError(BmcFailure.TIMEOUT, "the verification took longer than its deadline")
         # Nobody saw how its login ended, so it counts.
         return _failed(node, now, error, tries=node.bmc.tries, cause="timer: deadline of verifying")
     why = _gives_way(node)
@@ -103,9 +103,9 @@ def _gives_way(node: Node) -> str | None:
         return f"paused: {node.paused.reason}"
     request = probing.interrupting(node)
     if request is not None:
-        return f"makes way for intent {request.id} ({request.action})"
+        return f"gives way to intent {request.id} ({request.action})"
     if not has_try(node.bmc):
-        return "was cut off; begins again"
+        return "was interrupted; starts again"
     return None
 
 
@@ -113,7 +113,7 @@ def _verified(node: Node, now: datetime, reading: BmcReading) -> Outcome:
     return transition(
         node,
         with_fields(node, management=M.MANAGEABLE, bmc=probing.learnt(node.bmc, reading, now)),
-        reason=f"power and management interface answer; power is {reading.power}",
+        reason=f"power and management interface respond; power is {reading.power}",
         cause="step: verify",
     )
 

@@ -45,7 +45,7 @@ class Policy(NodeConfig, frozen=True, kw_only=True):
     sites: Mapping[str, Site] = {}
 
     def site_of(self, node: Node) -> Site | None:
-        """What is configured for the node's site; None if nothing is."""
+        """The configuration of the node's site; None if nothing is."""
         return None if node.site is None else self.sites.get(node.site)
 
 
@@ -173,14 +173,14 @@ def is_unread(node: Node) -> bool:
 
 
 def with_note(node: Node, **fields: Any) -> Node:
-    """The node with some of what its live workflow remembers of MAAS changed."""
+    """The node with changed notes of its live workflow about MAAS."""
     workflow, replace = node.workflow, msgspec.structs.replace
     assert workflow is not None, "asked for only while a workflow is live"
     return replace(node, workflow=replace(workflow, upstream=replace(workflow.upstream, **fields)))
 
 
 def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
-    """What is known of the node's health: by its agent, or by reads of its BMC and of MAAS where it has none."""
+    """The facts about the node's health: by its agent, or by reads of its BMC and of MAAS where it has none."""
     if not node.agentless:
         agent = node.agent
         if agent is None:
@@ -223,7 +223,7 @@ def at_stage(node: Node, stage: stages.Stage, *, attempt: int = 1) -> Node:
 
 
 def layers(node: Node) -> dict[str, str]:
-    """Where the node is in each layer."""
+    """The node's state in each layer."""
     values: dict[str, str] = {"status": node.status, "management": node.management}
     workflow = node.workflow
     if workflow is not None:

@@ -53,7 +53,7 @@ _AT_ONCE = timedelta(0)
 
 
 def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """The next thing to do for a manageable node's power; None when it is left alone."""
+    """The next action on a manageable node's power; None when it is left alone."""
     if node.paused is not None:
         return None
     bmc = node.bmc
@@ -90,7 +90,7 @@ def recover(node: Node, now: datetime, *, step: str) -> Decision | None:
 
 
 def next_read(node: Node, config: Policy) -> datetime:
-    """When the node's BMC is read next."""
+    """When to read the node's BMC next."""
     bmc, interval = node.bmc, config.power_sync_interval
     if bmc.next_sync_at is not None:
         return bmc.next_sync_at
@@ -135,7 +135,10 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
         if is_shared(node):
             # Others must know before, for theirs may be under way in another process.
             return Update(
-                to=with_fields(node, bmc=may), reason="counts its login first", requeue_after=_AT_ONCE, quiet=True
+                to=with_fields(node, bmc=may),
+                reason="counts its login attempt first",
+                requeue_after=_AT_ONCE,
+                quiet=True,
             )
     target = target_of(node)
     # What it is when the login was not refused.
@@ -157,14 +160,13 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
         refused = probing.refusal(node, reading, must_prove=False)
         if refused is not None:
             return _failed(node, now, refused, config)
-        return _told(node, with_fields(clean, bmc=probing.refreshed(clean.bmc, reading, now)), now, config)
+        return _stored(node, with_fields(clean, bmc=probing.refreshed(clean.bmc, reading, now)), now, config)
 
     return Step(name=READ, act=read, deadline=config.transient_deadline, reads_only=True, if_cut=_unseen(node, now))
 
 
-def _told(node: Node, to: Node, now: datetime, config: Policy) -> Update[Node, Write]:
-    """The node read. It runs again at once if that tells anything new; else it is as it was, only surer of it, which is
-    stored now and then."""
+def _stored(node: Node, to: Node, now: datetime, config: Policy) -> Update[Node, Write]:
+    """The node with its reading. It runs again at once after news; an unchanged reading is stored now and then."""
     before, after = node.bmc, to.bmc
     same = has_fresh_power(node, now, config) and (before.power, before.sync_failure) == (
         after.power,
@@ -232,11 +234,11 @@ def _unreadable(bmc: Bmc) -> str:
 
 
 def _unseen(node: Node, now: datetime) -> Update[Node, Write]:
-    """A login was perhaps refused: nobody saw the end of the read, so it counts as one."""
+    """The end of the read is unknown, so it counts as a refused login."""
     bmc = replace(_counted_once(node.bmc, now), trying=None)
     return Update(
         to=with_fields(node, bmc=bmc),
-        reason="nobody saw how a read of its power ended; it counts as a failed login",
+        reason="the result of a power read is unknown; it counts as a failed login",
         requeue_after=_AT_ONCE,
         quiet=True,
     )

@@ -46,11 +46,11 @@ def begin_asked(node: Node, now: datetime) -> Change | Wait[Write] | None:
     """Verification in place, if it was asked for and had to wait for the login cap."""
     if node.bmc.asked_at is None:
         return None
-    return begin_verify(node, now, reason="manage was asked for", cause="rule: manage")
+    return begin_verify(node, now, reason="manage was requested", cause="rule: manage")
 
 
 def put_off(node: Node, now: datetime) -> Node:
-    """The node whose verification an operator stopped: nobody asks for it any more, and `auto_manage` waits a while."""
+    """The node whose verification an operator stopped: the request for it ends, and `auto_manage` waits a while."""
     return with_fields(node, bmc=replace(node.bmc, asked_at=None, failures=0, next_try_at=now + _CANCELLED_FOR))
 
 
@@ -93,13 +93,13 @@ def refusal(node: Node, reading: BmcReading, *, must_prove: bool) -> BmcError | 
     """Why a pass that succeeded must not count: no real power state, or another machine. With `must_prove` something
     recorded has to match; without, only a contradiction counts."""
     if reading.power is PowerState.UNKNOWN:
-        return _error(reading, BmcFailure.PROTOCOL, "the BMC says neither on nor off")
+        return _error(reading, BmcFailure.PROTOCOL, "the BMC reports a power state other than on and off")
     verdict = identity.compare(recorded(node), _seen(reading))
     match verdict:
         case Another():
             return _error(reading, BmcFailure.IDENTITY_MISMATCH, verdict.text)
         case Unproven() if must_prove:
-            return _error(reading, BmcFailure.UNSUPPORTED, f"cannot tell which machine it is: {verdict.text}")
+            return _error(reading, BmcFailure.UNSUPPORTED, f"the machine cannot be identified: {verdict.text}")
         case Same() | Unproven():
             return None
         case _ as never:
@@ -119,7 +119,7 @@ def shared(node: Node) -> str | None:
     """Why its power is not ours to switch, if other nodes recorded the same machine."""
     if not node.same_machine:
         return None
-    return f"nodes {', '.join(node.same_machine)} recorded the same machine; clear_bmc all but one of them"
+    return f"nodes {', '.join(node.same_machine)} recorded the same machine; use clear_bmc at all but one of them"
 
 
 def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
@@ -174,7 +174,9 @@ def unfinished(node: Node) -> Update[Node, Write]:
     """What is kept of a pass that was cut short: whether it had logged in is not known, so its try stays counted and
     serves no other."""
     spent = replace(node.bmc, trying=None)
-    return Update(to=replace(node, bmc=spent), reason="the probe was cut short", requeue_after=timedelta(0), quiet=True)
+    return Update(
+        to=replace(node, bmc=spent), reason="the probe was interrupted", requeue_after=timedelta(0), quiet=True
+    )
 
 
 def interrupting(node: Node) -> Intent | None:
@@ -183,7 +185,7 @@ def interrupting(node: Node) -> Intent | None:
 
 
 def recover(node: Node) -> Update[Node, Write] | None:
-    """After a run whose end nobody saw: a try that it may have used is spent."""
+    """After a run with an unknown end: an attempt that it may have used is spent."""
     if node.management not in TRANSIENT or node.bmc.trying is None or node.deleting:
         return None
     return unfinished(node)

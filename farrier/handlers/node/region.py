@@ -1,8 +1,8 @@
-"""A stage's turn at its site's MAAS region: one reading of the machine, at most one change, and what failures mean.
+"""A stage's slot at its site's MAAS region: one reading of the machine, at most one change, and the meaning of
+failures.
 
-Used by every stage that acts in MAAS. The reading is the stage's own, seconds old, and what is decided on it is a pure
-function, so a run that is made again after a crash finds what the one before did. Nothing is sent to a machine that
-somebody else holds. Waiting for MAAS to finish something is not done here but on what the region's observer wrote down.
+The decision on the fresh reading is a pure function, so a run repeated after a crash continues the earlier one. Nothing
+is sent to a machine that another user owns. Waiting for MAAS uses the observer's readings instead.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def with_machine(node: Node, policy: Policy, decide: Decide, *, name: str, reads
 
 
 def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: bool = False) -> StageResult:
-    """A turn at the site's region. What `ask` raises is told as the stage's own result."""
+    """Run `ask` with a slot of the site's region; its errors become results of the stage."""
     site = policy.site_of(node)
     if site is None or site.maas is None:
         return elsewhere(node)
@@ -86,7 +86,7 @@ def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: 
             async with services.maas.turn(site.name) as client:
                 return await ask(client)
         except MaasError as error:
-            return told(error)
+            return of_error(error)
 
     return Call(name=name, act=act, reads_only=reads_only)
 
@@ -102,20 +102,20 @@ async def own_machine(client: MaasClient, node: Node) -> Machine | Failed:
         raise
     if machine.owner and not await client.holds(machine):
         if node.maas is not None and node.maas.ours and node.maas.owner == machine.owner:
-            detail = f"the key is not one of {machine.owner[:64]!r} any more, who holds our machines"
+            detail = f"the API key no longer belongs to {machine.owner[:64]!r}, who owns the machine of this node"
             raise MaasError(F.AUTH, detail, operation="whoami")
         return foreign(node, machine)
     return machine
 
 
 async def sent(client: MaasClient, machine: Machine, decided: Settled | Send) -> Settled:
-    """`decided`, once its change was sent if it is one."""
+    """Send the decided change, if it is one, and return the result."""
     if not isinstance(decided, Send):
         return decided
     await client.do(machine, decided.change)
     if decided.then is not None:
         return decided.then
-    return Waiting(reason=f"asked MAAS: {decided.reason}", requeue_after=AT_ONCE, source=decided.source)
+    return Waiting(reason=f"requested from MAAS: {decided.reason}", requeue_after=AT_ONCE, source=decided.source)
 
 
 def not_configured(node: Node) -> Failed:
@@ -124,19 +124,21 @@ def not_configured(node: Node) -> Failed:
         failure=FailureClass.INVALID_CONFIG,
         detail=f"site {node.site or '(none)'} has no MAAS configured"
         + (f", and the node has MAAS id {node.maas_id}" if node.maas_id is not None else "")
-        + "; describe it in a file of its name, with a [maas] table, in the directory that sites.directory names",
+        + "; add a file with the site's name and a [maas] table to the directory of sites.directory",
     )
 
 
 def elsewhere(node: Node) -> Waiting:
     """This process does not know the region of a site that the workflow has begun at: its file may be on its way here,
     and another replica may have it."""
-    return Waiting(reason=f"site {node.site or '(none)'} has no MAAS configured here; waits for its file")
+    return Waiting(reason=f"site {node.site or '(none)'} has no MAAS in this controller's settings; waits for its file")
 
 
 def gone(node: Node) -> Failed:
     """The machine that the node had is no more."""
-    return Failed(failure=FailureClass.MACHINE_DELETED_UPSTREAM, detail=f"MAAS has no machine {node.maas_id} any more")
+    return Failed(
+        failure=FailureClass.MACHINE_DELETED_UPSTREAM, detail=f"machine {node.maas_id} no longer exists in MAAS"
+    )
 
 
 def foreign(node: Node, machine: Machine | MaasObservation) -> Failed:
@@ -144,7 +146,10 @@ def foreign(node: Node, machine: Machine | MaasObservation) -> Failed:
     owner = machine.owner or ""
     noted = node.quarantine.reason if node.quarantine is not None else None
     since = by_rescue(owner, noted, in_rescue=machine.status in _RESCUE)
-    detail = f"machine {machine.system_id} is held by {owner[:64]!r} in MAAS, not by us{since}; nothing was done to it"
+    detail = (
+        f"machine {machine.system_id} is owned by {owner[:64]!r} in MAAS, not by farrier{since}; farrier changed "
+        "nothing: release it there"
+    )
     return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
 
 
@@ -161,16 +166,16 @@ def is_foreign(seen: MaasObservation) -> bool:
 
 
 def is_undecided(seen: MaasObservation) -> bool:
-    """Whether somebody holds the machine, and whom the region takes us for is not known, as after a new URL."""
+    """Whether the machine has an owner while farrier's own user is unknown, as after a change of the URL."""
     return bool(seen.owner) and seen.ours is None
 
 
 def undecided(seen: MaasObservation) -> Waiting:
     """Proves nothing, and is no fault of the node."""
-    return Waiting(reason=f"waits to know whether machine {seen.system_id} is held by us", timed=False)
+    return Waiting(reason=f"waits to learn the owner of machine {seen.system_id}", timed=False)
 
 
-def told(error: MaasError) -> Settled:
+def of_error(error: MaasError) -> Settled:
     """What a failed call means for the stage. After an ambiguous one the next run reads what became of it."""
     detail = f"{error.operation}: {error.failure}: {error.detail}"
     match error.failure:
@@ -195,8 +200,9 @@ def told(error: MaasError) -> Settled:
 
 
 def comment(node: Node, what: str) -> str:
-    """What our own requests are recognised by in the region's events: the same for a request that is made again. The id
-    is for people: those of another database are the same ones, and only the mark is nobody else's."""
+    """The comment by which farrier recognises its own requests in the region's events, equal for a repeated request.
+    The ID is for operators; the mark is unique across databases.
+    """
     workflow = node.workflow
     assert workflow is not None and workflow.mark, "a stage runs in a workflow that is stored"
     return f"farrier {workflow.kind} {workflow.id} {workflow.mark}: {what}"

@@ -48,8 +48,9 @@ class Accept(Made, frozen=True, kw_only=True):
 
 
 class Hold(Made, frozen=True, kw_only=True):
-    """Stays pending until a step can tell the answer. `to` is the node with that noted, None if it is noted already.
-    Requests behind it wait, too: they are answered in order."""
+    """Stays pending until a step returns the answer. `to` is the node with that noted, None if it is noted already.
+    Later intents wait, because intents are answered in order.
+    """
 
     reason: str
     to: Node | None = None

@@ -27,7 +27,7 @@ def set_bmc(request: Request) -> Reply:
     node, params = request.node, request.params
     assert isinstance(params, SetBmc), "the table names the type"
     if request.intent.conflict is not None:
-        return Reject(reason=f"the BMC {params.address} belongs to node {request.intent.conflict} already")
+        return Reject(reason=f"the BMC {params.address} already belongs to node {request.intent.conflict}")
     address = params.address or node.bmc_address
     credential = params.credential or node.bmc_credential
     bmc = node.bmc if address == node.bmc_address else _known_of_any(node.bmc, request.intent.logins)
@@ -40,17 +40,17 @@ def set_bmc(request: Request) -> Reply:
         node, bmc_address=address, bmc_credential=credential, bmc=bmc, management=_after_edit(node.management)
     )
     if node.management is M.ADOPTING:
-        edited = adoption_cut_short(edited, "made way for other BMC details")
+        edited = adoption_cut_short(edited, "gave way to other BMC details")
     if address != node.bmc_address:
         edited = back_to_the_gate(edited)
-    return Accept(reason="BMC details given", to=edited)
+    return Accept(reason="BMC details set", to=edited)
 
 
 def clear_bmc(request: Request) -> Reply:
     """Removes all BMC details; from then on nothing is attempted."""
     node = request.node
     if node.management in (M.UNMANAGED, M.ERROR):
-        return Accept(reason="there are no BMC details")
+        return Accept(reason="the node has no BMC details")
     gone = with_fields(
         node,
         management=M.ERROR,
@@ -69,12 +69,12 @@ def manage(request: Request) -> Reply:
     node, now = request.node, request.now
     missing = missing_detail(node)
     if missing is not None:
-        return Reject(reason=f"manage: {missing}; give it with set_bmc")
+        return Reject(reason=f"manage: {missing}; set it with set_bmc")
     bmc = msgspec.structs.replace(node.bmc, asked_at=node.bmc.asked_at or now, next_try_at=None, failures=0)
     asked = with_fields(node, bmc=bmc)
     if node.management is M.ADOPT_FAILED:
         asked = given_up(asked)
-    begun = probing.begin_verify(asked, now, reason="manage was asked for", cause=f"intent {request.intent.id}")
+    begun = probing.begin_verify(asked, now, reason="manage was requested", cause=f"intent {request.intent.id}")
     if isinstance(begun, Wait):
         return Accept(reason=f"begins later: {begun.reason}", to=asked)
     return Accept(reason="verifying", to=begun.to)
@@ -88,14 +88,19 @@ def set_power(request: Request) -> Reply:
     if node.bmc.switching is not None:
         return Hold(reason="power is being switched")
     if params.enforce and params.power is PowerRequest.RESET:
-        return Reject(reason="set_power reset: a reset is done once and cannot be kept; enforce goes with on or off")
+        return Reject(reason="set_power reset: a reset happens once; enforce is only possible with on or off")
     shared = probing.shared(node)
     if shared is not None:
         return Reject(reason=f"set_power {params.power}: {shared}")
     if node.bmc.sync_failure is BmcFailure.IDENTITY_MISMATCH:
-        return Reject(reason=f"set_power {params.power}: {node.bmc.sync_error}; correct it with set_bmc, or manage it")
+        return Reject(
+            reason=f"set_power {params.power}: {node.bmc.sync_error}; correct the BMC details with set_bmc, or "
+            "submit manage"
+        )
     if target_of(node).system_path is None:
-        return Reject(reason=f"set_power {params.power}: which system it is was never read; manage it first")
+        return Reject(
+            reason=f"set_power {params.power}: the machine behind the BMC was never identified; submit manage first"
+        )
     wanted = Switching(power=params.power, at=now, intent=request.intent.id, enforce=params.enforce)
     begun = begin(node.bmc, wanted)
     if begun is None:
@@ -103,9 +108,9 @@ def set_power(request: Request) -> Reply:
         reason, _ = capped(may, now)
         if waits_for_others(may, now):
             return Hold(reason=reason)
-        return Reject(reason=f"set_power {params.power}: {reason}; ask again in a few minutes")
+        return Reject(reason=f"set_power {params.power}: {reason}; submit it again in a few minutes")
     if node.bmc.asked_at is not None:
-        return Hold(reason="is verified first, as was asked for")
+        return Hold(reason="is being verified first")
     return Hold(reason=f"power {params.power} is about to be sent", to=with_fields(node, bmc=begun))
 
 

@@ -10,7 +10,7 @@ from farrier.model.params import Because
 
 
 def pause(request: Request) -> Reply:
-    """From now on the node is observed, and nothing is done to it."""
+    """Pause the node: farrier keeps observing it, but changes nothing."""
     assert isinstance(request.params, Because), "the table names the type"
     paused = Pause(request.params.reason, request.now)
     if request.node.paused is not None and request.node.paused.reason == paused.reason:

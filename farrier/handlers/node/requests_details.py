@@ -27,7 +27,7 @@ def set_details(request: Request) -> Reply:
     given = request.intent.params
     named = (*(name for name in DETAILS if name in given), *(params.unset or ()))
     if len(named) > len(set(named)):
-        return Reject(reason="set: a value is both given and in unset; name each once")
+        return Reject(reason="set: a field is both set and unset; name it once")
     if request.intent.conflict is not None:
         return Reject(reason=f"set: {request.intent.conflict}")
     used = _used(request.node, named)
@@ -44,11 +44,11 @@ def _used(node: Node, named: tuple[str, ...]) -> str | None:
     """Which workflow uses one of the values."""
     for name in named:
         if not DETAILS[name].free_when.fits(node.workflow):
-            assert node.workflow is not None, "without a workflow all values are free"
+            assert node.workflow is not None, "without a workflow every field may change"
             live = node.workflow
             return (
-                f"{name} is used by {live.kind} {live.id} ({live.mode}, {live.status}) of this node; "
-                "cancel that, or set it once that has ended"
+                f"{name} is used by {live.kind} {live.id} ({live.mode}, {live.status}) of this node; cancel it, or "
+                f"change {name} after it has ended"
             )
     return None
 

@@ -25,14 +25,14 @@ def quarantine(request: Request) -> Reply:
     why = Quarantine(QuarantineCause.OPERATOR, request.params.reason)
     to = with_fields(node, status=N.QUARANTINED, quarantine=why)
     if to == node and not goes_on:
-        return Accept(reason=f"quarantined for {'another cause' if node.failed_validation else 'that'} already")
+        return Accept(reason=f"already quarantined for {'another cause' if node.failed_validation else 'this cause'}")
     if isinstance(node.workflow, Onboarding):
         to = with_fields(to, workflow=_held(node, request.params.reason))
     return Accept(reason=f"quarantined: {request.params.reason}", to=to)
 
 
 def _stands(workflow: Workflow) -> bool:
-    """Whether the onboarding leads nowhere until somebody asks for it."""
+    """Whether the onboarding stands still until an operator acts."""
     if workflow.status is W.COMPENSATING:
         return workflow.after_undo is AfterUndo.CANCEL
     return workflow.status is W.FAILED_MANUAL_INTERVENTION or workflow.mode is None
@@ -57,13 +57,13 @@ def release(request: Request) -> Reply:
     node, params = request.node, request.params
     assert isinstance(params, p.MaybeBecause), "the table names the type"
     if not node.ever_onboarded:
-        return Reject(reason="release: no onboarding of this node has ever ended well; onboard or delete it")
+        return Reject(reason="release: no onboarding of this node ever succeeded; onboard or delete it")
     if node.not_scrubbed:
         return Reject(reason=f"release: {unclean.NOT_SCRUBBED}")
     if node.failed_validation and params.reason is None:
         return Reject(
-            reason="release: its cleanup was not validated; give a reason, or decommission it with a cleanup whose "
-            "validation succeeds"
+            reason="release: its cleanup was not validated; give a reason, or decommission it with a cleanup that "
+            "validates"
         )
     proof = proven_healthy(node, request.now, request.config)
     if isinstance(proof, Unhealthy):
@@ -79,7 +79,7 @@ def reactivate(request: Request) -> Reply:
     if node.not_scrubbed:
         return Reject(reason=f"reactivate: {unclean.NOT_SCRUBBED}")
     if not node.ever_onboarded:
-        return Reject(reason="reactivate: no onboarding of this node has ever ended well; onboard or remove it")
+        return Reject(reason="reactivate: no onboarding of this node ever succeeded; onboard or remove it")
     if node.is_bare:
         return Reject(reason="reactivate: its agent was removed; onboard it again, or remove the node")
     if (why := _not_to_reactivate(request)) is not None:
@@ -101,19 +101,20 @@ def delete(request: Request) -> Reply:
         )
     if compensating.has_work(node):  # also where it is undone already: whatever was to follow that is now this
         undone = with_fields(marked, workflow=compensating.undoing(node, AfterUndo.CANCEL))
-        return Accept(reason="being deleted once it is undone", to=undone, writes=(RevokeBootstrap(),))
+        return Accept(reason="is deleted once its workflow is undone", to=undone, writes=(RevokeBootstrap(),))
     cancelled = with_fields(marked, workflow=with_workflow(node, status=W.CANCELLED, next_attempt_at=None))
     return Accept(reason="being deleted", to=cancelled, writes=(RevokeBootstrap(),))
 
 
 def _not_to_reactivate(request: Request) -> str | None:
-    """Why the machine that a fresh reading shows is not one to go back into service with. One that was put into service
-    by hand may be held by anybody."""
+    """Why a fresh reading forbids the return to service. A machine that was put into service by hand may have any
+    owner.
+    """
     node = request.node
     if request.in_maas_as(deployed=False):
         assert node.maas is not None, "it was read"
         if node.maas.state is MaasStatus.ABSENT:
-            return f"MAAS has no machine {node.maas_id} any more; remove the node, or onboard it again"
+            return f"machine {node.maas_id} no longer exists in MAAS; remove the node, or onboard it again"
         return f"machine {node.maas_id} is no longer deployed in MAAS; onboard it again"
     if request.in_maas_as(deployed=True) and node.deployed_here and node.maas is not None:
         return expected.disagreement(node.status, node.maas, foreign=region.is_foreign(node.maas))

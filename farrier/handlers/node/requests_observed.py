@@ -57,11 +57,11 @@ def adopt_observed_state(request: Request) -> Reply:
 
 def _of_health(node: Node, now: datetime, policy: Policy) -> Reply:
     if onboarding_adopt.adopts(node) and not onboarding_adopt.is_proven(node):
-        return _no("nobody has looked yet whether it is the recorded machine; adopt")
+        return _no("no read has confirmed the recorded machine yet; adopt")
     proof = proven_healthy(node, now, policy)
     if isinstance(proof, Unhealthy):
-        return _no(f"the goal is a healthy node: {proof.reason}")
-    return Accept(reason="the observed state is the goal", to=complete(node, ending=W.RECONCILED))
+        return _no(f"the target is a healthy node: {proof.reason}")
+    return Accept(reason="the observed state is the target state", to=complete(node, ending=W.RECONCILED))
 
 
 def _of_deployment(node: Node, now: datetime, policy: Policy) -> Reply:
@@ -70,14 +70,14 @@ def _of_deployment(node: Node, now: datetime, policy: Policy) -> Reply:
         return seen
     stage = _GOES_ON_AT.get(seen.state)
     if stage is None:
-        return _no(f"MAAS says {seen.state}; accepted are {_names(_GOES_ON_AT)}")
+        return _no(f"MAAS reports {seen.state}; accepted are {_names(_GOES_ON_AT)}")
     if seen.state in (M.DEPLOYING, M.DEPLOYED) and not seen.ours:
         known = "it is not known yet whether it is" if region.is_undecided(seen) else "not"
-        return _no(f"machine {seen.system_id} is {seen.state}, and {known} held by us")
+        return _no(f"machine {seen.system_id} is {seen.state}, and {known} owned by farrier")
     to = _adopted(node, stage, seen.state, now)
     if stage is O.WAIT_FOR_AGENT_ENROLLMENT and isinstance(wait_for_agent_enrollment(to, now, policy), Done):
-        return Accept(reason="the observed state is the goal", to=complete(to, ending=W.RECONCILED))
-    return _accepted(node, to, f"MAAS says {seen.state}; goes on at stage {stage}")
+        return Accept(reason="the observed state is the target state", to=complete(to, ending=W.RECONCILED))
+    return _accepted(node, to, f"MAAS reports {seen.state}; continues at stage {stage}")
 
 
 def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
@@ -101,24 +101,26 @@ def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
     assert isinstance(workflow, Decommission), "the caller looked"
     stages = adopted.left(workflow)
     if not stages:
-        return _no(f"nothing that MAAS shows is a goal of what is left of this {workflow.mode}")
+        return _no(f"no state in MAAS completes the rest of this {workflow.mode}")
     seen = _fresh(node, now, policy)
     if isinstance(seen, Reject):
         return seen
     if workflow.upstream.adopted and workflow.status is W.RUNNING:
-        return Accept(reason="what MAAS shows is adopted already")
+        return Accept(reason="the state in MAAS is already adopted")
     if not any(adopted.shows(seen, stage) for stage in stages):
-        return _no(f"MAAS says {seen.state}; accepted at stage {workflow.stage} are {adopted.GOALS[stages[0]]}")
+        return _no(f"MAAS reports {seen.state}; accepted at stage {workflow.stage} are {adopted.GOALS[stages[0]]}")
     to = with_fields(node, workflow=with_workflow(node, **again(workflow)))
-    return Accept(reason=f"MAAS says {seen.state}; goes on at stage {workflow.stage}", to=with_note(to, adopted=True))
+    return Accept(
+        reason=f"MAAS reports {seen.state}; continues at stage {workflow.stage}", to=with_note(to, adopted=True)
+    )
 
 
 def _fresh(node: Node, now: datetime, policy: Policy) -> MaasObservation | Reject:
     seen = node.maas
     if seen is None or not seen.fresh(now, policy.observation_ttl):
-        return _no("nothing fresh was observed of a machine in MAAS")
+        return _no("there is no fresh observation of a machine in MAAS")
     if region.is_foreign(seen):
-        return _no(f"machine {seen.system_id} is held by {(seen.owner or '')[:64]!r} in MAAS, not by us")
+        return _no(f"machine {seen.system_id} is owned by {(seen.owner or '')[:64]!r} in MAAS, not by farrier")
     return seen
 
 

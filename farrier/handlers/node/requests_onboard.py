@@ -57,14 +57,14 @@ def _cannot_deploy(request: Request) -> str | None:
     node = request.node
     if not request.has_region:
         return (
-            f"mode deploy needs MAAS, and site {node.site or '(none)'} has no MAAS configured (sites.directory); "
-            "modes adopt and manual do without"
+            f"mode deploy needs MAAS, but site {node.site or '(none)'} has no MAAS configured (sites.directory); "
+            "modes adopt and manual need none"
         )
     if node.management in (M.UNMANAGED, M.ERROR):
-        return "mode deploy needs a BMC; give its details with set_bmc, or use mode manual"
+        return "mode deploy needs a BMC; set its details with set_bmc, or use mode manual"
     missing = missing_detail(node)
     if missing is not None:
-        return f"mode deploy needs a BMC: {missing}; give it with set_bmc, or use mode manual"
+        return f"mode deploy needs a BMC: {missing}; set it with set_bmc, or use mode manual"
     return None
 
 
@@ -72,12 +72,12 @@ def _onboard_found(request: Request) -> Reply:
     """In mode `adopt`: as `adopt`, and for a node that is not manageable yet: the onboarding asks for that itself."""
     node = request.node
     if node.status is N.RETIRED:
-        return Reject(reason="onboard: mode adopt is for a node that never was in service; this one is retired")
+        return Reject(reason="onboard: mode adopt is only for a node that was never in service; this one is retired")
     if node.management in (M.UNMANAGED, M.ERROR):
-        return Reject(reason="onboard: mode adopt needs a BMC; give its details with set_bmc, or use mode manual")
+        return Reject(reason="onboard: mode adopt needs a BMC; set its details with set_bmc, or use mode manual")
     missing = missing_detail(node)
     if missing is not None:
-        return Reject(reason=f"onboard: mode adopt needs a BMC: {missing}; give it with set_bmc")
+        return Reject(reason=f"onboard: mode adopt needs a BMC: {missing}; set it with set_bmc")
     if node.management in _PROVEN_ONCE:
         return adopt(request)
     return Accept(reason="onboarding (adopt) begins", to=_with_onboarding(request))
@@ -90,8 +90,8 @@ def adopt(request: Request) -> Reply:
         return Reject(reason="adopt: this node has been in service; release or decommission it")
     if not recorded(node).is_known:
         return Reject(
-            reason="adopt: nothing is recorded that the machine could be told by; its BMC reported neither serial nor "
-            "UUID nor MAC address, so register the node with its MAC addresses"
+            reason="adopt: the machine cannot be identified: its BMC reported neither serial nor UUID nor MAC address; "
+            "register the node with its MAC addresses"
         )
     to = _with_onboarding(request)
     begun = onboarding_adopt.begin(to, now, cause=f"intent {request.intent.id}")

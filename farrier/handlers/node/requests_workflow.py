@@ -54,10 +54,10 @@ def decommission(request: Request) -> Reply:
     params = request.params
     assert isinstance(params, p.Decommission), "the table names the type"
     if params.mode is DecommissionMode.REIMAGE and request.node.maas_id is None:
-        return Reject(reason="decommission: mode reimage needs a node that is in MAAS; this one has no MAAS id")
+        return Reject(reason="decommission: mode reimage needs a node with a machine in MAAS; this one has no MAAS ID")
     if params.mode is DecommissionMode.REIMAGE and not request.has_region:
         site = request.node.site or "(none)"
-        return Reject(reason=f"decommission: mode reimage needs MAAS, and site {site} has none configured")
+        return Reject(reason=f"decommission: mode reimage needs MAAS, but site {site} has none configured")
     options = _options(request, params, retire=params.retire)
     return _decommission(request, params.mode, options, f"decommission ({params.mode})")
 
@@ -65,7 +65,7 @@ def decommission(request: Request) -> Reply:
 def retry_stage(request: Request) -> Reply:
     """The failed stage again, now, with a fresh count of attempts."""
     workflow = _live(request)
-    return Accept(reason=f"stage {workflow.stage} is tried again", to=_running(request))
+    return Accept(reason=f"stage {workflow.stage} is retried", to=_running(request))
 
 
 def resume(request: Request) -> Reply:
@@ -76,14 +76,14 @@ def resume(request: Request) -> Reply:
         return _owner(request)
     if node.workflow.status in FAILED:
         if node.deleting and isinstance(node.workflow, Onboarding):  # what failed is its undo; nothing else may go on
-            return Accept(reason="goes on being undone", to=_undoing(node, AfterUndo.CANCEL))
-        return Accept(reason=f"goes on at stage {node.workflow.stage}", to=_running(request))
+            return Accept(reason="its undoing continues", to=_undoing(node, AfterUndo.CANCEL))
+        return Accept(reason=f"continues at stage {node.workflow.stage}", to=_running(request))
     type_ = tasks.OWNING.get(node.status)
     if type_ is None:
         return Accept(reason="nothing to resume: the workflow is running")
     writes = tasks.reissue(node, type_, request.now)
     if not writes:
-        return Accept(reason=f"{type_} is under way")
+        return Accept(reason=f"{type_} is in progress")
     if node.paused is not None:
         later = None if node.workflow.upstream.resumed else with_note(node, resumed=True)
         return Accept(reason=f"{type_} is issued again when the pause ends", to=later)
@@ -100,7 +100,7 @@ def rerun(request: Request) -> Reply:
         failure_detail=None,
     )
     return Accept(
-        reason="runs again from the top",
+        reason="runs again from the first stage",
         to=with_fields(node, workflow=with_workflow(node, **start(workflow) | {"upstream": known})),
     )
 
@@ -109,29 +109,30 @@ def restart_clean(request: Request) -> Reply:
     """Undo, then start again, with nothing taken for done; meanwhile the node is in a state that needs no workflow."""
     node = with_note(request.node, restarted_at=request.now, adopted=False)
     return Accept(
-        reason="undoes what was done, then starts again",
+        reason="is undone, then starts again",
         to=with_fields(_undoing(node, AfterUndo.RESTART), status=fallback(node)),
         writes=tasks.end_live(node, "restart_clean"),
     )
 
 
 def cancel(request: Request) -> Reply:
-    """Stop the workflow, and verifying with it; the node falls back to a state that needs no workflow. One whose
-    cleaning came to no good end is marked: nobody is to have it before that is made up for."""
+    """Stop the workflow, and a verification with it; the node returns to a state that needs no workflow. A node whose
+    cleaning did not complete is marked not_scrubbed.
+    """
     node = request.node
     if node.management is Management.VERIFYING:  # or `auto_manage` would begin it again at once
         node = probing.put_off(node, request.now)
     if node.workflow is None:
-        return Accept(reason="verifying is cancelled", to=node)
+        return Accept(reason="the verification is cancelled", to=node)
     workflow = node.workflow
     if workflow.status is W.COMPENSATING:
         if workflow.after_undo is AfterUndo.CANCEL and not node.deleting:
-            return Accept(reason="is being cancelled already")
+            return Accept(reason="is already being cancelled")
         to = with_fields(node, workflow=with_workflow(node, after_undo=AfterUndo.CANCEL), deleting=False)
-        return Accept(reason="ends once undone", to=to)
+        return Accept(reason="ends once it is undone", to=to)
     if compensating.has_work(node):
         to = with_fields(_undoing(node, AfterUndo.CANCEL), deleting=False)
-        return Accept(reason=f"{workflow.kind} cancelled; ends once undone", to=to)
+        return Accept(reason=f"{workflow.kind} cancelled; ends once it is undone", to=to)
     ended = with_workflow(node, status=W.CANCELLED, stop_requested=None, next_attempt_at=None)
     return Accept(
         reason=f"{workflow.kind} cancelled",
@@ -165,7 +166,7 @@ def _owner(request: Request) -> Reply:
     """What led into the state, asked for again: its stages find the node where it is."""
     status = request.node.status
     assert status in _LED_THERE, "elsewhere the table asks for a live workflow"
-    unowned = f"no live decommission owned status {status}"
+    unowned = f"no live decommission belongs to status {status}"
     respond, params = _LED_THERE[status]
     if request.node.agentless:  # no agent ends what led there, so only force does
         params = replace(params, force=True, reason=unowned)
@@ -193,8 +194,8 @@ def _decommission(request: Request, mode: DecommissionMode, options: Options, wh
         return _raised(node, live, mode, options, what)
     if node.agentless and not options.force:
         return Reject(
-            reason=f"{what}: this node is agentless, and only an agent does the tasks that empty and clean a node; ask "
-            "with force: true and a reason to give them up, which marks the node not_scrubbed"
+            reason=f"{what}: this node is agentless, and only an agent can drain and clean a node; use force: "
+            "true with a reason to skip these tasks, which marks the node not_scrubbed"
         )
     begun = Decommission(mode=mode, mode_given_at=request.now, options=options)
     return Accept(reason=f"{what} accepted", to=with_fields(request.node, workflow=begun, redeploying=False))
@@ -204,8 +205,8 @@ def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Opt
     """The decommission under way with what is asked for besides: options are raised, never lowered."""
     if (live.mode, live.options.leave_out) != (mode, options.leave_out) and not _raises_the_record(live, options):
         return Reject(
-            reason=f"{what}: decommission {live.id} of this node is live (mode {live.mode}); its options are raised by "
-            "the request that began it, with the same mode"
+            reason=f"{what}: decommission {live.id} of this node is live (mode {live.mode}); to extend its "
+            "options, submit the same action with the same mode"
         )
     now = live.options
     force = options.force and not now.force
@@ -219,8 +220,10 @@ def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Opt
         asked_by=options.asked_by if force else now.asked_by,
     )
     if raised == now:
-        return Accept(reason=f"{what} is under way already")
-    return Accept(reason=f"{what}: options raised", to=with_fields(node, workflow=with_workflow(node, options=raised)))
+        return Accept(reason=f"{what} is already in progress")
+    return Accept(
+        reason=f"{what}: options extended", to=with_fields(node, workflow=with_workflow(node, options=raised))
+    )
 
 
 def _raises_the_record(live: Decommission, options: Options) -> bool:
@@ -236,7 +239,7 @@ def _record_stays(request: Request) -> str | None:
     if node.maas_id is None:
         return None
     if not request.has_region:
-        return f"remove_maas needs MAAS, and site {node.site or '(none)'} has none configured"
+        return f"remove_maas needs MAAS, but site {node.site or '(none)'} has none configured"
     if request.in_maas_as(deployed=True):
         return f"machine {node.maas_id} is deployed in MAAS; decommission full_decommission releases it first"
     return None

@@ -1,8 +1,7 @@
-"""Credentials that change: a new version is noticed without being told, and tried at once (model §3).
+"""Notices a new version of a credential and tries it at once (model §3).
 
-Before each regular read the version is compared with the one that is known to be good. Where reads fail, or a node
-could not be verified, for want of a good credential, it is looked at beside the back-off: resolving it dials nobody, so
-that costs no login.
+Before each regular read the version is compared with the known good one. While reads fail for want of a good
+credential, it is resolved beside the back-off, which costs no login.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ def _verify(node: Node, now: datetime) -> Change:
     may = counted(bmc, now)
     if may.trying is None:
         later = with_fields(node, bmc=replace(bmc, asked_at=bmc.asked_at or now))
-        return transition(node, later, reason=f"{_NEW_VERSION}; verified once the login cap allows", cause=_CAUSE)
+        return transition(node, later, reason=f"{_NEW_VERSION}; verified as soon as the login cap allows", cause=_CAUSE)
     # It was manageable, and is to be again after whatever fails now, also where nothing is verified unasked.
     asked = replace(may, asked_at=bmc.asked_at or now)
     return transition(
@@ -127,7 +126,7 @@ def _is_due(bmc: Bmc, now: datetime, config: Policy) -> bool:
 
 def _nothing_new(node: Node, seen: Bmc) -> Update[Node, Write]:
     return Update(
-        to=with_fields(node, bmc=seen), reason="the credential is as it was", requeue_after=timedelta(0), quiet=True
+        to=with_fields(node, bmc=seen), reason="the credential is unchanged", requeue_after=timedelta(0), quiet=True
     )
 
 

@@ -126,7 +126,7 @@ def run_stage(node: Node, workflow: Workflow, now: datetime, config: Policy) -> 
 
 def start(workflow: Workflow) -> dict[str, object]:
     """The fields of `workflow` as it begins running from the top."""
-    assert workflow.mode is not None, "begins only once it has a mode"
+    assert workflow.mode is not None, "begins only after its mode is set"
     stage = first_stage(workflow.mode, skip=left_out(workflow))
     return {
         "status": W.RUNNING,
@@ -140,7 +140,7 @@ def start(workflow: Workflow) -> dict[str, object]:
 
 
 def again(workflow: Workflow) -> dict[str, object]:
-    """The fields of `workflow` as it goes on because somebody asked: what is counted against a limit counts anew."""
+    """The fields of `workflow` after an operator continued it: its counters start again."""
     return {
         "status": W.RUNNING,
         "attempt": 1,
@@ -158,7 +158,7 @@ def counted_anew(workflow: Workflow) -> Upstream:
 
 
 def left_out(workflow: Workflow) -> frozenset[StageName]:
-    """Stages this run does not go through, because it was told so."""
+    """Stages that the options of the workflow skip."""
     return frozenset(workflow.options.leave_out)
 
 

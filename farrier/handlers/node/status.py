@@ -60,7 +60,7 @@ def bootstrap_issued(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def active(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """Out of service, if the node is silent, has alerts that block scheduling, or is contradicted by MAAS."""
+    """Take the node out of service if it is silent, has blocking alerts, or MAAS contradicts it."""
     facts = vitals(node, now, config)
     silence = health.silent(facts)
     if silence is not None:
@@ -122,12 +122,13 @@ def quarantined(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def _what_is_gone(node: Node, cause: Quarantine, now: datetime, config: Policy) -> str | None:
-    """What no longer speaks against the node, of the very cause that quarantined it; None if it may still be there, or
-    only an operator can tell. For alerts health is the proof."""
+    """The proof that the cause of the quarantine is gone; None if it may remain, or only an operator can decide. For
+    alerts, health is the proof.
+    """
     if cause.cause is QuarantineCause.HEALTH:
-        return "the alerts that quarantined it are gone"
+        return "the alerts that quarantined it have ended"
     if cause.cause in expected.CAUSES and drift.is_over(node, now, config):
-        return "MAAS says again that it is deployed"
+        return "MAAS reports it as deployed again"
     return None
 
 

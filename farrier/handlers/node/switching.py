@@ -1,8 +1,8 @@
-"""Switching a machine's power: for a request, or because a desired power is enforced (model §3).
+"""Switches a machine's power, for an intent or to enforce a target power (model §3).
 
-Two commits for each: the first notes what is about to be sent, so that no crash can hide it, the second what came of it
-and, with that, the answer to the request. An action is sent once. If nobody saw the end of the step that sent it, power
-is read first: `on` and `off` are then decided anew, which harms nobody; a `reset` is never sent again.
+Two commits for each: the first records the action before it is sent, the second its result and the answer to the
+intent. An action is sent once. After an unknown end the power is read first: `on` and `off` are then decided again, a
+`reset` is never repeated.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def proceed(node: Node, now: datetime) -> Decision:
         return transition(
             node,
             with_fields(node, bmc=given_up),
-            reason="the request was answered, or this power is no longer desired",
+            reason="the intent was answered, or this power is no longer the target",
             cause="rule: power",
         )
     shared = probing.shared(node)
@@ -63,11 +63,11 @@ def proceed(node: Node, now: datetime) -> Decision:
     if not has_try(node.bmc) or now - wanted.at > AT_ONCE:
         again = begin(node.bmc, replace(wanted, at=now, unsure=True))
         if again is None:
-            return _not_done(node, "the BMC refused too many logins to look", tries=node.bmc.tries)
+            return _not_done(node, "the BMC refused too many logins to be read", tries=node.bmc.tries)
         return transition(
             node,
             with_fields(node, bmc=again),
-            reason="the end of the step was not recorded; the power is read first",
+            reason="the result of the step was not recorded; the power is read first",
             cause="rule: power",
         )
 
@@ -83,13 +83,13 @@ def proceed(node: Node, now: datetime) -> Decision:
 
 
 def doubt(node: Node) -> Update[Node, Write]:
-    """Perhaps it was sent: nobody saw how the step ended."""
+    """The action was perhaps sent: the end of the step is unknown."""
     wanted = node.bmc.switching
     assert wanted is not None, "the caller looked"
     unsure = replace(node.bmc, switching=replace(wanted, unsure=True), trying=None)
     return Update(
         to=with_fields(node, bmc=unsure),
-        reason=f"nobody saw how power {wanted.power} ended",
+        reason=f"the result of power {wanted.power} is unknown",
         requeue_after=timedelta(0),
     )
 
@@ -100,12 +100,12 @@ def enforce(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] |
     assert desired is not None, "the caller looked"
     if bmc.power is PowerState.UNKNOWN or bmc.power_at is None or now - bmc.power_at > config.observation_ttl:
         return None
-    differs = f"power is {bmc.power} and to be kept {desired}"
+    differs = f"power is {bmc.power}, target power is {desired}"
     shared = probing.shared(node)
     if shared is not None:
         return Wait(reason=f"{differs}; {shared}")
     if not POWER_IS_FREE.fits(node.workflow):
-        return Wait(reason=f"{differs}; the live workflow has it")
+        return Wait(reason=f"{differs}; the live workflow controls it")
     if bmc.enforced_at is not None and now - bmc.enforced_at < ENFORCE_EVERY:
         requeue_after = bmc.enforced_at + ENFORCE_EVERY - now
         return Wait(
@@ -147,21 +147,21 @@ async def _switched(node: Node, now: datetime, wanted: Switching, services: Node
 
 
 def _failed(node: Node, error: BmcError) -> Outcome:
-    sent = "; the action was sent and may yet take effect" if error.sent else ""
+    sent = "; the action was sent and may still take effect" if error.sent else ""
     return _not_done(node, f"{error.failure}: {error.detail}{sent}", tries=tries_after(node.bmc, error))
 
 
 def _not_done(
     node: Node, why: str, *, tries: tuple[datetime, ...], reading: tuple[BmcReading, datetime] | None = None
 ) -> Outcome:
-    """It was not done, or nobody knows whether it was, which is then said."""
+    """The action was not done, or its result is unknown, which the answer states."""
     wanted = node.bmc.switching
     assert wanted is not None, "the caller looked"
     known = node.bmc if reading is None else probing.refreshed(node.bmc, *reading)
     bmc = replace(known, switching=None, tries=tries, trying=None)
     if wanted.intent is None:  # nobody is answered, so it is kept
         bmc = replace(bmc, enforce_error=why)
-    unknown = "outcome unknown, it may have been sent before farrier was cut off; " if wanted.unsure else ""
+    unknown = "outcome unknown, farrier was interrupted after it may have sent it; " if wanted.unsure else ""
     return _answered(node, bmc, Verdict.REJECTED, f"set_power {wanted.power}: {unknown}{why}")
 
 

@@ -1,7 +1,7 @@
-"""Agent tasks as the handler sees them: issue, reissue, count failures, give up by force.
+"""Agent tasks as the handler sees them: issue, reissue, count failures, skip by force.
 
-A task that nobody claims, or whose lease ran out, is issued again for ever and shows as an SLA breach; only results
-`failed` count, and after `max_task_attempts` of them the task has failed for good (model §8).
+A task that no agent claims, or whose lease expired, is issued again without end and shows as an SLA breach. Only
+`failed` results count; after `max_task_attempts` of them the task has failed for good (model §8).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def end_live(node: Node, result: str) -> tuple[Write, ...]:
 def _dispatched(task: Task, now: datetime) -> StageResult:
     if _lease_is_over(task, now):
         return Waiting(
-            reason=f"the lease of {task.type} ran out; it was issued again",
+            reason=f"the lease of {task.type} expired; the task was issued again",
             requeue_after=_AT_ONCE,
             timed=False,
             writes=_again(task),
@@ -127,7 +127,7 @@ def _by_force(node: Node, task: Task) -> StageResult:
     options = _workflow(node).options
     why = f"forced by {options.asked_by or 'an operator'}: {options.reason}"
     return Done(
-        reason=f"task {task.id} ({task.type}) was given up: {why}",
+        reason=f"task {task.id} ({task.type}) was abandoned: {why}",
         to=with_fields(node, not_scrubbed=True),
         skipped=why,
         writes=(EndTask(task.id, T.CANCELLED, _FORCED),),
@@ -140,7 +140,7 @@ def _issue(type_: TaskType, create: CreateTask) -> StageResult:
 
 def _again(task: Task) -> tuple[Write, ...]:
     return (
-        EndTask(task.id, T.EXPIRED, "lease ran out"),
+        EndTask(task.id, T.EXPIRED, "lease expired"),
         CreateTask(type=task.type, attempt=task.attempt + 1, failures=task.failures),
     )
 

@@ -84,12 +84,12 @@ def _is_being_cancelled(workflow: Workflow) -> bool:
 
 def not_begun(node: Node, now: datetime, config: Policy) -> Decision:
     """An `enrolling` node without an onboarding."""
-    return Wait(reason="no onboarding is under way; waits for intent onboard or adopt", rests=True)
+    return Wait(reason="no onboarding is live; waits for intent onboard or adopt", rests=True)
 
 
 def orphaned(node: Node, now: datetime, config: Policy) -> Decision:
     """A node in a status that only a decommission has, without one: restored from a backup, or edited by hand."""
-    return Wait(reason=f"waits for intent resume: no live decommission owns status {node.status}", rests=True)
+    return Wait(reason=f"waits for intent resume: no live decommission belongs to status {node.status}", rests=True)
 
 
 def redeploy(node: Node, now: datetime, config: Policy) -> Decision | None:
@@ -105,7 +105,7 @@ def redeploy(node: Node, now: datetime, config: Policy) -> Decision | None:
             redeploying=False,
             workflow=Onboarding(mode=OnboardingMode.DEPLOY, mode_given_at=now),
         ),
-        reason="it was emptied to be installed anew",
+        reason="it was drained for a reimage",
         cause="rule: reimage",
     )
 
@@ -127,7 +127,7 @@ def _failed_retryable(node: Node, workflow: Workflow, now: datetime) -> Decision
         return _last_attempt(node, workflow, failure, now)
     if workflow.next_attempt_at is not None and now < workflow.next_attempt_at:
         return Wait(
-            reason=f"stage {workflow.stage} failed ({workflow.failure_class}); tried again after its back-off",
+            reason=f"stage {workflow.stage} failed ({workflow.failure_class}); retried after its back-off",
             requeue_after=workflow.next_attempt_at - now,
         )
     attempt = workflow.attempt + (not by_outage)
@@ -144,7 +144,7 @@ def _last_attempt(node: Node, workflow: Workflow, failure: FailureClass, now: da
     noticed = workflow.status_entered_at + NOTICED_WITHIN
     if now <= noticed:
         return Wait(
-            reason=f"the last attempt at stage {workflow.stage} failed ({failure}); was MAAS away?",
+            reason=f"the last attempt at stage {workflow.stage} failed ({failure}); was MAAS unreachable?",
             requeue_after=noticed - now + timedelta(seconds=1),
         )
     detail = workflow.failure_detail or str(failure)
@@ -160,12 +160,12 @@ def was_by_an_outage(node: Node, workflow: Workflow) -> bool:
 
 def _running(node: Node, workflow: Workflow, now: datetime, config: Policy) -> Decision:
     if workflow.stage is None:
-        return _through(node, Done(reason="every stage was left out"), now)
+        return _through(node, Done(reason="every stage was skipped"), now)
     if workflow.upstream.cuts >= MOST_CUTS:
         if is_unread(node):
             node = with_note(node, cuts=0)
-            return transition(node, node, reason="MAAS cannot be read; what came to no end is not counted", cause="")
-        detail = f"stage {workflow.stage}: {MOST_CUTS} calls in a row came to no end; the log has the error of each"
+            return transition(node, node, reason="MAAS cannot be read; interrupted calls are not counted", cause="")
+        detail = f"stage {workflow.stage}: {MOST_CUTS} calls in a row were interrupted; the log has the error of each"
         return fail(with_note(node, cuts=0), now, FailureClass.TIMEOUT, detail)
     result = run_stage(node, workflow, now, config)
     if isinstance(result, Call):
@@ -181,7 +181,7 @@ def _calling(node: Node, workflow: Workflow, call: Call, now: datetime, config: 
 
     # A call that errs, or does not end in time, tells nobody: without a count the stage would begin it for ever.
     cut = outcome.Update[Node, Write](
-        to=with_note(node, cuts=workflow.upstream.cuts + 1), reason=f"{call.name} came to no end", quiet=True
+        to=with_note(node, cuts=workflow.upstream.cuts + 1), reason=f"{call.name} was interrupted", quiet=True
     )
     return outcome.Step(name=call.name, act=act, deadline=CALL_DEADLINE, reads_only=call.reads_only, if_cut=cut)
 
@@ -219,7 +219,7 @@ def _through(node: Node, done: Done, now: datetime) -> Outcome:
     assert workflow is not None, "only a live workflow is through"
     to = advanced(node, done)
     is_live = to.workflow is not None and to.workflow.status in LIVE
-    reason = done.reason if is_live else f"{workflow.kind} is through: {done.reason}"
+    reason = done.reason if is_live else f"{workflow.kind} completed: {done.reason}"
     return transition(node, to, reason=reason, cause=f"stage: {workflow.stage}", writes=done.writes, source=done.source)
 
 
@@ -227,7 +227,7 @@ def _advice(node: Node) -> str:
     workflow = node.workflow
     assert workflow is not None, "only a live workflow waits"
     if node.deleting:
-        return f"{workflow.failure_class}: mend what it names, then resume or cancel the deletion"
+        return f"{workflow.failure_class}: fix it, then resume or cancel the deletion"
     if workflow.failure_class is None:
         return "resume, restart_clean or cancel"
     return f"{workflow.failure_class}: {FAILURES[workflow.failure_class].action}"

@@ -1,4 +1,4 @@
-"""A kind as a whole: what it is, what it decides, and what its steps may use. What a package of somebody else exports.
+"""A kind as a package exports it: its spec, its handler, and the services of its steps.
 
 `wiring` runs it in `farrier run`; `farrier kind install` runs its SQL. Named as `package.module:NAME`.
 """
@@ -70,7 +70,7 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not issubclass(self.snapshot, Resource):
-            raise ConfigError(f"kind {self.spec.name}: its snapshot {self.snapshot.__name__} is no Resource")
+            raise ConfigError(f"kind {self.spec.name}: its snapshot {self.snapshot.__name__} is not a Resource")
         if self.spec.name in TAKEN:
             raise ConfigError(f"kind {self.spec.name}: its name must be none of {', '.join(sorted(TAKEN))}")
         layers = self._columns_of_layers()
@@ -81,17 +81,17 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
         missing = set(self.columns) - fields
         if missing:
             raise ConfigError(
-                f"kind {self.spec.name}: a run may write {', '.join(sorted(missing))}, "
-                f"which its snapshot {self.snapshot.__name__} does not have"
+                f"kind {self.spec.name}: `writes` has {', '.join(sorted(missing))}, but its snapshot "
+                f"{self.snapshot.__name__} does not"
             )
         kept = (KEPT | layers) & set(self.columns)
         if kept:
             raise ConfigError(
-                f"kind {self.spec.name}: a run may not write {', '.join(sorted(kept))}: commits and the database have "
-                "these names for themselves, and `state` and `last_error` are written anyway"
+                f"kind {self.spec.name}: `writes` must not have {', '.join(sorted(kept))}: these columns are "
+                "reserved, and `state` and `last_error` are always written"
             )
         if (self.writer is None) != (self.section is None):
-            raise ConfigError(f"kind {self.spec.name}: `writer` and `section` go together")
+            raise ConfigError(f"kind {self.spec.name}: `writer` and `section` require each other")
 
     def needed_columns(self) -> frozenset[str]:
         """Columns that the kind's table must have: what `create` fills, what runs write, and, unless `load` brings it,

@@ -56,5 +56,5 @@ def _refusal(spec: KindSpec, resource: Resource, action: str, states: Collection
         return f"{this} has ended"
     accepted = [state for state in spec.states if state in states]
     if not accepted:
-        return f"{action} is not accepted of any {spec.noun}"
+        return f"{action} is not an action of any {spec.noun}"
     return f"{action} is accepted in state {' or '.join(accepted)}; {this} is {resource.state}"

@@ -26,7 +26,7 @@ from farrier.model import duration, sweeps
 from farrier.model.runs import Verdict
 
 _NONE = timedelta(0)
-_ONCE = "once is enough to be looked at, and the window keeps it in sight"
+_ONCE = "one failure is enough to report, and the window keeps it visible"
 
 _CONFLICTS = 0.05  # of all runs; a shard that changes its owner, or an API write during a run, is one in a hundred
 _ERRORS = 0.1  # of all runs; a site with a dead service is more, a few broken nodes are less
@@ -68,9 +68,9 @@ def _controller_down() -> Alert:
         severity=Severity.PAGE,
         expr=f"absent({series(gauges.BUILD_INFO)})",
         hold=timedelta(minutes=3),
-        because="a restart or an upgrade of the only replica takes less",
-        summary="No replica of farrier answers Prometheus",
-        description="No node is handled, or nobody can see that they are. Alerts about the fleet are silent meanwhile.",
+        because="a restart or an upgrade of the only replica takes less time",
+        summary="No replica of farrier responds to Prometheus",
+        description="No node is handled, or farrier is not monitored. Alerts about the fleet cannot fire meanwhile.",
     )
 
 
@@ -81,9 +81,10 @@ def _replica_down() -> Alert:
         # By the job: the replica itself has not been there to say what it is.
         expr=f"up == 0 and on (job) max_over_time({series(gauges.BUILD_INFO)}[1d])",
         hold=timedelta(minutes=10),
-        because="a machine that boots, or a replica that drains, takes less",
-        summary="A replica of farrier does not answer: {{ $labels.instance }}",
-        description="Others go on with its nodes. If it was taken away for good, take it from Prometheus's targets.",
+        because="a reboot of its machine or a drain takes less time",
+        summary="A replica of farrier does not respond: {{ $labels.instance }}",
+        description="The other replicas have taken over its nodes. If it was removed for good, remove it from "
+        "Prometheus's targets.",
     )
 
 
@@ -93,10 +94,10 @@ def _figures_stale() -> Alert:
         severity=Severity.PAGE,
         expr=f"time() - max({series(gauges.COLLECTED)}) > {STALE_AFTER.total_seconds():.0f}",
         hold=timedelta(minutes=2),
-        because="a fail-over of the database may take that long on top",
+        because="a fail-over of the database may take that long in addition",
         summary="No replica of farrier has counted the fleet for {{ $value | humanizeDuration }}",
-        description="No replica reaches the database, or the clocks of database and Prometheus differ by minutes. "
-        "Alerts about the fleet are silent meanwhile.",
+        description="No replica reaches the database, or the clocks of database and Prometheus differ by "
+        "minutes. Alerts about the fleet cannot fire meanwhile.",
     )
 
 
@@ -109,9 +110,9 @@ def _replica_without_database() -> Alert:
         expr=f"max by (job, instance) ({age}) > {stale} and on () ({newest} <= {stale})",
         hold=FLEET_HOLD,
         because="a fail-over of the database is over by then",
-        summary="A replica of farrier has not counted the fleet for a while: {{ $labels.instance }}",
-        description="Its figures are {{ $value | humanizeDuration }} old, those of others are not. It does no work, "
-        "and its figures are left out of all alerts.",
+        summary="A replica of farrier no longer counts the fleet: {{ $labels.instance }}",
+        description="Its figures are {{ $value | humanizeDuration }} old; those of other replicas are current. "
+        "It handles no nodes, and no alert uses its figures.",
     )
 
 
@@ -124,8 +125,8 @@ def _sweep_late(config: Config) -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="The loop of {{ $labels.kind }} does not keep up",
-        description="A shard of it was last swept {{ $value | humanizeDuration }} ago; "
-        f"{duration.human(limit)} are two periods or a minute.",
+        description="The shard that waited longest was last swept {{ $value | humanizeDuration }} ago. The limit of "
+        f"{duration.human(limit)} is two periods, at least a minute.",
     )
 
 
@@ -139,8 +140,8 @@ def _shards_unowned() -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="No controller runs {{ $value }} of the shards of {{ $labels.kind }}",
-        description="Their resources stand still. Others take the shards of a controller that ends within 13 seconds, "
-        "so no controller that lives runs this kind, or none of them can take the shards.",
+        description="Their resources are not handled. Live controllers take the shards of a dead one within 13 "
+        "seconds. So either no live controller runs this kind, or none can take the shards.",
     )
 
 
@@ -153,10 +154,10 @@ def _commit_conflicts() -> Alert:
         severity=Severity.TICKET,
         expr=f"{conflicts} / ({runs} + {conflicts}) > {_CONFLICTS}",
         hold=_LASTS,
-        because="a fail-over of the database leaves some, once",
-        summary="{{ $value | humanizePercentage }} of runs of {{ $labels.kind }} do not win their commit",
-        description="Controllers lose shards whose resources they run, or something else writes the same rows. Nothing "
-        "is lost, but work is done twice.",
+        because="a fail-over of the database causes a few, once",
+        summary="{{ $value | humanizePercentage }} of the runs of {{ $labels.kind }} lose their commit",
+        description="Controllers lose shards during runs, or another program writes the same rows. No data is "
+        "lost, but work is repeated.",
     )
 
 
@@ -168,9 +169,9 @@ def _writes_refused() -> Alert:
         expr=f"{increase(refused, _LASTS, 'kind')} > 0",
         hold=_NONE,
         because=_ONCE,
-        summary="The database refuses what runs of {{ $labels.kind }} write",
-        description="A bug, or a schema that is not this program's. The node stands still until it is mended. The log "
-        "has PostgreSQL's words.",
+        summary="The database rejects what runs of {{ $labels.kind }} write",
+        description="This is a bug, or the schema does not belong to this version. The node makes no progress "
+        "until it is fixed. The log has PostgreSQL's error.",
     )
 
 
@@ -182,10 +183,10 @@ def _steps_cut() -> Alert:
         severity=Severity.TICKET,
         expr=f"count_over_time(({cut} > 0){looks}) >= {_CUTS_TIMES}",
         hold=_NONE,
-        because="a fail-over of the database cuts many steps once; these are cut again and again within half an hour",
-        summary="Steps of {{ $labels.kind }} are cut off because their controller is not renewed in time",
-        description="The database answers too late, or the process gets too little CPU. What the steps changed outside "
-        "is looked up, and they go on from there.",
+        because="a fail-over of the database cuts many steps once; these are cut repeatedly within half an hour",
+        summary="Steps of {{ $labels.kind }} are cancelled because their controller cannot renew its lease in time",
+        description="The database responds too late, or the process gets too little CPU. farrier reads what the "
+        "cancelled steps changed outside, and continues from there.",
     )
 
 
@@ -197,8 +198,8 @@ def _handler_bug() -> Alert:
         expr=f"{increase(bugs, _LASTS, 'kind', 'error')} > 0",
         hold=_NONE,
         because=_ONCE,
-        summary="A run of {{ $labels.kind }} ended in an error of farrier's own: {{ $labels.error }}",
-        description="That node alone is affected. Report it with the log of the failed run (run.failed, "
+        summary="A run of {{ $labels.kind }} failed with an internal error: {{ $labels.error }}",
+        description="Only that resource is affected. Report it with the log of the failed run (run.failed, "
         "handler.crashed).",
     )
 
@@ -211,9 +212,9 @@ def _handler_errors() -> Alert:
         severity=Severity.TICKET,
         expr=f"{failed} / {runs} > {_ERRORS}",
         hold=_LASTS,
-        because="a service that is restarted is back by then",
-        summary="{{ $value | humanizePercentage }} of runs of {{ $labels.kind }} end in an error",
-        description="One node costs its own runs; so many are a cause they share, mostly a service.",
+        because="a restart of a service takes less time",
+        summary="{{ $value | humanizePercentage }} of the runs of {{ $labels.kind }} end in an error",
+        description="So many failures have a common cause, mostly an outside service.",
     )
 
 
@@ -225,7 +226,7 @@ def _rerun_limited() -> Alert:
         expr=f"{increase(series(definitions.RERUN_LIMITED), window, 'kind')} > 0",
         hold=_NONE,
         because=_ONCE,
-        summary="A handler of {{ $labels.kind }} goes round in circles",
-        description="A resource asked too many times in a row to be run again at once. It is slowed down; its history "
-        "shows the circle.",
+        summary="A handler of {{ $labels.kind }} runs in a cycle",
+        description="A resource required too many immediate reruns in a row. farrier slows it down; its history "
+        "shows the cycle.",
     )

@@ -36,7 +36,7 @@ _PLACE = ("kind", "state", "substate")
 _WHERE = "{{ $labels.kind }} {{ $labels.state }}{{ with $labels.substate }} {{ . }}{{ end }}"
 
 PATIENT_FROM = timedelta(hours=24)
-"""A limit of a day or more is a person's, so nobody is woken for it; a shorter one is the machinery's."""
+"""A limit of a day or more depends on a person and opens a ticket; a shorter one depends on machines and pages."""
 
 # An intent waits while its node is verifying or adopting, for ten minutes at most; then it has an answer.
 _ANSWERED_WITHIN = timedelta(minutes=15)
@@ -49,7 +49,7 @@ _BELONGS = {NODE: NodeStatus.ACTIVE.value, maas_region.KIND: RegionState.OBSERVI
 
 # A BMC is read every minute; these have had no good read for `node.observation_ttl`, five minutes.
 _BMC_AWAY = timedelta(minutes=30)
-_BMC_AWAY_BECAUSE = "a BMC that is reset or updated is away for ten to twenty minutes"
+_BMC_AWAY_BECAUSE = "a BMC that resets or updates is unreachable for ten to twenty minutes"
 _MANY = 0.05  # of all; those that are broken by themselves are one or two in a hundred
 _MANY_AT_LEAST = 5  # a share of a small fleet is a single machine
 
@@ -105,8 +105,7 @@ def _stuck_at(severity: Severity, selected: str, *, named: bool) -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary=f"{{{{ $value }}}} above the limit of {_WHERE}",
-        description="Each is above the limit that holds for itself. Run: farrier sla breaches."
-        + (_WORST if named else ""),
+        description="Each is above its own limit. Run: farrier sla breaches." + (_WORST if named else ""),
     )
 
 
@@ -146,9 +145,9 @@ def _end_to_end(config: Config) -> Alert:
         expr=fleet(latest(gauges.ABOVE_SLA, equals("state", END_TO_END)), "kind") + " > 0",
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
-        summary="{{ $value }} {{ $labels.kind }} workflow(s) take longer than they may in all",
-        description="Whatever stage they are in, and however often they moved. Limits where neither site nor model has "
-        f"its own: {limits}. Run: farrier sla breaches",
+        summary="{{ $value }} {{ $labels.kind }} workflow(s) take longer than the limit for the whole workflow",
+        description="This limit counts through all stages, however often they changed. Limits unless the site or model "
+        f"sets its own: {limits}. Run: farrier sla breaches",
     )
 
 
@@ -162,7 +161,7 @@ def _manual_intervention(failure: FailureClass) -> Alert:
         because=FLEET_HOLD_BECAUSE,
         summary=f"{{{{ $value }}}} node(s) wait for an operator: {failure}",
         description=f"To do: {FAILURES[failure].action}."
-        + (" It may be the wrong machine that is being worked on." if unsafe else "")
+        + ("farrier may be working on the wrong machine." if unsafe else "")
         + f" Which: SELECT name, failure_detail FROM farrier.node_lifecycle WHERE failure_class = '{failure}'",
         runbook=f"failures.md#failure-{failure}",
         labels={"failure_class": str(failure)},
@@ -179,8 +178,8 @@ def _manual_intervention_unknown() -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} node(s) wait for an operator: {{ $labels.failure_class }}",
-        description="These rules do not know the class: replicas are newer than rules. Read what the nodes say with "
-        "farrier node why, and write the rules anew with farrier alerts.",
+        description="These rules do not include this failure class: the replicas are newer than the rules. Run "
+        "farrier node why for each node, and generate the rules again with farrier alerts.",
     )
 
 
@@ -192,7 +191,7 @@ def _region_failing() -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} MAAS region(s) cannot be read ({{ $labels.state }})",
-        description="What is known of their machines grows old, and is not acted on. Run: farrier site list",
+        description="farrier does not act on its outdated facts about their machines. Run: farrier site list",
     )
 
 
@@ -204,14 +203,14 @@ def _region_unconfigured() -> Alert:
         expr=fleet(latest(gauges.RESOURCES, equals("kind", maas_region.KIND), state)) + " > 0",
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
-        summary="{{ $value }} MAAS region(s) are in no controller's settings any more",
-        description="Nobody reads them, and nothing of their sites goes on that needs MAAS. Put the site back, or run "
-        "farrier resource intent maas_region SITE delete --wait. Run: farrier site list",
+        summary="{{ $value }} MAAS region(s) are in the settings of no controller",
+        description="No controller reads them, and work at their sites that needs MAAS has stopped. Restore the "
+        "site, or run farrier resource intent maas_region SITE delete --wait. Run: farrier site list",
     )
 
 
 def _observations_stale() -> tuple[Alert, Alert]:
-    """That one machine cannot be read is the machine's; that so many are not is a region that nobody reads."""
+    """Alerts for outdated observations: a single machine concerns only itself, many are a region that is not read."""
     stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", "maas")))
     nodes = f"sum ({fleet(latest(gauges.RESOURCES, equals('kind', NODE)), 'state')})"
     return (
@@ -226,10 +225,10 @@ def _observations_stale_at(severity: Severity, expr: str) -> Alert:
         severity=severity,
         expr=expr,
         hold=timedelta(minutes=15),
-        because="a region that cannot be read is told as such by then, and a machine is read again within minutes",
+        because="by then a failing region has its own alert, and a machine is read again within minutes",
         summary="{{ $value }} machine(s) are not observed in MAAS",
-        description="Nothing about them is new enough to be acted on, whether or not their region fails: nobody reads "
-        "it, or not all of it. Run: farrier site list",
+        description="The facts about them are too old to act on. Their region may fail, no controller may read "
+        "it, or a read is incomplete. Run: farrier site list",
     )
 
 
@@ -240,10 +239,10 @@ def _resources_failing() -> Alert:
         severity=Severity.TICKET,
         expr=f"{failing} > 0",
         hold=timedelta(minutes=15),
-        because="each has failed for five minutes already; a service that is restarted is back by then",
+        because="each has failed for five minutes already; a restart of a service takes less time",
         summary="Every run of {{ $value }} {{ $labels.kind }}(s) ends in the same error: {{ $labels.error }}",
-        description="They stand still, in whatever state they are, with a limit or without. Which: SELECT id, at, "
-        "outcome FROM farrier.outcomes WHERE outcome ->> 'error' = '{{ $labels.error }}'",
+        description="They make no progress, in any state, with or without a limit. Which: SELECT id, at, outcome FROM "
+        "farrier.outcomes WHERE outcome ->> 'error' = '{{ $labels.error }}'",
     )
 
 
@@ -271,8 +270,8 @@ def _bmc_unreadable_unknown() -> Alert:
         hold=_BMC_AWAY,
         because=_BMC_AWAY_BECAUSE,
         summary="{{ $value }} BMC(s) cannot be read: {{ $labels.failure }}",
-        description="These rules do not know the failure: replicas are newer than rules. Write the rules anew with "
-        "farrier alerts.",
+        description="These rules do not include this failure: the replicas are newer than the rules. Generate "
+        "the rules again with farrier alerts.",
     )
 
 
@@ -290,10 +289,10 @@ def _many_bmcs_unreadable() -> Alert:
         severity=Severity.PAGE,
         expr=f"{stale} / {fleet(manageable)} >= {_MANY} and {stale} >= {_MANY_AT_LEAST}",
         hold=timedelta(minutes=10),
-        because="a switch that is restarted is back by then",
+        because="a restart of a switch takes less time",
         summary="{{ $value | humanizePercentage }} of all BMCs cannot be read",
-        description="So many have a cause that they share: the management network, or a credential. What they were "
-        "last known to be is not acted on.",
+        description="So many failures have a common cause: the management network or a credential. farrier does "
+        "not act on the last known power states.",
     )
 
 
@@ -304,9 +303,9 @@ def _same_machine() -> Alert:
         expr=f"{fleet(latest(gauges.NODES_SAME_MACHINE))} > 0",
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
-        summary="{{ $value }} nodes recorded a machine that another node recorded, too",
-        description="What is done to one of them is done to the other; set_power is refused for both. Run: farrier db "
-        "check, which names them.",
+        summary="{{ $value }} nodes have recorded the same machine as another node",
+        description="An action on one of them affects the other; set_power is refused for both. farrier db check "
+        "names them.",
     )
 
 
@@ -318,8 +317,8 @@ def _brake() -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} sites have more failing nodes than may leave service at once",
-        description="Their nodes stay active although they are silent or MAAS contradicts, until the facts are right "
-        "or it is lifted. Which: SELECT site, since, held, leaving FROM farrier.brakes_holding",
+        description="Their failing nodes stay active until the failures end or an operator lifts the brake. "
+        "Which: SELECT site, since, held, leaving FROM farrier.brakes_holding",
     )
 
 
@@ -332,8 +331,8 @@ def _intents_unanswered() -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="An intent has had no answer for {{ $value | humanizeDuration }}",
-        description=f"None should wait for more than {duration.human(_ANSWERED_WITHIN)}, of whatever kind it is, but "
-        "those of paused nodes, which are not counted.",
+        description=f"An intent should be answered within {duration.human(_ANSWERED_WITHIN)}. Intents that a "
+        "pause delays are not counted.",
     )
 
 
@@ -353,8 +352,8 @@ def _flapping() -> Alert:
         severity=Severity.TICKET,
         expr=f"({stays}) > {_SHORT_STAYS}",
         hold=timedelta(minutes=5),
-        because="the window of an hour is the patience; this only rides out a replica that is missing",
-        summary="{{ $labels.kind }}s do not stay {{ $labels.state }}",
+        because="the window of an hour already filters noise; this only covers a missing replica",
+        summary="{{ $labels.kind }}s leave {{ $labels.state }} soon after entering it",
         description="In the last hour {{ $labels.state }} was left {{ $value | humanize }} times within "
         f"{duration.human(SHORT_STAY)} of being entered. "
         "Run: farrier history list --last 1h --from {{ $labels.state }}",

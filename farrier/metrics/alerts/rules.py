@@ -21,8 +21,9 @@ STALE_AFTER = timedelta(minutes=3)
 set-up; two may fail."""
 
 FLEET_HOLD = timedelta(minutes=5)
-"""How long a figure of the fleet must stand. Longer than `STALE_AFTER`, so that nothing begins to fire by figures that
-nobody renewed, and than a fail-over of the database."""
+"""How long a figure of the fleet must stand: longer than `STALE_AFTER`, so that no alert fires by outdated figures, and
+longer than a fail-over of the database.
+"""
 
 FLEET_HOLD_BECAUSE = "longer than figures may be old, so nothing fires by a figure that was counted once"
 
@@ -114,8 +115,8 @@ def series(metric: Gauge | Definition, *matchers: str, suffix: str = "") -> str:
 
 
 def latest(metric: Gauge, *matchers: str) -> str:
-    """What each replica told last. A scrape that fails, or a replica that is restarted, is no news about the fleet:
-    without this it would end every alert, and then raise it anew."""
+    """The last figures of each replica, so that a failed scrape or a restart does not end an alert and
+    raise it again."""
     return f"last_over_time({series(metric, *matchers)}[{promql(STALE_AFTER)}])"
 
 
@@ -127,7 +128,7 @@ def latest_named(metric: Gauge) -> str:
 
 
 def fleet(selected: str, *by: str) -> str:
-    """A figure of the fleet, of `latest` series: the largest that a replica tells which has counted lately."""
+    """A figure of the fleet, of `latest` series: the largest of the replicas that counted recently."""
     grouped = f"max by ({', '.join(by)})" if by else "max"
     # The newest, because a process that has just begun tells 0 until it has counted.
     counted = f"max_over_time({gauges.COLLECTED.name}[{promql(STALE_AFTER)}])"

@@ -21,7 +21,7 @@ def yaml(value: Mapping[str, Any]) -> str:
 def _mapping(value: Mapping[str, Any]) -> Iterator[str]:
     for key, held in value.items():
         if not _KEY.fullmatch(key):
-            raise ValueError(f"a key is made of small letters and underscores; this is {key!r}")
+            raise ValueError(f"a key consists of lower-case letters and underscores; got {key!r}")
         if isinstance(held, str):
             yield f"{key}: {_quoted(held)}"
         else:
@@ -43,5 +43,5 @@ def _block(value: Any) -> Iterator[str]:
 
 def _quoted(text: str) -> str:
     if not text.isprintable():
-        raise ValueError(f"a text has one line of printable characters; this is {text!r}")
+        raise ValueError(f"expected one line of printable characters; got {text!r}")
     return "'" + text.replace("'", "''") + "'"

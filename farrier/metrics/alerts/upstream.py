@@ -41,10 +41,10 @@ def _service_failing() -> Alert:
         severity=Severity.TICKET,
         expr=f"{share} and {increase(failed, _WINDOW, 'service')} > {_AT_LEAST}",
         hold=timedelta(minutes=10),
-        because="a service that is restarted is back by then",
+        because="a restart of a service takes less time",
         summary="{{ $value | humanizePercentage }} of requests to {{ $labels.service }} fail",
-        description="So many are a cause that they share: the network, a credential, the service itself. Nodes wait "
-        "and are tried again.",
+        description="So many failures have a common cause: the network, a credential, or the service itself. "
+        "Nodes wait, and farrier retries.",
     )
 
 
@@ -54,7 +54,8 @@ def _tls_insecure() -> Alert:
         severity=Severity.INFO,
         expr=f"max by (job) ({series(gauges.BMC_TLS_INSECURE)}) > 0",
         hold=timedelta(hours=1),
-        because="somebody who tries it out takes it back",
+        because="an operator's short experiment ends earlier",
         summary="Certificates of BMCs are not checked",
-        description="bmc.insecure is set for all hosts or for some: passwords go to whoever answers.",
+        description="bmc.insecure is set for all hosts or for some. Any machine that takes the address of a BMC "
+        "receives its password.",
     )

@@ -72,7 +72,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
-    """Whoever has the key."""
+    """The user of the API key."""
 
     username: str
     key: str

@@ -140,8 +140,8 @@ class Region:
         receiver = f" (to {machine.owner})" if to is Status.ALLOCATED and before is Status.READY else ""
         text = f"From '{before.label}' to '{to.label}'{receiver}"
         self.note(machine, "Node changed status", text, level=Level.DEBUG)
-        for told in self.on_move:
-            told(machine, before)
+        for listener in self.on_move:
+            listener(machine, before)
 
     def plan(self, machine: Machine, delay: timedelta, step: Callable[[], None]) -> None:
         """Do `step` later, unless the machine has another status by then."""

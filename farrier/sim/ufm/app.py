@@ -50,14 +50,14 @@ class ManagerApp:
     def _answer(self, request: Request, content: bytes, parts: list[str], op: str) -> tuple[int, bytes, str]:
         try:
             self._check_identity(parts[0], request.headers.get("authorization", ""))
-            told = self._told(op, parts[1:], request)
-            if told is None:
+            shown = self._shown(op, parts[1:], request)
+            if shown is None:
                 self._change(op, parts[1:], content)
         except Refused as refused:
             return refused.status, refused.text.encode(), _TEXT
-        if told is None:
+        if shown is None:
             return (202, b"{}", _JSON) if self._manager.asynchronous else (200, b"{}", _JSON)
-        return 200, msgspec.json.encode(told), _JSON
+        return 200, msgspec.json.encode(shown), _JSON
 
     def _check_identity(self, root: str, header: str) -> None:
         manager = self._manager
@@ -68,7 +68,7 @@ class ManagerApp:
         if header != known[root]:
             raise Refused(401, "Unauthorized")
 
-    def _told(self, op: str, parts: list[str], request: Request) -> object:
+    def _shown(self, op: str, parts: list[str], request: Request) -> object:
         """The answer to a reading; None if it is none."""
         guids, qos = (request.query_params.get(name) == "true" for name in ("guids_data", "qos_conf"))
         match op:

@@ -178,18 +178,18 @@ class Manager:
 
 
 def _shown(found: Partition, *, guids: bool, qos: bool) -> dict[str, object]:
-    told: dict[str, object] = {"partition": found.name, "ip_over_ib": found.ip_over_ib}
+    shown: dict[str, object] = {"partition": found.name, "ip_over_ib": found.ip_over_ib}
     if qos:
-        told["qos_conf"] = {
+        shown["qos_conf"] = {
             "mtu_limit": found.mtu_limit,
             "rate_limit": found.rate_limit,
             "service_level": found.service_level,
         }
     if guids:
-        told["guids"] = [
+        shown["guids"] = [
             {"guid": guid, "membership": port.membership, "index0": port.index0} for guid, port in found.ports.items()
         ]
-    return told
+    return shown
 
 
 def _put_qos(partition: Partition, body: Mapping[str, Any]) -> None:

@@ -130,7 +130,7 @@ def test_runs_of_which_none_is_committed_are_told_as_all(tmp_path: Path) -> None
         'farrier_commit_conflicts_total{kind="node",verdict="lost"}': "0+1x60",
     }
     annotations = {
-        "summary": "100% of runs of node do not win their commit",
+        "summary": "100% of the runs of node lose their commit",
         "description": promtool.BY_NAME["FarrierCommitConflicts"].description,
         "runbook_url": "https://docs.example/operating/alerts/FarrierCommitConflicts.md",
     }
@@ -249,7 +249,7 @@ def test_an_alert_tells_the_nodes_it_can_the_numbers_and_where_to_read_on(named:
                 "exp_labels": {"severity": "page", **labels},
                 "exp_annotations": {
                     "summary": "2 above the limit of onboarding running wait_for_ready",
-                    "description": "Each is above the limit that holds for itself. Run: farrier sla breaches."
+                    "description": "Each is above its own limit. Run: farrier sla breaches."
                     + (" The worst: gpu-1 gpu-2" if named else ""),
                     "runbook_url": "https://docs.example/operating/alerts/FarrierStuck.md",
                 },

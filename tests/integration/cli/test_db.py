@@ -28,7 +28,7 @@ async def test_migrating_makes_the_schema_once_and_check_says_so(empty: Prompt) 
     assert "no farrier schema" in missing.err
     assert "farrier db migrate" in missing.err
     assert "version 1" in (await empty("db", "migrate")).out
-    assert "nothing to migrate" in (await empty("db", "migrate")).out
+    assert "no migration is needed" in (await empty("db", "migrate")).out
     status = (await empty("db", "check", "--json")).json
     assert status["found"] == status["needed"] > 0
     await empty("node", "add", "gpu-1")  # the model came with it: its first values are allowed
@@ -37,7 +37,7 @@ async def test_migrating_makes_the_schema_once_and_check_says_so(empty: Prompt) 
 async def test_a_plan_of_a_new_database_counts_what_would_be_made_and_makes_nothing(empty: Prompt) -> None:
     planned = (await empty("db", "migrate", "--plan")).out.splitlines()
     assert any(re.fullmatch(r"make +\d+ functions", line) for line in planned)
-    assert planned[-1] == "a new database: it has no replicas"
+    assert planned[-1] == "a new database without replicas"
     assert not (await empty("db", "check", ends=ExitCode.FAILED)).out
     done = (await empty("db", "migrate")).out
     assert re.search(r"^made +\d+ functions, 9 views, \d+ triggers, the rights of 6 roles$", done, re.MULTILINE)
@@ -57,12 +57,12 @@ EDIT = "CREATE OR REPLACE FUNCTION farrier.digest(secret text) RETURNS bytea LAN
 async def test_a_plan_lists_each_object_and_ends_with_whether_replicas_can_go_on(
     farrier: Prompt, db: pg.Database
 ) -> None:
-    assert (await farrier("db", "migrate", "--plan")).out == "nothing to migrate\n"
+    assert (await farrier("db", "migrate", "--plan")).out == "no migration is needed\n"
     async with db.connect() as conn:
         await conn.execute(EDIT)
         planned = (await farrier("db", "migrate", "--plan")).out.splitlines()
         assert [line.split() for line in planned[1:-1]] == [["replace", "function", "digest", "edited", "by", "hand"]]
-        assert planned[-1] == "replicas of farrier 0.1.0 can go on meanwhile"
+        assert planned[-1] == "replicas of farrier 0.1.0 can continue during the migration"
         await conn.execute(HAS_OLD)
     planned = (await farrier("db", "migrate", "--plan")).out.splitlines()
     assert planned[-2].split() == ["drop", "function", "old"]
@@ -90,7 +90,7 @@ async def test_a_plan_with_something_in_the_way_is_printed_and_ends_as_the_migra
     async with db.connect() as conn:
         await conn.execute(f"{HAS_OLD}; CREATE SCHEMA theirs; CREATE VIEW theirs.v AS SELECT farrier.old()")
     planned = await farrier("db", "migrate", "--plan", ends=ExitCode.REFUSED)
-    assert "in the way: view theirs.v depends on function old" in planned.out
+    assert "blocked by: view theirs.v depends on function old" in planned.out
     refused = await farrier("db", "migrate", ends=ExitCode.REFUSED)
     assert planned.err.splitlines()[-1] == refused.err.splitlines()[-1]
 
@@ -123,12 +123,12 @@ async def test_what_was_edited_by_hand_fails_the_check_until_the_next_migration(
         """)
     named = ["function api_version", "trigger nodes.guard_status"]
     refused = await farrier("db", "check", ends=ExitCode.FAILED)
-    assert f"changed or dropped by hand in the database: {', '.join(named)}" in refused.err
+    assert f"edited or dropped by hand in the database: {', '.join(named)}" in refused.err
     assert "farrier db migrate" in refused.err
     assert (await farrier("db", "check", "--json", ends=ExitCode.FAILED)).json["edited"] == named
     await farrier("node", "list")  # nothing else is stopped by it
     await farrier("db", "migrate")
-    assert "as this program needs it" in (await farrier("db", "check")).out
+    assert "as this program requires" in (await farrier("db", "check")).out
 
 
 async def test_after_an_upgrade_of_the_server_the_check_names_what_is_missing_and_says_what_it_cannot_compare(
@@ -137,21 +137,21 @@ async def test_after_an_upgrade_of_the_server_the_check_names_what_is_missing_an
     async with db.connect() as conn:
         await conn.execute(f"UPDATE farrier.schema_set SET server = server - 1; {EDIT}")
         checked = (await farrier("db", "check")).out
-        assert "not which were changed by hand; to make them comparable, run: farrier db migrate" in checked
+        assert "only missing ones; to make them comparable, run farrier db migrate" in checked
         assert (await farrier("db", "check", "--json")).json["comparable"] is False
         await conn.execute("DROP TRIGGER guard_status ON farrier.nodes")
     refused = await farrier("db", "check", ends=ExitCode.FAILED)
-    assert "changed or dropped by hand in the database: trigger nodes.guard_status;" in refused.err
-    assert "not which were changed" in refused.out
+    assert "edited or dropped by hand in the database: trigger nodes.guard_status;" in refused.err
+    assert "only missing ones" in refused.out
     await farrier("db", "migrate")
-    assert "not which were changed" not in (await farrier("db", "check")).out
+    assert "only missing ones" not in (await farrier("db", "check")).out
 
 
 async def test_each_migration_gives_every_role_its_rights(farrier: Prompt, db: pg.Database) -> None:
     async with db.connect() as conn:
         await conn.execute("REVOKE ALL ON farrier.intents FROM farrier_reader")
         await conn.execute("REVOKE USAGE ON SCHEMA farrier FROM farrier_agent")
-    assert (await farrier("db", "migrate")).out == "nothing to migrate\n"
+    assert (await farrier("db", "migrate")).out == "no migration is needed\n"
     async with db.connect() as conn:
         assert await conn.fetchval("SELECT has_table_privilege('farrier_reader', 'farrier.intents', 'SELECT')")
         assert await conn.fetchval("SELECT has_schema_privilege('farrier_agent', 'farrier', 'USAGE')")
@@ -190,7 +190,7 @@ async def test_a_user_that_may_only_make_roles_may_do_so_at_any_time(farrier: Pr
             maker = Prompt(FARRIER_DATABASE_DSN=f"{db.dsn}&options=-c%20role%3D{name}")
             done = (await maker("db", "roles")).out
             assert "farrier_reader" in done
-            assert "farrier db migrate gives them their rights" in done
+            assert "farrier db migrate grants their rights" in done
         finally:
             await conn.execute(f"DROP ROLE {name}")
 
@@ -227,7 +227,7 @@ async def test_work_on_the_schema_that_the_user_may_not_do_is_refused_with_whose
 
 async def test_the_daemon_s_role_may_check_the_schema(db: pg.Database) -> None:
     daemon = Prompt(FARRIER_DATABASE_DSN=f"{db.dsn}&options=-c%20role%3Dfarrier_controller")
-    assert "as this program needs it" in (await daemon("db", "check")).out
+    assert "as this program requires" in (await daemon("db", "check")).out
 
 
 async def test_the_role_for_intents_may_register_and_ask(farrier: Prompt, db: pg.Database) -> None:
@@ -263,7 +263,7 @@ async def test_a_place_that_makes_no_sense_is_a_usage_error(nowhere: Prompt, opt
 async def test_a_command_that_nobody_told_of_a_database_makes_none_by_the_way(tmp_path: Path) -> None:
     lost = Prompt(XDG_DATA_HOME=str(tmp_path))
     refused = await lost("node", "list", ends=ExitCode.USAGE)
-    assert "give --dsn URL or --embedded DIR" in refused.err
+    assert "use --dsn URL or --embedded DIR" in refused.err
     assert "FARRIER_DATABASE_DSN" in refused.err
     assert not os.listdir(tmp_path)
 
@@ -287,7 +287,7 @@ async def test_the_schema_is_printed_without_a_database_whole_or_one_topic(nowhe
     assert "FUNCTION farrier.take_task(" in tasks
     assert "CREATE TABLE farrier.nodes (" not in tasks
     unknown = await nowhere("db", "schema", "--topic", "cheese", ends=ExitCode.USAGE)
-    assert "no topic is named 'cheese'" in unknown.err
+    assert "no topic 'cheese'" in unknown.err
 
 
 @pytest.fixture

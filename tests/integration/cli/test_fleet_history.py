@@ -45,7 +45,15 @@ def read(lines: list[dict[str, Any]]) -> list[HistoryEntry]:
 async def test_an_export_is_the_table(farrier: Prompt, everything: list[HistoryEntry]) -> None:
     said = await farrier("history", "export")
     assert read(said.lines) == everything
-    assert said.err.split() == [f"{len(everything)}", "changes;", "later", "ones:", "--after", everything[-1].key.text]
+    assert said.err.split() == [
+        f"{len(everything)}",
+        "changes;",
+        "for",
+        "later",
+        "entries:",
+        ("--after"),
+        everything[-1].key.text,
+    ]
 
 
 async def test_an_export_goes_on_behind_a_key_until_a_time(farrier: Prompt, everything: list[HistoryEntry]) -> None:
@@ -98,7 +106,7 @@ async def test_a_list_begins_with_the_newest_and_tells_how_to_go_on(
 @pytest.mark.parametrize("words", [("history", "list", "--kind", "widget"), ("node", "history", "--all")])
 async def test_history_that_is_empty_says_so_and_in_json_is_nothing(farrier: Prompt, words: tuple[str, ...]) -> None:
     said = await farrier(*words)
-    assert (said.out, said.err) == ("", "there is no such change\n")
+    assert (said.out, said.err) == ("", "no history entry matches\n")
     said = await farrier(*words, "--json")
     assert (said.out, said.err) == ("", "")
 

@@ -115,10 +115,10 @@ async def test_the_same_key_is_the_same_request_and_other_content_under_it_is_ma
         (["gpu-1", "drain", "force=perhaps"], ExitCode.USAGE, "force must be true or false"),
         (["gpu-1", "quarantine"], ExitCode.USAGE, "parameter reason is missing"),
         (["gpu-1", "drain", "now"], ExitCode.USAGE, "expected KEY=VALUE"),
-        (["gpu-1", "drain", "--timeout", "soon", "--wait"], ExitCode.USAGE, "a duration looks like"),
+        (["gpu-1", "drain", "--timeout", "soon", "--wait"], ExitCode.USAGE, "expected a duration such as"),
         (["gpu-1", "set", "labels=rack"], ExitCode.USAGE, "labels must be a JSON object"),
         (["gpu-9", "drain"], ExitCode.REFUSED, "no node is named 'gpu-9'"),
-        (["gpu-1", "pause", "reason=x", "--api-version", "1"], ExitCode.REFUSED, "needs api_version 2"),
+        (["gpu-1", "pause", "reason=x", "--api-version", "1"], ExitCode.REFUSED, "requires api_version 2"),
         (["gpu-1", "drain", "--api-version", "99"], ExitCode.REFUSED, "api_version 99 is not supported"),
     ],
 )
@@ -173,13 +173,13 @@ async def test_until_ends_once_the_node_is_there(gpu: Prompt, db: pg.Database) -
 async def test_until_does_not_wait_for_a_node_that_is_deleted(gpu: Prompt, db: pg.Database) -> None:
     async with controller(db, "accepted", None, "UPDATE farrier.nodes SET status = 'deleted'"):
         said = await gpu("intent", "gpu-1", "drain", "--until", "retired", "--timeout", "1h", ends=ExitCode.FAILED)
-    assert "gpu-1 is deleted, and will never be retired" in said.err
+    assert "gpu-1 is deleted and will never be retired" in said.err
 
 
 async def test_until_gives_up_and_says_where_the_node_is_instead(gpu: Prompt, db: pg.Database) -> None:
     async with controller(db, "accepted"):
         late = await gpu("intent", "gpu-1", "drain", "--until", "retired", "--timeout", "2s", ends=ExitCode.FAILED)
-    assert "is enrolling and not retired after 2s" in late.err
+    assert "is enrolling, not retired, after 2s" in late.err
 
 
 async def test_an_answer_is_noticed_even_if_no_notification_comes_through(gpu: Prompt, db: pg.Database) -> None:
@@ -200,7 +200,7 @@ async def test_an_enqueued_node_has_a_wake(gpu: Prompt, db: pg.Database) -> None
     for given in ("gpu-1", node):
         async with db.connect() as conn:
             await conn.execute("DELETE FROM farrier.wakes")
-        assert f"node {node} is woken" in (await gpu("enqueue", "node", given)).out
+        assert f"node {node} is enqueued" in (await gpu("enqueue", "node", given)).out
         async with db.connect() as conn:
             assert await conn.fetchval("SELECT array_agg(resource) FROM farrier.wakes WHERE kind = 'node'") == [node]
 
@@ -222,7 +222,7 @@ async def test_a_region_is_enqueued_by_its_site(gpu: Prompt, db: pg.Database) ->
     ("kind", "given", "text"),
     [
         ("node", "gpu-9", "no node is named"),
-        ("node", "99", "no node with id 99"),
+        ("node", "99", "no node has ID 99"),
         ("maas_region", "x", "no maas region is named 'x'"),
     ],
 )

@@ -28,7 +28,7 @@ async def test_a_kind_is_installed_once_and_listed(farrier: Prompt) -> None:
     said = await farrier("kind", "install", NAME)
     assert said.out == "kind crate: installed, table farrier_crates.crates\n"
     said = await farrier("kind", "install", NAME)
-    assert said.out == "kind crate: brought up to date, table farrier_crates.crates\n"
+    assert said.out == "kind crate: updated, table farrier_crates.crates\n"
     assert "crate" in (await farrier("kind", "list")).out
 
 
@@ -44,7 +44,7 @@ async def test_limits_of_a_named_kind_are_listed_with_those_of_farriers_own(farr
 
 async def test_what_is_no_kind_is_refused(farrier: Prompt) -> None:
     said = await farrier("kind", "install", "tests.support.crates:SPEC", ends=ExitCode.USAGE)
-    assert "is no Extension of farrier.library" in said.err
+    assert "is not an Extension of farrier.library" in said.err
 
 
 async def test_a_database_without_a_schema_is_told_to_be_migrated_first(empty_db: pg.Database) -> None:
@@ -63,5 +63,5 @@ async def test_a_kind_is_removed_by_its_name_and_not_while_something_of_it_is_th
         for state in ("packed", "emptying/unpack", "gone"):
             await conn.execute("UPDATE farrier_crates.crates SET state = $1", state)
     said = await farrier("kind", "remove", "crate")
-    assert said.out == "kind crate: removed; its table, history and requests are still there\n"
+    assert said.out == "kind crate: removed; its table, history and intents are kept\n"
     assert "crate" not in (await farrier("kind", "list")).out

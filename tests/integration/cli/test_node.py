@@ -70,13 +70,13 @@ async def test_a_new_token_makes_the_earlier_one_worthless(farrier: Prompt, db: 
 @pytest.mark.parametrize(
     ("options", "code", "text"),
     [
-        (["no such name"], ExitCode.USAGE, "not usable"),
+        (["no such name"], ExitCode.USAGE, "is not valid"),
         (["gpu-2", "--mac", "nonsense"], ExitCode.USAGE, "macaddr"),
         (["gpu-2", "--label", "rack"], ExitCode.USAGE, "expected KEY=VALUE"),
-        (["gpu-1"], ExitCode.REFUSED, "registered already"),
+        (["gpu-1"], ExitCode.REFUSED, "already registered"),
         (["gpu-2", "--mac", "52:54:00:00:00:01"], ExitCode.REFUSED, "belongs to node gpu-1"),
         (["gpu-2", "--bmc-address", "https://192.0.2.1"], ExitCode.REFUSED, "belongs to node gpu-1"),
-        (["gpu-2", "--maas-id", "abc"], ExitCode.REFUSED, "another node has this MAAS id"),
+        (["gpu-2", "--maas-id", "abc"], ExitCode.REFUSED, "another node of this site has the same MAAS ID"),
     ],
 )
 async def test_a_registration_that_cannot_be_is_refused_in_words(
@@ -160,7 +160,7 @@ async def test_why_says_what_is_waited_for_since_when_and_what_to_do(farrier: Pr
     assert (why["waits_for"], why["source"], why["errors"]) == ("needs a mode", "x.py:7", [])
     assert "onboard" in why["advice"]
     said = (await farrier("node", "why", "gpu-1")).out
-    for part in ("needs a mode", "x.py:7", "status enrolling for 0s, no limit", "ask for onboard with a mode"):
+    for part in ("needs a mode", "x.py:7", "status enrolling for 0s, no limit", "submit onboard with a mode"):
         assert part in said
 
 
@@ -206,7 +206,7 @@ async def test_a_power_that_cannot_be_enforced_is_shown(farrier: Prompt, db: pg.
     )
     assert "unsupported: no action" in (await farrier("node", "show", "gpu-1")).out
     why = (await farrier("node", "why", "gpu-1", "--json")).json
-    assert why["errors"] == ["power is off and to be kept on: unsupported: no action"]
+    assert why["errors"] == ["power is off, target power is on: unsupported: no action"]
 
 
 async def test_what_a_node_has_of_networks_is_shown(farrier: Prompt, db: pg.Database) -> None:

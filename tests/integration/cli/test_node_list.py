@@ -44,7 +44,7 @@ async def test_the_note_names_what_failed_and_whether_it_waits_for_a_person(farr
     lines = {line.split()[0]: line for line in (await farrier("node", "list")).out.splitlines()}
     for name, note in (
         ("stopped", "waits for an operator: boss_disk_not_found"),
-        ("retried", "tried again: timeout"),
+        ("retried", "retries: timeout"),
         ("retired", "waits for an operator: task_failed"),
         ("silent", "BMC: unreachable"),
         ("unread", "power unreadable: auth"),

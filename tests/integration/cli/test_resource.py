@@ -50,7 +50,7 @@ async def test_a_list_has_every_resource_that_has_not_ended(farrier: Prompt, yar
     assert "c-2" in everything
     assert "size=3" in everything
     assert (await farrier("resource", "list", "crate", "--state", "packing", "--json")).json == []
-    assert "there is no such crate" in (await farrier("resource", "list", "crate", "--site", "ams")).err
+    assert "no such crate" in (await farrier("resource", "list", "crate", "--site", "ams")).err
 
 
 async def test_a_state_is_meant_with_its_substates(farrier: Prompt, yard: Yard) -> None:
@@ -103,11 +103,11 @@ async def test_why_says_what_it_waits_for_its_limit_its_error_and_where_that_was
     assert "2m above its limit of 5m" in said.replace("2m 0s", "2m")
     assert "no straw" in said
     assert "run by" in said and "no controller" in said
-    assert "no controller works on it" in said
+    assert "no controller handles it" in said
     async with yard.running():
         await yard.until("SELECT EXISTS (SELECT FROM farrier.outcomes WHERE outcome ->> 'outcome' = 'do_nothing')")
     told = (await farrier("resource", "why", "crate", "c-1", "--json")).json
-    assert told["waits_for"] == "nothing: all is as it should be"
+    assert told["waits_for"] == "nothing: it is in its target state"
     assert "crates" in told["source"]
     assert told["clocks"][0]["note"] == "this is where a crate belongs"
     await owners.joined(yard.pool, "rack-1", {"crate": 3.0})
@@ -173,7 +173,7 @@ async def test_nobody_waits_for_a_state_of_what_has_ended(farrier: Prompt, yard:
         await yard.until(PACKED)
         words = ("c-1", "delete", "--until", "packing", "--timeout", "1h")
         said = await farrier("resource", "intent", "crate", *words, ends=ExitCode.FAILED)
-    assert "c-1 has ended, is gone, and will never be packing" in said.err
+    assert "c-1 has ended as gone and will never be packing" in said.err
 
 
 async def test_a_state_that_is_waited_for_is_meant_with_its_substates(farrier: Prompt, yard: Yard) -> None:
@@ -217,7 +217,7 @@ async def test_a_request_that_nobody_answers_in_time_ends_with_its_own_code(farr
 
 async def test_a_resource_is_woken_by_its_name(farrier: Prompt, yard: Yard) -> None:
     id_ = await yard.create("c-1")
-    assert f"crate {id_} is woken" in (await farrier("enqueue", "crate", "c-1")).out
+    assert f"crate {id_} is enqueued" in (await farrier("enqueue", "crate", "c-1")).out
 
 
 async def test_limits_of_a_kind_that_only_the_database_knows_are_listed(

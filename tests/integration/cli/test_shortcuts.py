@@ -129,7 +129,7 @@ async def test_what_has_ended_has_no_members_and_no_addresses(farrier: Prompt, l
     assert (await farrier("segment", "addresses", "lan", "--json")).json == []
     await farrier("partition", "add", "tenant-b")
     twice = await farrier("partition", "add", "tenant-b", ends=ExitCode.REFUSED)
-    assert "ib partition 'tenant-b' exists already" in twice.err
+    assert "ib partition 'tenant-b' already exists" in twice.err
     unknown = await farrier("partition", "members", "tenant-c", ends=ExitCode.REFUSED)
     assert "no ib partition is named 'tenant-c'\nhint: farrier node list and farrier resource" in unknown.err
 

@@ -65,7 +65,7 @@ async def test_sites_are_listed_with_how_their_regions_are(at_sites: Prompt, db:
 async def test_sites_are_listed_without_a_database_too(at_sites: Prompt, url: str) -> None:
     at_sites.environment["FARRIER_DATABASE_DSN"] = "postgresql://127.0.0.1:1/nowhere"
     said = await at_sites("site", "list")
-    assert url in said.out and "how regions are is not known" in said.err
+    assert url in said.out and "the health of regions is unknown" in said.err
 
 
 async def test_what_the_database_knows_is_listed_when_the_sites_are_gone_and_then_that_they_are(
@@ -77,7 +77,10 @@ async def test_what_the_database_knows_is_listed_when_the_sites_are_gone_and_the
     said = await at_sites("site", "list", ends=ExitCode.USAGE)
     _header, north = said.out.splitlines()
     assert north.split()[:4] == ["north", "not", "known", "starting"]
-    assert f"cannot read the sites' directory '{tmp_path}/gone'" in said.err and "no site is in" not in said.err
+    assert (
+        f"cannot read the directory of the sites '{tmp_path}/gone'" in said.err
+        and "no files of sites in" not in said.err
+    )
     (listed,) = (await at_sites("site", "list", "--json", ends=ExitCode.USAGE)).json
     assert (listed["site"], listed["url"], listed["region"]["state"]) == ("north", None, "starting")
 
@@ -96,11 +99,11 @@ async def test_a_site_is_shown_with_its_defaults(at_sites: Prompt, url: str) -> 
 
 async def test_a_site_that_is_not_there_is_told_with_those_that_are(at_sites: Prompt) -> None:
     said = await at_sites("site", "show", "nroth", ends=ExitCode.USAGE)
-    assert "no site is named 'nroth'; there are: north, south" in said.err
+    assert "no site 'nroth'; expected one of north, south" in said.err
 
 
 async def test_files_are_checked_without_a_database(nowhere: Prompt, sites: Path) -> None:
-    assert (await nowhere("site", "check", sites)).out == "2 sites are right: north, south\n"
+    assert (await nowhere("site", "check", sites)).out == "2 sites are valid: north, south\n"
     (sites / "south.toml").write_text("[release]\nerase = 'all'\n")
     said = await nowhere("site", "check", sites, ends=ExitCode.USAGE)
     assert "- south.toml: [release] erase: expected one of 'none', 'quick', 'secure', 'full'; got 'all'" in said.err
@@ -109,7 +112,7 @@ async def test_files_are_checked_without_a_database(nowhere: Prompt, sites: Path
 
 async def test_one_site_is_told_of_as_one(nowhere: Prompt, sites: Path) -> None:
     (sites / "south.toml").unlink()
-    assert (await nowhere("site", "check", sites)).out == "1 site is right: north\n"
+    assert (await nowhere("site", "check", sites)).out == "1 site is valid: north\n"
 
 
 async def test_without_a_directory_there_is_nothing_to_check(nowhere: Prompt) -> None:
@@ -119,7 +122,7 @@ async def test_without_a_directory_there_is_nothing_to_check(nowhere: Prompt) ->
 
 async def test_regions_are_asked_on_request(at_sites: Prompt) -> None:
     said = (await at_sites("site", "check", "--ask")).out.splitlines()
-    assert said[0] == "2 sites are right: north, south"
+    assert said[0] == "2 sites are valid: north, south"
     assert said[2].split() == ["north", "3.7.3", ADMIN.username]
     at_sites.environment["FARRIER_SECRET_NORTH"] = OPERATOR.key
     (region,) = (await at_sites("site", "check", "--ask", "--json")).json["regions"]

@@ -212,7 +212,7 @@ async def test_a_wake_of_an_ended_resource_is_refused(shop: Shop) -> None:
     held = await hold(shop, 1)
     assert await held.commit(held.finish(1, Deleted[Answer]())) == {1: Verdict.COMMITTED}
     await shop.pool.execute("UPDATE farrier_toy.widgets SET ended_at = farrier.now()")
-    with pytest.raises(asyncpg.PostgresError, match="there is no widget with id 1"):
+    with pytest.raises(asyncpg.PostgresError, match="no widget has ID 1"):
         await shop.ask(1)
 
 

@@ -163,7 +163,7 @@ async def test_a_number_is_kept_while_ufm_may_still_do_what_it_took(fabric: Fabr
     await fabric.leave(GUIDS[0])
     await fabric.asked("delete")
     assert await fabric.state(made) == "deleting" and await fabric.taken() == [KEY]
-    assert "ends when that stays so" in (await fabric.outcome(made))["reason"]
+    assert "ends when another read confirms this" in (await fabric.outcome(made))["reason"]
     fabric.manager.settle()
     assert GUIDS[0] in fabric.ports
     fabric.manager.asynchronous = False
@@ -217,7 +217,7 @@ async def test_a_ufm_that_does_things_later_is_waited_for(fabric: Fabric) -> Non
     made = await fabric.create()
     await fabric.settle()
     assert await fabric.state(made) == "provisioning"
-    assert "has not done yet" in (await fabric.outcome(made))["reason"]
+    assert "has not made all accepted changes yet" in (await fabric.outcome(made))["reason"]
     fabric.manager.settle()
     await fabric.wait(SOON)
     assert await fabric.state(made) == "ready"
@@ -249,9 +249,9 @@ async def test_what_ufm_takes_and_never_does_is_asked_for_less_and_less_and_then
     ("op", "action", "words"),
     [
         ("qos", "update", "mtu_limit is 2, not 4"),
-        ("add", "join", f"it lacks {GUIDS[1]}"),
-        ("remove", "leave", f"it still has {GUIDS[0]}"),
-        ("set", "limit", f"otherwise than they are to be are {GUIDS[0]}"),
+        ("add", "join", f"missing members: {GUIDS[1]}"),
+        ("remove", "leave", f"members to be removed: {GUIDS[0]}"),
+        ("set", "limit", f"with other properties: {GUIDS[0]}"),
     ],
 )
 async def test_it_is_told_what_ufm_takes_and_does_not_do(fabric: Fabric, op: str, action: str, words: str) -> None:
@@ -281,7 +281,7 @@ async def test_one_without_a_site_says_so_and_can_be_deleted(fabric: Fabric) -> 
     request = await fabric.ask("create")
     made = await fabric.conn.fetchval("SELECT resource_id FROM farrier.resource_intents WHERE id = $1", request)
     await fabric.settle()
-    assert "names no site" in (await fabric.outcome(made))["reason"]
+    assert "has no site" in (await fabric.outcome(made))["reason"]
     assert (await fabric.asked("delete"))[0] == "accepted"
     assert await fabric.state(made) == "gone"
 
@@ -291,7 +291,7 @@ async def test_one_whose_site_has_no_ufm_waits_and_says_so(fabric: Fabric) -> No
     made = await fabric.create()
     await fabric.settle()
     assert await fabric.state(made) == "provisioning"
-    assert (await fabric.outcome(made))["reason"] == f"site {SITE} has no [ufm] here"
+    assert (await fabric.outcome(made))["reason"] == f"site {SITE} has no [ufm] in this controller's settings"
     await fabric.fabrics.use(fabric.settings)
     await fabric.wait()
     assert await fabric.state(made) == "ready"

@@ -152,8 +152,8 @@ async def test_a_ufm_that_cannot_be_asked_is_counted_and_told_with_its_site(fabr
     assert [(each.kind, each.error, each.count) for each in failing] == [("ib_partition", "ufm", 1)]
     page = await PostgresResourceQueries(fabric.pool).resource("ib_partition", "ib")
     said = explain(page.rows[0], page.now, Limits())
-    assert f"UFM of site {SITE} cannot be asked: forbidden" in said.waits_for
-    assert any("ufm" in error for error in said.errors) and "see to what it waits for" in said.advice
+    assert f"UFM of site {SITE} cannot be reached: forbidden" in said.waits_for
+    assert any("ufm" in error for error in said.errors) and "wait for what is named above" in said.advice
     await come_back(fabric)
     assert (await census(fabric)).failing == () and "error" not in await fabric.outcome(made)
 
@@ -169,7 +169,7 @@ async def test_a_site_without_ufm_is_counted_although_its_partitions_are_ready(f
     await fabric.fabrics.use({})
     await fabric.wait()
     outcome = await fabric.outcome(made)
-    assert (outcome["error"], outcome["reason"]) == ("ufm", f"site {SITE} has no [ufm] here")
+    assert (outcome["error"], outcome["reason"]) == ("ufm", f"site {SITE} has no [ufm] in this controller's settings")
 
 
 async def test_what_it_waits_for_is_told_in_words_that_stay(fabric: Fabric) -> None:

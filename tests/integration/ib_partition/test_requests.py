@@ -22,7 +22,7 @@ async def refusal(fabric: Fabric, **params: object) -> pg.PostgresError:
         ({"site": SITE, "pkey": 0x7FFF}, "FR400", "must be 32766 or less"),
         ({"site": SITE, "pkey": "0x12"}, "FR400", "whole number"),
         ({"site": SITE, "pkey": 0x20}, "FR409", "is not in pool pkey:north"),
-        ({"site": SITE, "mtu_limit": 3}, "FR400", "mtu_limit is 2 or 4"),
+        ({"site": SITE, "mtu_limit": 3}, "FR400", "mtu_limit must be 2 or 4"),
         ({"site": SITE, "mtu_limit": 8}, "FR400", "must be 4 or less"),
         ({"site": SITE, "rate_limit": "17"}, "FR400", "must be one of 2.5, 5"),
         ({"site": SITE, "rate_limit": 100}, "FR400", "must be a string"),
@@ -30,7 +30,7 @@ async def refusal(fabric: Fabric, **params: object) -> pg.PostgresError:
         ({"site": SITE, "index0": "yes"}, "FR400", "true or false"),
         ({"site": SITE, "colour": "red"}, "FR400", "is unknown"),
         ({"site": "south"}, "FR409", "no pool 'pkey:south'"),
-        ({}, "FR409", "no pool 'pkey'"),
+        ({}, "FR409", "pool 'pkey' does not exist"),
     ],
 )
 async def test_what_cannot_be_made_is_refused_at_the_insert(
@@ -57,7 +57,7 @@ async def test_a_pool_that_is_empty_says_so(every_fabric: Fabric) -> None:
     for number in range(16):
         await every_fabric.create(f"ib-{number}")
     error = await refusal(every_fabric, site=SITE)
-    assert error.sqlstate == "FR409" and "is empty" in str(error)
+    assert error.sqlstate == "FR409" and "is exhausted" in str(error)
 
 
 @pytest.mark.matrix(strength=1)
@@ -87,7 +87,7 @@ async def test_an_update_to_an_mtu_that_is_none_is_rejected_and_changes_nothing(
     made = await fabric.ready()
     assert await fabric.asked("update", mtu_limit=3, service_level=4) == (
         "rejected",
-        "mtu_limit is 2 or 4, in KiB; got 3",
+        "mtu_limit must be 2 or 4 (KiB); got 3",
     )
     row = await fabric.row(made)
     assert (row["mtu_limit"], row["service_level"]) == (2, 0)

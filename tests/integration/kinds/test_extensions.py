@@ -62,13 +62,13 @@ def changed(**changes: Any) -> Any:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("volumes", "a kind is named as package.module:NAME, not 'volumes'"),
-        (":VOLUME", "a kind is named as package.module:NAME"),
-        ("volumes:", "a kind is named as package.module:NAME"),
-        ("..volumes:VOLUME", "a kind is named as package.module:NAME"),
+        ("volumes", "expected the name of a kind as package.module:NAME, not 'volumes'"),
+        (":VOLUME", "expected the name of a kind as package.module:NAME"),
+        ("volumes:", "expected the name of a kind as package.module:NAME"),
+        ("..volumes:VOLUME", "expected the name of a kind as package.module:NAME"),
         ("no_such_package.volumes:VOLUME", "cannot be imported: No module named 'no_such_package'; it is to be"),
         ("tests.support.crates:BARREL", "tests.support.crates has no BARREL"),
-        ("tests.support.crates:SPEC", "is no Extension of farrier.library, but a KindSpec"),
+        ("tests.support.crates:SPEC", "is not an Extension of farrier.library, but a KindSpec"),
     ],
 )
 def test_what_names_no_extension_is_refused_with_what_it_is(name: str, told: str) -> None:
@@ -79,8 +79,8 @@ def test_what_names_no_extension_is_refused_with_what_it_is(name: str, told: str
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        (changed(name="network_segment"), "two kinds have the name network_segment"),
-        (changed(relation="farrier.network_segments"), "two kinds have the table farrier.network_segments"),
+        (changed(name="network_segment"), "two kinds have the same name network_segment"),
+        (changed(relation="farrier.network_segments"), "two kinds have the same table farrier.network_segments"),
     ],
 )
 def test_a_kind_that_farrier_has_already_is_refused(monkeypatch: pytest.MonkeyPatch, spec: Any, told: str) -> None:
@@ -92,7 +92,7 @@ def test_a_kind_that_farrier_has_already_is_refused(monkeypatch: pytest.MonkeyPa
 def test_two_packages_with_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crates, "CRATE", extension(), raising=False)
     monkeypatch.setattr(crates, "BOX", extension(spec=changed(relation="boxes.boxes")), raising=False)
-    with pytest.raises(ConfigError, match="two kinds have the name crate"):
+    with pytest.raises(ConfigError, match="two kinds have the same name crate"):
         wiring.extensions([NAME, "tests.support.crates:BOX"])
 
 
@@ -107,12 +107,12 @@ class Running(Crate, frozen=True, kw_only=True):
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"snapshot": Other}, "its snapshot Other is no Resource"),
-        ({"columns": ("labels", "colour")}, "a run may write colour, which its snapshot Crate does not have"),
-        ({"writer": "farrier_crates.write"}, "`writer` and `section` go together"),
-        ({"snapshot": Running, "columns": ("run",)}, "a run may not write run: commits and the database have these"),
-        ({"columns": ("labels", "version", "id")}, "a run may not write id, version"),
-        ({"columns": ("requests",)}, "a run may not write requests"),
+        ({"snapshot": Other}, "its snapshot Other is not a Resource"),
+        ({"columns": ("labels", "colour")}, "`writes` has colour, but its snapshot Crate does not"),
+        ({"writer": "farrier_crates.write"}, "`writer` and `section` require each other"),
+        ({"snapshot": Running, "columns": ("run",)}, "`writes` must not have run: these columns are reserved"),
+        ({"columns": ("labels", "version", "id")}, "`writes` must not have id, version"),
+        ({"columns": ("requests",)}, "`writes` must not have requests"),
     ],
 )
 def test_an_extension_that_does_not_fit_together_is_refused(changes: dict[str, Any], told: str) -> None:
@@ -155,7 +155,7 @@ async def test_an_installation_that_fails_leaves_nothing(conn: Connection, chang
 
 async def test_a_name_that_another_package_has_taken_is_refused(conn: Connection) -> None:
     await install(conn)
-    with pytest.raises(RefusedByModel, match=r"installed with table farrier_crates.crates, and not boxes.boxes"):
+    with pytest.raises(RefusedByModel, match=r"installed with table farrier_crates.crates, not boxes.boxes"):
         await install(conn, spec=changed(relation="boxes.boxes"))
 
 
@@ -165,7 +165,7 @@ async def test_a_state_that_something_is_in_cannot_be_taken_away(conn: Connectio
     renamed = {("wrapping" if name == "packing" else name): state for name, state in SPEC.states.items()}
     edges = tuple(msgspec.structs.replace(e, source="wrapping") if e.source == "packing" else e for e in SPEC.edges)
     other = changed(states=renamed, edges=edges, initial="wrapping")
-    with pytest.raises(RefusedByModel, match="in states that it no longer has: packing"):
+    with pytest.raises(RefusedByModel, match="in states that the kind no longer has: packing"):
         await install(conn, spec=other)
     for state in ("packed", "emptying/unpack", "gone"):
         await conn.execute("UPDATE farrier_crates.crates SET state = $1", state)
@@ -194,7 +194,7 @@ class Unreadable(Params, frozen=True, kw_only=True):
 
 
 async def test_a_pattern_that_the_database_cannot_read_is_refused_before_anybody_asks(conn: Connection) -> None:
-    with pytest.raises(RefusedByModel, match="create has a pattern for labels that PostgreSQL cannot read"):
+    with pytest.raises(RefusedByModel, match="create has a pattern for labels that PostgreSQL rejects"):
         await install(conn, spec=changed(create=Unreadable))
     assert not await conn.fetchval(CRATES)
 
@@ -214,11 +214,15 @@ async def test_of_two_installations_at_once_one_makes_the_table(db: pg.Database)
 
 async def test_a_database_that_knows_a_kind_otherwise_is_told_how_to_be_mended(conn: Connection) -> None:
     named = [(NAME, SPEC)]
-    with pytest.raises(ConfigError, match=f"kind crate is not in this database; run: farrier kind install {NAME}"):
+    with pytest.raises(
+        ConfigError, match=f"kind crate is not installed in this database; run: farrier kind install {NAME}"
+    ):
         await kinds.require(conn, named)
     await install(conn)
     await kinds.require(conn, named)
-    with pytest.raises(ConfigError, match=f"other states, edges, limits or actions; run: farrier kind install {NAME}"):
+    with pytest.raises(
+        ConfigError, match=f"other states, edges, limits or actions in this database; run: farrier kind install {NAME}"
+    ):
         await kinds.require(conn, [(NAME, changed(actions={}))])
 
 
@@ -231,7 +235,7 @@ async def test_an_embedded_database_learns_of_kinds_by_itself_and_no_other_does(
         if embedded:
             await wiring.require_kinds(database, {NAME: extension()})
         else:
-            with pytest.raises(ConfigError, match="is not in this database"):
+            with pytest.raises(ConfigError, match="is not installed in this database"):
                 await wiring.require_kinds(database, {NAME: extension()})
         assert await pool.fetchval(CRATES) is embedded
 
@@ -297,7 +301,7 @@ async def test_a_daemon_does_not_start_with_a_kind_that_its_database_does_not_kn
         await Daemon(config(db.dsn), anyio.Event()).run()
     known = foreseen(failed.value)
     assert isinstance(known, ConfigError)
-    assert "kind crate is not in this database" in str(known)
+    assert "kind crate is not installed in this database" in str(known)
 
 
 # --- writes of its own
@@ -375,5 +379,5 @@ async def test_a_write_that_no_section_is_known_for_is_refused_in_words() -> Non
         ),
         1,
     )
-    with pytest.raises(TypeError, match="a run of a crate wrote a Weighed; its rows know no section for that"):
+    with pytest.raises(TypeError, match="a run of a crate wrote a Weighed, for which its writer has no section"):
         crates.rows().changes([run])

@@ -84,7 +84,7 @@ async def test_a_kind_whose_states_nobody_filled_in_says_so(yard: Yard) -> None:
 
 
 async def test_the_template_holds_no_rows(yard: Yard) -> None:
-    with pytest.raises(pg.PostgresError, match="holds no rows"):
+    with pytest.raises(pg.PostgresError, match="has no rows"):
         await yard.pool.execute("INSERT INTO farrier.resources (name, state) VALUES ('x', 'y')")
 
 
@@ -101,7 +101,7 @@ async def test_making_a_kind_and_filling_it_in_may_be_repeated(yard: Yard) -> No
 async def test_a_kind_has_one_table_and_a_table_one_kind(yard: Yard) -> None:
     await yard.pool.execute("CREATE TABLE farrier_crates.boxes (LIKE farrier.resources INCLUDING ALL)")
     for kind, table in (("crate", "boxes"), ("box", "crates")):
-        with pytest.raises(pg.PostgresError, match=r"kind crate has table farrier_crates.crates already") as refused:
+        with pytest.raises(pg.PostgresError, match=r"kind crate already has table farrier_crates.crates") as refused:
             await yard.pool.execute(f"SELECT farrier.make_kind('{kind}', 'farrier_crates.{table}')")
         assert refused.value.sqlstate == "FR409"
     await yard.create()
@@ -109,7 +109,7 @@ async def test_a_kind_has_one_table_and_a_table_one_kind(yard: Yard) -> None:
 
 async def test_a_kind_with_a_table_of_its_own_gets_no_other(yard: Yard) -> None:
     await yard.pool.execute("CREATE TABLE farrier_crates.boxes (LIKE farrier.resources INCLUDING ALL)")
-    with pytest.raises(pg.PostgresError, match="kind node has table nodes already") as refused:
+    with pytest.raises(pg.PostgresError, match="kind node already has table nodes") as refused:
         await yard.pool.execute("SELECT farrier.make_kind('node', 'farrier_crates.boxes')")
     assert refused.value.sqlstate == "FR409"
 

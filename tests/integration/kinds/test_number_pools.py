@@ -37,13 +37,16 @@ async def test_the_lowest_free_number_is_taken_and_freed_ones_come_again(pool: P
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
-        ("SELECT farrier.take_number('vlan', 'crate', 9)", "pool vlan is empty: all of 5 to 8 are taken"),
+        ("SELECT farrier.take_number('vlan', 'crate', 9)", "pool vlan is exhausted: all of 5 to 8 are taken"),
         ("SELECT farrier.take_number('vlan', 'crate', 9, 6)", "6 of pool vlan is taken by crate 2"),
-        ("SELECT farrier.take_number('vlan', 'crate', 9, 4)", "4 is not in pool vlan, which goes from 5 to 8"),
-        ("SELECT farrier.take_number('vni', 'crate', 9)", "there is no pool 'vni'"),
-        ("SELECT farrier.take_number(NULL, 'crate', 9)", "there is no pool null"),
-        ("SELECT farrier.set_pool('vlan', 6, 8)", r"pool vlan cannot go from 6 to 8: taken outside are 5 \(crate 1\)"),
-        ("SELECT farrier.set_pool('vlan', 1, 6)", "taken outside are 7 .*, 8 "),
+        ("SELECT farrier.take_number('vlan', 'crate', 9, 4)", "4 is not in pool vlan, which ranges from 5 to 8"),
+        ("SELECT farrier.take_number('vni', 'crate', 9)", "pool 'vni' does not exist"),
+        ("SELECT farrier.take_number(NULL, 'crate', 9)", "pool null does not exist"),
+        (
+            "SELECT farrier.set_pool('vlan', 6, 8)",
+            r"pool vlan cannot range from 6 to 8: these numbers outside of it are taken: 5 \(crate 1\)",
+        ),
+        ("SELECT farrier.set_pool('vlan', 1, 6)", "these numbers outside of it are taken: 7 .*, 8 "),
     ],
 )
 async def test_what_a_pool_does_not_have_is_refused_and_changes_nothing(pool: Pool, statement: str, told: str) -> None:
@@ -57,7 +60,7 @@ async def test_what_a_pool_does_not_have_is_refused_and_changes_nothing(pool: Po
 
 
 async def test_a_pool_that_ends_before_it_begins_is_refused(pool: Pool) -> None:
-    with pytest.raises(pg.PostgresError, match="would go from 8 to 5") as refused:
+    with pytest.raises(pg.PostgresError, match="cannot range from 8 to 5") as refused:
         await pool.execute("SELECT farrier.set_pool('vlan', 8, 5)")
     assert refused.value.sqlstate == "FR400"
 
@@ -69,7 +72,7 @@ async def test_a_pool_may_be_widened_to_both_sides_and_be_as_wide_as_integers_ar
     await pool.execute("SELECT farrier.set_pool('vni', 2147483646, 2147483647)")
     of_vni = "SELECT farrier.take_number('vni', 'crate', 1)"
     assert [await pool.fetchval(of_vni) for _ in range(2)] == [2147483646, 2147483647]
-    with pytest.raises(pg.PostgresError, match="is empty"):
+    with pytest.raises(pg.PostgresError, match="is exhausted"):
         await pool.fetchval(of_vni)
 
 
@@ -109,12 +112,12 @@ async def test_a_pool_that_shrinks_and_grows_again_loses_no_number(pool: Pool) -
     for id_ in (1, 2, 7):
         await pool.execute("SELECT farrier.free_numbers('crate', $1::bigint)", id_)
     await pool.execute("SELECT farrier.set_pool('vlan', 3, 6)")
-    with pytest.raises(pg.PostgresError, match="pool vlan is empty: all of 3 to 6"):
+    with pytest.raises(pg.PostgresError, match="pool vlan is exhausted: all of 3 to 6"):
         await take(pool, 9)
     await pool.execute("SELECT farrier.set_pool('vlan', 2, 9)")
     await pool.execute("SELECT farrier.set_pool('vlan', 0, 9)")
     assert [await take(pool, id_) for id_ in range(11, 17)] == [0, 1, 2, 7, 8, 9]
-    with pytest.raises(pg.PostgresError, match="is empty"):
+    with pytest.raises(pg.PostgresError, match="is exhausted"):
         await take(pool, 17)
 
 

@@ -69,7 +69,7 @@ async def test_a_kind_with_something_alive_is_not_removed(conn: Connection) -> N
     [
         ("barrel", "unknown kind 'barrel'"),
         ("node", "kind node has tables of its own"),
-        ("network_segment", "comes with farrier"),
+        ("network_segment", "is built in"),
     ],
 )
 async def test_what_cannot_be_removed_is_refused(conn: Connection, name: str, told: str) -> None:
@@ -146,7 +146,7 @@ async def test_a_removal_waits_for_nobody_in_front_of_others(every_db: pg.Databa
         transaction = client.transaction()
         await transaction.start()
         await ask(client, "create", "c-1", PACK)
-        with pytest.raises(RefusedByModel, match="kind crate needs a table that a transaction elsewhere keeps locked"):
+        with pytest.raises(RefusedByModel, match="kind crate waits for a table that another transaction keeps locked"):
             await kinds.remove(conn, "crate", patience=HASTY)
         await transaction.rollback()
     await kinds.remove(conn, "crate", patience=HASTY)
@@ -175,7 +175,7 @@ async def test_an_upgrade_that_takes_a_state_away_gives_way_to_those_behind_it(
         transaction = client.transaction()
         await transaction.start()
         await ask(client, "create", "c-1", PACK)
-        with pytest.raises(RefusedByModel, match="kind crate needs a table that a transaction elsewhere keeps locked"):
+        with pytest.raises(RefusedByModel, match="kind crate waits for a table that another transaction keeps locked"):
             await kinds.install(conn, wanted, patience=HASTY)
         await kinds.require(conn, [(NAME, SPEC)])
         await transaction.rollback()

@@ -51,7 +51,7 @@ async def test_a_move_that_the_model_lacks_is_refused(yard: Yard, target: str) -
 
 
 async def test_a_resource_begins_in_its_kinds_first_state_only(yard: Yard) -> None:
-    with pytest.raises(pg.PostgresError, match="a crate does not begin as packed") as refused:
+    with pytest.raises(pg.PostgresError, match="a crate cannot begin as packed") as refused:
         await yard.pool.execute("INSERT INTO farrier_crates.crates (name, state) VALUES ('c-1', 'packed')")
     assert refused.value.sqlstate == "FR409"
     await yard.pool.execute("INSERT INTO farrier_crates.crates (name, state) VALUES ('c-1', 'packing')")
@@ -207,7 +207,7 @@ async def test_python_wakes_a_resource_as_sql_does(yard: Yard) -> None:
     made = await yard.create()
     async with open_enqueuer(yard.db.dsn) as enqueuer:
         await enqueuer.enqueue("crate", made)
-        with pytest.raises(RefusedByModel, match="there is no crate with id 99"):
+        with pytest.raises(RefusedByModel, match="no crate has ID 99"):
             await enqueuer.enqueue("crate", 99)
     assert (
         await yard.pool.fetchval("SELECT count(*) FROM farrier.wakes WHERE kind = 'crate' AND resource = $1", made) == 2

@@ -145,7 +145,7 @@ async def test_a_key_of_another_user_freezes_no_node(site: Site, wire: Wire) -> 
             "SELECT failure_detail FROM farrier.node_lifecycle"
         )
     assert await region_is(site, "failing")
-    assert "give a key of 'former'" in await site.conn.fetchval("SELECT last_error FROM farrier.maas_regions")
+    assert "configure a key of 'former'" in await site.conn.fetchval("SELECT last_error FROM farrier.maas_regions")
     machine.owner = ours  # handed over
     await site.wait(6 * MINUTE)
     assert await region_is(site, "observing")

@@ -68,9 +68,9 @@ async def later(node: Machine) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("human", "says"),
     [
-        (is_taken, f"is held by '{OPERATOR.username}', not by us"),
-        (is_broken, "is broken (Broken)"),
-        (is_forgotten, "MAAS has no machine"),
+        (is_taken, f"as owned by '{OPERATOR.username}', not by farrier"),
+        (is_broken, "as broken (Broken)"),
+        (is_forgotten, "no longer exists in MAAS"),
     ],
 )
 async def test_a_retired_node_says_what_became_of_its_machine_and_is_not_reactivated(
@@ -93,7 +93,7 @@ async def test_a_machine_that_another_user_took_is_named_where_reactivation_is_r
     node = await drained(site)
     is_taken(site, await record(node))
     await later(node)
-    assert f"is held by '{OPERATOR.username}', not by us" in str((await node.ask("reactivate")).reason)
+    assert f"as owned by '{OPERATOR.username}', not by farrier" in str((await node.ask("reactivate")).reason)
 
 
 async def test_a_retired_node_whose_machine_is_as_expected_is_reactivated(site: Site) -> None:
@@ -111,6 +111,6 @@ async def test_other_statuses_out_of_service_are_compared_too(
     before = await node.state()
     is_taken(site, await record(node))
     status, errors = await later(node)
-    assert f"is held by '{OPERATOR.username}', not by us" in errors
+    assert f"as owned by '{OPERATOR.username}', not by farrier" in errors
     assert f"expected while {before[0]}" in errors
     assert (status, (await node.state())[0]) == (before[0], before[0])

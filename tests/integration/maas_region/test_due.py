@@ -369,7 +369,7 @@ async def test_what_was_there_and_is_lost_is_counted_but_not_what_is_being_remov
 
 
 async def test_the_database_refuses_a_move_that_the_model_lacks(rows: Rows) -> None:
-    with pytest.raises(pg.PostgresError, match="a maas region does not begin as failing"):
+    with pytest.raises(pg.PostgresError, match="a maas region cannot begin as failing"):
         await rows.change(
             "INSERT INTO farrier.maas_regions (name, url, state) VALUES ('east', 'http://maas', 'failing')"
         )

@@ -82,7 +82,7 @@ async def test_an_owner_may_have_one_address_of_each_family(lan: Lan) -> None:
     assert await lan.take("a") == "10.0.0.1"
     assert await lan.take("a", "2001:db8::/64") == "2001:db8::1"
     assert await lan.take("a", "10.0.0.0/24") == "10.0.0.1"
-    with pytest.raises(pg.PostgresError, match=r"a has 10.0.0.1 of segment lan; 10.0.1.0/24 is another"):
+    with pytest.raises(pg.PostgresError, match=r"a already has 10.0.0.1 of segment lan and cannot"):
         await lan.take("a", "10.0.1.0/24")
     assert await lan.take("b", "10.0.1.0/24") == "10.0.1.1"
     assert await lan.take("b", "2001:db8::77") == "2001:db8::77"
@@ -94,13 +94,17 @@ async def test_an_owner_may_have_one_address_of_each_family(lan: Lan) -> None:
         ("10.0.0.1", "FR409", "10.0.0.1 of segment lan is the gateway of 10.0.0.0/28"),
         ("10.0.0.0", "FR409", "10.0.0.0 of segment lan is the network or broadcast address of 10.0.0.0/28"),
         ("10.0.0.15", "FR409", "10.0.0.15 of segment lan is the network or broadcast address of 10.0.0.0/28"),
-        ("10.0.0.2", "FR409", "10.0.0.2 of segment lan is reserved; 10.0.0.0/28 gives out 10.0.0.3 to 10.0.0.13"),
+        ("10.0.0.2", "FR409", "10.0.0.2 of segment lan is reserved; 10.0.0.0/28 allocates 10.0.0.3 to 10.0.0.13"),
         ("10.0.0.14", "FR409", "10.0.0.14 of segment lan is reserved"),
         ("10.0.0.7", "FR409", "10.0.0.7 of segment lan is taken by somebody"),
-        ("10.0.1.7", "FR400", "10.0.1.7 is neither in a prefix of segment lan nor one of them: 10.0.0.0/28"),
-        ("10.0.0.0/24", "FR400", "10.0.0.0/24 is neither in a prefix"),
-        ("10.0.0.7/28", "FR400", "10.0.0.7/28 is neither in a prefix"),
-        ("2001:db8::1", "FR400", "2001:db8::1 is neither in a prefix"),
+        (
+            "10.0.1.7",
+            "FR400",
+            "10.0.1.7 is neither a prefix of segment lan nor an address in one; its prefixes are 10.0.0.0/28",
+        ),
+        ("10.0.0.0/24", "FR400", "10.0.0.0/24 is neither a prefix"),
+        ("10.0.0.7/28", "FR400", "10.0.0.7/28 is neither a prefix"),
+        ("2001:db8::1", "FR400", "2001:db8::1 is neither a prefix"),
     ],
 )
 async def test_an_address_that_cannot_be_had_is_refused_with_the_reason(
@@ -131,7 +135,7 @@ async def test_a_node_that_is_deleted_gets_no_address(lan: Lan) -> None:
     await lan.conn.execute("SET session_replication_role = replica")
     await lan.conn.execute("UPDATE farrier.nodes SET status = 'deleted' WHERE id = $1", node)
     await lan.conn.execute("SET session_replication_role = origin")
-    with pytest.raises(pg.PostgresError, match=f"no node has id {node}") as refused:
+    with pytest.raises(pg.PostgresError, match=f"no node has ID {node}") as refused:
         await lan.take("gpu-1", node=node)
     assert refused.value.sqlstate == "FR404"
 
@@ -139,20 +143,22 @@ async def test_a_node_that_is_deleted_gets_no_address(lan: Lan) -> None:
 async def test_requests_that_make_no_sense_are_refused(lan: Lan) -> None:
     await lan.ready()
     for owner in ("", "  ", "x" * 254):
-        with pytest.raises(pg.PostgresError, match="an address has an owner"):
+        with pytest.raises(pg.PostgresError, match="owner must be a text"):
             await lan.take(owner)
     with pytest.raises(pg.PostgresError, match="no network segment is named 'nowhere'"):
         await lan.take("a", segment="nowhere")
     with pytest.raises(pg.PostgresError, match="no network segment is named 'nowhere'"):
         await lan.give("a", "10.0.0.1", segment="nowhere")
-    with pytest.raises(pg.PostgresError, match="no node has id 77"):
+    with pytest.raises(pg.PostgresError, match="no node has ID 77"):
         await lan.take("a", node=77)
     assert await lan.conn.fetchval("SELECT count(*) FROM farrier.segment_addresses") == 0
 
 
 async def test_nothing_is_given_out_before_a_segment_is_ready_and_when_it_has_ended(lan: Lan) -> None:
     made = await lan.create()
-    with pytest.raises(pg.PostgresError, match="segment lan is provisioning; addresses are given out in state ready"):
+    with pytest.raises(
+        pg.PostgresError, match="segment lan is provisioning; addresses can only be allocated in state ready"
+    ):
         await lan.take("a")
     await lan.ask("lan", "delete")
     await lan.settle()
@@ -275,7 +281,7 @@ async def test_an_allocation_that_waited_for_a_deletion_is_refused_whatever_its_
 
                 async def late() -> None:
                     with pytest.raises(
-                        pg.PostgresError, match=r"addresses are given out in state ready|could not serialize"
+                        pg.PostgresError, match=r"addresses can only be allocated in state ready|could not serialize"
                     ):
                         await segments.take(client, "late")
 

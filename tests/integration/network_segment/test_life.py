@@ -75,7 +75,7 @@ async def test_a_deletion_is_refused_with_the_first_ten_users_and_how_many_more(
     status, reason = await lan.answer(request)
     assert status == "rejected"
     assert reason.startswith("13 of its addresses are allocated, to host-000, host-001,")
-    assert "host-009 and 3 more; release them first, or delete with drain: true" in reason
+    assert "host-009 and 3 more; release them first, or use drain: true" in reason
     assert "host-010" not in reason
     assert await lan.state(made) == "ready"
     assert await lan.take("another") == "10.0.0.14"
@@ -95,7 +95,7 @@ async def test_with_drain_it_gives_out_no_more_at_once_and_ends_when_the_last_ad
     detail = await lan.row("SELECT detail ->> 'delete_asked_by' AS by FROM farrier.list_resources('network_segment')")
     assert detail["by"] == "ann"
     with pytest.raises(
-        pg.PostgresError, match="segment lan is deleting/drain_allocated_ips; addresses are given out in"
+        pg.PostgresError, match="segment lan is deleting/drain_allocated_ips; addresses can only be allocated in"
     ):
         await lan.take("b")
     assert await lan.take("a") == address  # whoever has one and asks again still has it
@@ -104,7 +104,7 @@ async def test_with_drain_it_gives_out_no_more_at_once_and_ends_when_the_last_ad
     row = await lan.segment(made)
     released = await lan.conn.fetchval("SELECT last_released_at FROM farrier.segment_usage WHERE segment = $1", made)
     assert row["drain_until"] == released + PERIOD
-    assert (await lan.outcome(made))["reason"].startswith("the last address was given back")
+    assert (await lan.outcome(made))["reason"].startswith("the last address was released")
     await lan.next_run(made)
     await lan.settle()
     assert await lan.state(made) == "deleting/drain_allocated_ips"
@@ -188,8 +188,8 @@ async def test_an_hour_of_a_drain_that_is_held_up_is_no_history_no_new_clock_and
     assert after["version"] - before["version"] <= 26  # the deadline is pushed when half of it has passed
     assert (await lan.outcome(made)) == {
         "outcome": "wait",
-        "reason": "addresses are allocated, to host-000, host-001, host-002 and others; "
-        "it ends 5m after the last one is given back",
+        "reason": "addresses are allocated, to host-000, host-001, host-002 and others; it ends 5m after the "
+        "last one is released",
         "source": (await lan.outcome(made))["source"],
     }
     retold = await lan.conn.fetchval("SELECT at FROM farrier.outcomes WHERE kind = 'network_segment' AND id = $1", made)
@@ -236,7 +236,7 @@ async def test_a_second_deletion_is_content_with_the_first_and_a_change_comes_to
     assert await lan.answer(again) == ("accepted", "it is being deleted already")
     status, reason = await lan.answer(change)
     assert status == "rejected"
-    assert "a segment that is being deleted takes no changes" in reason
+    assert "a segment in deletion cannot be changed" in reason
 
 
 async def test_requests_are_answered_in_their_order_in_one_run(lan: Lan) -> None:

@@ -21,12 +21,12 @@ from tests.support.segments import Lan
         ({"site": "a b", "prefixes": ["10.1.0.0/24"]}, "FR400", "parameter site is blank or has blanks"),
         ({"site": "ams", "prefixes": ["10.1.0.5/24"]}, "FR400", "has host bits; the network is 10.1.0.0/24"),
         ({"site": "ams", "prefixes": ["2001:db8::1/64"]}, "FR400", "has host bits; the network is 2001:db8::/64"),
-        ({"site": "ams", "prefixes": ["10.1.0.0"]}, "FR400", "10.1.0.0 is no network address"),
-        ({"site": "ams", "prefixes": ["10/8"]}, "FR400", "10/8 is no network address"),
-        ({"site": "ams", "prefixes": ["10.1.0.300/24"]}, "FR400", "10.1.0.300/24 is no network address"),
-        ({"site": "ams", "prefixes": ["10.1.0.0/33"]}, "FR400", "10.1.0.0/33 is no network address"),
-        ({"site": "ams", "prefixes": ["::/129"]}, "FR400", "::/129 is no network address"),
-        ({"site": "ams", "prefixes": ["x"]}, "FR400", "prefix x is no network address, such as 10.0.0.0/24"),
+        ({"site": "ams", "prefixes": ["10.1.0.0"]}, "FR400", "10.1.0.0 is not a network address"),
+        ({"site": "ams", "prefixes": ["10/8"]}, "FR400", "10/8 is not a network address"),
+        ({"site": "ams", "prefixes": ["10.1.0.300/24"]}, "FR400", "10.1.0.300/24 is not a network address"),
+        ({"site": "ams", "prefixes": ["10.1.0.0/33"]}, "FR400", "10.1.0.0/33 is not a network address"),
+        ({"site": "ams", "prefixes": ["::/129"]}, "FR400", "::/129 is not a network address"),
+        ({"site": "ams", "prefixes": ["x"]}, "FR400", "prefix x is not a network address such as 10.0.0.0/24"),
         ({"site": "ams", "prefixes": ["10.1.0.0/24", "10.1.0.0/24"]}, "FR409", "10.1.0.0/24 overlaps 10.1.0.0/24"),
         ({"site": "ams", "prefixes": ["10.1.0.0/24", "10.1.0.128/25"]}, "FR409", "overlaps 10.1.0.0/24"),
         ({"site": "ams", "prefixes": ["10.0.0.0/8"]}, "FR409", "10.0.0.0/8 overlaps 10.0.0.0/24 of segment lan"),
@@ -35,7 +35,7 @@ from tests.support.segments import Lan
         (
             {"site": "ams", "prefixes": ["10.1.0.0/24"], "gateways": ["10.2.0.1"]},
             "FR400",
-            "gateway 10.2.0.1 lies in none",
+            "gateway 10.2.0.1 is in none",
         ),
         (
             {"site": "ams", "prefixes": ["10.1.0.0/24"], "gateways": ["10.1.0.0"]},
@@ -53,7 +53,7 @@ from tests.support.segments import Lan
             "10.1.0.0/24 has more than one gateway: 10.1.0.1, 10.1.0.2",
         ),
         ({"site": "ams", "prefixes": ["10.1.0.0/24"], "gateways": ["10.1.0.1/24"]}, "FR400", "10.1.0.1/24 is no addr"),
-        ({"site": "ams", "prefixes": ["10.1.0.0/24"], "gateways": ["me"]}, "FR400", "gateway me is no address"),
+        ({"site": "ams", "prefixes": ["10.1.0.0/24"], "gateways": ["me"]}, "FR400", "gateway me is not an IP address"),
         ({"site": "ams", "prefixes": ["10.1.0.0/30"], "reserved_first": 2}, "FR400", "has no address left to give out"),
         ({"site": "ams", "prefixes": ["10.1.0.1/32"], "gateways": ["10.1.0.1"]}, "FR400", "has no address left"),
         ({"site": "ams", "prefixes": ["10.1.0.0/24"], "reserved_last": 65537}, "FR400", "must be 65536 or less"),
@@ -83,35 +83,38 @@ async def test_a_segment_that_cannot_be_is_refused_by_its_insert_and_leaves_noth
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({"site": "fra"}, "site does not change while a segment is in use: a segment stays at its site"),
-        ({"vlan": 8}, "vlan does not change while a segment is in use: its users are tagged with it; create a segment"),
-        ({"vni": 8}, "vni does not change while a segment is in use: its users are tunnelled by it; create a segment"),
+        ({"site": "fra"}, "site cannot change while a segment is in use: a segment cannot change its site"),
+        (
+            {"vlan": 8},
+            "vlan cannot change while a segment is in use: its users depend on the VLAN tag; create a segment",
+        ),
+        ({"vni": 8}, "vni cannot change while a segment is in use: its users depend on the VNI; create a segment"),
         (
             {"prefixes": ["10.1.0.0/24"]},
-            "prefixes does not change while a segment is in use: they are only added, by add",
+            "prefixes cannot change while a segment is in use: prefixes can only be added, with add",
         ),
         ({"mtu": 1279}, "an MTU of 1279 is too small for IPv6"),
-        ({"mtu": 9000, "gateways": ["10.0.0.1"]}, "gateways come with add_prefixes"),
+        ({"mtu": 9000, "gateways": ["10.0.0.1"]}, "a gateway can only be set for prefixes that add_prefixes adds"),
         ({"add_prefixes": ["10.1.0.9/24"]}, "prefix 10.1.0.9/24 has host bits; the network is 10.1.0.0/24"),
-        ({"add_prefixes": ["x"]}, "prefix x is no network address"),
-        ({"add_prefixes": ["10.1.0.0/255.255.255.0"]}, "is no network address"),
-        ({"add_prefixes": ["fe80::%1/64"]}, "is no network address"),
+        ({"add_prefixes": ["x"]}, "prefix x is not a network address"),
+        ({"add_prefixes": ["10.1.0.0/255.255.255.0"]}, "is not a network address"),
+        ({"add_prefixes": ["fe80::%1/64"]}, "is not a network address"),
         ({"add_prefixes": ["10.0.0.128/25"]}, "10.0.0.128/25 overlaps 10.0.0.0/24"),
         ({"add_prefixes": ["10.1.0.0/24", "10.1.0.0/25"]}, "10.1.0.0/25 overlaps 10.1.0.0/24"),
         ({"add_prefixes": ["10.9.0.0/16"]}, "10.9.0.0/16 overlaps 10.9.9.0/24 of segment other"),
-        ({"add_prefixes": ["10.1.0.0/24"], "gateways": ["10.2.0.1"]}, "gateway 10.2.0.1 lies in none of the prefixes"),
+        ({"add_prefixes": ["10.1.0.0/24"], "gateways": ["10.2.0.1"]}, "gateway 10.2.0.1 is in none of the prefixes"),
         ({"add_prefixes": ["10.1.0.0/24"], "gateways": ["10.1.0.255"]}, "is the network or broadcast address of"),
-        ({"add_prefixes": ["10.1.0.0/24"], "gateways": ["10.1.0.1", "10.1.0.2"]}, "has a gateway already, 10.1.0.1"),
-        ({"add_prefixes": ["10.1.0.0/24"], "gateways": ["me"]}, "gateway me is no address"),
-        ({"add_prefixes": ["fe80::/64"], "gateways": ["fe80::1%eth0"]}, "gateway fe80::1%eth0 is no address"),
-        ({"add_prefixes": ["10.0.0.0/24"], "gateways": ["10.0.0.1"]}, "its gateway stays as it is"),
+        ({"add_prefixes": ["10.1.0.0/24"], "gateways": ["10.1.0.1", "10.1.0.2"]}, "already has gateway 10.1.0.1"),
+        ({"add_prefixes": ["10.1.0.0/24"], "gateways": ["me"]}, "gateway me is not an IP address"),
+        ({"add_prefixes": ["fe80::/64"], "gateways": ["fe80::1%eth0"]}, "gateway fe80::1%eth0 is not an IP address"),
+        ({"add_prefixes": ["10.0.0.0/24"], "gateways": ["10.0.0.1"]}, "which keeps its gateway"),
         (
             {"add_prefixes": ["10.1.0.0/31"]},
-            "prefix 10.1.0.0/31 has no address left to give out besides what is reserv",
+            "prefix 10.1.0.0/31 has no allocatable address",
         ),
         (
             {"add_prefixes": [f"10.{n}.0.0/24" for n in range(20, 35)]},
-            "has 16 prefixes at most; this one would have 17",
+            "has 16 prefixes; this one would have 17",
         ),
     ],
 )
@@ -205,7 +208,9 @@ async def test_the_constraint_alone_keeps_prefixes_apart_from_a_snapshot_that_ca
         await blind.start()
         await second.fetchval("SELECT count(*) FROM farrier.network_segments")
         await create(first, "one")
-        with pytest.raises(pg.PostgresError, match=r"10.0.0.0/16 overlaps one that was added meanwhile") as refused:
+        with pytest.raises(
+            pg.PostgresError, match=r"10.0.0.0/16 overlaps a prefix that was added at the same time"
+        ) as refused:
             await create(second, "two")
         assert refused.value.sqlstate == "40001", "what a transaction of this isolation is repeated for"
         await blind.rollback()
@@ -257,9 +262,9 @@ async def test_numbers_come_from_the_pools_and_one_from_before_there_was_a_pool_
     far = await lan.create("far", "10.0.2.0/24", site="fra", vlan=100)
     vlans = [(await lan.segment(id_))["vlan"] for id_ in (old, new, chosen, far)]
     assert vlans == [100, 101, 102, 100]
-    with pytest.raises(pg.PostgresError, match="pool vlan:ams is empty: all of 100 to 102 are taken"):
+    with pytest.raises(pg.PostgresError, match="pool vlan:ams is exhausted: all of 100 to 102 are taken"):
         await lan.create("more", "10.0.3.0/24")
-    with pytest.raises(pg.PostgresError, match="200 is not in pool vlan:ams, which goes from 100 to 102"):
+    with pytest.raises(pg.PostgresError, match="200 is not in pool vlan:ams, which ranges from 100 to 102"):
         await lan.create("more", "10.0.3.0/24", vlan=200)
     await lan.ask("old", "delete")
     await lan.settle()
@@ -321,7 +326,7 @@ async def test_a_state_that_is_written_by_hand_cannot_end_a_segment_whose_addres
     enter = "UPDATE farrier.network_segments SET state = $1 WHERE id = $2"
     for state in ("deleting/drain_allocated_ips", "deleting/db_delete"):
         await lan.conn.execute(enter, state, made)
-    with pytest.raises(pg.PostgresError, match="segment lan: addresses of it are allocated"):
+    with pytest.raises(pg.PostgresError, match="segment lan: it still has allocated addresses"):
         await lan.conn.execute(enter, "gone", made)
 
 

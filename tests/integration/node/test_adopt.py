@@ -242,8 +242,8 @@ async def test_adopt_needs_a_bmc_that_was_proven(site: Site, details: dict[str, 
 @pytest.mark.parametrize(
     ("details", "why"),
     [
-        ({}, "give its details with set_bmc, or use mode manual"),
-        ({"bmc_address": "https://10.0.0.1"}, "no BMC credential is given"),
+        ({}, "set its details with set_bmc, or use mode manual"),
+        ({"bmc_address": "https://10.0.0.1"}, "no BMC credential is set"),
     ],
     ids=["unmanaged", "incomplete"],
 )
@@ -278,7 +278,7 @@ async def test_what_was_observed_does_not_stand_in_for_the_probe(site: Site) -> 
     site.bmc.script = lambda _target: another_machine()
     await machine.asked("adopt")
     await machine.beat()
-    assert "nobody has looked yet" in await told(machine, "adopt_observed_state")
+    assert "no read has confirmed the recorded machine yet" in await told(machine, "adopt_observed_state")
     assert (await machine.state())[0] == "quarantined"
 
 
@@ -290,7 +290,7 @@ async def test_the_login_cap_beats_an_adoption_which_then_begins_by_itself(site:
     site.bmc.recover()
     dialled = len(site.bmc.calls)
     answer = await machine.ask("adopt")
-    assert answer.status == "accepted" and "failed logins" in (answer.reason or "")
+    assert answer.status == "accepted" and "refused 3 logins" in (answer.reason or "")
     assert len(site.bmc.calls) == dialled
     assert (await layers(machine))[1:] == ("adopt_failed", "running")
     await site.wait(5 * MINUTE + SECOND)

@@ -65,7 +65,7 @@ async def test_one_address_is_known_in_every_spelling(every_db: pg.Database, one
         for first, second in ((one, other), (other, one)):
             await register(conn, "gpu-1", first)
             text = await refusal(conn, "gpu-2", second)
-            assert text == f"the BMC {second} belongs to node gpu-1 already"
+            assert text == f"the BMC {second} already belongs to node gpu-1"
             await conn.execute("TRUNCATE farrier.nodes CASCADE")
 
 
@@ -115,9 +115,9 @@ async def test_an_address_without_a_path_is_the_whole_bmc(site: Site) -> None:
     """Which system is meant is found out later, and it may be the very one that the other node names."""
     part, whole = "https://twin.example/redfish/v1/Systems/1", "https://Twin.example:443"
     await site.register("gpu-1", bmc_address=part)
-    assert "belongs to node gpu-1 already" in await refusal(site.conn, "gpu-2", whole)
+    assert "already belongs to node gpu-1" in await refusal(site.conn, "gpu-2", whole)
     await site.register("gpu-3", bmc_address="https://other.example")
-    assert "belongs to node gpu-3 already" in await refusal(
+    assert "already belongs to node gpu-3" in await refusal(
         site.conn, "gpu-4", "https://other.example/redfish/v1/Systems/1"
     )
 
@@ -128,7 +128,7 @@ async def test_a_node_may_name_its_system_and_make_room_for_its_neighbour(site: 
     second = await site.register("gpu-2")
     path = f"{whole}/redfish/v1/Systems"
     refused = await second.ask("set_bmc", address=f"{path}/2", credential="env:BMC")
-    assert (refused.status, refused.reason) == ("rejected", f"the BMC {path}/2 belongs to node gpu-1 already")
+    assert (refused.status, refused.reason) == ("rejected", f"the BMC {path}/2 already belongs to node gpu-1")
     await first.asked("set_bmc", address=f"{path}/1")
     await second.asked("set_bmc", address=f"{path}/2", credential="env:BMC")
     assert (await second.look())["management"] == "manageable"
@@ -142,7 +142,7 @@ async def test_set_bmc_is_refused_with_the_other_nodes_name_in_any_spelling(site
     other = await site.register("gpu-2")
     for spelled in ("BMC-1.example:443/", "https://bmc-1.example/redfish/v1/Systems/1"):
         answer = await other.ask("set_bmc", address=spelled)
-        assert (answer.status, answer.reason) == ("rejected", f"the BMC {spelled} belongs to node gpu-1 already")
+        assert (answer.status, answer.reason) == ("rejected", f"the BMC {spelled} already belongs to node gpu-1")
     assert (await other.look())["bmc_address"] is None
 
 
@@ -185,7 +185,7 @@ async def test_a_mac_address_belongs_to_one_node_in_every_spelling(every_db: pg.
     async with every_db.connect() as conn:
         await register(conn, "gpu-1", None, ["02:00:00:00:00:0a", spelled])
         text = await refusal(conn, "gpu-2", None, ["02:00:00:00:00:01", spelled])
-    assert text == "the MAC address 02:00:00:00:00:0a belongs to node gpu-1 already"
+    assert text == "the MAC address 02:00:00:00:00:0a already belongs to node gpu-1"
 
 
 @pytest.mark.parametrize(
@@ -194,18 +194,18 @@ async def test_a_mac_address_belongs_to_one_node_in_every_spelling(every_db: pg.
         (
             ("https://bmc-1.example", []),
             ("BMC-1.example/redfish/v1/Systems/1", []),
-            "the BMC BMC-1.example/redfish/v1/Systems/1 belongs to node gpu-1 already",
+            "the BMC BMC-1.example/redfish/v1/Systems/1 already belongs to node gpu-1",
         ),
         (
             (None, ["02:00:00:00:00:01"]),
             (None, ["02-00-00-00-00-01"]),
-            "the MAC address 02:00:00:00:00:01 belongs to node gpu-1 already",
+            "the MAC address 02:00:00:00:00:01 already belongs to node gpu-1",
         ),
     ],
     ids=["bmc", "mac"],
 )
 async def test_the_second_of_two_registrations_at_once_is_told_whose_it_is(
-    every_db: pg.Database, first: tuple[Any, ...], second: tuple[Any, ...], told: str
+    every_db: pg.Database, first: tuple[Any, ...], second: tuple[Any, ...], as_refusal: str
 ) -> None:
     texts = []
 
@@ -221,7 +221,7 @@ async def test_the_second_of_two_registrations_at_once_is_told_whose_it_is(
         await register(one, "gpu-1", *first)
         tasks.start_soon(late, other)
         await until_blocked(every_db)
-    assert texts == [told]
+    assert texts == [as_refusal]
 
 
 async def test_the_claims_follow_whoever_writes(db: pg.Database) -> None:
@@ -232,6 +232,6 @@ async def test_the_claims_follow_whoever_writes(db: pg.Database) -> None:
         write = partial(conn.execute, "UPDATE farrier.nodes SET bmc_address = $1 WHERE name = 'gpu-2'")
         with pytest.raises(pg.PostgresError) as refused:
             await write("A.example")
-        assert "another node has this BMC" in str(refusals.told(refused.value))
+        assert "another node has this BMC" in str(refusals.as_refusal(refused.value))
         await write("https://c.example")
         await register(conn, "gpu-3", "https://b.example")

@@ -125,7 +125,7 @@ async def test_malformed_facts_are_refused_and_the_token_stays_good(site: Site) 
 async def test_a_name_that_is_not_usable_is_refused(site: Site) -> None:
     for name in ("", "12", "-gpu", "gpu 1", "x" * 254, None):
         sqlstate, text = await refusal(site, "SELECT farrier.register_node($1)", name)
-        assert sqlstate == "FR400" and "is not usable" in text, name
+        assert sqlstate == "FR400" and "is not valid" in text, name
 
 
 ONE_OF = "INSERT INTO farrier.nodes (name, status, management) VALUES ($1, 'enrolling', 'unmanaged') RETURNING name"
@@ -156,9 +156,9 @@ async def test_a_name_has_the_same_form_in_every_table_whoever_writes_it(every_d
         ("labels => '[]'", "labels must be a JSON object"),
         ("labels => NULL", "labels must be a JSON object"),
         ("agentless => NULL", "true or false"),
-        ("bmc_address => ' '", "no blanks"),
-        ("bmc_credential => ''", "no blanks"),
-        ("bootstrap_token => ''", "this is no bootstrap token"),
+        ("bmc_address => ' '", "without blanks"),
+        ("bmc_credential => ''", "without blanks"),
+        ("bootstrap_token => ''", "this is not a bootstrap token"),
     ],
 )
 async def test_a_detail_that_makes_no_sense_is_refused(site: Site, given: str, told: str) -> None:
@@ -177,10 +177,10 @@ async def test_name_mac_bmc_and_token_belong_to_one_node(site: Site) -> None:
         bootstrap_token="token",
     )
     for statement, told in (
-        ("SELECT farrier.register_node('gpu-1')", "gpu-1 is registered already"),
-        ("SELECT farrier.register_node('x', macs => '{02-00-00-00-00-01}')", "belongs to node gpu-1 already"),
-        (f"SELECT farrier.register_node('x', bootstrap_token => '{TOKEN}')", "was given before"),
-        ("SELECT farrier.register_node('x', bmc_address => 'https://10.0.0.1')", "belongs to node gpu-1 already"),
+        ("SELECT farrier.register_node('gpu-1')", "gpu-1 is already registered"),
+        ("SELECT farrier.register_node('x', macs => '{02-00-00-00-00-01}')", "already belongs to node gpu-1"),
+        (f"SELECT farrier.register_node('x', bootstrap_token => '{TOKEN}')", "was used before"),
+        ("SELECT farrier.register_node('x', bmc_address => 'https://10.0.0.1')", "already belongs to node gpu-1"),
     ):
         sqlstate, text = await refusal(site, statement)
         assert sqlstate == "23505" and told in text

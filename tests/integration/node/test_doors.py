@@ -192,7 +192,7 @@ async def test_set_bmc_register_node_and_the_model_take_the_same(every_db: pg.Da
             with pytest.raises(RefusedByModel):
                 actions.decode(Action.SET_BMC, {detail: text})
             for statement in (asked, made):
-                assert "no blanks" in await refused(conn.execute(*statement)), text
+                assert "without blanks" in await refused(conn.execute(*statement)), text
 
 
 @pytest.mark.parametrize("given", ["bmc_credential => 'hunter2'", "bmc_address => 'https://admin:hunter2@10.0.0.1'"])
@@ -207,11 +207,11 @@ async def test_a_secret_is_neither_stored_nor_repeated(site: Site, given: str) -
 # --- a node's other details
 
 REFUSED_DETAILS = [
-    ("site => '../../etc'", "site '../../etc' is not usable: 1 to 63 letters"),
+    ("site => '../../etc'", "site '../../etc' is not valid: 1 to 63 letters"),
     ("model => E'H100\\n'", "control character"),
     ("macs => '{zz}'", 'macs: invalid input syntax for type macaddr: "zz"'),
     ("macs => '{02:00:00:00:00:01, NULL}'", "macs has an element that must be a string"),
-    ("maas_id => 'gpu-1.example'", "'gpu-1.example' is not usable: a MAAS system id has"),
+    ("maas_id => 'gpu-1.example'", "'gpu-1.example' is not valid: a MAAS system id has"),
 ]
 
 
@@ -230,11 +230,11 @@ async def test_a_machine_of_another_node_is_refused_with_its_name(site: Site, db
     await site.conn.execute("SELECT farrier.register_node('gpu-1', site => 'eu-1', maas_id => 'abc')")
     await site.conn.execute("SELECT farrier.register_node('gpu-2', site => 'eu-2', maas_id => 'abc')")
     async with db.pool(size=1) as connections:
-        with pytest.raises(RefusedByModel, match="another node has this MAAS id in this site: gpu-1"):
+        with pytest.raises(RefusedByModel, match="another node of this site has the same MAAS ID: gpu-1"):
             await PostgresRequests(connections, db.dsn).register(Registration(name="x", site="eu-1", maas_id="abc"))
 
 
 async def test_nothing_cannot_be_woken(site: Site) -> None:
     assert await refused(site.conn.execute("SELECT farrier.enqueue(NULL, NULL)")) == (
-        "a kind and an id were expected; got null and null"
+        "expected a kind and an ID; got null and null"
     )

@@ -34,10 +34,10 @@ async def insert(
         ("explode", "{}", "unknown action 'explode'"),
         ("drain", "[]", "params must be a JSON object"),
         ("drain", None, "params must be a JSON object"),
-        ("drain", '{"fast": true}', "parameter fast is unknown; it takes: force, reason"),
+        ("drain", '{"fast": true}', "parameter fast is unknown; expected: force, reason"),
         ("drain", '{"force": "yes"}', "parameter force must be true or false"),
         ("drain", '{"force": null}', "parameter force must be true or false"),
-        ("drain", '{"force": true}', "force: true needs a reason"),
+        ("drain", '{"force": true}', "force: true requires reason"),
         ("quarantine", "{}", "parameter reason is missing"),
         ("quarantine", '{"reason": null}', "parameter reason must be a string"),
         ("quarantine", '{"reason": 5}', "parameter reason must be a string"),
@@ -45,9 +45,9 @@ async def insert(
         ("quarantine", as_json({"reason": "x" * 501}), "parameter reason is longer than 500"),
         ("onboard", '{"mode": "magic"}', "parameter mode must be one of deploy, adopt, manual"),
         ("set_bmc", "{}", "needs at least one of: address, credential"),
-        ("set_bmc", '{"address": "10.0.0.1 "}', "parameter address must be .*: no blanks"),
-        ("reactivate", '{"why": "x"}', "parameter why is unknown; it takes: none"),
-        ("quarantine", as_json({"reason": "x" * 20_000}), "16384 is the most"),
+        ("set_bmc", '{"address": "10.0.0.1 "}', "parameter address must be .*, without blanks"),
+        ("reactivate", '{"why": "x"}', "parameter why is unknown; expected: none"),
+        ("quarantine", as_json({"reason": "x" * 20_000}), "16384 are allowed"),
     ],
 )
 async def test_a_malformed_intent_is_refused_by_its_insert(
@@ -66,10 +66,10 @@ async def test_a_malformed_intent_is_refused_by_its_insert(
     [
         (actions.API_MIN - 1, "drain", f"takes {actions.API_MIN} to {actions.API_MAX}"),
         (actions.API_MAX + 1, "drain", f"takes {actions.API_MIN} to {actions.API_MAX}"),
-        (1, "unpause", "needs api_version 2 or later; this intent has 1"),
-        (None, "unpause", "needs api_version 2 or later; this intent has none, which means 1"),
-        (None, "adopt", "needs api_version 2 or later; this intent has none, which means 1"),
-        (1, "adopt", "needs api_version 2 or later; this intent has 1"),
+        (1, "unpause", "requires api_version 2 or later; this intent has 1"),
+        (None, "unpause", "requires api_version 2 or later; this intent has none, which means 1"),
+        (None, "adopt", "requires api_version 2 or later; this intent has none, which means 1"),
+        (1, "adopt", "requires api_version 2 or later; this intent has 1"),
     ],
 )
 async def test_a_version_that_does_not_fit_is_refused_with_both_numbers(
@@ -201,7 +201,7 @@ async def test_the_function_answers_a_known_key_with_the_first_intent(every_db: 
         await conn.execute("SELECT farrier.register_node('gpu-1')")
         first = await conn.fetchval(INTENT, "job-7", "{}")
         assert await conn.fetchval(INTENT, "job-7", "{}") == first
-        with pytest.raises(pg.PostgresError, match=f"belongs to intent {first}, which asks for drain"):
+        with pytest.raises(pg.PostgresError, match=f"belongs to intent {first}, which requests drain"):
             await conn.fetchval(INTENT, "job-7", '{"reason": "other"}')
         assert await conn.fetchval("SELECT count(*) FROM farrier.intents") == 1
 
@@ -224,7 +224,7 @@ async def test_one_run_answers_several_in_order_of_id_up_to_the_first_that_moves
         ("reactivate", {}), ("release", {}), ("drain", {}), ("drain", {}), ("remove", {})
     )
     assert [answer.status for answer in answers] == ["rejected", "rejected", ACCEPTED, ACCEPTED, "rejected"]
-    assert answers[3].reason == "drain is under way already"
+    assert answers[3].reason == "drain is already in progress"
     assert answers[4].reason is not None and "decommission 1 of this node is live" in answers[4].reason
     rows = await site.conn.fetch("SELECT answered_at FROM farrier.intents ORDER BY id")
     times = [row["answered_at"] for row in rows]
@@ -249,7 +249,7 @@ async def test_a_flood_that_reaches_a_node_as_it_goes_is_answered(site: Site) ->
     [
         ("release", {}, "release is accepted in status quarantined; this node is active"),
         ("remove", {}, "remove is accepted in status retired; this node is active"),
-        ("delete", {}, "decommission or remove"),
+        ("delete", {}, "decommission the node, or remove it"),
         (
             "onboard",
             {"mode": "manual"},
@@ -318,9 +318,9 @@ async def test_a_delete_does_not_wait_for_a_bmc(site: Site) -> None:
 
 async def test_resume_duplicates_nothing_while_its_task_is_fresh_or_its_lease_live(site: Site) -> None:
     machine = await site.draining()
-    assert (await machine.ask("resume")).reason == "node.drain is under way"
+    assert (await machine.ask("resume")).reason == "node.drain is in progress"
     lease = await machine.claim(TaskType.DRAIN)
-    assert (await machine.ask("resume")).reason == "node.drain is under way"
+    assert (await machine.ask("resume")).reason == "node.drain is in progress"
     assert [task["status"] for task in await machine.tasks()] == ["dispatched"]
     assert lease is not None
     await machine.end(lease)

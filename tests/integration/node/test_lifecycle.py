@@ -74,7 +74,7 @@ async def test_release_is_refused_before_any_onboarding_ended_well(site: Site) -
     machine = await (await site.enrolled()).asked("quarantine", reason="x")
     await machine.asked("cancel")
     await machine.beat()
-    assert "no onboarding of this node has ever ended well" in await told(machine, "release")
+    assert "no onboarding of this node ever succeeded" in await told(machine, "release")
     await machine.asked("onboard", mode="manual")
     assert (await machine.state())[0] == "active"
 
@@ -216,7 +216,7 @@ async def test_a_node_without_its_agent_is_not_reactivated_but_installed_anew(si
 async def test_an_address_that_another_node_has_is_refused_with_its_name(site: Site) -> None:
     owner, other = await site.with_bmc("gpu-a"), await site.register("gpu-b")
     address = (await owner.look())["bmc_address"]
-    assert "belongs to node gpu-a already" in await told(other, "set_bmc", address=address)
+    assert "already belongs to node gpu-a" in await told(other, "set_bmc", address=address)
     await owner.asked("clear_bmc")
     await other.asked("set_bmc", address=address, credential="env:B")
     assert (await other.look())["management"] == "manageable"
@@ -276,7 +276,7 @@ async def test_unmanaged_rests_and_partial_details_dial_nothing(site: Site) -> N
     assert (await machine.look())["management"] == "unmanaged"
     await machine.asked("set_bmc", address="https://10.0.0.1")
     assert (await machine.bmc())["failure"] == "incomplete"
-    assert "give it with set_bmc" in await told(machine, "manage")
+    assert "set it with set_bmc" in await told(machine, "manage")
     await site.wait(HOUR)
     assert not site.bmc.calls
     await machine.asked("set_bmc", credential="env:B")

@@ -289,7 +289,7 @@ async def test_a_request_for_another_node_s_bmc_costs_a_verification_no_login(si
     site.bmc.let_go()
     await site.settled()
     answer = await site.answer(refused)
-    assert (answer.status, answer.reason) == ("rejected", "the BMC TAKEN.example belongs to node holder already")
+    assert (answer.status, answer.reason) == ("rejected", "the BMC TAKEN.example already belongs to node holder")
     assert ((await machine.look())["management"], len(site.bmc.calls)) == ("manageable", dialled)
     assert "tries" not in await machine.bmc()
 

@@ -168,8 +168,8 @@ async def test_a_node_for_which_a_segment_is_full_waits_and_others_go_on(db: pg.
 async def test_what_is_made_later_wakes_those_that_wait_for_it(db: pg.Database) -> None:
     async with tenancy.opened(db) as lan:
         node = await lan.begun()
-        assert "no segment is named tenant-a" in await lan.reason(node)
-        assert "no IB partition is named ib-a" in await lan.reason(node)
+        assert "segment tenant-a does not exist" in await lan.reason(node)
+        assert "IB partition ib-a does not exist" in await lan.reason(node)
         await lan.segment()
         assert "no segment" not in await lan.reason(node)
         await lan.partition()
@@ -187,7 +187,7 @@ async def test_what_is_of_another_site_needs_a_person(db: pg.Database) -> None:
         detail = await lan.site.conn.fetchval(
             "SELECT failure_detail FROM farrier.node_lifecycle WHERE id = $1", node.id
         )
-        assert "segment tenant-a is of site south, and the node is of north" in detail
+        assert "segment tenant-a belongs to site south, but the node to site north" in detail
         assert await lan.addresses(node) == []
 
 

@@ -231,7 +231,7 @@ async def test_the_database_refuses_a_second_node_with_the_machine_whoever_write
         bmc = msgspec.json.encode({"serial": "SN-1", "manufacturer": "Dell Inc.", "uuid": UUID}).decode()
         await conn.execute(RECORD, "gpu-1", bmc)
         for again in ({"uuid": SWAPPED}, {"serial": "sn-1", "manufacturer": "DELL INC"}):
-            with pytest.raises(pg.PostgresError, match="belongs to node gpu-1 already") as refused:
+            with pytest.raises(pg.PostgresError, match="already belongs to node gpu-1") as refused:
                 await conn.execute(RECORD, "gpu-2", msgspec.json.encode(again).decode())
             assert refused.value.sqlstate == "23505"
 

@@ -67,7 +67,7 @@ async def test_a_value_is_removed_by_name(site: Site) -> None:
     assert (found["site"], found["model"], found["maas_id"]) == ("dc-1", None, None)
     assert (await told(machine))[-1][:3] == ("details.model", "h200", "(none)")
     both = await machine.ask("set", site="dc-2", unset=["site"])
-    assert both.status == "rejected" and "both given and in unset" in str(both.reason)
+    assert both.status == "rejected" and "both set and unset" in str(both.reason)
 
 
 @pytest.mark.parametrize(("params", "said"), [({"unset": ["name"]}, "unset"), ({}, "needs at least one of")])

@@ -92,7 +92,7 @@ async def test_what_became_of_another_nodes_task_is_not_said(site: Site) -> None
     for task in (lease.task, 999):
         words = await refusal(site.conn, RENEW, asking.name, task, lease.token, asking.key)
         said.add(words.replace(f"task {task} ", "task N "))
-    assert said == {"FR410 this lease token is not, or no longer, that of task N (which is unknown)"}
+    assert said == {"FR410 this lease token is not the current one of task N (status unknown)"}
 
 
 async def test_a_key_of_an_earlier_enrolment_opens_nothing(site: Site) -> None:
@@ -127,7 +127,7 @@ async def test_types_have_a_length(site: Site) -> None:
 async def test_a_worker_needs_no_agent_key_and_takes_what_its_login_was_granted_oldest_first(site: Site) -> None:
     first, second = await site.draining(), await site.draining()
     async with logged_in(site) as (worker, login):
-        assert (await refusal(worker, CLAIM_WORK, None)).startswith(f"FR403 login {login} is not granted any tasks")
+        assert (await refusal(worker, CLAIM_WORK, None)).startswith(f"FR403 login {login} has no grant")
         await site.conn.execute(GRANT, login, ["node.drain"], None)
         rows = [await worker.fetchrow(CLAIM_WORK, None) for _ in range(3)]
         assert [row and row["node_id"] for row in rows] == [first.id, second.id, None]
@@ -175,7 +175,7 @@ async def test_a_worker_neither_keeps_nor_ends_what_another_claimed(site: Site) 
         assert row is not None and row["node_id"] == other.id
         for given in ((lease.task, lease.token), (row["task"], row["lease_token"])):
             for call in (RENEW_WORK, FINISH_WORK):
-                assert "(which is unknown)" in await refusal(two, call, *given)
+                assert "(status unknown)" in await refusal(two, call, *given)
     await site.settled()
     assert {(await node.state())[0] for node in (machine, other)} == {"draining"}
 

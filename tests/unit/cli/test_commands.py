@@ -110,6 +110,6 @@ def test_limits_are_listed_by_the_key_that_would_change_them() -> None:
         "key": "status.active",
         "limit": None,
         "changed": False,
-        "note": "this is where a node belongs",
+        "note": "the target state of a node",
     }
     assert "status.offline" in run("sla", "list").stdout

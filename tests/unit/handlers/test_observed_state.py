@@ -155,7 +155,7 @@ async def test_any_other_state_is_named_with_what_is_accepted(at: Stand, machine
     before = it.node
     verdict, reason = adopt(it)
     assert verdict == "rejected" and it.node == before
-    assert f"MAAS says {at.node.maas and at.node.maas.state}" in reason
+    assert f"MAAS reports {at.node.maas and at.node.maas.state}" in reason
     assert "commissioning, ready, deploying, deployed" in reason
 
 
@@ -165,19 +165,19 @@ async def test_a_machine_that_is_gone_is_not_adopted(at: Stand) -> None:
     at.observe()
     assert adopt(it) == (
         "rejected",
-        _reason("MAAS says absent; accepted are commissioning, ready, deploying, deployed"),
+        _reason("MAAS reports absent; accepted are commissioning, ready, deploying, deployed"),
     )
 
 
 async def test_only_what_is_fresh_is_adopted(at: Stand) -> None:
     it = await standing(at, S.DEPLOYED)
     at.now += at.policy.observation_ttl + timedelta(seconds=1)
-    assert adopt(it) == ("rejected", _reason("nothing fresh was observed of a machine in MAAS"))
+    assert adopt(it) == ("rejected", _reason("there is no fresh observation of a machine in MAAS"))
 
 
 async def test_nothing_is_adopted_of_a_machine_that_was_never_observed(at: Stand) -> None:
     at.onboards(O.CREATE_OR_FIND_IN_MAAS)
-    assert adopt(Handled(at)) == ("rejected", _reason("nothing fresh was observed of a machine in MAAS"))
+    assert adopt(Handled(at)) == ("rejected", _reason("there is no fresh observation of a machine in MAAS"))
 
 
 @pytest.mark.parametrize("machine", [S.READY, S.DEPLOYED, S.DEPLOYING, S.COMMISSIONING])
@@ -221,7 +221,7 @@ async def test_a_machine_that_is_released_already_is_passed_over(
     at: Stand, machine: Status, mode: DecommissionMode, following: D
 ) -> None:
     it = await decommissioned(at, machine, D.RELEASE_MAAS_NODE, mode=mode)
-    assert adopt(it) == ("accepted", f"MAAS says {machine.name.lower()}; goes on at stage release_maas_node")
+    assert adopt(it) == ("accepted", f"MAAS reports {machine.name.lower()}; continues at stage release_maas_node")
     await it.run()
     workflow = it.node.workflow
     assert workflow is not None
@@ -341,7 +341,7 @@ async def test_a_second_adoption_of_a_decommission_changes_nothing(at: Stand) ->
     it = await decommissioned(at, S.READY, D.SCRUB_GPU)
     adopt(it)
     first = it.node
-    assert adopt(it) == ("accepted", "what MAAS shows is adopted already") and it.node == first
+    assert adopt(it) == ("accepted", "the state in MAAS is already adopted") and it.node == first
 
 
 async def test_a_clean_start_forgets_what_was_adopted(at: Stand) -> None:
@@ -362,7 +362,7 @@ async def test_where_nothing_in_maas_is_left_to_do_nothing_is_adopted(
     at: Stand, mode: DecommissionMode, stage: D
 ) -> None:
     it = await decommissioned(at, S.READY, stage, mode=mode)
-    assert adopt(it) == ("rejected", _reason(f"nothing that MAAS shows is a goal of what is left of this {mode}"))
+    assert adopt(it) == ("rejected", _reason(f"no state in MAAS completes the rest of this {mode}"))
 
 
 def _reason(why: str) -> str:

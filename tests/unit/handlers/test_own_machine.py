@@ -49,14 +49,14 @@ async def test_a_key_that_became_another_user_s_is_no_fault_of_the_node(stand: S
     settled = await asked(stand)
     assert isinstance(settled, Waiting)
     assert not settled.timed
-    assert "the key is not one of 'former' any more" in settled.reason
+    assert "the API key no longer belongs to 'former'" in settled.reason
 
 
 @pytest.mark.parametrize("failure", [None, *MaasFailure])
 def test_a_region_that_lacks_our_machines_or_refuses_our_key_is_in_doubt(failure: MaasFailure | None) -> None:
     doubt = Region(username="farrier", failure=failure, last_error="why").doubt
     assert doubt == ("why" if failure in {MaasFailure.ABSENT, MaasFailure.AUTH} else None)
-    assert Region(failure=failure).doubt == "it was not read yet"
+    assert Region(failure=failure).doubt == "not read yet"
 
 
 async def test_nothing_is_asked_of_a_region_that_is_in_doubt(stand: Stand) -> None:

@@ -146,7 +146,7 @@ def test_what_resume_issues_in_a_pause_comes_when_the_pause_ends(status: TaskSta
 def test_a_task_that_is_held_is_left_alone_by_resume_in_a_pause() -> None:
     held = task(TaskType.DRAIN, TaskStatus.DISPATCHED, lease_until=NOW + MINUTE)
     verdict, reason, after = asked(replace(draining(), paused=PAUSED, tasks=(held,)), Action.RESUME)
-    assert verdict == "accepted" and "under way" in reason
+    assert verdict == "accepted" and "in progress" in reason
     assert not writes(decide(replace(after, intents=(intent(Action.UNPAUSE),))))[1:]
 
 

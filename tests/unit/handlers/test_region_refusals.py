@@ -31,7 +31,7 @@ def held(status: StatusNumber, *, owner: str = "ann", name: str | None = None) -
 
 
 def failed(failure: MaasFailure) -> Failed:
-    settled = region.told(MaasError(failure, "No more IPs available in subnet: 10.9.0.0/30", operation="deploy"))
+    settled = region.of_error(MaasError(failure, "No more IPs available in subnet: 10.9.0.0/30", operation="deploy"))
     assert isinstance(settled, Failed)
     return settled
 
@@ -49,7 +49,7 @@ def test_an_exhausted_subnet_is_a_lack_of_capacity_and_the_advice_says_what_to_f
 
 
 def test_deployments_that_wait_for_their_turn_wait_without_a_limit_of_time() -> None:
-    settled = region.told(MaasError(MaasFailure.BUSY, "2 deployments are being asked for", operation="deploy"))
+    settled = region.of_error(MaasError(MaasFailure.BUSY, "2 deployments are being asked for", operation="deploy"))
     assert isinstance(settled, Waiting) and not settled.timed
 
 

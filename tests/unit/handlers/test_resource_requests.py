@@ -44,7 +44,7 @@ def test_requests_that_the_state_accepts_come_in_their_order_and_the_others_are_
     assert fitting == (delete,)
     assert refusals == (
         Answer(1, False, "update is accepted in state packed; this crate is packing"),
-        Answer(3, False, "paint is not accepted of any crate"),
+        Answer(3, False, "paint is not an action of any crate"),
     )
 
 

@@ -292,4 +292,4 @@ def test_a_second_quarantine_for_the_same_reason_stops_what_was_resumed_meanwhil
     assert after.status is N.QUARANTINED and after.workflow is not None
     assert after.workflow.status is W.FAILED_MANUAL_INTERVENTION
     held = msgspec.structs.replace(after, intents=asked)
-    assert [reason for _, reason in answers(decide(held))] == ["quarantined for that already"]
+    assert [reason for _, reason in answers(decide(held))] == ["already quarantined for this cause"]

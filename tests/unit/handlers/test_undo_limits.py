@@ -83,7 +83,7 @@ async def test_what_maas_commissions_by_itself_goes_on(at: Stand) -> None:
 async def test_a_persons_rescue_is_not_ended(at: Stand, status: Status) -> None:
     it = await standing(at, O.WAIT_FOR_DEPLOYED, status, upstream=ASKED)
     await it.ask(Action.CANCEL)
-    refused(it, "end that in MAAS")
+    refused(it, "end this in MAAS")
 
 
 async def test_a_lock_on_what_we_deployed_stops_the_undo(at: Stand) -> None:
@@ -92,7 +92,7 @@ async def test_a_lock_on_what_we_deployed_stops_the_undo(at: Stand) -> None:
     await at.world.client.do(await at.world.client.machine(at.node.maas_id), Lock(comment="x"))
     forget(at)
     await it.ask(Action.CANCEL)
-    refused(it, "unlock it in MAAS")
+    refused(it, "unlock it there")
     assert changes(at) == []
 
 
@@ -204,6 +204,6 @@ async def test_a_site_that_is_no_longer_configured_stops_the_undo(at: Stand) -> 
     assert it.node.workflow is not None and it.node.workflow.failure_class is None
     at.now += timedelta(hours=2)
     await it.rest()
-    refused(it, "no MAAS configured")
+    refused(it, "has no MAAS in this")
     await it.ask(Action.CANCEL)
     assert it.status is W.CANCELLED

@@ -146,11 +146,11 @@ def test_an_error_of_thousands_of_nodes_is_a_hundred_lines_a_minute_and_the_rest
         logger.warning("run.failed", kind="node", id=id_)
     logger.warning("listen.lost")
     assert len(lines(out)) == 101
-    log.tell_repeats()
+    log.write_repeats()
     assert len(lines(out)) == 101, "not yet"
     hand.seconds += 301
-    log.tell_repeats()
-    log.tell_repeats()
+    log.write_repeats()
+    log.write_repeats()
     told = lines(out)[101:]
     assert [(line["event"], line["of"], line["lines"]) for line in told] == [
         ("log.repeats_not_written", "run.failed", 4900)
@@ -169,7 +169,7 @@ def test_those_that_were_not_written_get_their_turn(out: io.StringIO, hand: Hand
 def test_the_end_does_not_wait_to_tell_how_many_there_were(out: io.StringIO, hand: Hand) -> None:
     for _ in range(4):
         structlog.stdlib.get_logger().error("commit.not_won", kind="node", id=1)
-    log.tell_repeats(at_once=True)
+    log.write_repeats(at_once=True)
     assert lines(out)[-1]["lines"] == 3
 
 

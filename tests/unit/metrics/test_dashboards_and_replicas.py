@@ -78,7 +78,7 @@ _FLEET = (
 
 def _work(replicas: int) -> tuple[_Shown, _Shown]:
     return _Shown("controller", "Replicas", replicas), _Shown(
-        "controller", "Looks for wakes", replicas, {"source": "notify"}
+        "controller", "Lookups of wakes", replicas, {"source": "notify"}
     )
 
 

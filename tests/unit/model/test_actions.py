@@ -274,7 +274,7 @@ def test_resume_is_always_there_while_a_lifecycle_task_may_be_lost(status: NodeS
 def test_delete_elsewhere_is_refused_with_what_to_ask_for_instead() -> None:
     answer = actions.check(Action.DELETE, NodeStatus.ACTIVE, Management.MANAGEABLE, None)
     assert isinstance(answer, Refused)
-    assert answer.reason.endswith("decommission or remove")
+    assert answer.reason.endswith("decommission the node, or remove it")
 
 
 def test_interrupting_actions_are_those_that_make_a_read_pointless() -> None:

@@ -68,7 +68,7 @@ def test_a_deployment_above_its_limit_while_its_region_fails_leads_to_the_region
     said = why(**LATE, workflow=deployment(3 * HOUR), region=region(), maas=seen(2 * MINUTE))
     assert said.waits_for == "MAAS to deploy the machine: starting the machine"
     assert "MAAS of site demo-1, failing for 2m: events: unreachable: connection refused" in said.errors
-    assert said.advice == "MAAS of site demo-1 has given no good answer for 2m: farrier site list"
+    assert said.advice == "the MAAS region of site demo-1 has failed for 2m; see farrier site list"
     assert said.maas == seen(2 * MINUTE)
 
 
@@ -79,23 +79,23 @@ def test_a_region_that_nobody_reads_any_more_is_told_as_that() -> None:
 
 def test_a_failing_region_is_nothing_to_a_node_that_has_nothing_to_do_with_maas() -> None:
     said = why(site="demo-1", region=region())
-    assert (said.errors, said.advice) == ((), "nothing to do")
+    assert (said.errors, said.advice) == ((), "no action is needed")
 
 
 def test_a_failing_region_is_told_of_a_node_in_service_after_what_is_wrong_with_the_node_itself() -> None:
     node: dict[str, Any] = {"site": "demo-1", "maas_id": "abc", "region": region()}
-    assert "MAAS of site demo-1" in why(**node).advice
+    assert "MAAS region of site demo-1" in why(**node).advice
     assert why(**node, bmc=INCOMPLETE).advice == BMC_ADVICE[BmcFailure.INCOMPLETE]
 
 
 @pytest.mark.parametrize(
     ("maas", "said"),
     [
-        (seen(4 * MINUTE), "nothing to do"),
-        (seen(6 * MINUTE), "nothing new was read of its machine in MAAS for 6m: farrier site list"),
-        (seen(HOUR, stale_since=NOW - MINUTE), "nothing to do"),
-        (seen(HOUR, stale_since=NOW - 7 * MINUTE), "nothing new was read of its machine in MAAS for 7m"),
-        (seen(HOUR, fresh_at=NOW - MINUTE), "nothing to do"),
+        (seen(4 * MINUTE), "no action is needed"),
+        (seen(6 * MINUTE), "the last read of its machine in MAAS is 6m old; see farrier site list"),
+        (seen(HOUR, stale_since=NOW - MINUTE), "no action is needed"),
+        (seen(HOUR, stale_since=NOW - 7 * MINUTE), "the last read of its machine in MAAS is 7m"),
+        (seen(HOUR, fresh_at=NOW - MINUTE), "no action is needed"),
     ],
     ids=["fresh", "old", "has just changed", "changed and was not read", "known to hold"],
 )
@@ -106,27 +106,30 @@ def test_what_maas_said_is_told_to_be_old_once_it_may_not_be_acted_on(maas: Maas
 def test_above_a_limit_there_is_always_something_to_do() -> None:
     said = why(**LATE, workflow=deployment(3 * HOUR), region=region(state="observing"), maas=seen(MINUTE))
     assert said.advice == (
-        "onboarding running/wait_for_deployed has lasted since 2026-01-01 09:00:00 UTC, 2h above its limit: "
-        "look at what it waits for, mend it, then restart_clean or cancel if it does not go on by itself"
+        "onboarding running/wait_for_deployed has lasted since 2026-01-01 09:00:00 UTC, 2h above its limit: check "
+        "what it waits for and fix it, then restart_clean or cancel if it does not continue by itself"
     )
-    assert why(**LATE, workflow=deployment(), region=region(state="observing")).advice == "nothing to do"
+    assert why(**LATE, workflow=deployment(), region=region(state="observing")).advice == "no action is needed"
     assert "above its limit" in why(status="quarantined", status_entered_at=NOW - 30 * HOUR).advice
 
 
 def test_a_clock_that_nobody_can_hurry_offers_no_intent_that_would_be_refused() -> None:
     undone = deployment(status="compensating", status_entered_at=NOW - 3 * HOUR)
-    assert why(**LATE, workflow=undone).advice.endswith("above its limit: look at what it waits for, mend it")
+    assert why(**LATE, workflow=undone).advice.endswith("above its limit: check what it waits for and fix it")
 
 
 def test_a_task_that_waits_for_a_silent_agent_leads_to_the_agent() -> None:
     heard = NOW - 10 * MINUTE
     said = why(**TASK | {"last_heartbeat_at": heard}, workflow=drain(5 * HOUR), bmc=INCOMPLETE, region=region())
-    assert said.advice.startswith("its agent is silent since 2026-01-01 11:50:00 UTC, 10m ago")
+    assert said.advice.startswith("its agent has been silent since 2026-01-01 11:50:00 UTC, 10m ago")
     assert said.last_heartbeat_at == heard
     patience = Patience(offline_after=15 * MINUTE)
     patient = why(patience, **TASK | {"last_heartbeat_at": heard}, workflow=drain())
     assert "farrier task list gpu-1" in patient.advice
-    assert "no agent of it was ever heard" in why(**TASK | {"last_heartbeat_at": None}, workflow=drain()).advice
+    assert (
+        "the agent of this node has never sent a heartbeat"
+        in why(**TASK | {"last_heartbeat_at": None}, workflow=drain()).advice
+    )
 
 
 def test_a_task_of_an_agent_that_lives_is_waited_for_and_its_bmc_is_not_what_to_see_to() -> None:
@@ -145,7 +148,7 @@ def test_who_waits_for_its_agent_to_enrol_is_not_sent_to_its_bmc() -> None:
 def test_an_agent_that_the_deployed_machine_starts_has_its_time_to_enrol() -> None:
     enrols = deployment(stage="wait_for_agent_enrollment")
     node = LATE | {"outcome": _wait("waits for the agent to enrol")}
-    assert why(**node, workflow=enrols).advice == "nothing to do"
+    assert why(**node, workflow=enrols).advice == "no action is needed"
     late = deployment(HOUR, stage="wait_for_agent_enrollment")
     assert "farrier node bootstrap gpu-1" in why(**node, workflow=late).advice
 
@@ -166,7 +169,7 @@ BLOCKED: dict[str, Any] = {
 def test_a_quarantine_says_nothing_to_do_while_the_onboarding_that_failed_goes_on_again() -> None:
     again = deployment()
     said = why(**BLOCKED, workflow=again, last_workflow=again, outcome=DEPLOYING)
-    assert (said.errors, said.advice) == ((), "nothing to do")
+    assert (said.errors, said.advice) == ((), "no action is needed")
     assert said.quarantine == "onboarding_failed: serial differs"
 
 
@@ -174,8 +177,8 @@ def test_a_quarantine_for_a_failed_onboarding_names_the_class_of_the_failure() -
     ended = deployment(status="cancelled", failure_class="identity_mismatch")
     said = why(**BLOCKED, last_workflow=ended)
     assert said.advice == (
-        "its onboarding failed with identity_mismatch: mend what it was quarantined for, "
-        "then onboard it again or delete it"
+        "its onboarding failed with identity_mismatch: fix the cause of its quarantine, then onboard it again or "
+        "delete it"
     )
     assert said.quarantine is None and "quarantined, onboarding_failed: serial differs" in said.errors
     failed = deployment(status="failed_manual_intervention", failure_class="identity_mismatch")
@@ -209,21 +212,21 @@ def asked(age: timedelta, **fields: Any) -> RequestView:
 
 def test_a_request_that_nobody_answers_is_what_the_node_waits_for() -> None:
     said = why(requests=(asked(MINUTE),), **UNOWNED)
-    assert said.waits_for == "a run that answers request 25 (drain)"
-    assert said.advice.startswith("no controller works on it: is `farrier run` up")
+    assert said.waits_for == "a run that answers intent 25 (drain)"
+    assert said.advice.startswith("no controller handles it: check that farrier run is up")
     assert said.unanswered == (asked(MINUTE),)
 
 
 def test_a_shard_may_wait_two_periods_of_the_controllers_for_its_sweep() -> None:
     period = timedelta(minutes=10)
     late = detail(swept_at=NOW - 20 * MINUTE)
-    assert explain(late, NOW, Limits(), period=period).advice == "nothing to do"
+    assert explain(late, NOW, Limits(), period=period).advice == "no action is needed"
     later = detail(swept_at=NOW - 21 * MINUTE)
-    assert explain(later, NOW, Limits(), period=period).advice.startswith("no controller works on it")
+    assert explain(later, NOW, Limits(), period=period).advice.startswith("no controller handles it")
 
 
 def test_a_request_of_a_node_that_has_a_controller_waits_for_a_run() -> None:
-    assert "request 25 is answered" in why(requests=(asked(MINUTE),)).advice
+    assert "answers intent 25" in why(requests=(asked(MINUTE),)).advice
 
 
 def test_requests_are_told_the_oldest_first_and_without_those_that_have_an_answer() -> None:

@@ -21,7 +21,7 @@ def test_parse(text: str, seconds: int) -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "5", "m", "-5m", "5 min", "1.5h", "5m,", "5M", f"{10**20}d"])
 def test_parse_refuses_and_shows_what_it_got(text: str) -> None:
-    with pytest.raises(ValueError, match="a duration") as caught:
+    with pytest.raises(ValueError, match=r"(expected a|the) duration") as caught:
         duration.parse(text)
     assert repr(text) in str(caught.value)
 

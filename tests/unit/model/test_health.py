@@ -49,10 +49,10 @@ NOT_FRESH = msgspec.structs.replace(agentless(deployed=True), deployed=None)
         pytest.param(agent(blocking=BLOCKING), "alerts block scheduling: xid-79", id="blocking alert"),
         pytest.param(NO_PROOF, "neither an agent nor a BMC", id="nothing to prove it by"),
         pytest.param(agentless(None), "no fresh read", id="power never read, or long ago"),
-        pytest.param(agentless(PowerState.OFF), "power is off", id="power off"),
+        pytest.param(agentless(PowerState.OFF), "reports power off", id="power off"),
         pytest.param(agentless(PowerState.UNKNOWN), "power is unknown", id="power unknown"),
         pytest.param(agentless(deployed=False), "MAAS", id="not deployed"),
-        pytest.param(NOT_FRESH, "MAAS", id="no fresh word from MAAS"),
+        pytest.param(NOT_FRESH, "MAAS", id="no fresh read of MAAS"),
     ],
 )
 def test_not_proven_healthy(vitals: Vitals, why: str) -> None:
@@ -65,7 +65,7 @@ def test_not_proven_healthy(vitals: Vitals, why: str) -> None:
     ("vitals", "why"),
     [
         pytest.param(agent(heard=False), "no heartbeat", id="no fresh heartbeat"),
-        pytest.param(agentless(PowerState.OFF), "power is off", id="fresh power off"),
+        pytest.param(agentless(PowerState.OFF), "reports power off", id="fresh power off"),
     ],
 )
 def test_silent(vitals: Vitals, why: str) -> None:

@@ -27,20 +27,20 @@ def test_a_metric_has_a_series_for_each_combination_of_its_labels() -> None:
     ("fields", "fault"),
     [
         ({"name": "Made"}, "its name must match"),
-        ({"name": "made_total"}, "end in none of"),
-        ({"name": "made_bucket"}, "end in none of"),
+        ({"name": "made_total"}, "must not end in"),
+        ({"name": "made_bucket"}, "must not end in"),
         ({"help": " "}, "`help` is missing"),
         ({"type": "gauge"}, "counter or histogram; this one is 'gauge'"),
-        ({"buckets": (1.0,)}, "a counter has no buckets"),
-        ({"type": "histogram"}, "upper bounds that rise"),
-        ({"type": "histogram", "buckets": (2.0, 1.0)}, "upper bounds that rise"),
-        ({"type": "histogram", "buckets": (1.0, float("inf"))}, "bounds of buckets are finite"),
+        ({"buckets": (1.0,)}, "a counter must not have buckets"),
+        ({"type": "histogram"}, "upper bounds in ascending order"),
+        ({"type": "histogram", "buckets": (2.0, 1.0)}, "upper bounds in ascending order"),
+        ({"type": "histogram", "buckets": (1.0, float("inf"))}, "bounds of buckets must be finite"),
         ({"labels": {"le": ("1",)}}, "label 'le' must match"),
         ({"labels": {"job": ("1",)}}, "label 'job' must match"),
-        ({"labels": {"wood": ()}}, "label wood has a tuple of texts"),
-        ({"labels": {"wood": "oak"}}, "label wood has a tuple of texts"),
-        ({"labels": {"wood": ("oak", "oak")}}, "label wood has a tuple of texts"),
-        ({"labels": {"wood": ("",)}}, "label wood has a tuple of texts"),
+        ({"labels": {"wood": ()}}, "label wood needs a tuple of different"),
+        ({"labels": {"wood": "oak"}}, "label wood needs a tuple of different"),
+        ({"labels": {"wood": ("oak", "oak")}}, "label wood needs a tuple of different"),
+        ({"labels": {"wood": ("",)}}, "label wood needs a tuple of different"),
         ({"labels": {"wood": MANY}}, f"at most {SERIES_AT_MOST}, so give labels fewer values"),
     ],
 )
@@ -67,5 +67,5 @@ def test_two_kinds_do_not_share_a_series() -> None:
 
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf")])
 def test_a_sample_is_a_number_from_zero_on(value: float) -> None:
-    with pytest.raises(ValueError, match="a sample of made is a number from 0 on"):
+    with pytest.raises(ValueError, match="a sample of made must be a number of at least 0"):
         Sample("made", {}, value)

@@ -35,7 +35,7 @@ GOOD: list[tuple[Action, dict[str, Any], params.Params]] = [
 
 BAD: list[tuple[Action, Any, str]] = [
     (Action.SET_BMC, {}, "at least one of: address, credential"),
-    (Action.SET_BMC, {"address": None}, "may not be null"),
+    (Action.SET_BMC, {"address": None}, "must not be null"),
     (Action.SET_BMC, {"address": ""}, "address"),
     (Action.SET_BMC, {"address": "10.0.0.9 "}, "address"),
     (Action.SET_BMC, {"address": "10.0.0.9\n"}, "address"),
@@ -55,9 +55,9 @@ BAD: list[tuple[Action, Any, str]] = [
     (Action.QUARANTINE, {"reason": " \t"}, "reason"),
     (Action.QUARANTINE, {"reason": "x" * 501}, "reason"),
     (Action.QUARANTINE, {"reason": 5}, "reason"),
-    (Action.DRAIN, {"force": True}, "force: true needs a reason"),
+    (Action.DRAIN, {"force": True}, "force: true requires reason"),
     (Action.DRAIN, {"force": "yes"}, "force"),
-    (Action.REMOVE, {"force": True, "remove_maas": True}, "force: true needs a reason"),
+    (Action.REMOVE, {"force": True, "remove_maas": True}, "force: true requires reason"),
     (Action.DECOMMISSION, {"retire": True}, "mode"),
     (Action.DECOMMISSION, {"mode": "deploy"}, "deploy"),
     (Action.PAUSE, {}, "reason"),

@@ -56,7 +56,11 @@ def why(patience: Patience | None = None, /, **fields: Any) -> Why:
 
 def test_a_node_with_nothing_wrong_has_nothing_to_wait_for_and_nothing_to_do() -> None:
     said = why()
-    assert (said.waits_for, said.advice, said.errors) == ("nothing: all is as it should be", "nothing to do", ())
+    assert (said.waits_for, said.advice, said.errors) == (
+        "nothing: it is in its target state",
+        "no action is needed",
+        (),
+    )
     assert (said.source, said.since, said.run_by) == (
         "farrier/x.py:1",
         NOW - HOUR,
@@ -68,12 +72,15 @@ def test_a_node_with_nothing_wrong_has_nothing_to_wait_for_and_nothing_to_do() -
     ("fields", "waits_for"),
     [
         ({"outcome": Record("wait", "the agent is silent", "x.py:1")}, "the agent is silent"),
-        ({"outcome": Record("transition", "healthy again", "x.py:1")}, "its next run, after: healthy again"),
-        ({"outcome": Record("update", "counted", "x.py:1")}, "its next run, after: counted"),
+        (
+            {"outcome": Record("transition", "healthy again", "x.py:1")},
+            "its next run; reason of the last one: healthy again",
+        ),
+        ({"outcome": Record("update", "counted", "x.py:1")}, "its next run; reason of the last one: counted"),
         ({"outcome": Record("error", "see the log", "", "internal")}, "the last one ended in internal"),
         ({"outcome": None, "outcome_at": None}, "its first run"),
         ({"paused": "hands in the machine"}, "unpause: hands in the machine"),
-        ({"status": "deleted", **UNOWNED}, "nothing any more"),
+        ({"status": "deleted", **UNOWNED}, "nothing: it is deleted"),
         ({"paused": "x", "deleting": True, "outcome": Record("wait", "MAAS releases", "x.py:1")}, "MAAS releases"),
         ({"paused": "x", "workflow": UNDONE, "outcome": Record("wait", "MAAS releases", "x.py:1")}, "MAAS releases"),
         ({"paused": "x", "workflow": UNDONE, "outcome": Record("wait", "paused: x", "x.py:1")}, "unpause: x"),
@@ -88,18 +95,18 @@ def test_what_it_waits_for_is_what_its_last_run_said(fields: dict[str, Any], wai
 
 
 def test_nothing_is_to_be_done_about_a_deleted_node_whatever_was_wrong_with_it() -> None:
-    assert why(status="deleted", **UNOWNED, bmc=BMC_DOWN, paused="x").advice == "nothing to do"
+    assert why(status="deleted", **UNOWNED, bmc=BMC_DOWN, paused="x").advice == "no action is needed"
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
         ({"swept_at": NOW - MINUTE}, "rack-1, shard swept 1m ago"),
-        ({"step": "reset", "step_begun_at": NOW - 9 * SECOND}, "rack-1, step reset begun 9s ago"),
+        ({"step": "reset", "step_begun_at": NOW - 9 * SECOND}, "rack-1, step reset started 9s ago"),
         (UNOWNED, "no controller"),
         (
             {**UNOWNED, "step": "reset", "step_begun_at": NOW - MINUTE},
-            "no controller, step reset begun 1m ago, its end not recorded",
+            "no controller, step reset started 1m ago, without a recorded end",
         ),
         ({"status": "deleted", **UNOWNED}, ""),
     ],
@@ -140,13 +147,13 @@ def test_an_ended_workflow_s_failure_is_still_told() -> None:
         ({**UNOWNED, "paused": "x", "bmc": BMC_DOWN}, "farrier run"),
         ({"swept_at": NOW - 61 * SECOND, "paused": "x", "bmc": BMC_DOWN}, "farrier run"),
         ({"outcome": Record("error", "see the log", "", "internal"), "bmc": BMC_DOWN}, "controller's log"),
-        ({"paused": "x", "workflow": FAILED}, "unpause it"),
+        ({"paused": "x", "workflow": FAILED}, "unpause the node"),
         ({"workflow": FAILED, **QUARANTINED}, FAILURES[FailureClass.BOSS_DISK_NOT_FOUND].action),
         ({"bmc": BMC_DOWN, **QUARANTINED}, QUARANTINE_ADVICE[QuarantineCause.HEALTH]),
         ({"bmc": BMC_DOWN, "workflow": workflow(mode=None)}, BMC_ADVICE[BmcFailure.UNREACHABLE]),
-        ({"status": "enrolling", "workflow": workflow(mode=None, status="pending")}, "ask for onboard"),
+        ({"status": "enrolling", "workflow": workflow(mode=None, status="pending")}, "submit onboard"),
         ({"status": "bootstrap_issued"}, "farrier node bootstrap"),
-        ({"status": "offline"}, "its agent"),
+        ({"status": "offline"}, "and agent"),
         ({"management": "error"}, "set_bmc"),
     ],
     ids=[
@@ -170,14 +177,14 @@ def test_the_advice_is_for_what_is_nearest_to_the_cause(fields: dict[str, Any], 
 def test_a_cause_that_only_a_newer_program_knows_is_shown_and_gets_no_advice_for_another() -> None:
     said = why(status="quarantined", quarantine_cause="moonlight", quarantine_reason="too bright")
     assert said.errors == ("quarantined, moonlight: too bright",)
-    assert said.advice == "nothing to do"
+    assert said.advice == "no action is needed"
 
 
 def test_a_power_that_cannot_be_enforced_is_said_with_what_to_do_until_it_is_as_wanted() -> None:
     bmc = Bmc(power=PowerState.OFF, power_at=NOW, desired_power=PowerState.ON, enforce_error="unsupported: no action")
     said = why(management="manageable", bmc=bmc)
-    assert said.errors == ("power is off and to be kept on: unsupported: no action",)
-    assert said.advice.startswith("switch it on at the machine")
+    assert said.errors == ("power is off, target power is on: unsupported: no action",)
+    assert said.advice.startswith("switch the machine on by hand")
     assert why(management="enroll", bmc=bmc).errors == (), "it is not enforced there"
     kept = msgspec.structs.replace(bmc, power=PowerState.ON)
     assert why(management="manageable", bmc=kept).errors == ()
@@ -186,7 +193,7 @@ def test_a_power_that_cannot_be_enforced_is_said_with_what_to_do_until_it_is_as_
 def test_a_power_that_a_workflow_holds_is_said_to_be_held_by_it() -> None:
     bmc = Bmc(power=PowerState.OFF, power_at=NOW, desired_power=PowerState.ON)
     held = why(management="manageable", bmc=bmc, workflow=workflow(kind="decommission", id=7, mode="reimage"))
-    assert held.errors == ("power is off and to be kept on: decommission 7 has it as long as it is live",)
+    assert held.errors == ("power is off, target power is on: decommission 7 controls it while it is live",)
     assert why(management="manageable", bmc=bmc, workflow=workflow()).errors == (), "this one leaves it alone"
 
 

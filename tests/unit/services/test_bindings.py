@@ -78,5 +78,5 @@ def test_what_is_no_reference_is_not_repeated() -> None:
     ],
 )
 def test_a_binding_that_binds_nothing_or_anything_is_none(wrong: dict[str, tuple[str, ...]]) -> None:
-    with pytest.raises(ValueError, match=r"references|hosts|host bits"):
+    with pytest.raises(ValueError, match=r"reference|host"):
         CredentialBinding(**wrong)

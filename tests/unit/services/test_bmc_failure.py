@@ -86,8 +86,8 @@ def test_a_peer_that_leaves_during_the_handshake_is_unreachable(kind: type[ssl.S
         (OSError(errno.ECONNRESET, "x"), "unreachable", "no connection: connection reset by peer"),
         (aiohttp.ServerDisconnectedError(), "unreachable", "the BMC closed the connection"),
         (socket.gaierror(-2, "x"), "unreachable", "the host name does not resolve"),
-        (TimeoutError(), "timeout", "no complete answer in time"),
-        (TimeoutError(errno.ETIMEDOUT, "x"), "timeout", "no complete answer in time"),
+        (TimeoutError(), "timeout", "no complete response in time"),
+        (TimeoutError(errno.ETIMEDOUT, "x"), "timeout", "no complete response in time"),
         (BmcError(BmcFailure.UNSUPPORTED, "as it was"), "unsupported", "as it was"),
         (CredentialError("file:/x", "gone"), "incomplete", "credential file:/x: gone"),
         (CredentialError("vault:x", "sealed", temporary=True), "unreachable", "credential vault:x: sealed"),
@@ -113,7 +113,7 @@ def test_a_request_without_a_connection_has_not_arrived(kind: type[Exception]) -
 @pytest.mark.parametrize(
     "error",
     [
-        BmcError(BmcFailure.UNREACHABLE, "answered HTTP 503"),
+        BmcError(BmcFailure.UNREACHABLE, "returned HTTP 503"),
         CredentialError("file:/x", "gone"),
         redfish.RedfishProtocolError("not JSON"),
         redfish.RedfishInvalidTargetError("elsewhere"),

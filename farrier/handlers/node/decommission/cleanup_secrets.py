@@ -23,7 +23,7 @@ def cleanup_secrets(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 def _removed(node: Node) -> Done | Waiting:
     if node.secrets_left == ():
-        return Done(reason="the database has no bootstrap token, agent key, address or membership of it")
+        return Done(reason="the database has no bootstrap token, agent key, address or membership of the node")
     return Waiting(
         reason=f"removes {', '.join(node.secrets_left or ('its secrets',))}",
         requeue_after=_AT_ONCE,

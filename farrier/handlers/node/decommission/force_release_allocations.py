@@ -1,4 +1,4 @@
-"""Stage `force_release_allocations`: whoever had the node has it no more."""
+"""Stage `force_release_allocations`: ends the node's allocation, whatever its owner does."""
 
 from __future__ import annotations
 

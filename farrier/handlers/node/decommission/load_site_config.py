@@ -19,7 +19,7 @@ def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
         us = await client.whoami()
         if us.is_superuser:
             return Done(reason=f"site {node.site}: its region answers {us.username[:64]!r}")
-        detail = f"site {node.site}: {us.username[:64]!r}, to whom the API key belongs, is no administrator of MAAS"
+        detail = f"site {node.site}: {us.username[:64]!r}, the user of the API key, is not an administrator of MAAS"
         return Failed(failure=FailureClass.INVALID_CONFIG, detail=detail)
 
     why = adopted.goal_shown(node, now, policy, *adopted.left(own(node)))

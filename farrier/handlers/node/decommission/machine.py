@@ -60,18 +60,18 @@ def with_machine(node: Node, policy: Policy, decide: Decide, *, gone: Settled, n
 
 def asking(node: Node, now: datetime, change: Change, what: str) -> Send:
     """Ask for it, and note that it was asked for."""
-    then = Step(to=with_note(node, asked=what, asked_at=now), reason=f"asked MAAS: {what}")
+    then = Step(to=with_note(node, asked=what, asked_at=now), reason=f"requested from MAAS: {what}")
     return Send(change=change, reason=what, then=then)
 
 
 def unlock(node: Node) -> Failed | Send:
-    """Nothing of ours locks a machine: whoever did wants it left alone, and only force beats that."""
+    """A lock in MAAS was set by an operator there; only force overrides it."""
     if own(node).options.force:
         return Send(change=Unlock(comment=region.comment(node, "unlock")), reason="unlock it")
     return Failed(
         failure=FailureClass.UPSTREAM_REFUSED,
-        detail=f"machine {node.maas_id} is locked in MAAS, by somebody who wants it left alone; nothing was done "
-        "to it: unlock it there, then retry_stage, or cancel and decommission it with force",
+        detail=f"machine {node.maas_id} is locked in MAAS, so farrier leaves it alone; unlock it there, then "
+        "retry_stage, or cancel and decommission it with force",
     )
 
 
@@ -87,7 +87,7 @@ def unseen(node: Node, *whats: str) -> Waiting | None:
     seen = region.latest(node)
     asked = asked_at if any(was_asked(node, what) for what in whats) else None
     if asked is not None and (seen is None or not seen.tells_of(asked)):
-        return Waiting(reason="waits for MAAS to be read")
+        return Waiting(reason="waits for a read of MAAS")
     if seen is not None and seen.status in ON_ITS_WAY_OUT:
         return going(seen.status, seen.status_name)
     return None

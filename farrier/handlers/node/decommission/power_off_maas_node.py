@@ -1,6 +1,6 @@
-"""Stage `power_off_maas_node`: the machine that was given back is switched off.
+"""Stage `power_off_maas_node`: switches the released machine off.
 
-One that MAAS did not install is left on: its agent has yet to uninstall, and nobody would switch it on again for that.
+A machine that MAAS did not install stays on, because its agent must still uninstall.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _NOT_SWITCHED = (None, "", "manual")
 
 def power_off_maas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
     if left_alone(node) is None and tasks.pointless(node) is None:
-        why = "MAAS did not install it, and its agent has yet to uninstall"
+        why = "MAAS did not install it, and its agent must still uninstall"
         return Done(reason=f"left on: {why}", skipped=why)
-    gone = Done(reason=f"MAAS has no machine {node.maas_id} any more", skipped="no longer in MAAS")
+    gone = Done(reason=f"machine {node.maas_id} no longer exists in MAAS", skipped="no longer in MAAS")
     return (
         left_alone(node)
         or _adopted(node, now, policy)
@@ -57,7 +57,7 @@ def _decide(node: Node, now: datetime, machine: Machine) -> Settled | Send:
     if machine.status in ON_ITS_WAY_OUT:
         return machines.going(machine.status, machine.status_name)
     if not machines.is_unused(machine):
-        return in_use(machine, "it is switched off only once it is released")
+        return in_use(machine, "it is switched off only after its release")
     if machine.power_state == _OFF:
         return Done(reason="it is off")
     if machine.power_type in _NOT_SWITCHED:
@@ -71,4 +71,4 @@ def _decide(node: Node, now: datetime, machine: Machine) -> Settled | Send:
 
 
 def _waiting() -> Waiting:
-    return Waiting(reason="waits for MAAS to see it off")
+    return Waiting(reason="waits for MAAS to report it off")

@@ -1,7 +1,7 @@
-"""Stage `release_maas_node`: nobody has the machine in MAAS any more, and its disks are erased as the site wants it.
+"""Stage `release_maas_node`: releases the machine in MAAS and erases its disks as the site requires.
 
-Asks once in an attempt, and waits on what the region's observer wrote down. Once it is through, the operating system of
-the node is gone, and its agent with it: whoever speaks with its key is not believed.
+Requests it once per attempt, then waits for the observer. Afterwards the operating system and its agent are gone, and
+the agent's key is revoked.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _decide(node: Node, now: datetime, policy: Policy, machine: Machine) -> Sett
         return asking(node, now, Abort(comment=region.comment(node, _ABORT)), _ABORT)
     if machines.is_unused(machine):
         return _released(node, machine)
-    return in_use(machine, "it is released from deployed, allocated, broken and failed ones only")
+    return in_use(machine, "only a deployed, allocated, broken or failed machine is released")
 
 
 def wanted(node: Node, policy: Policy) -> Release:
@@ -122,17 +122,17 @@ def _given_back(node: Node, reason: str, *, skipped: str | None = None) -> Done:
 
 
 def _not_released(machine: Machine) -> Failed:
-    told = machine.error_description or machine.status_message or "MAAS does not say why"
-    detail = f"MAAS took the release, and the machine is {machine.status_name or machine.status}: {told[:200]}"
+    reason = machine.error_description or machine.status_message or "MAAS gives no reason"
+    detail = f"MAAS accepted the release, but the machine is {machine.status_name or machine.status}: {reason[:200]}"
     return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
 
 
 def _aborting() -> Waiting:
     """Its answer comes before the deed."""
-    return Waiting(reason="waits for MAAS to abort what the machine is at")
+    return Waiting(reason="waits for MAAS to abort the current work on the machine")
 
 
 def _gone(node: Node) -> Settled:
     if own(node).mode is DecommissionMode.FULL_DECOMMISSION:
-        return Done(reason=f"MAAS has no machine {node.maas_id} any more", skipped="no longer in MAAS")
+        return Done(reason=f"machine {node.maas_id} no longer exists in MAAS", skipped="no longer in MAAS")
     return region.gone(node)

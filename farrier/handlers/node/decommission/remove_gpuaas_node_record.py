@@ -1,4 +1,4 @@
-"""Stage `remove_gpuaas_node_record`: uninstalled; whoever speaks for the node from then on is not its agent."""
+"""Stage `remove_gpuaas_node_record`: begins the removal and revokes the agent's key."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _why_kept(node: Node, policy: Policy) -> str | None:
     if workflow.options.untouched is not None and not (node.maas_created and removes):
         return workflow.options.untouched
     if workflow.mode is DecommissionMode.STORAGE_CLEANUP and not removes:
-        return "the site keeps records in MAAS"
+        return "the policy of the site keeps records in MAAS"
     return None
 
 
@@ -74,12 +74,12 @@ def _used(node: Node, machine: Machine) -> Settled:
     if own(node).mode is DecommissionMode.STORAGE_CLEANUP:
         why = f"the machine is {machine.status_name or machine.status} in MAAS, so its record stays"
         return Done(reason=why, skipped=why)
-    return in_use(machine, "it is deleted only once it is released; release it there, or run a full_decommission")
+    return in_use(machine, "it is deleted only after its release; release it in MAAS, or run a full_decommission")
 
 
 def _removed(node: Node) -> Done:
     """What is deleted keeps the id of its machine for its history; a node that lives on has none any more."""
-    reason = f"MAAS has no machine {node.maas_id} any more"
+    reason = f"machine {node.maas_id} no longer exists in MAAS"
     if own(node).mode is DecommissionMode.FULL_DECOMMISSION:
         return Done(reason=reason)
     return Done(reason=reason, to=with_fields(node, maas_id=None, maas_created=False))

@@ -1,4 +1,4 @@
-"""Stage `validate_clean_node`: somebody has looked, and nothing was left behind."""
+"""Stage `validate_clean_node`: an agent verifies that nothing was left behind."""
 
 from __future__ import annotations
 

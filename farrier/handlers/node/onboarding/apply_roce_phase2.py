@@ -30,7 +30,7 @@ def apply_roce_phase2(node: Node, now: datetime, policy: Policy) -> StageResult:
     waits = None if site is None else network_uses.held_up(node, site, now)
     if waits is not None:
         return waits
-    has = network_uses.told(node)
+    has = network_uses.in_use(node)
     if site is not None and not network.ports and not network.bonds:
         if has:
             return Done(reason=f"it has {has}; no network to apply")
@@ -68,5 +68,5 @@ def _seen(machine: Machine, places: Places) -> Seen:
 
 def _next(node: Node, now: datetime, missing: tuple[Missing, ...]) -> Settled | region.Send:
     if not missing:
-        return Done(reason="the network is as the site wants it")
+        return Done(reason="the network matches the configuration of the site")
     return asking(node, now, missing[0].change, missing[0].what)

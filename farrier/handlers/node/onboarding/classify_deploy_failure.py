@@ -39,7 +39,8 @@ def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageR
         # The first attempt after an operator's word is number one; those that come by themselves count on.
         base = detour.afresh(node) if node.workflow.attempt == 1 else node
         return Step(
-            to=at_stage(base, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY), reason="another deployment is tried"
+            to=at_stage(base, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY),
+            reason="the machine is being deployed again",
         )
 
     async def ask(client: MaasClient) -> Settled:
@@ -48,7 +49,7 @@ def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageR
             return machine
         if machine.status == S.DEPLOYED:
             to = at_stage(node, OnboardingStage.WAIT_FOR_DEPLOYED)
-            return Step(to=to, reason="the deployment came to an end after all")
+            return Step(to=to, reason="the deployment succeeded after all")
         if machine.status not in _TO_JUDGE:
             return detour.disagrees(machine.system_id, machine.status_name, "after its deployment failed")
         events = await client.events(system_id=machine.system_id, limit=detour.MOST_EVENTS)
@@ -62,7 +63,7 @@ def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageR
 
 def _judged(node: Node, policy: Policy, machine: Machine, failure: DeployFailure) -> Settled:
     if machine.status == S.ALLOCATED and failure.cause is not DeployCause.POWER:
-        return detour.disagrees(machine.system_id, machine.status_name, "because somebody aborted its deployment")
+        return detour.disagrees(machine.system_id, machine.status_name, "because its deployment was aborted in MAAS")
     if failure.cause is DeployCause.DATASOURCE:
         return _without_datasource(node, policy, failure)
     if machine.status == S.DEPLOYING:
@@ -77,5 +78,5 @@ def _without_datasource(node: Node, policy: Policy, failure: DeployFailure) -> S
     again = with_note(node, datasource_retries=retries + 1)
     return Step(
         to=at_stage(again, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY),
-        reason=f"the deployment failed and is tried again: {failure}",
+        reason=f"the deployment failed and is retried: {failure}",
     )

@@ -1,9 +1,8 @@
-"""Stage `commission_node`: the machine is being commissioned, or was.
+"""Stage `commission_node`: the machine is commissioned, or already was.
 
-A machine that is ready and passed is not commissioned again: that would take its storage and network configuration away
-for nothing. What a commissioning wipes is the site's to say, and of a machine that somebody set up before us nothing is
-wiped at all. One that somebody marked broken is commissioned only when an operator asks for it. How often it was asked
-for is remembered: `wait_for_ready` leads back here after a failure.
+A ready machine that passed is not commissioned again, which would remove its storage and network configuration. The
+site decides what a commissioning wipes. A machine marked broken is commissioned only on retry_stage. The number of
+requests is recorded, because `wait_for_ready` leads back here after a failure.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from farrier.config.sites import CommissionSite
 from farrier.handlers.node import region
 from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Step, Waiting, at_stage, with_note
 from farrier.handlers.node.onboarding import detour
-from farrier.handlers.node.onboarding.preparing import PASSED, failed_testing, told
+from farrier.handlers.node.onboarding.preparing import PASSED, failed_testing, quoted
 from farrier.handlers.node.region import CONFLICT_AGAIN, Send
 from farrier.model.failures import FailureClass
 from farrier.model.maas import BlockDevice, MaasError, MaasFailure, MaasStatus, Machine, StatusNumber
@@ -50,17 +49,17 @@ def commission_node(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def decide(node: Node, machine: Machine, wanted: CommissionSite) -> Settled | Send:
-    """What a machine that nobody else holds needs next."""
+    """The next change for a machine that no other user owns."""
     stands = (machine.status_name or str(machine.state))[:64]
     if machine.state is MaasStatus.COMMISSIONING:
-        return Done(reason=f"MAAS is at it: {stands}", to=_counted(node))
+        return Done(reason=f"MAAS already works on it: {stands}", to=_counted(node))
     passed = machine.state is MaasStatus.READY and machine.commissioning_status_name == PASSED
     if passed and not _to_find_disks(node, machine):
         return _ready(node)
-    if machine.status == S.BROKEN and not _is_told_to(node):
+    if machine.status == S.BROKEN and not _is_requested(node):
         return marked_broken(machine)
     if machine.status in _ASKED_IN or machine.status == S.BROKEN:
-        taken = Done(reason="MAAS took the commissioning", to=_counted(node))
+        taken = Done(reason="MAAS accepted the commissioning", to=_counted(node))
         return Send(change=commission(node, machine, wanted), reason="commission", then=taken)
     if machine.status == S.FAILED_TESTING:
         return failed_testing(machine.system_id, machine.error_description)
@@ -90,15 +89,15 @@ def commission(node: Node, machine: Machine, wanted: CommissionSite) -> Commissi
 
 
 def marked_broken(machine: Machine) -> Failed:
-    """Somebody had a reason for it, which may forbid to switch the machine on at all."""
+    """Stop at a machine that was marked broken in MAAS: the reason may forbid switching it on."""
     detail = (
-        f"machine {machine.system_id} was marked broken in MAAS{told(machine.error_description)}; nothing was done to "
-        "it: mark it fixed there, or commission it from here with retry_stage"
+        f"machine {machine.system_id} was marked broken in MAAS{quoted(machine.error_description)}; farrier changed "
+        "nothing: mark it fixed there, or commission it with retry_stage"
     )
     return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=detail, stop=StopRequest.FAILED)
 
 
-def _is_told_to(node: Node) -> bool:
+def _is_requested(node: Node) -> bool:
     """Whether an operator asked for this very stage again: attempts that are made by themselves count on."""
     workflow = node.workflow
     assert workflow is not None, "a stage runs in a workflow"
@@ -108,23 +107,23 @@ def _is_told_to(node: Node) -> bool:
 def _ready(node: Node) -> Done:
     if detour.upstream(node).commissions > 0:
         return Done(reason="commissioned and ready")
-    return Done(reason="ready, and commissioned before", skipped="the machine was commissioned already")
+    return Done(reason="ready, and commissioned before", skipped="the machine was already commissioned")
 
 
 def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
-    """Further on than commissioning: by this onboarding, or by somebody else."""
+    """The machine is past commissioning, by this onboarding or another user."""
     if detour.upstream(node).has_deployed and machine.owner:
         if machine.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED}:
-            return Done(reason=f"this onboarding deploys the machine already: {stands}")
+            return Done(reason=f"this onboarding already deploys the machine: {stands}")
         if machine.status in _LEFT_BEHIND:
-            reason = f"a deployment of this onboarding left the machine behind as {stands}; it has to be released first"
+            reason = f"an earlier deployment of this onboarding left the machine as {stands}; it must be released first"
             return Step(to=at_stage(node, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY), reason=reason)
     if machine.status in _GOING:
-        return Waiting(reason=f"waits for MAAS to give the machine back: {stands}")
-    detail = f"machine {machine.system_id} is {stands} in MAAS, and this onboarding has not asked for that"
+        return Waiting(reason=f"waits for MAAS to release the machine: {stands}")
+    detail = f"machine {machine.system_id} is {stands} in MAAS, which this onboarding did not request"
     return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
 
 
 def _counted(node: Node) -> Node:
-    """One more commissioning to wait for, whoever asked for it: the answer to our own request may have been lost."""
+    """Count one more commissioning, requested by farrier or not: the response to the request may have been lost."""
     return with_note(node, commissions=detour.upstream(node).commissions + 1)

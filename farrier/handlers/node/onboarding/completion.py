@@ -29,8 +29,8 @@ def complete(node: Node, *, ending: W | None = None) -> Node:
 
 
 def _not_kept_off(node: Node) -> Bmc:
-    """Whoever wanted the machine kept off wanted it before it was put into service; enforced now, it would be switched
-    off under its tenants."""
+    """A target power of off ends when the node enters service; otherwise farrier would switch it off under
+    its tenants."""
     if node.bmc.desired_power is not PowerState.OFF:
         return node.bmc
     return replace(node.bmc, desired_power=None, enforced_at=None, enforce_error=None)

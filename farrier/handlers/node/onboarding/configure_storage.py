@@ -45,11 +45,11 @@ def _next(node: Node, now: datetime, machine: Machine, wanted: StorageSite) -> S
     size = wanted.root_size_gb * GB if wanted.root_size_gb is not None else None
     layout = SetStorageLayout(layout=wanted.layout.value, root_size=size)
     if _shows(machine.blockdevice_set, disk, layout=wanted.layout, size=size):
-        return Done(reason=f"{_named(disk)} is the boot disk, with the layout {wanted.layout}")
+        return Done(reason=f"{_named(disk)} is the boot disk, with layout {wanted.layout}")
     # What these come to is decided in MAAS: a cache that is not there is left out, and scripts may say anything.
     if wanted.layout in {Layout.CUSTOM, Layout.BCACHE} and was_asked(node, layout):
-        return Done(reason=f"{_named(disk)} is the boot disk, and was laid out: {wanted.layout}")
-    return asking(node, now, layout, f"lay out {_named(disk)}: {wanted.layout}")
+        return Done(reason=f"{_named(disk)} is the boot disk, and its layout was applied: {wanted.layout}")
+    return asking(node, now, layout, f"apply layout {wanted.layout} to {_named(disk)}")
 
 
 def _boot_disk(machine: Machine, wanted: StorageSite) -> BlockDevice | Failed:
@@ -61,9 +61,9 @@ def _boot_disk(machine: Machine, wanted: StorageSite) -> BlockDevice | Failed:
         return found[0]
     seen = listed(_named(disk) for disk in (found or physical))
     if found:
-        problem = f"{len(found)} disks match storage.boot_disk_model {wanted.boot_disk_model!r}, one should: {seen}"
+        problem = f"{len(found)} disks match storage.boot_disk_model {wanted.boot_disk_model!r}, expected one: {seen}"
     else:
-        problem = f"no disk matches storage.boot_disk_model {wanted.boot_disk_model!r}; seen: {seen}"
+        problem = f"no disk matches storage.boot_disk_model {wanted.boot_disk_model!r}; disks: {seen}"
     return Failed(failure=FailureClass.BOSS_DISK_NOT_FOUND, detail=problem)
 
 

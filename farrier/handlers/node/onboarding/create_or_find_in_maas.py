@@ -67,7 +67,7 @@ def create_or_find_in_maas(node: Node, now: datetime, policy: Policy) -> StageRe
 
 
 def _with_credential(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """The secret is fetched before there is a turn at the region: nobody waits in line for a store."""
+    """Read the credential before taking a slot of the region, so that no request waits for the credential store."""
     site = policy.site_of(node)
     if site is None or site.maas is None:
         return region.elsewhere(node)
@@ -85,7 +85,7 @@ def _with_credential(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _candidate(node: Node) -> str | None:
-    """The machine that was noted in this attempt; one noted earlier may be another's by now, or gone."""
+    """The machine noted in this attempt; an earlier note may be outdated."""
     workflow = node.workflow
     assert workflow is not None, "a stage runs in a workflow"
     asked_at = workflow.upstream.asked_at
@@ -95,7 +95,7 @@ def _candidate(node: Node) -> str | None:
 
 
 def _deployed_already(machine: Machine) -> Settled:
-    return Done(reason=f"machine {machine.system_id} is this node's")
+    return Done(reason=f"machine {machine.system_id} belongs to this node")
 
 
 async def _recorded(client: MaasClient, node: Node) -> Settled:
@@ -106,12 +106,12 @@ async def _recorded(client: MaasClient, node: Node) -> Settled:
         return found or region.gone(node)
     machine = found.machine
     if machine.state is not MaasStatus.DEPLOYED:
-        return _stands_elsewhere(machine, "a machine that is adopted has to be Deployed")
-    return Done(reason=f"machine {machine.system_id} is this node's, found by {' and '.join(found.by)}")
+        return _stands_elsewhere(machine, "a machine to adopt must be Deployed")
+    return Done(reason=f"machine {machine.system_id} belongs to this node, found by {' and '.join(found.by)}")
 
 
 async def _looked(client: MaasClient, node: Node, known: Clues) -> Found | Failed | None:
-    """The one machine, which nobody else holds and nothing speaks against; None if there is none."""
+    """The one matching machine that no other user owns; None without a match."""
     seen = await discovery.look(client, known)
     if seen is None:
         return region.gone(node)
@@ -161,7 +161,9 @@ class _Run:
         except MaasError as error:
             if error.failure is not MaasFailure.ABSENT:
                 raise
-            return Step(to=with_note(self._node, candidate=None), reason=f"machine {system_id} is gone; looks again")
+            return Step(
+                to=with_note(self._node, candidate=None), reason=f"machine {system_id} no longer exists; searches again"
+            )
         addresses = await client.power_addresses((system_id,))
         found = Found(machine=machine, by=("the search before",), power=addresses.get(system_id, PowerAddress()))
         checked = await _checked(client, self._node, self._known, found)
@@ -178,7 +180,7 @@ class _Run:
         made = self._node.maas_created or machine.description == region.comment(self._node, region.CREATE)
         kept = with_note(self._node, candidate=None, asked_at=None)
         return Done(
-            reason=f"machine {machine.system_id} is this node's, found by {' and '.join(found.by)}",
+            reason=f"machine {machine.system_id} belongs to this node, found by {' and '.join(found.by)}",
             to=with_fields(kept, maas_id=machine.system_id, maas_created=made),
         )
 
@@ -186,8 +188,9 @@ class _Run:
         if not self._node.macs:
             return Failed(
                 failure=FailureClass.INVALID_CONFIG,
-                detail="MAAS has no machine of this node, and cannot make one without a MAC address: register the node "
-                "with the MAC of its boot interface, or let it boot from the network once and be discovered",
+                detail="MAAS has no machine of this node, and cannot create one without a MAC address: register "
+                "the node with the MAC address of its boot interface, or boot it once from the network so "
+                "that MAAS discovers it",
             )
         new = NewMachine(
             hostname=self._known.hostname,
@@ -204,12 +207,15 @@ class _Run:
         except MaasError as error:
             if error.failure is MaasFailure.INVALID and _IS_THERE & error.fields.keys():
                 # Made since we looked: by a request of ours whose answer was lost, or by its own network boot.
-                detail = f"MAAS would not create it and shows no such machine: {error.detail}"
+                detail = f"MAAS refused to create it and lists no such machine: {error.detail}"
                 return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
             raise
         if machine.description != new.description:
             # The next attempt finds what was made, if anything was.
-            detail = f"MAAS was asked for machine {new.hostname} and answers with {machine.system_id[:64]}, another one"
+            detail = (
+                f"MAAS was requested to create machine {new.hostname}, but returned another one, "
+                f"{machine.system_id[:64]}"
+            )
             return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
         # Nobody else can have it, so it need not be noted first; an undo that comes now knows of it.
         made = with_fields(self._node, maas_id=machine.system_id, maas_created=True)
@@ -224,9 +230,10 @@ class _Run:
 
 
 def corrections(known: Clues, found: Found, power: PowerAccess, *, made: bool) -> Update | None:
-    """What has to change for MAAS to reach the node's BMC. A machine that MAAS discovered by itself gets all that is
-    ours; one that somebody set up keeps its account and its name, unless there is no BMC or another's. One that was
-    `made` here before has our account, and MAAS does not tell whether with today's password: it is given that."""
+    """The changes that MAAS needs to reach the node's BMC. A machine that MAAS discovered gets all settings of farrier.
+    A machine that an operator set up keeps its account and name, unless its BMC is missing or wrong. A machine that
+    farrier created gets the current password.
+    """
     machine, there = found.machine, found.power
     discovered = machine.status == StatusNumber.NEW and not machine.owner
     host = discovery.host_of(there.power_address or "")
@@ -246,11 +253,12 @@ def corrections(known: Clues, found: Found, power: PowerAccess, *, made: bool) -
 
 
 def _elsewhere(machine: Machine) -> Failed | None:
-    """A machine that is in use is not taken: this workflow never asked for that. One that somebody marked broken is
-    taken as it is, and the next stage stops at it."""
+    """Refuse a machine in use that this workflow did not request. One marked broken is taken, and the next stage stops
+    at it.
+    """
     if machine.status in _FREE or machine.status == StatusNumber.BROKEN:
         return None
-    return _stands_elsewhere(machine, "it is not taken, because nobody asked for that here")
+    return _stands_elsewhere(machine, "no onboarding requested this state, so farrier does not take the machine")
 
 
 def _stands_elsewhere(machine: Machine, why: str) -> Failed:

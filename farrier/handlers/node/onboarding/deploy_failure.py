@@ -32,18 +32,20 @@ class DeployCause(StrEnum):
 
 MEANING: Mapping[DeployCause, str] = {
     DeployCause.POWER: "MAAS could not switch the machine's power",
-    DeployCause.NO_NETBOOT: "the machine never booted from the network; see its boot order, boot NIC and DHCP",
-    DeployCause.DATASOURCE: "the installer's system started and did not get its data from MAAS",
+    DeployCause.NO_NETBOOT: "the machine did not boot from the network; check its boot order, boot interface and DHCP",
+    DeployCause.DATASOURCE: "the installer started but did not get its data from MAAS",
     DeployCause.STORAGE: "the installer could not set up the disks",
     DeployCause.INSTALL: "the installer failed to write or configure the image",
-    DeployCause.NEVER_REPORTED: "it was installed, and what was installed never reported; see boot order and NIC names",
-    DeployCause.POST_INSTALL: "it was installed, and cloud-init failed in what was installed",
-    DeployCause.UNKNOWN: "MAAS left no trace that tells why",
+    DeployCause.NEVER_REPORTED: (
+        "it was installed, but the installed system did not report to MAAS; check boot order and names of interfaces"
+    ),
+    DeployCause.POST_INSTALL: "it was installed, but cloud-init failed in the installed system",
+    DeployCause.UNKNOWN: "the events in MAAS do not show the cause",
 }
 
 
 class DeployFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """The cause, and the words of the region that tell it."""
+    """The cause, and the event of the region that shows it."""
 
     cause: DeployCause
     evidence: str
@@ -72,7 +74,7 @@ class _Trace(msgspec.Struct, frozen=True, kw_only=True):
 _Rule: TypeAlias = Callable[[_Trace], str | None]
 
 START = "User starting deployment"
-"""The event of a deployment that somebody asked for; it carries the request's comment."""
+"""The event of a requested deployment, with the comment of the request."""
 
 _POWER_FAILED = ("Failed to power on node", "Failed to power cycle node", "Failed to query node's BMC")
 _BOOTED = ("PXE Request", "TFTP Request", "HTTP Request", "Performing PXE boot", "Loading ephemeral")
@@ -191,23 +193,23 @@ def _never_reported(trace: _Trace) -> str | None:
     rebooted = trace.first("Rebooting")
     if passed is None and rebooted is None and not trace.installed:
         return None
-    return trace.error or "the installer was through"
+    return trace.error or "the installer had finished"
 
 
 def _stuck_at_disks(trace: _Trace) -> str | None:
     step = _last_step(trace)
-    return f"{_words(step)}; {trace.error or 'no end'}" if step is not None and _is_storage(step) else None
+    return f"{_words(step)}; {trace.error or 'without an end'}" if step is not None and _is_storage(step) else None
 
 
 def _stuck_in_installer(trace: _Trace) -> str | None:
     step = _last_step(trace)
-    return f"{_words(step)}; {trace.error or 'no end'}" if step is not None else None
+    return f"{_words(step)}; {trace.error or 'without an end'}" if step is not None else None
 
 
 def _never_installed(trace: _Trace) -> str | None:
     """It booted, and the installer did not begin."""
     seen = trace.last(_INSTALLING) or trace.last(*_BOOTED)
-    return f"{_words(seen)}; {trace.error or 'no end'}" if seen is not None else None
+    return f"{_words(seen)}; {trace.error or 'without an end'}" if seen is not None else None
 
 
 RULES: tuple[tuple[DeployCause, _Rule], ...] = (

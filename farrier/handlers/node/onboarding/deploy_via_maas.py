@@ -1,9 +1,7 @@
-"""Stage `deploy_via_maas`: the deployment is asked for, once.
+"""Stage `deploy_via_maas`: requests the deployment, once.
 
-Decided on a reading. What is deploying or deployed already is recognised by the comment of our own request, so an
-answer that was lost costs nothing, and a deployment of somebody else's is not taken for ours. The user data is made
-again from the template and a token that is made again; a token that is not the one issued leads back to the stage that
-issues it.
+farrier recognises its own deployment by the comment of the request, so a lost response costs nothing. The user data is
+rendered again with the derived token; if another token was issued, the stage that issues it runs again.
 """
 
 from __future__ import annotations
@@ -63,9 +61,9 @@ async def _looked(client: MaasClient, services: NodeServices, node: Node, now: d
     if machine.status in (*_ASKED_FOR, S.FAILED_DEPLOYMENT):
         return _found(node, machine, await detour.last_start(client, machine.system_id))
     if machine.status in _ON_ITS_WAY:
-        return Waiting(reason=f"waits until MAAS is through with what it does: {machine.status_name}")
+        return Waiting(reason=f"waits until MAAS finishes its current work: {machine.status_name}")
     if machine.status not in _DEPLOYABLE:
-        return detour.disagrees(machine.system_id, machine.status_name, "which is no place to deploy from")
+        return detour.disagrees(machine.system_id, machine.status_name, "from which it cannot be deployed")
     return await _deployed(client, services, node, now, site, machine)
 
 
@@ -76,18 +74,18 @@ def _found(node: Node, machine: Machine, newest: Event | None) -> Settled:
     lost = newest is not None and newest.carries(detour.comment(node, number + 1))
     known = number > disowned and newest is not None and newest.carries(detour.comment(node, number))
     if not lost and not known:
-        return detour.disagrees(machine.system_id, machine.status_name, "which this onboarding did not ask for")
+        return detour.disagrees(machine.system_id, machine.status_name, "which this onboarding did not request")
     if machine.status == S.FAILED_DEPLOYMENT:
         if lost:
             failed = detour.to_judgement(_asked(node, _earliest(node, newest)))
-            return Step(to=failed, reason="the deployment was asked for already, and failed")
+            return Step(to=failed, reason="the deployment was already requested and failed")
         return Step(
             to=at_stage(detour.afresh(node), OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY),
-            reason="the last deployment failed; it is followed up",
+            reason="the last deployment failed; its failure is classified",
         )
     if lost:
-        return Done(reason="the deployment was asked for already", to=_asked(node, _earliest(node, newest)))
-    return Done(reason="the deployment was asked for already")
+        return Done(reason="the deployment was already requested", to=_asked(node, _earliest(node, newest)))
+    return Done(reason="the deployment was already requested")
 
 
 async def _deployed(
@@ -119,7 +117,7 @@ async def _deployed(
         hwe_kernel=site.deploy.hwe_kernel,
         enable_hw_sync=site.deploy.hardware_sync,
     )
-    then = Done(reason="MAAS took the deployment", to=_asked(node, now))
+    then = Done(reason="MAAS accepted the deployment", to=_asked(node, now))
     return await region.sent(client, machine, region.Send(change=change, reason="deploy", then=then))
 
 

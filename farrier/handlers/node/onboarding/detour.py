@@ -56,8 +56,9 @@ def comment(node: Node, number: int) -> str:
 
 
 async def last_start(client: MaasClient, system_id: str) -> Event | None:
-    """The last deployment of the machine that anybody asked for; None if the region does not tell of one any more. A
-    machine that has run for long has many events since, so they are read back, page by page."""
+    """The last requested deployment of the machine; None if the region no longer lists one. Events are read back page
+    by page, because a long-running machine has many since.
+    """
     before: int | None = None
     for _ in range(_MOST_PAGES):
         page = await client.events(system_id=system_id, before=before, limit=MOST_EVENTS)
@@ -69,8 +70,9 @@ async def last_start(client: MaasClient, system_id: str) -> Event | None:
 
 
 async def is_ours(client: MaasClient, node: Node, system_id: str) -> bool:
-    """Whether the machine's last deployment is known to be this workflow's. One whose answer was lost has the next
-    number, and only the region knows of it. What the region does not tell of may be anybody's."""
+    """Whether the machine's last deployment is known to be this workflow's. A deployment whose response was lost has
+    the next number, which only the region knows.
+    """
     known = upstream(node)
     start = await last_start(client, system_id)
     numbers = range(known.disowned + 1, known.deploys + 2)

@@ -1,8 +1,7 @@
-"""Which machine in MAAS is this node's: what it is told by, what is found by that, and what speaks against it.
+"""Finds the machine of a node in MAAS, by every clue, and names contradictions. Reads only.
 
-Used by `create_or_find_in_maas`, whatever the mode. It only reads. Everything that could name a machine is asked for,
-also when one is found already: a second machine by another clue is a conflict that a person has to resolve. What a list
-holds beyond what was asked for is passed over, so a region that ignores a filter proposes no machine of somebody else.
+Every clue is looked up, even after a match: a second machine found by another clue is a conflict for an operator.
+Entries of a list that do not match the clue are ignored, so a region that ignores a filter proposes no wrong machine.
 """
 
 from __future__ import annotations
@@ -37,8 +36,9 @@ _BETWEEN_SERIALS = re.compile(r"[/.\s]+")
 
 
 class Clues(msgspec.Struct, frozen=True, kw_only=True):
-    """What the node is told by. `system` is the Redfish id of its system; `named` if the node's address says so, which
-    then is one of several behind the BMC."""
+    """The clues of a node. `system` is the Redfish ID of its system; `named` if the node's address contains it, for one
+    of several systems behind a BMC.
+    """
 
     maas_id: str | None
     hostname: str
@@ -108,7 +108,7 @@ async def look(client: MaasClient, known: Clues) -> tuple[Found, ...] | None:
     seen = _Sightings()
     if known.maas_id is not None:
         try:
-            seen.note(await client.machine(known.maas_id), "its recorded id")
+            seen.note(await client.machine(known.maas_id), "its recorded ID")
         except MaasError as error:
             if error.failure is MaasFailure.ABSENT:
                 return None
@@ -157,9 +157,9 @@ def is_at(known: Clues, power: PowerAddress) -> bool:
 def the_one(found: tuple[Found, ...]) -> Found | Failed | None:
     """The only machine; a conflict of several; None if there is none."""
     if len(found) > 1:
-        told = "; ".join(f"{_named(one.machine)} by {' and '.join(one.by)}" for one in found[:_MOST_NAMED])
+        candidates = "; ".join(f"{_named(one.machine)} by {' and '.join(one.by)}" for one in found[:_MOST_NAMED])
         more = f"; and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-        detail = f"several machines in MAAS could be this node: {told}{more}"
+        detail = f"several machines in MAAS match this node: {candidates}{more}"
         return Failed(failure=FailureClass.DISCOVERY_CONFLICT, detail=detail)
     return found[0] if found else None
 
@@ -172,20 +172,20 @@ def contradiction(known: Clues, found: Found) -> Failed | None:
     if other is not None:
         return Failed(
             failure=FailureClass.IDENTITY_MISMATCH,
-            detail=f"{what} has serial {other[:_LONGEST_NAME]} in MAAS, and the node's BMC reports {known.serial}",
+            detail=f"{what} has serial {other[:_LONGEST_NAME]} in MAAS, but the node's BMC reports {known.serial}",
         )
     theirs = macs_of(machine)
     if known.macs and theirs and not {*known.macs} & {*theirs}:
         return Failed(
             failure=FailureClass.DISCOVERY_CONFLICT,
-            detail=f"{what} has other MAC addresses: the node has {_listed(known.macs)}, it has {_listed(theirs)}",
+            detail=f"{what} has other MAC addresses: the node has {_listed(known.macs)}, the machine {_listed(theirs)}",
         )
     if found.only_by_name and not _is_proven(known, machine):
         return Failed(
             failure=FailureClass.DISCOVERY_CONFLICT,
-            detail=f"{what} shares nothing else with the node, and a name is no proof: the node has MAC addresses "
-            f"{_listed(known.macs) or 'unknown'} and its BMC at {known.host or 'an unknown address'}, it has "
-            f"{_listed(theirs) or 'unknown'} and its BMC at {host_of(found.power.power_address or '') or 'none'}",
+            detail=f"{what} matches only by name, which proves nothing: the node has MAC addresses "
+            f"{_listed(known.macs) or 'unknown'} and its BMC at {known.host or 'an unknown address'}, the machine "
+            f"has {_listed(theirs) or 'unknown'} and its BMC at {host_of(found.power.power_address or '') or 'none'}",
         )
     return None
 
@@ -207,7 +207,7 @@ def taken_by_other(system_id: str, other: str) -> Failed:
     """Another node of the site has the machine."""
     return Failed(
         failure=FailureClass.DISCOVERY_CONFLICT,
-        detail=f"machine {system_id}, which was found in MAAS for this node, is that of node {other}",
+        detail=f"machine {system_id}, found in MAAS for this node, belongs to node {other}",
     )
 
 

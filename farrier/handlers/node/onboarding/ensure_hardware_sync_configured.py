@@ -21,7 +21,9 @@ from farrier.model.node import Node
 def ensure_hardware_sync_configured(node: Node, now: datetime, policy: Policy) -> StageResult:
     site = region.site_of(node, policy)
     if not site.deploy.hardware_sync:
-        return Done(reason="no hardware sync here", skipped=f"site {site.name} has deploy.hardware_sync off")
+        return Done(
+            reason="the site does not use hardware sync", skipped=f"site {site.name} has deploy.hardware_sync off"
+        )
     return region.with_machine(node, policy, _decided, name="hardware_sync")
 
 
@@ -30,5 +32,5 @@ def _decided(machine: Machine) -> Settled | Send:
         return detour.disagrees(machine.system_id, machine.status_name, "after it was deployed")
     if machine.enable_hw_sync:
         return Done(reason="hardware sync is configured")
-    then = Done(reason="MAAS was told to expect hardware syncs; only another deployment installs what sends them")
-    return Send(change=Update(enable_hw_sync=True), reason="expect hardware syncs", then=then)
+    then = Done(reason="hardware sync was enabled in MAAS; only another deployment installs the service that sends it")
+    return Send(change=Update(enable_hw_sync=True), reason="enable hardware sync", then=then)

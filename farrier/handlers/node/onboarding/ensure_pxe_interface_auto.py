@@ -1,8 +1,7 @@
-"""Stage `ensure_pxe_interface_auto`: the boot interface gets one address, automatically, from the subnet it boots on.
+"""Stage `ensure_pxe_interface_auto`: the boot interface gets one automatic address from the subnet it boots on.
 
-MAAS deploys over that interface, and refuses to deploy a machine without an address. The link is replaced in one
-change, so that it can be made again without leaving two. What cannot be told, or cannot be linked in MAAS, is for a
-person.
+MAAS deploys over that interface and requires an address. The link is replaced in one change, so repeating it leaves one
+link. An ambiguous interface or subnet needs an operator.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def _boot_interface(machine: Machine) -> Interface | Failed:
     """The one the machine boots from, if it can be linked."""
     nic = machine.boot_interface
     if nic is None:
-        return _unfixable("MAAS knows no boot interface of the machine")
+        return _unfixable("MAAS has no boot interface of the machine")
     # An address would be that of the bond or bridge, and MAAS lets nothing be linked below it.
     above = [one for one in machine.interface_set if one.type in {"bond", "bridge"} and nic.name in one.parents]
     if above:
@@ -73,7 +72,7 @@ def _subnet(nic: Interface, wanted: str | None, places: Places) -> Subnet | Fail
     if not fit:
         return _unfixable(f"{_place(nic)}, which has no subnet in MAAS")
     seen = listed(sorted(subnet.cidr or str(subnet.id) for subnet in fit))
-    return _unfixable(f"{_place(nic)}, which has several subnets, set network.pxe_subnet of the site: {seen}")
+    return _unfixable(f"{_place(nic)}, which has several subnets; set network.pxe_subnet of the site: {seen}")
 
 
 def _of_site(nic: Interface, wanted: str, places: Places, here: list[Subnet]) -> Subnet | Failed:
@@ -84,7 +83,7 @@ def _of_site(nic: Interface, wanted: str, places: Places, here: list[Subnet]) ->
         seen = listed(sorted(subnet.cidr or str(subnet.id) for subnet in here))
         return _unfixable(f"network.pxe_subnet {wanted} is on another VLAN: {_place(nic)}, with subnets: {seen}")
     seen = listed(sorted(subnet.cidr or str(subnet.id) for subnet in places.subnets))
-    detail = f"network.pxe_subnet: the region has no subnet {wanted}; seen: {seen}"
+    detail = f"network.pxe_subnet: the region has no subnet {wanted}; subnets: {seen}"
     return Failed(failure=FailureClass.INVALID_CONFIG, detail=detail)
 
 

@@ -18,8 +18,8 @@ from farrier.protocols import MaasClient
 
 
 def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Done when whoever has the site's key may do everything in its region."""
-    where = f"site {node.site}" if node.site is not None else "no site label"
+    """Done when the user of the site's API key is an administrator of its region."""
+    where = f"site {node.site}" if node.site is not None else "no site"
     site = policy.site_of(node)
     if adopts(node) and node.maas_id is None:
         return Done(reason=f"{where}; the node is not in MAAS")
@@ -28,7 +28,7 @@ def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
     if adopts(node):
         return Done(reason=f"{where} has a MAAS region")
     if node.management is Management.VERIFYING:  # which has a deadline, and gets no turn while a region is waited for
-        return Waiting(reason="waits for the BMC to be verified", timed=False)
+        return Waiting(reason="waits for the verification of the BMC", timed=False)
 
     async def probe(client: MaasClient) -> Settled:
         return await _probed(client, node)
@@ -41,7 +41,7 @@ async def _probed(client: MaasClient, node: Node) -> Settled:
     if not user.is_superuser:
         return Failed(
             failure=FailureClass.UPSTREAM_REFUSED,
-            detail=f"the key of site {node.site} belongs to {user.username[:64]!r}, who is no administrator of its "
-            "region; use an administrator's key",
+            detail=f"the API key of site {node.site} belongs to {user.username[:64]!r}, who is not an "
+            "administrator of its region; use the key of an administrator",
         )
     return Done(reason=f"the key of site {node.site} belongs to {user.username[:64]!r}, an administrator of its region")

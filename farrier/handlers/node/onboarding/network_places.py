@@ -1,8 +1,7 @@
-"""What a site's tables mean by a VLAN or a subnet, among those that the region has. Pure.
+"""Resolves the VLANs and subnets that a site's tables name to those of the region. Pure.
 
-Used by `network_plan`. A VID is unique within its fabric only, so one that several fabrics have needs to be told apart:
-by the table's fabric, by the subnet of its link, or by where the interface lies already. What stays ambiguous, or is
-not there, is a `ConfigError` that says what was seen.
+A VID is unique only within its fabric. Among several fabrics, the table's fabric, the subnet of its link or the
+interface's current VLAN decides. An ambiguous or missing one is a `ConfigError` with the candidates.
 """
 
 from __future__ import annotations
@@ -68,13 +67,13 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
             return there
         beside = [vlan for vlan in found if near is not None and vlan.fabric_id == near.fabric_id]
         if not beside and place.fabric is None and not self.complete:
-            raise ConfigError(f"{place.table}: VLAN {place.vid} is not known nearby")
+            raise ConfigError(f"{place.table}: VLAN {place.vid} is on none of the fabrics of the machine")
         return _only(beside or found, place)
 
     def tagged(self, place: Place, parent: Vlan | None) -> Vlan:
         """The VLAN of that VID on the fabric of `parent`: MAAS makes no other on top of it."""
         if parent is None:
-            raise ConfigError(f"{place.table}: what it is to lie on is on no VLAN in MAAS; say its vlan")
+            raise ConfigError(f"{place.table}: its interface is on no VLAN in MAAS; set vlan")
         vlan = _only([vlan for vlan in self.vlans if vlan.vid == place.vid], place, on=parent)
         link = place.link
         subnet = self.subnet(place.table, link.subnet) if link is not None and link.subnet is not None else None
@@ -90,7 +89,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
             return found[0]
         seen = listed(sorted(subnet.cidr or str(subnet.id) for subnet in self.subnets))
         raise ConfigError(
-            f"{table}: the region has {'no' if not found else 'more than one'} subnet {cidr}; seen: {seen}"
+            f"{table}: the region has {'no' if not found else 'more than one'} subnet {cidr}; subnets: {seen}"
         )
 
     def link(self, place: Place, vlan: Vlan | None, *, node: str) -> WantedLink | None:
@@ -118,7 +117,9 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         where = "no VLAN" if vlan is None else _vlan(vlan)
         which = f" that holds {holding}" if holding is not None else ""
         seen = listed(sorted(one.cidr or str(one.id) for one in found))
-        raise ConfigError(f"{place.table}: {where} has not one subnet{which}, say the link's subnet; seen: {seen}")
+        raise ConfigError(
+            f"{place.table}: {where} does not have exactly one subnet{which}; set the link's subnet; subnets: {seen}"
+        )
 
     def on(self, vlan: Vlan | None) -> list[Subnet]:
         """The subnets of this VLAN."""
@@ -150,8 +151,8 @@ def _only(found: list[Vlan], place: Place, *, on: Vlan | None = None) -> Vlan:
     asked = "" if on is None else f" of {on.fabric or on.fabric_id}"
     asked = f" of {place.fabric}" if place.fabric is not None else asked
     if not fit:
-        raise ConfigError(f"{place.table}: the region has no VLAN {place.vid}{asked}; fabrics that have one: {fabrics}")
-    raise ConfigError(f"{place.table}: VLAN {place.vid} is on several fabrics, say which: {fabrics}")
+        raise ConfigError(f"{place.table}: the region has no VLAN {place.vid}{asked}; fabrics that have it: {fabrics}")
+    raise ConfigError(f"{place.table}: VLAN {place.vid} is on several fabrics; set fabric to one of them: {fabrics}")
 
 
 def _vlan(vlan: Vlan) -> str:
@@ -162,11 +163,11 @@ def _address(place: Place, node: str) -> str:
     assert place.link is not None, "asked for of a static link"
     address = place.link.addresses.get(node)
     if address is None:
-        raise ConfigError(f"{place.table}: no address for {node} in the link's addresses")
+        raise ConfigError(f"{place.table}: addresses of the link has no address for {node}")
     try:
         return str(ip_address(address))
     except ValueError:
-        raise ConfigError(f"{place.table}: the address for {node} is none: {address[:60]!r}") from None
+        raise ConfigError(f"{place.table}: the address for {node} is not valid: {address[:60]!r}") from None
 
 
 def _holds(subnet: Subnet, address: str) -> bool:

@@ -104,7 +104,7 @@ def _vlan_of_ports(seen: Seen, bonded: Bonded, place: Place) -> Vlan | None:
     vlan = seen.places.untagged(place, near)
     if vlan is None and len(together) > 1:
         where = listed(f"{one.name} on VLAN {_shown(one.vlan)}" for one in bonded.ports)
-        raise ConfigError(f"{place.table}: its ports lie apart, say the bond's vlan: {where}")
+        raise ConfigError(f"{place.table}: its ports are on different VLANs; set vlan of the bond: {where}")
     return vlan
 
 
@@ -175,7 +175,7 @@ def _check_same(there: Interface, bonded: Bonded) -> None:
         raise ConfigError(f"{bonded.table}: {bond.name} is a {there.type} interface in MAAS; {_REMOVE_IT}")
     wanted, has = {one.name for one in bonded.ports}, set(there.parents)
     if wanted != has:
-        detail = f"has the ports {listed(sorted(has))}, and is to have {listed(sorted(wanted))}"
+        detail = f"has the ports {listed(sorted(has))}, but should have {listed(sorted(wanted))}"
         raise ConfigError(f"{bonded.table}: {bond.name} {detail}; correct the table, or {_REMOVE_IT}")
     shown = there.params if isinstance(there.params, dict) else {}
     for name, value in (
@@ -184,7 +184,7 @@ def _check_same(there: Interface, bonded: Bonded) -> None:
         ("bond_xmit_hash_policy", bond.xmit_hash_policy if bond.mode in _WITH_HASH else None),
     ):
         if value is not None and shown.get(name, value) != value:
-            detail = f"{bond.name} has {name} {str(shown[name])[:40]!r}, and is to have {value!r}"
+            detail = f"{bond.name} has {name} {str(shown[name])[:40]!r}, but should have {value!r}"
             raise ConfigError(f"{bonded.table}: {detail}; correct the table, or {_REMOVE_IT}")
 
 

@@ -62,7 +62,7 @@ def _matching(table: str, pattern: str, physical: Sequence[Interface], boot: int
     if found:
         return found
     seen = listed(f"{one.name} ({_product(one)})" for one in physical)
-    raise ConfigError(f"{table}: no port matches {pattern!r}; seen: {seen}")
+    raise ConfigError(f"{table}: no port matches {pattern!r}; ports: {seen}")
 
 
 def _means(pattern: str, port: Interface, *, is_boot: bool) -> bool:
@@ -81,9 +81,11 @@ def _bonded(number: int, bond: BondSite, physical: Sequence[Interface], boot: in
     ports = {one.id: one for glob in bond.ports for one in _matching(table, glob, physical, boot)}
     names = listed(one.name for one in ports.values())
     if len(ports) < 2:
-        raise ConfigError(f"{table}: a bond of one port is none; its ports match {names} only")
+        raise ConfigError(f"{table}: a bond needs at least two ports, but {names} match only one")
     if boot is not None and boot in ports:
-        raise ConfigError(f"{table}: {ports[boot].name} is what the machine boots from, and cannot be bonded in MAAS")
+        raise ConfigError(
+            f"{table}: the machine boots from {ports[boot].name}, which therefore cannot be in a bond in MAAS"
+        )
     return Bonded(table=table, bond=bond, ports=tuple(sorted(ports.values(), key=lambda one: one.id)))
 
 
@@ -102,7 +104,7 @@ def _no_port_twice(bonds: Sequence[Bonded], ports: Sequence[Port]) -> None:
     named: dict[str, str] = {}
     for bonded in bonds:
         if bonded.bond.name in named:
-            raise ConfigError(f"{bonded.table}: {named[bonded.bond.name]} has this name, too")
+            raise ConfigError(f"{bonded.table}: {named[bonded.bond.name]} has the same name")
         named[bonded.bond.name] = bonded.table
     members = [(one, bonded.table) for bonded in bonds for one in bonded.ports]
     for claims in (members, [(port.interface, port.table) for port in ports]):
@@ -122,7 +124,7 @@ def _bonds_have_the_say(bonds: Sequence[Bonded], ports: Sequence[Port]) -> None:
             continue
         want, name = port.want, port.interface.name
         if want.vlan is not None or want.link is not None or want.vlans:
-            raise ConfigError(f"{port.table}: {name} is in {bonded.table}; say vlan, link and vlans there")
+            raise ConfigError(f"{port.table}: {name} is in {bonded.table}; configure vlan, link and vlans there")
         wants = [bonded.bond.mtu or 0, *(vlan.mtu or 0 for vlan in bonded.bond.vlans)]
         if want.mtu is not None and want.mtu < max(wants):
             raise ConfigError(f"{port.table}: mtu {want.mtu} of {name} is less than {max(wants)} of {bonded.table}")
@@ -131,16 +133,14 @@ def _bonds_have_the_say(bonds: Sequence[Bonded], ports: Sequence[Port]) -> None:
 def _check_port(port: Port, boot: int | None) -> None:
     link = port.want.link
     if port.interface.id == boot and link is not None and link.mode is not LinkMode.AUTO:
-        raise ConfigError(
-            f"{port.table}: {port.interface.name} is what the machine boots from; its link has to be auto"
-        )
+        raise ConfigError(f"{port.table}: the machine boots from {port.interface.name}; its link must be auto")
 
 
 def _check_mtus(table: str, below: int | None, vlans: Sequence[VlanSite]) -> None:
     """MAAS makes the one below as large as what lies on it, whatever is said of it."""
     vids = [vlan.vid for vlan in vlans]
     if len(set(vids)) != len(vids):
-        raise ConfigError(f"{table}: a VLAN is there twice: {listed(str(vid) for vid in sorted(vids))}")
+        raise ConfigError(f"{table}: VLANs are listed twice: {listed(str(vid) for vid in sorted(vids))}")
     for vlan in vlans:
         if below is not None and vlan.mtu is not None and vlan.mtu > below:
-            raise ConfigError(f"{table}: mtu {vlan.mtu} of VLAN {vlan.vid} is more than {below}, of what it lies on")
+            raise ConfigError(f"{table}: mtu {vlan.mtu} of VLAN {vlan.vid} is more than {below} of its interface")

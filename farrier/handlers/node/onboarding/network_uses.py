@@ -1,9 +1,7 @@
-"""What a node takes of network segments and IB partitions before it is deployed: an address of each segment and a
-membership of each port, as its site says.
+"""Allocates a node's segment addresses and IB memberships before its deployment, as its site requires.
 
-Used by `apply_roce_phase2`. Pure: what is taken is a write of the run, and UFM is told by the partition's own handler,
-which wakes the node. Nothing that is missing fails a commit: the next run sees it and says what it waits for. What a
-machine was deployed with stays as it is until it is given back.
+Pure: the allocation is a write of the run, and the partition's own handler changes UFM and enqueues the node. A missing
+segment fails no commit; the next run waits for it by name. What a machine was deployed with stays until its release.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ def held_up(node: Node, site: Site, now: datetime) -> Waiting | Step | Failed | 
     known = node.networks or Networks()
     wanted = _wanted(node, site)
     if _named(known) != wanted:
-        return Waiting(reason=f"takes what it is to use: {_told(wanted)}", requeue_after=_AT_ONCE, writes=(wanted,))
+        return Waiting(reason=f"allocates its networks: {_described(wanted)}", requeue_after=_AT_ONCE, writes=(wanted,))
     misfits = (*_elsewhere(node, known.segments, "segment"), *_elsewhere(node, known.partitions, "IB partition"))
     if misfits:
         return Failed(failure=FailureClass.INVALID_CONFIG, detail="; ".join(misfits))
@@ -59,16 +57,16 @@ def held_up(node: Node, site: Site, now: datetime) -> Waiting | Step | Failed | 
 
 
 def _takes(node: Node, wanted: UseNetworks, now: datetime) -> Waiting | Step:
-    """Write it once more, a while after the last time: what somebody else holds is not had by asking without end."""
+    """Repeat the allocation after a while, so that taken networks are not requested in a loop."""
     assert node.workflow is not None, "a stage runs in a workflow"
-    reason = "takes what can be had of it now"
+    reason = "allocates the networks that are available"
     took_at = node.workflow.upstream.took_at
     if took_at is not None and now - took_at < _TAKE_AGAIN:
         return Waiting(reason=reason, requeue_after=took_at + _TAKE_AGAIN - now)
     return Step(to=with_note(node, took_at=now), reason=reason, writes=(wanted,))
 
 
-def told(node: Node) -> str:
+def in_use(node: Node) -> str:
     """What the node has, in words; empty for nothing."""
     known = node.networks or Networks()
     addresses = [f"{each.address} of {each.name}" for each in known.segments if each.address is not None]
@@ -89,7 +87,7 @@ def _named(known: Networks) -> UseNetworks:
     )
 
 
-def _told(wanted: UseNetworks) -> str:
+def _described(wanted: UseNetworks) -> str:
     names = (*wanted.segments, *wanted.partitions)
     return listed(names) if names else "nothing any more"
 
@@ -97,7 +95,7 @@ def _told(wanted: UseNetworks) -> str:
 def _elsewhere(node: Node, used: tuple[SegmentUse, ...] | tuple[PartitionUse, ...], what: str) -> Iterator[str]:
     for each in used:
         if each.state is not None and each.site != node.site:
-            yield f"{what} {each.name} is of site {each.site or '(none)'}, and the node is of {node.site}"
+            yield f"{what} {each.name} belongs to site {each.site or '(none)'}, but the node to site {node.site}"
 
 
 def _segment_changes(use: SegmentUse) -> bool:
@@ -122,13 +120,13 @@ def _lacking_segments(known: Networks) -> Iterator[Lack]:
         if use.address is not None:
             continue
         if use.state is None:
-            yield Lack(f"no segment is named {use.name}; create it, or take it out of the site's network.segments")
+            yield Lack(f"segment {use.name} does not exist; create it, or remove it from network.segments of the site")
         elif _is_going(use.state):
             yield Lack(
-                f"segment {use.name} is being deleted; take it out of the site's network.segments, or create it anew"
+                f"segment {use.name} is being deleted; remove it from network.segments of the site, or create it again"
             )
         elif use.state == SegmentState.READY:
-            yield Lack(f"segment {use.name} is full; `update` with add_prefixes makes it larger")
+            yield Lack(f"segment {use.name} has no free address; add prefixes with `update` (add_prefixes)")
         else:
             yield Lack(f"segment {use.name} is {use.state}")
 
@@ -136,19 +134,20 @@ def _lacking_segments(known: Networks) -> Iterator[Lack]:
 def _lacking_partitions(node: Node, known: Networks) -> Iterator[Lack]:
     if known.partitions and node.ib_guids is None:
         yield Lack(
-            f"which IB ports the node has is not known; SELECT farrier.set_ib_ports('{node.name}', …) says it, "
-            "and an empty array that it has none",
+            f"the IB ports of the node are not known; set them with SELECT farrier.set_ib_ports('{node.name}', …), "
+            "with an empty array for none",
             own=True,
         )
     for use in known.partitions:
         if use.state is None:
             yield Lack(
-                f"no IB partition is named {use.name}; create it, or take it out of the site's infiniband.partitions"
+                f"IB partition {use.name} does not exist; create it, or remove it from infiniband.partitions of the "
+                "site"
             )
         elif _is_going(use.state):
             yield Lack(
-                f"IB partition {use.name} is being deleted; take it out of the site's infiniband.partitions, "
-                "or create it anew"
+                f"IB partition {use.name} is being deleted; remove it from infiniband.partitions of the site, or "
+                "create it again"
             )
         else:
             yield from _lacking_ports(node, use)
@@ -157,12 +156,12 @@ def _lacking_partitions(node: Node, known: Networks) -> Iterator[Lack]:
 def _lacking_ports(node: Node, use: PartitionUse) -> Iterator[Lack]:
     theirs = [port for port in use.ports if not port.ours]
     if theirs:
-        told_of = listed(f"{port.guid} for {port.owner}" for port in theirs)
-        yield Lack(f"ports of the node are members of IB partition {use.name} for somebody else: {told_of}", own=True)
+        ports = listed(f"{port.guid} for {port.owner}" for port in theirs)
+        yield Lack(f"ports of the node are already members of IB partition {use.name}: {ports}", own=True)
     refused = [port for port in use.ports if port.ours and port.state is MemberState.REFUSED]
     if refused:
-        told_of = listed(f"{port.guid}: {port.reason or 'no reason'}" for port in refused)
-        yield Lack(f"UFM refuses ports in IB partition {use.name}: {told_of}", own=True)
+        ports = listed(f"{port.guid}: {port.reason or 'no reason'}" for port in refused)
+        yield Lack(f"UFM refuses ports in IB partition {use.name}: {ports}", own=True)
     pending = [port.guid for port in use.ports if port.ours and port.state is MemberState.PENDING]
     if pending:
         why = f" ({use.state}: {use.last_error})" if use.last_error else ""

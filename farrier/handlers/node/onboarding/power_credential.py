@@ -22,7 +22,7 @@ async def power_credential(node: Node, services: NodeServices) -> Credential | W
     """What MAAS is to log in at the node's BMC with; or why it cannot be had."""
     missing = missing_detail(node)
     if node.bmc_credential is None or missing is not None:
-        return Failed(failure=FailureClass.NO_CREDENTIALS, detail=missing or "no BMC credential is given")
+        return Failed(failure=FailureClass.NO_CREDENTIALS, detail=missing or "no BMC credential is set")
     try:
         found = await services.credentials.for_region(target_of(node))
     except CredentialError as error:
@@ -31,7 +31,5 @@ async def power_credential(node: Node, services: NodeServices) -> Credential | W
         return Failed(failure=FailureClass.NO_CREDENTIALS, detail=str(error))
     if not found.username or not found.password:
         lacks = "user name" if not found.username else "password"
-        return Failed(
-            failure=FailureClass.NO_CREDENTIALS, detail=f"credential {node.bmc_credential}: it has no {lacks}"
-        )
+        return Failed(failure=FailureClass.NO_CREDENTIALS, detail=f"credential {node.bmc_credential} has no {lacks}")
     return found

@@ -30,35 +30,36 @@ PASSED = "Passed"
 
 def failed_testing(system_id: str, said: str | None) -> Failed:
     """MAAS commissions no machine that failed its tests, so another attempt by itself is of no use."""
-    detail = f"machine {system_id} failed its tests{told(said)}; test it again or override the result in MAAS"
+    detail = f"machine {system_id} failed its tests{quoted(said)}; test it again or override the result in MAAS"
     return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=detail, stop=StopRequest.FAILED)
 
 
-def told(said: str | None) -> str:
+def quoted(said: str | None) -> str:
     """What MAAS says of a failure, for the end of a sentence."""
     return f": {said[:300]}" if said else ""
 
 
 def unready(node: Node, machine: Machine) -> Settled | None:
-    """What it means that the machine is not ready; None: it is."""
+    """The result for a machine that is not ready; None: it is."""
     if machine.state is MaasStatus.READY:
         return None
     assert node.workflow is not None, "a stage runs in a workflow"
     stands = machine.status_name or machine.state
     if node.workflow.upstream.has_deployed and machine.owner:
         if machine.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED}:
-            return Done(reason=f"this onboarding deploys the machine already: {stands}")
+            return Done(reason=f"this onboarding already deploys the machine: {stands}")
         if machine.status in _GIVEN_BACK:
-            reason = f"a deployment of this onboarding left the machine behind: {stands}; it has to be given back first"
+            reason = f"an earlier deployment of this onboarding left the machine as {stands}; it must be released first"
             return Step(to=at_stage(node, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY), reason=reason)
     detail = (
-        f"machine {machine.system_id} is {stands} in MAAS, and this onboarding had it ready; nothing was done to it"
+        f"machine {machine.system_id} is {stands} in MAAS, but had been ready in this onboarding; farrier changed "
+        "nothing"
     )
     return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
 
 
 def was_asked(node: Node, wanted: Change) -> bool:
-    """Whether MAAS took this change in this attempt of the stage."""
+    """Whether MAAS accepted this change in this attempt of the stage."""
     workflow = node.workflow
     assert workflow is not None, "a stage runs in a workflow"
     asked_at = workflow.upstream.asked_at
@@ -68,9 +69,9 @@ def was_asked(node: Node, wanted: Change) -> bool:
 
 
 def asking(node: Node, now: datetime, wanted: Change, what: str) -> Send | Failed:
-    """Send `wanted`, which `what` says in words; once in an attempt."""
+    """Send the change `wanted`, described by `what`; once in an attempt."""
     if was_asked(node, wanted):
-        detail = f"MAAS took a change and does not show it: {what}"
+        detail = f"MAAS accepted a change but does not show it: {what}"
         return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
-    taken = Step(to=with_note(node, asked=repr(wanted), asked_at=now), reason=f"asked MAAS: {what}")
+    taken = Step(to=with_note(node, asked=repr(wanted), asked_at=now), reason=f"requested from MAAS: {what}")
     return Send(change=wanted, reason=what, then=taken)

@@ -39,7 +39,7 @@ _RELEASE = "release"
 def recover_for_datasource_retry(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Never done: it leads to the next deployment, or back to the one that came to an end after all."""
     if _waits(node):
-        return Waiting(reason="waits until MAAS has given the machine back")
+        return Waiting(reason="waits until MAAS has released the machine")
 
     async def ask(client: MaasClient) -> Settled:
         machine = await region.own_machine(client, node)
@@ -47,7 +47,7 @@ def recover_for_datasource_retry(node: Node, now: datetime, policy: Policy) -> S
             return machine
         decided = _decided(node, now, machine)
         if isinstance(decided, Send) and not await _may_undo(client, node, machine):
-            why = "by a deployment that this onboarding did not ask for"
+            why = "by a deployment that this onboarding did not request"
             return detour.disagrees(machine.system_id, machine.status_name, why)
         return await region.sent(client, machine, decided)
 
@@ -81,10 +81,10 @@ def _decided(node: Node, now: datetime, machine: Machine) -> Settled | Send:
         return Step(to=at_stage(node, OnboardingStage.DEPLOY_VIA_MAAS), reason="the machine is ready again")
     if machine.status == S.NEW:
         to = at_stage(node, OnboardingStage.COMMISSION_NODE)
-        return Step(to=to, reason="the machine has to be commissioned again: its last commissioning did not pass")
+        return Step(to=to, reason="the machine must be commissioned again: its last commissioning did not pass")
     if machine.status == S.DEPLOYED:
         to = at_stage(node, OnboardingStage.WAIT_FOR_DEPLOYED)
-        return Step(to=to, reason="the deployment came to an end after all")
+        return Step(to=to, reason="the deployment succeeded after all")
     if machine.status in _ON_ITS_WAY:
         return _asked(node, now, _RELEASE)
     if machine.status == S.DEPLOYING:
@@ -93,8 +93,8 @@ def _decided(node: Node, now: datetime, machine: Machine) -> Settled | Send:
     if machine.status in _RELEASABLE:
         release = Release(comment=region.comment(node, f"release after deploy {number}"))
         return Send(change=release, reason="release the machine", then=_asked(node, now, _RELEASE))
-    return detour.disagrees(machine.system_id, machine.status_name, "while it was to be given back")
+    return detour.disagrees(machine.system_id, machine.status_name, "while farrier released it")
 
 
 def _asked(node: Node, now: datetime, what: str) -> Step:
-    return Step(to=with_note(node, asked_at=now, asked=what), reason="the machine is on its way back")
+    return Step(to=with_note(node, asked_at=now, asked=what), reason="the machine is being released")

@@ -40,14 +40,18 @@ def render_cloud_init(node: Node, now: datetime, policy: Policy) -> StageResult:
     if node.workflow.upstream.has_deployed:
         seen = region.latest(node)
         if seen is None:
-            return Waiting(reason="waits for MAAS to be read")
+            return Waiting(reason="waits for a read of MAAS")
         if seen.state in (MaasStatus.DEPLOYING, MaasStatus.DEPLOYED) and region.is_undecided(seen):
             return region.undecided(seen)
         if seen.ours and seen.state in (MaasStatus.DEPLOYING, MaasStatus.DEPLOYED):
-            return Done(reason="the machine has its user data", skipped="this workflow deployed the machine already")
+            return Done(
+                reason="the machine has its user data", skipped="this workflow has already deployed the machine"
+            )
     if not site.cloud_init.template:
         return Done(
-            reason="no user data is sent", to=with_note(node, token=None), skipped=f"site {site.name} has no template"
+            reason="the site sends no user data",
+            to=with_note(node, token=None),
+            skipped=f"site {site.name} has no template",
         )
     if node.agentless:
         return _without_token(node, site)
@@ -63,7 +67,9 @@ def _without_token(node: Node, site: Site) -> Settled:
         cloud_init.render(site, node, token="")
     except ConfigError as error:
         return Failed(failure=FailureClass.INVALID_CONFIG, detail=str(error))
-    return Done(reason="the user data can be made; an agentless node needs no token", to=with_note(node, token=None))
+    return Done(
+        reason="the user data can be rendered; an agentless node needs no token", to=with_note(node, token=None)
+    )
 
 
 async def _with_token(services: NodeServices, node: Node, site: Site, now: datetime) -> Settled:
@@ -79,11 +85,11 @@ async def _with_token(services: NodeServices, node: Node, site: Site, now: datet
         return Failed(failure=FailureClass.INVALID_CONFIG, detail=str(error))
     if not templates.names_token(site.cloud_init.template):
         # Issued for nobody, it would only end the token that an operator gave the agent.
-        reason = f"the user data can be made; it has no {templates.TOKEN}, so the agent has to bring one of its own"
+        reason = f"the user data can be rendered; it has no {templates.TOKEN}, so the agent needs another token"
         return Done(reason=reason, to=with_note(node, token=None))
     digest = bootstrap.digest(token)
     return Done(
-        reason="the user data can be made, and its token was issued",
+        reason="the user data can be rendered, and its token is issued",
         to=with_note(node, token=digest, token_at=now),
         writes=(IssueBootstrap(digest, site.deploy.bootstrap_ttl),),
     )

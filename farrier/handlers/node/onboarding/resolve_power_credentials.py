@@ -44,11 +44,13 @@ def resolve_power_credentials(node: Node, now: datetime, config: Policy) -> Stag
         case M.ADOPTING:
             return Waiting(reason="waits for the probe of the adoption", timed=False)  # which has its own deadline
         case M.VERIFYING:
-            return _waiting(node, now, config, "waits for the BMC to be verified")
+            return _waiting(node, now, config, "waits for the verification of the BMC")
         case M.ENROLL:
             return _enrolled(node, now, config)
         case M.UNMANAGED | M.ERROR:
-            return Failed(failure=FailureClass.NO_CREDENTIALS, detail="the node has no BMC details; give them: set_bmc")
+            return Failed(
+                failure=FailureClass.NO_CREDENTIALS, detail="the node has no BMC details; set them with set_bmc"
+            )
         case _ as never:
             assert_never(never)
 
@@ -75,11 +77,11 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> StageResult:
         return Failed(failure=FailureClass.NO_CREDENTIALS, detail=missing)
     bmc = node.bmc
     if bmc.failures > 0 and bmc.failure is not None and bmc.failure in UNSAFE_OF_BMC:
-        return Failed(failure=UNSAFE_OF_BMC[bmc.failure], detail=bmc.last_error or "another machine answers")
+        return Failed(failure=UNSAFE_OF_BMC[bmc.failure], detail=bmc.last_error or "another machine responds")
     if bmc.asked_at is None:
-        return Step(to=with_fields(node, bmc=replace(bmc, asked_at=now)), reason="asks for the BMC to be verified")
-    told = f": {bmc.failure}: {bmc.last_error}" if bmc.failure is not None else ""
-    return _waiting(node, now, config, f"waits for the BMC to be manageable{told}")
+        return Step(to=with_fields(node, bmc=replace(bmc, asked_at=now)), reason="requests the verification of the BMC")
+    last = f": {bmc.failure}: {bmc.last_error}" if bmc.failure is not None else ""
+    return _waiting(node, now, config, f"waits for the BMC to be manageable{last}")
 
 
 def _waiting(node: Node, now: datetime, config: Policy, reason: str) -> Waiting | Failed:

@@ -28,7 +28,7 @@ _PHASES = (
 
 _ENDED: Mapping[int, str] = {
     S.FAILED_DEPLOYMENT: "the deployment failed",
-    S.ALLOCATED: "the deployment was given up in MAAS",
+    S.ALLOCATED: "the deployment was aborted in MAAS",
 }
 
 
@@ -36,7 +36,7 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Done once the machine is deployed. It has a deadline of its own, because nothing else would end a deployment."""
     seen = region.latest(node)
     if seen is None:
-        return Waiting(reason="waits for MAAS to be read")
+        return Waiting(reason="waits for a read of MAAS")
     if seen.status is None:
         return region.gone(node)
     if region.is_foreign(seen):
@@ -44,7 +44,7 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
     if region.is_undecided(seen):
         return region.undecided(seen)
     if seen.status == S.DEPLOYED:
-        return Done(reason="MAAS says deployed", to=_noted(node, seen))
+        return Done(reason="MAAS reports deployed", to=_noted(node, seen))
     if seen.status == S.DEPLOYING:
         if detour.is_overdue(node, now, policy):
             return Step(to=detour.to_judgement(node), reason="the deployment takes too long")
@@ -52,7 +52,7 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
     reason = _ENDED.get(seen.status)
     if reason is not None:
         return Step(to=detour.to_judgement(node), reason=reason)
-    return detour.disagrees(seen.system_id, seen.status_name, "while it was to be deployed")
+    return detour.disagrees(seen.system_id, seen.status_name, "while farrier deployed it")
 
 
 def _noted(node: Node, seen: MaasObservation) -> Node:
@@ -66,5 +66,5 @@ def _noted(node: Node, seen: MaasObservation) -> Node:
 
 def _phase(seen: MaasObservation) -> str:
     message = seen.status_message or ""
-    told = next((phase for start, phase in _PHASES if message.startswith(start)), None)
-    return told or ("starting what was installed" if seen.netboot is False else "starting the machine")
+    phase = next((phase for start, phase in _PHASES if message.startswith(start)), None)
+    return phase or ("starting what was installed" if seen.netboot is False else "starting the machine")

@@ -26,7 +26,9 @@ _INTERVAL = timedelta(minutes=15)
 def wait_for_hardware_sync_healthy(node: Node, now: datetime, policy: Policy) -> StageResult:
     site = region.site_of(node, policy)
     if not site.deploy.hardware_sync:
-        return Done(reason="no hardware sync here", skipped=f"site {site.name} has deploy.hardware_sync off")
+        return Done(
+            reason="the site does not use hardware sync", skipped=f"site {site.name} has deploy.hardware_sync off"
+        )
     contradiction = detour.contradicted(node)
     if contradiction is not None:
         return contradiction
@@ -35,7 +37,7 @@ def wait_for_hardware_sync_healthy(node: Node, now: datetime, policy: Policy) ->
     if missing is None:
         return Done(reason="the node syncs its hardware")
     if _is_last(node, now, policy):
-        detail = f"in {MAX_ATTEMPTS} attempts the node did not sync its hardware: {missing}"
+        detail = f"the node did not sync its hardware in {MAX_ATTEMPTS} attempts: {missing}"
         return Failed(failure=FailureClass.HARDWARE_SYNC_FAILED_REPEATEDLY, detail=detail)
     return Waiting(reason=f"waits for the node's hardware sync: {missing}")
 
@@ -46,13 +48,13 @@ def _missing(node: Node, now: datetime, seen: MaasObservation) -> str | None:
     interval = timedelta(seconds=seen.sync_interval) if seen.sync_interval else _INTERVAL
     first = known.synced_at or known.deployed_at
     if not seen.enable_hw_sync:
-        return "MAAS does not expect any"
+        return "MAAS does not expect a sync"
     if seen.last_sync is None:
-        return "there was none"
+        return "no sync was recorded"
     if first is not None and seen.last_sync <= first + interval * _FIRST_BOOT:
-        return "there was none after the first boot"
+        return "no sync was recorded after the first boot"
     if now > seen.last_sync + interval * _LATE:
-        return "the last one is too long ago"
+        return "the last sync is too old"
     return None
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from farrier.handlers.node import region
 from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Step, Waiting, at_stage
-from farrier.handlers.node.onboarding.preparing import PASSED, failed_testing, told
+from farrier.handlers.node.onboarding.preparing import PASSED, failed_testing, quoted
 from farrier.model.failures import MAX_ATTEMPTS, FailureClass
 from farrier.model.maas import MaasStatus, StatusNumber
 from farrier.model.node import Node, StopRequest, Workflow
@@ -25,13 +25,13 @@ def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
     assert workflow is not None, "a stage runs in a workflow"
     seen = region.latest(node)
     if seen is None:
-        return Waiting(reason="waits for MAAS to be read")
+        return Waiting(reason="waits for a read of MAAS")
     not_ours = _not_ours(node, seen)
     if not_ours is not None:
         return not_ours
     stands = (seen.status_name or str(seen.state))[:64]
     if seen.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED} and workflow.upstream.has_deployed and seen.owner:
-        return Done(reason=f"this onboarding deploys the machine already: {stands}")
+        return Done(reason=f"this onboarding already deploys the machine: {stands}")
     if seen.state is MaasStatus.COMMISSIONING:
         return Waiting(reason=f"waits for MAAS to commission the machine: {stands}")
     if seen.state is MaasStatus.READY and seen.commissioning_status_name == PASSED:
@@ -43,7 +43,7 @@ def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
         return Step(to=back, reason=f"machine {seen.system_id} was marked broken in MAAS")
     why = _failure(seen)
     if why is None:
-        detail = f"machine {seen.system_id} is {stands} in MAAS, and this onboarding has not asked for that"
+        detail = f"machine {seen.system_id} is {stands} in MAAS, which this onboarding did not request"
         return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
     return _again(node, workflow, why)
 
@@ -58,19 +58,19 @@ def _not_ours(node: Node, seen: MaasObservation) -> Failed | Waiting | None:
 
 def _failure(seen: MaasObservation) -> str | None:
     """Why there is no commissioning to wait for; None for a state that none leads to."""
-    said = told(seen.error_description or seen.status_message)
+    said = quoted(seen.error_description or seen.status_message)
     if seen.status == StatusNumber.FAILED_COMMISSIONING:
         return f"machine {seen.system_id} failed its commissioning{said}"
     if seen.state is MaasStatus.NEW:
         return f"the commissioning of machine {seen.system_id} was aborted in MAAS"
     if seen.state is MaasStatus.READY:
         passed = seen.commissioning_status_name or "unknown"
-        return f"machine {seen.system_id} is ready without a commissioning that passed: {passed[:64]}"
+        return f"machine {seen.system_id} is ready, but no commissioning passed: {passed[:64]}"
     return None
 
 
 def _again(node: Node, workflow: Workflow, why: str) -> StageResult:
-    """The first time it is told, so that the back-off comes between two of them; then it is asked for again."""
+    """Commission again, after a back-off between two commissionings."""
     if workflow.upstream.commissions >= MAX_ATTEMPTS:
         return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=why, stop=StopRequest.FAILED)
     if workflow.status_entered_at <= workflow.stage_entered_at:

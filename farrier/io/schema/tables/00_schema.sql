@@ -3,7 +3,7 @@
 
 CREATE SCHEMA IF NOT EXISTS farrier;
 
--- One row: the session that migrates this database, if any. A session that has ended is none.
+-- One row: the session that migrates this database, if any. A session that has ended does not count.
 CREATE TABLE IF NOT EXISTS farrier.migrator (
     only_one      boolean PRIMARY KEY DEFAULT true CHECK (only_one),
     pid           integer,     -- its server process; null: no session migrates

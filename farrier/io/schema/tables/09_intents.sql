@@ -10,7 +10,7 @@ CREATE TABLE farrier.intents (
     api_version     integer,                                        -- version of the API that the client uses; null: the lowest
                                                                     -- supported
     idempotency_key text,                                           -- unique for a node: a repeated request is one intent
-    requested_by    text,                                           -- who asks, as the client says; recorded, not checked
+    requested_by    text,                                           -- name of the client, as submitted; recorded, not checked
     status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'accepted', 'rejected', 'superseded')),
                                                                     -- set by the node's handler; accepted: begun or done in that
                                                                     -- commit; superseded: a newer intent took its place

@@ -24,7 +24,7 @@ CREATE TABLE farrier.brakes (
 CREATE TABLE farrier.brake_lifts (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     site         text        NOT NULL,  -- '' for nodes without a site
-    until        timestamptz NOT NULL,  -- until when nodes may leave whatever their number
+    until        timestamptz NOT NULL,  -- until when any number of nodes may leave
     reason       text        NOT NULL,  -- given by the operator
     requested_by text        NOT NULL,  -- given by the operator, else session_user
     at           timestamptz NOT NULL DEFAULT farrier.now()

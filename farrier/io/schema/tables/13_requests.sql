@@ -10,7 +10,7 @@ CREATE TABLE farrier.resource_intents (
     action          text        NOT NULL,               -- `create`, or another action of farrier.kind_actions
     params          jsonb       NOT NULL DEFAULT '{}',  -- by the rules in farrier.kind_actions
     idempotency_key text,                               -- unique for a resource: a repeated request is one request
-    requested_by    text,                               -- who asks, as the client says; recorded, not checked
+    requested_by    text,                               -- name of the client, as submitted; recorded, not checked
     status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'accepted', 'rejected', 'superseded')),
                                                         -- `create` is accepted at once; any other is answered by the kind's
                                                         -- handler

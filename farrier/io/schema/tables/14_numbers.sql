@@ -20,7 +20,7 @@ CREATE TABLE farrier.pool_numbers (
 );
 CREATE INDEX pool_numbers_holder ON farrier.pool_numbers (kind, id);
 
--- Numbers that were given back. No foreign key to the pool: giving back does not wait for a transaction that takes.
+-- Released numbers. No foreign key to the pool: a release does not wait for a transaction that takes a number.
 CREATE TABLE farrier.freed_numbers (
     pool   text    NOT NULL,
     number integer NOT NULL,

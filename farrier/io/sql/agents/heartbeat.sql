@@ -1,4 +1,4 @@
--- Signs of life of many agents, of those that their nodes still know; in order of ids, as all writers lock.
+-- Records heartbeats of many agents, if their node still has the agent; in order of ids, as all writers lock.
 SELECT farrier.heartbeat(b.node::text, b.health, b.key), b.node
   FROM (SELECT b.node, b.health, b.key
           FROM jsonb_to_recordset($1::jsonb) AS b (node bigint, health jsonb, key text)

@@ -1,2 +1,2 @@
--- Lets nodes of a site leave service whatever their number, for a while.
+-- Lets any number of nodes of a site leave service, for a while.
 SELECT farrier.lift_brake($1, $2, $3, $4)

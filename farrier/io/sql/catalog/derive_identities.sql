@@ -1,2 +1,2 @@
--- After a change of what identifies no machine, what nodes have recorded is looked at anew.
+-- After a change of the values that identify no machine, the identities of all nodes are derived again.
 SELECT farrier.derive_identities()

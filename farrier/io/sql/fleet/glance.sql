@@ -1,4 +1,4 @@
--- Where each node from an id on stands, and what was last said of it.
+-- The state of each node from an ID on, with its last outcome.
 SELECT n.id, n.name, n.status, n.management,
        coalesce(w.detail, n.bmc ->> 'last_error', o.outcome ->> 'reason', 'has not run yet') AS reason,
        w.status AS workflow_status, w.stage, w.failure_class

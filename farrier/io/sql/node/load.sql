@@ -7,7 +7,7 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            CASE WHEN live.id IS NOT NULL THEN (SELECT row_to_json(r) FROM (
                 SELECT r.failure, r.username, r.last_error FROM farrier.maas_regions r WHERE r.name = n.site AND r.ended_at IS NULL) r) END AS region,
            CASE WHEN live.id IS NOT NULL THEN farrier.region_outages(n.site) ELSE '[]' END AS outages,
-           -- Held nodes are few or none, and one look tells. Not EXISTS, for which a plan may read the whole table.
+           -- Held nodes are few or none, so one lookup decides. Not EXISTS, for which a plan may read the whole table.
            CASE WHEN n.status = 'active' AND (
              SELECT d.held FROM farrier.departures d WHERE d.site = coalesce(n.site, '') AND d.node = n.id)
              THEN farrier.braked_at(n.site, n.id) END AS braked_at,

@@ -51,7 +51,7 @@ of_kinds AS MATERIALIZED (
     SELECT c.kind, split_part(c.state, '/', 1) AS state, split_part(c.state, '/', 2) AS substate, c.n, c.first, c.above, c.lasts
       FROM farrier.count_resources($10::text[], $11::text[], $12::text[], $13::interval[]) c),
 -- Paused nodes whose workflow goes on all the same: a pause stops neither a deletion nor what a cancel began. It does stop
--- whatever there is to do about management.
+-- work on management.
 goes_on AS MATERIALIZED (
     SELECT n.id FROM farrier.nodes n
      WHERE n.paused IS NOT NULL AND n.status <> 'deleted'
@@ -128,7 +128,7 @@ agents AS MATERIALIZED (
     SELECT count(*) AS n,
            count(*) FILTER (WHERE a.last_heartbeat_at IS NULL OR a.last_heartbeat_at < farrier.now() - $7::interval) AS silent
       FROM farrier.node_agents a),
--- Nobody expects a heartbeat of these, and they are few.
+-- These nodes send no heartbeat, and they are few.
 silent_elsewhere AS (
     SELECT count(*) AS n
       FROM farrier.nodes n CROSS JOIN LATERAL (

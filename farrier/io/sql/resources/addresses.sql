@@ -1,4 +1,4 @@
--- Who has which addresses of a segment, by address; nobody any of one that has ended.
+-- The allocated addresses of a segment with their owners, by address; none of a segment that has ended.
 SELECT json_build_object('address', host(a.address), 'prefix', a.prefix, 'owner', a.owner, 'node', n.name, 'allocated_at', a.allocated_at)::text
   FROM farrier.show_resources('network_segment', $1, '{}', '{}', false, '', 0, 1) r
  CROSS JOIN LATERAL farrier.list_addresses(r ->> 'id') a

@@ -1,4 +1,4 @@
--- Makes what this transaction makes the property of the schema's owner, whoever migrates: a function with its owner's rights must
+-- Makes what this transaction makes the property of the schema's owner, independent of the login that migrates: a function with its owner's rights must
 -- not get those of a superuser, and the owner must be able to replace it.
 SELECT set_config('role', pg_get_userbyid(n.nspowner), true)
   FROM pg_namespace n

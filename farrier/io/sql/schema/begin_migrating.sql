@@ -1,4 +1,4 @@
--- Makes this session the migrator, unless another one is that lives; no row then. A session that ended is none. A login that may
+-- Makes this session the migrator, unless another live session is; then returns no row. A session that ended does not count. A login that may
 -- not see when another one's session began takes its process id for it.
 UPDATE farrier.migrator m
    SET pid = own.pid, login = own.usename, backend_start = own.backend_start

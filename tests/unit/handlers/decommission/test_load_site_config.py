@@ -41,7 +41,7 @@ async def test_it_gives_way_to_a_request(stand: Stand) -> None:
 async def test_a_key_of_somebody_with_fewer_rights_needs_a_person(stand: Stand) -> None:
     await given_deployed(stand, STAGE)
     stand.world.key = OPERATOR.key
-    fails(await stand.settle(), F.INVALID_CONFIG, "'op'", "no administrator")
+    fails(await stand.settle(), F.INVALID_CONFIG, "'op'", "not an administrator")
 
 
 async def test_a_key_that_is_refused_is_waited_for(stand: Stand) -> None:

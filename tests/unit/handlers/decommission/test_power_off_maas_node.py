@@ -56,7 +56,7 @@ async def test_a_machine_that_is_off_is_left_so(stand: Stand) -> None:
 @pytest.mark.parametrize("status", [S.READY, S.NEW, S.FAILED_COMMISSIONING, S.BROKEN], ids=lambda status: status.name)
 async def test_a_machine_that_was_given_back_is_switched_off_once(stand: Stand, status: Status, power: str) -> None:
     machine = await given(stand, STAGE, status, owner=None, power=power, **RELEASED)
-    waits(await stand.settle(), "to be read")
+    waits(await stand.settle(), "for a read of MAAS")
     stand.observe()
     is_through(await stand.settle())
     is_through(await stand.settle())
@@ -70,7 +70,7 @@ async def test_one_that_takes_its_time_is_waited_for_on_what_was_observed(slow: 
     slow.observe()
     before = asked(slow)
     for _ in range(3):
-        waits(await slow.settle(), "see it off")
+        waits(await slow.settle(), "report it off")
     assert asked(slow) == before
     slow.pass_time(timedelta(minutes=2))
     slow.observe()
@@ -137,7 +137,7 @@ async def test_a_machine_that_was_deleted_has_no_power_to_switch(stand: Stand) -
 async def test_a_machine_whose_agent_has_yet_to_uninstall_is_left_on(stand: Stand) -> None:
     """MAAS never installed it, so nothing was released there: switched off, it could never be removed."""
     await given(stand, STAGE, S.NEW, owner=None)
-    skips(await stand.settle(), "yet to uninstall")
+    skips(await stand.settle(), "must still uninstall")
     assert sent(stand) == []
 
 

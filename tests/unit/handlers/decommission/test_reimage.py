@@ -98,7 +98,7 @@ def test_a_reimage_is_begun_where_a_machine_can_be_installed() -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"maas_id": None}, "this one has no MAAS id"),
+        ({"maas_id": None}, "this one has no MAAS ID"),
         ({"site": None}, "site (none) has none configured"),
         ({"site": "nowhere"}, "site nowhere has none configured"),
     ],
@@ -114,7 +114,7 @@ def test_a_reimage_is_refused_where_no_machine_can_be_installed(fields: dict[str
         (MaasStatus.DEPLOYED, timedelta(0), "accepted", ""),
         (MaasStatus.READY, timedelta(0), "rejected", "no longer deployed"),
         (MaasStatus.OTHER, timedelta(0), "rejected", "no longer deployed"),
-        (MaasStatus.ABSENT, timedelta(0), "rejected", "MAAS has no machine abc123 any more"),
+        (MaasStatus.ABSENT, timedelta(0), "rejected", "machine abc123 no longer exists in MAAS"),
         (MaasStatus.READY, timedelta(hours=1), "accepted", ""),  # what is stale proves nothing
     ],
 )

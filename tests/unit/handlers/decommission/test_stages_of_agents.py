@@ -57,7 +57,7 @@ async def test_a_task_that_an_agent_has_is_waited_for_as_long_as_its_lease(
     waits(await stand.once(), "works on")
     stand.now += timedelta(minutes=2)
     waits(await stand.once(), "lease", "issued again")
-    assert stand.writes == [EndTask(taken.id, T.EXPIRED, "lease ran out"), CreateTask(type=type_, attempt=2)]
+    assert stand.writes == [EndTask(taken.id, T.EXPIRED, "lease expired"), CreateTask(type=type_, attempt=2)]
 
 
 @each_stage

@@ -75,7 +75,7 @@ async def test_a_region_that_has_none_of_its_machines_loses_none_of_them(at: Pla
     found = await looked(at, await machines(at, 60, gone=60), present=10_000)
     assert found.failure is not None
     assert found.failure.failure is MaasFailure.ABSENT
-    assert "does [maas] url name the right region?" in found.failure.detail
+    assert "check [maas] url" in found.failure.detail
     assert found.readings == []
     assert at.world.observed.operations.count("machine") <= 7, "nor is it asked for each of them"
     left = settle(OBSERVED, found, NOW, ObserveSite())
@@ -114,7 +114,7 @@ async def test_ids_that_no_region_would_have_are_no_trouble_of_this_one(at: Plac
     odd = tuple(DueMachine(number, f"gpu-{number}") for number in range(2, 8))
     found = await looked(at, (one, *odd))
     assert found.failure is None
-    assert sorted(found.untold) == [each.system_id for each in odd]
+    assert sorted(found.unreadable) == [each.system_id for each in odd]
     assert [reading.system_id for reading in found.readings] == [one.system_id]
 
 
@@ -125,7 +125,7 @@ async def test_a_key_of_another_user_is_the_region_s_trouble_while_the_former_on
     found = await look(at.world.client, region, NOW, events=True, identify=True)
     assert found.failure is not None
     assert found.failure.failure is MaasFailure.AUTH
-    assert "give a key of 'former'" in found.failure.detail
+    assert "configure a key of 'former'" in found.failure.detail
     assert settle(region, found, NOW, ObserveSite()).to.username == "former"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from farrier.config.sites import MaasSite, ObserveSite, Site
 from farrier.handlers.maas_region import RegionHandler
-from farrier.handlers.maas_region.handler import UNCONFIGURED_AFTER, UNTOLD_AGAIN, back_off, settle
+from farrier.handlers.maas_region.handler import UNCONFIGURED_AFTER, UNREADABLE_AGAIN, back_off, settle
 from farrier.handlers.maas_region.observe import Findings
 from farrier.model.maas import MaasError, MaasFailure, MaasStatus
 from farrier.model.maas_region import Cursor, DueMachine, MaasRegion, Named, Reading, RegionState, Unknown
@@ -214,7 +214,7 @@ def test_a_machine_that_cannot_be_told_of_is_left_for_a_while_and_said() -> None
     before = region(due=(DUE,), unreadable={"old": NOW, "other": NOW + SECOND})
     left = settle(before, found(untold=untold), NOW, PACE)
     assert isinstance(left, Update)
-    assert left.to.unreadable == {"other": NOW + SECOND, "x00001": NOW + UNTOLD_AGAIN}
+    assert left.to.unreadable == {"other": NOW + SECOND, "x00001": NOW + UNREADABLE_AGAIN}
     assert left.to.last_error == "machine x00001 cannot be read: protocol: odd"
     assert left.requeue_after == PACE.events_every
     later = settle(left.to, found(), NOW + SECOND, PACE)

@@ -122,7 +122,7 @@ async def test_one_machine_that_cannot_be_told_of_holds_up_no_other(looker: Look
     looker.region.faults.add(Fault(machine=odd.system_id, body=b"{}", content_type="application/json"))
     found = await looker.look(odd, *others)
     assert found.failure is None
-    assert {name: error.failure for name, error in found.untold.items()} == {odd.system_id: MaasFailure.PROTOCOL}
+    assert {name: error.failure for name, error in found.unreadable.items()} == {odd.system_id: MaasFailure.PROTOCOL}
     assert set(states(found)) == {one.system_id for one in others}
 
 
@@ -143,7 +143,7 @@ async def test_another_machine_than_was_asked_for_is_never_taken_for_it(looker: 
     looker.region.faults.add(Fault(machine=mine.system_id, body=shown, content_type="application/json"))
     found = await looker.look(mine)
     assert not found.readings
-    assert found.untold[mine.system_id].failure is MaasFailure.PROTOCOL
+    assert found.unreadable[mine.system_id].failure is MaasFailure.PROTOCOL
 
 
 async def test_a_status_that_nobody_knows_is_other(looker: Looker) -> None:

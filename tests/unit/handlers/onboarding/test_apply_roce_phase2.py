@@ -121,7 +121,7 @@ async def test_each_run_makes_one_change_at_most(at: Stand) -> None:
     await ready(at, TABLES)
     for expected in range(1, len(EVERY_CHANGE) + 1):
         settled = await at.once()
-        assert isinstance(settled, Step) and settled.reason.startswith("asked MAAS: ")
+        assert isinstance(settled, Step) and settled.reason.startswith("requested from MAAS: ")
         assert len(changes(at)) == expected
     await done(at)
     assert len(changes(at)) == len(EVERY_CHANGE)
@@ -181,7 +181,7 @@ async def test_an_address_that_another_machine_has_is_a_mistake_in_the_site_and_
     ("tables", "told"),
     [
         ({"ports": [{"match": "ens*"}]}, "network.ports 1: no port matches 'ens*'"),
-        ({"bonds": [BOND | {"ports": ["enp2*"]}]}, "a bond of one port is none"),
+        ({"bonds": [BOND | {"ports": ["enp2*"]}]}, "a bond needs at least two ports"),
         ({"bonds": [BOND | {"vlan": 999}]}, "network.bonds 1 (bond0): the region has no VLAN 999"),
         ({"ports": [{"match": "enp2*", "link": {"subnet": "10.9.0.0/16"}}]}, "no subnet 10.9.0.0/16"),
         (TABLES | {"ports": [{"match": "enp2s0", "mtu": 9000}, {"match": "nothing"}]}, "network.ports 2"),
@@ -233,7 +233,7 @@ async def test_a_bond_of_other_ports_is_not_taken_apart(at: Stand) -> None:
     begin(at, {"bonds": [BOND | {"ports": ["enp1s0f0*", "enp3*"]}]})
     settled = await failed(at)
     assert settled.failure is FailureClass.INVALID_CONFIG
-    assert "has the ports enp1s0f0np0, enp1s0f1np1, and is to have enp1s0f0np0, enp3s0" in settled.detail
+    assert "has the ports enp1s0f0np0, enp1s0f1np1, but should have enp1s0f0np0, enp3s0" in settled.detail
     assert changes(at) == [] and named(machine, "bond0").parents
 
 

@@ -313,5 +313,5 @@ async def test_a_site_that_lost_its_region_is_waited_for() -> None:
 
 
 def test_a_pattern_that_is_none_is_refused_when_it_is_read() -> None:
-    with pytest.raises(msgspec.ValidationError, match="no regular expression"):
+    with pytest.raises(msgspec.ValidationError, match="not a valid regular expression"):
         msgspec.convert({"boot_disk_model": "["}, StorageSite)

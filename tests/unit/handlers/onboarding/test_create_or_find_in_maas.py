@@ -101,7 +101,7 @@ async def test_a_dotted_name_lends_its_first_label(stand: Stand) -> None:
 
 async def test_without_a_mac_address_nothing_is_made_and_it_is_said_what_to_register(stand: Stand) -> None:
     stand.node = with_fields(stand.node, macs=())
-    fails(await stand.settle(), F.INVALID_CONFIG, "MAC of its boot interface")
+    fails(await stand.settle(), F.INVALID_CONFIG, "MAC address of its boot interface")
     assert changes(stand) == []
 
 

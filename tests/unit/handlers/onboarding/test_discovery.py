@@ -69,7 +69,7 @@ async def test_the_recorded_machine_and_another_by_its_mac_address_are_a_conflic
     recorded = has(stand, hostname="old", macs=(OTHER_MAC,), power_parameters={})
     other = has(stand, hostname="new", power_parameters={})
     stand.node = with_fields(stand.node, maas_id=recorded.system_id)
-    fails(await stand.settle(), F.DISCOVERY_CONFLICT, "its recorded id", other.system_id)
+    fails(await stand.settle(), F.DISCOVERY_CONFLICT, "its recorded ID", other.system_id)
     assert changes(stand) == []
 
 
@@ -104,7 +104,7 @@ async def test_a_machine_with_nothing_but_our_name_and_another_bmc_is_not_ours(s
 async def test_a_name_alone_is_no_proof(stand: Stand, node_bmc: str, address: str) -> None:
     stand.node = with_fields(stand.node, bmc_address=node_bmc)
     machine = has(stand, macs=(), power_parameters=REDFISH | {"power_address": address} if address else {})
-    fails(await stand.settle(), F.DISCOVERY_CONFLICT, machine.system_id, "name is no proof")
+    fails(await stand.settle(), F.DISCOVERY_CONFLICT, machine.system_id, "matches only by name")
     assert changes(stand) == [] and stand.node.maas_id is None
 
 

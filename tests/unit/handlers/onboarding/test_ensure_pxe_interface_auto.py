@@ -174,7 +174,7 @@ def _elsewhere(at: Stand, machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (_no_interface, "MAAS knows no boot interface"),
+        (_no_interface, "MAAS has no boot interface"),
         (_no_vlan, "eno1 is on no VLAN"),
         (_in_a("bond"), "eno1 is part of bond up0"),
         (_in_a("bridge"), "eno1 is part of bridge up0"),
@@ -196,7 +196,7 @@ async def test_a_subnet_that_the_region_does_not_have_is_the_sites_mistake(at: S
     await ready(at, "10.99.0.0/16")
     settled = await failed(at)
     assert settled.failure is FailureClass.INVALID_CONFIG
-    assert "no subnet 10.99.0.0/16; seen: 10.20.0.0/16" in settled.detail
+    assert "no subnet 10.99.0.0/16; subnets: 10.20.0.0/16" in settled.detail
 
 
 # --- what goes wrong

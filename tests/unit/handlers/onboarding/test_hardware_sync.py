@@ -131,7 +131,7 @@ async def test_before_a_reading_there_is_nothing_to_decide_on(at: Stand) -> None
 
 async def test_what_maas_sets_itself_when_it_says_deployed_is_no_proof(at: Stand) -> None:
     entered(at, WAIT)
-    waits(await look(at, last_sync=upstream(at).synced_at), "there was none after the first boot")
+    waits(await look(at, last_sync=upstream(at).synced_at), "no sync was recorded after the first boot")
 
 
 async def test_what_the_first_boot_sends_is_no_proof(at: Stand) -> None:
@@ -139,7 +139,7 @@ async def test_what_the_first_boot_sends_is_no_proof(at: Stand) -> None:
     first = upstream(at).synced_at
     assert first is not None
     at.pass_time(10 * MINUTE)
-    waits(await look(at, last_sync=first + 5 * MINUTE), "there was none after the first boot")
+    waits(await look(at, last_sync=first + 5 * MINUTE), "no sync was recorded after the first boot")
 
 
 async def test_a_second_sync_is_proof(at: Stand) -> None:
@@ -152,7 +152,7 @@ async def test_the_regions_clock_may_be_another(at: Stand) -> None:
     ahead = 9 * MINUTE
     at.node = with_note(at.node, synced_at=at.now + ahead)
     entered(at, WAIT)
-    waits(await look(at, last_sync=at.now + ahead), "there was none after the first boot")
+    waits(await look(at, last_sync=at.now + ahead), "no sync was recorded after the first boot")
     at.pass_time(16 * MINUTE)
     assert isinstance(await look(at, last_sync=at.now + ahead), Done)
 
@@ -160,7 +160,7 @@ async def test_the_regions_clock_may_be_another(at: Stand) -> None:
 async def test_without_a_first_sync_the_time_of_deployment_counts(at: Stand) -> None:
     at.node = with_note(at.node, synced_at=None)
     entered(at, WAIT)
-    waits(await look(at, last_sync=at.now), "there was none after the first boot")
+    waits(await look(at, last_sync=at.now), "no sync was recorded after the first boot")
     at.pass_time(16 * MINUTE)
     assert isinstance(await look(at, last_sync=at.now), Done)
 
@@ -169,14 +169,14 @@ async def test_a_sync_too_long_ago_is_no_proof_of_now(at: Stand) -> None:
     entered(at, WAIT)
     at.pass_time(2 * HOUR)
     late = timedelta(seconds=1350)
-    waits(await look(at, last_sync=at.now - late), "the last one is too long ago")
+    waits(await look(at, last_sync=at.now - late), "the last sync is too old")
     assert isinstance(await look(at, last_sync=at.now - late + 5 * SECOND), Done)
 
 
 async def test_no_sync_at_all_and_none_expected_are_told_apart(at: Stand) -> None:
     entered(at, WAIT)
-    waits(await look(at, last_sync=None), "there was none")
-    waits(await look(at, last_sync=at.now, enable_hw_sync=False), "MAAS does not expect any")
+    waits(await look(at, last_sync=None), "no sync was recorded")
+    waits(await look(at, last_sync=at.now, enable_hw_sync=False), "MAAS does not expect a sync")
 
 
 async def test_without_an_interval_that_of_maas_is_taken(at: Stand) -> None:
@@ -196,13 +196,13 @@ async def test_only_the_end_of_the_last_attempt_is_for_an_operator(at: Stand) ->
     entered(at, WAIT)
     taken_up_again(at, attempt=MAX_ATTEMPTS - 1)
     at.now += 46 * MINUTE
-    waits(await look(at), "there was none")  # which the engine fails as any wait that takes too long
+    waits(await look(at), "no sync was recorded")  # which the engine fails as any wait that takes too long
     taken_up_again(at, attempt=MAX_ATTEMPTS)
-    waits(await look(at), "there was none")
+    waits(await look(at), "no sync was recorded")
     at.now += 46 * MINUTE
     settled = await look(at)
     assert isinstance(settled, Failed) and settled.failure is FailureClass.HARDWARE_SYNC_FAILED_REPEATEDLY
-    assert settled.detail.endswith("there was none")
+    assert settled.detail.endswith("no sync was recorded")
 
 
 async def test_a_sync_that_comes_at_the_very_end_counts(at: Stand) -> None:

@@ -50,7 +50,7 @@ async def test_so_is_a_site_without_maas_and_a_node_without_a_site(stand: Stand)
 
 async def test_a_key_that_is_no_administrators_is_refused_by_name(stand: Stand) -> None:
     stand.world.key = OPERATOR.key
-    fails(await stand.once(), F.UPSTREAM_REFUSED, "'op'", "no administrator")
+    fails(await stand.once(), F.UPSTREAM_REFUSED, "'op'", "not an administrator")
 
 
 async def test_a_region_that_is_away_is_waited_for_and_no_fault_of_the_node(stand: Stand) -> None:

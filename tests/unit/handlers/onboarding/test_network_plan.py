@@ -107,32 +107,41 @@ def test_a_glob_that_matches_nothing_says_what_there_was() -> None:
 @pytest.mark.parametrize(
     ("tables", "told"),
     [
-        ({"bonds": [{"name": "bond0", "ports": ["enp1s0f0*"]}]}, "network.bonds 1 (bond0): a bond of one port is none"),
+        (
+            {"bonds": [{"name": "bond0", "ports": ["enp1s0f0*"]}]},
+            "network.bonds 1 (bond0): a bond needs at least two ports",
+        ),
         ({"bonds": [TWO, {"name": "bond1", "ports": ["enp1*", "enp2*"]}]}, "both match enp1s0f0np0"),
-        ({"bonds": [TWO, {"name": "bond0", "ports": ["enp2*", "eno1"]}]}, "what the machine boots from"),
+        ({"bonds": [TWO, {"name": "bond0", "ports": ["enp2*", "eno1"]}]}, "the machine boots from eno1"),
         ({"ports": [{"match": "enp1*"}, {"match": "*np0"}]}, "network.ports 1 and network.ports 2 both match"),
-        ({"bonds": [TWO], "ports": [{"match": "enp1*", "vlan": 200}]}, "is in network.bonds 1 (bond0); say vlan"),
-        ({"bonds": [TWO], "ports": [{"match": "enp1*", "link": {}}]}, "is in network.bonds 1 (bond0); say vlan"),
+        ({"bonds": [TWO], "ports": [{"match": "enp1*", "vlan": 200}]}, "is in network.bonds 1 (bond0); configure vlan"),
+        ({"bonds": [TWO], "ports": [{"match": "enp1*", "link": {}}]}, "is in network.bonds 1 (bond0); configure vlan"),
         ({"bonds": [TWO | {"mtu": 9000}], "ports": [{"match": "enp1*", "mtu": 1500}]}, "mtu 1500 of enp1s0f0np0 is"),
         ({"ports": [{"match": "enp2*", "mtu": 1500, "vlans": [{"vid": 300, "mtu": 9000}]}]}, "is more than 1500"),
-        ({"ports": [{"match": "enp2*", "vlans": [{"vid": 300}, {"vid": 300}]}]}, "a VLAN is there twice"),
+        ({"ports": [{"match": "enp2*", "vlans": [{"vid": 300}, {"vid": 300}]}]}, "VLANs are listed twice"),
         ({"ports": [{"match": "enp1*", "link": {"mode": "static"}}]}, "one static address for several ports"),
-        ({"ports": [{"match": "eno1", "link": {"mode": "dhcp"}}]}, "its link has to be auto"),
-        ({"ports": [{"match": "enp2*", "vlan": 999}]}, "no VLAN 999; fabrics that have one: none"),
+        ({"ports": [{"match": "eno1", "link": {"mode": "dhcp"}}]}, "its link must be auto"),
+        ({"ports": [{"match": "enp2*", "vlan": 999}]}, "no VLAN 999; fabrics that have it: none"),
         ({"ports": [{"match": "enp2*", "vlan": 200, "fabric": "pxe"}]}, "no VLAN 200 of pxe; fabrics"),
-        ({"ports": [{"match": "enp2*", "vlans": [{"vid": 700}]}]}, "VLAN 700 of rail; fabrics that have one: far"),
-        ({"ports": [{"match": "enp2*", "link": {"subnet": "10.99.0.0/16"}}]}, "no subnet 10.99.0.0/16; seen: 10.0."),
+        ({"ports": [{"match": "enp2*", "vlans": [{"vid": 700}]}]}, "VLAN 700 of rail; fabrics that have it: far"),
+        ({"ports": [{"match": "enp2*", "link": {"subnet": "10.99.0.0/16"}}]}, "no subnet 10.99.0.0/16; subnets: 10.0."),
         ({"ports": [{"match": "enp2*", "vlan": 300, "link": {"subnet": "10.200.0.0/16"}}]}, "not on VID 300"),
-        ({"ports": [{"match": "enp2*", "vlan": 300, "link": {}}]}, "has not one subnet"),
-        ({"ports": [{"match": "enp2*", "link": {}}]}, "VLAN 0 of rail has not one subnet, say the link's subnet"),
+        ({"ports": [{"match": "enp2*", "vlan": 300, "link": {}}]}, "does not have exactly one subnet"),
+        (
+            {"ports": [{"match": "enp2*", "link": {}}]},
+            "VLAN 0 of rail does not have exactly one subnet; set the link's subnet",
+        ),
         (
             {"ports": [{"match": "enp2*", "vlans": [{"vid": 300, "link": {"subnet": "10.200.0.0/16"}}]}]},
             "is on VLAN 200 of rail, not on VLAN 300 of rail",
         ),
-        ({"ports": [{"match": "enp2*", "vlan": 200, "link": {"mode": "static"}}]}, "no address for gpu-1"),
+        (
+            {"ports": [{"match": "enp2*", "vlan": 200, "link": {"mode": "static"}}]},
+            "addresses of the link has no address for gpu-1",
+        ),
         (
             {"ports": [{"match": "enp2*", "vlan": 200, "link": {"mode": "static", "addresses": {"gpu-1": "x"}}}]},
-            "the address for gpu-1 is none",
+            "the address for gpu-1 is not valid",
         ),
         (
             {
@@ -140,7 +149,7 @@ def test_a_glob_that_matches_nothing_says_what_there_was() -> None:
                     {"match": "enp2*", "vlan": 200, "link": {"mode": "static", "addresses": {"gpu-1": "10.9.9.9"}}}
                 ]
             },
-            "has not one subnet that holds 10.9.9.9",
+            "does not have exactly one subnet that holds 10.9.9.9",
         ),
     ],
 )
@@ -150,7 +159,7 @@ def test_tables_that_cannot_be_met_are_named(tables: dict[str, Any], told: str) 
 
 def test_a_vid_that_several_other_fabrics_have_needs_the_fabric() -> None:
     lost = nic(4, "enp2s0", vlan=PXE)
-    assert "VLAN 300 is on several fabrics, say which: far, rail" in refusal(
+    assert "VLAN 300 is on several fabrics; set fabric to one of them: far, rail" in refusal(
         lost, ports=[{"match": "enp2*", "vlan": 300}]
     )
     assert missing(lost, ports=[{"match": "enp2*", "vlan": 300, "fabric": "far"}]) == [
@@ -241,7 +250,7 @@ def test_a_bond_is_made_of_its_ports_with_what_its_mode_takes() -> None:
 
 def test_ports_that_lie_apart_are_brought_together_first() -> None:
     apart = msgspec.structs.replace(B, vlan=FAR)
-    assert "its ports lie apart, say the bond's vlan" in refusal(A, apart, bonds=[TWO])
+    assert "its ports are on different VLANs; set vlan of the bond" in refusal(A, apart, bonds=[TWO])
     first, second = missing(A, apart, bonds=[TWO | {"vlan": 0, "fabric": "rail"}])
     assert first == UpdateInterface(interface=3, vlan=RAIL.id)
     assert isinstance(second, CreateBond) and second.vlan == RAIL.id
@@ -249,8 +258,8 @@ def test_ports_that_lie_apart_are_brought_together_first() -> None:
 
 def test_nothing_is_made_when_what_lies_on_it_could_not_be() -> None:
     assert "no VLAN 700 of rail" in refusal(A, B, bonds=[TWO | {"vlans": [{"vid": 700}]}])
-    assert "has not one subnet" in refusal(A, B, bonds=[TWO | {"vlans": [{"vid": 300, "link": {}}]}])
-    assert "has not one subnet" in refusal(A, B, bonds=[TWO | {"link": {}}])
+    assert "does not have exactly one subnet" in refusal(A, B, bonds=[TWO | {"vlans": [{"vid": 300, "link": {}}]}])
+    assert "does not have exactly one subnet" in refusal(A, B, bonds=[TWO | {"link": {}}])
 
 
 def test_a_bond_that_is_there_gets_what_lies_on_it() -> None:
@@ -266,7 +275,7 @@ def test_a_bond_that_is_there_gets_what_lies_on_it() -> None:
 @pytest.mark.parametrize(
     ("bond", "told"),
     [
-        (nic(7, "bond0", type="bond", parents=(A.name, C.name), params={}), "has the ports enp1s0f0np0, enp2s0, and"),
+        (nic(7, "bond0", type="bond", parents=(A.name, C.name), params={}), "has the ports enp1s0f0np0, enp2s0, but"),
         (msgspec.structs.replace(BOND, params={"bond_mode": "balance-rr"}), "bond_mode 'balance-rr'"),
         (msgspec.structs.replace(BOND, params={"bond_lacp_rate": "slow"}), "bond_lacp_rate 'slow'"),
         (nic(7, "bond0", type="bridge", parents=(A.name,)), "bond0 is a bridge interface"),
@@ -295,7 +304,7 @@ def test_a_port_without_a_vlan_gets_one_or_says_that_it_lacks_it() -> None:
     lost = nic(4, "enp2s0", vlan=None, links=())
     assert missing(lost, ports=[{"match": "enp2*", "vlan": 200}]) == [UpdateInterface(interface=4, vlan=3)]
     assert "on no VLAN in MAAS" in refusal(lost, ports=[{"match": "enp2*", "vlans": [{"vid": 300}]}])
-    assert "no VLAN has not one subnet" in refusal(lost, ports=[{"match": "enp2*", "link": {}}])
+    assert "no VLAN does not have exactly one subnet" in refusal(lost, ports=[{"match": "enp2*", "link": {}}])
 
 
 def test_what_is_seen_is_told_in_bounds() -> None:

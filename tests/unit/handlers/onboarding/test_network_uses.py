@@ -64,7 +64,7 @@ async def test_it_is_done_with_its_address_once_ufm_has_its_ports(at: Stand) -> 
 @pytest.mark.parametrize(
     ("segment", "of", "told", "timed"),
     [
-        pytest.param(SegmentUse(name="lan"), None, "no segment is named lan", False, id="no segment"),
+        pytest.param(SegmentUse(name="lan"), None, "segment lan does not exist", False, id="no segment"),
         pytest.param(
             SegmentUse(name="lan", state="provisioning", site="north", free=True),
             None,
@@ -73,7 +73,11 @@ async def test_it_is_done_with_its_address_once_ufm_has_its_ports(at: Stand) -> 
             id="a segment that is not ready",
         ),
         pytest.param(
-            SegmentUse(name="lan", state="ready", site="north"), None, "segment lan is full", False, id="a full segment"
+            SegmentUse(name="lan", state="ready", site="north"),
+            None,
+            "segment lan has no free address",
+            False,
+            id="a full segment",
         ),
         pytest.param(
             SegmentUse(name="lan", state="deleting/drain_allocated_ips", site="north", free=True),
@@ -82,7 +86,7 @@ async def test_it_is_done_with_its_address_once_ufm_has_its_ports(at: Stand) -> 
             False,
             id="a segment that goes",
         ),
-        pytest.param(HELD, PartitionUse(name="ib"), "no IB partition is named ib", False, id="no partition"),
+        pytest.param(HELD, PartitionUse(name="ib"), "IB partition ib does not exist", False, id="no partition"),
         pytest.param(HELD, partition(state="deleting"), "IB partition ib is being deleted", False, id="one that goes"),
         pytest.param(
             HELD,
@@ -101,7 +105,7 @@ async def test_it_is_done_with_its_address_once_ufm_has_its_ports(at: Stand) -> 
         pytest.param(
             HELD,
             partition(port(owner="vm-9", ours=False)),
-            f"somebody else: {PORT} for vm-9",
+            f"already members of IB partition ib: {PORT} for vm-9",
             True,
             id="somebody else's port",
         ),
@@ -161,7 +165,7 @@ async def test_what_is_of_another_site_is_a_mistake_in_the_sites_file(
 ) -> None:
     settled = await with_(at, segment, of)
     assert isinstance(settled, Failed) and settled.failure is FailureClass.INVALID_CONFIG
-    assert "and the node is of north" in settled.detail and not at.writes
+    assert "but the node to site north" in settled.detail and not at.writes
 
 
 async def test_ports_that_nobody_knows_are_asked_for_and_that_has_a_limit(at: Stand) -> None:

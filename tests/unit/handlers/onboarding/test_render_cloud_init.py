@@ -119,7 +119,7 @@ async def test_a_site_without_a_template_is_skipped(at: Stand) -> None:
     ("text", "told"),
     [
         ("#cloud-config\n{{ node.labels.rack }}", "no attribute 'rack'"),
-        ("hostname: {{ node.name }}", "cloud-init expects"),
+        ("hostname: {{ node.name }}", "cloud-init requires"),
         ("#cloud-config\n" + "x" * 2000, "more than the 1024 bytes"),
     ],
 )
@@ -153,7 +153,7 @@ async def test_a_site_that_lost_its_region_is_waited_for(at: Stand) -> None:
 async def test_after_a_deployment_the_machine_is_looked_at_first(at: Stand) -> None:
     at.node = with_note(at.node, deploys=1)
     settled = await at.once()
-    assert isinstance(settled, Waiting) and settled.reason == "waits for MAAS to be read"
+    assert isinstance(settled, Waiting) and settled.reason == "waits for a read of MAAS"
 
 
 @pytest.mark.parametrize("state", [MaasStatus.DEPLOYING, MaasStatus.DEPLOYED])

@@ -105,4 +105,4 @@ async def test_a_bmc_that_does_not_become_manageable_in_time_fails_as_that_and_w
     stand.now += timedelta(minutes=23)
     fails(await stand.once(), F.NOT_MANAGEABLE, "no route to host")
     stand.node = with_fields(stand.node, management=M.VERIFYING)
-    fails(await stand.once(), F.NOT_MANAGEABLE, "to be verified")
+    fails(await stand.once(), F.NOT_MANAGEABLE, "for the verification")

@@ -149,8 +149,8 @@ async def test_too_late_the_failed_first_boot_is_told(at: Stand) -> None:
     settled = await at.once()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.TIMEOUT
     assert settled.detail == (
-        "waits for the agent to enrol; MAAS saw on its first boot: "
-        "Node post-installation failure: 'cloudinit' running modules for final"
+        "waits for the agent to enrol; events in MAAS since its first boot: Node post-installation failure: "
+        "'cloudinit' running modules for final"
     )
     assert at.world.observed.operations == ["events"]
 

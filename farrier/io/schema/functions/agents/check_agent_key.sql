@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION farrier.check_agent_key(node text, known bytea, agent
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 BEGIN
     IF known IS NULL THEN
-        RAISE EXCEPTION 'node % has no enrolled agent', node USING ERRCODE = 'FR403', HINT = 'farrier.enroll_agent comes first.';
+        RAISE EXCEPTION 'node % has no enrolled agent', node USING ERRCODE = 'FR403', HINT = 'Call farrier.enroll_agent first.';
     ELSIF known IS DISTINCT FROM digest(agent_key) THEN
         RAISE EXCEPTION 'wrong agent key for node %', node USING ERRCODE = 'FR403', HINT = 'The agent must enrol again with a new bootstrap token.';
     END IF;

@@ -11,19 +11,19 @@ BEGIN
     PERFORM check_bootstrap_token(token);
     SELECT b.* INTO t FROM bootstrap_tokens b WHERE b.hash = digest(token) FOR UPDATE;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'unknown bootstrap token' USING ERRCODE = 'FR403', HINT = 'farrier.issue_bootstrap makes a new one.';
+        RAISE EXCEPTION 'unknown bootstrap token' USING ERRCODE = 'FR403', HINT = 'farrier.issue_bootstrap issues a new one.';
     ELSIF t.used_at IS NOT NULL THEN
-        RAISE EXCEPTION 'this bootstrap token was used at %', t.used_at USING ERRCODE = 'FR403', HINT = 'A token works once; farrier.issue_bootstrap makes a new one.';
+        RAISE EXCEPTION 'this bootstrap token was used at %', t.used_at USING ERRCODE = 'FR403', HINT = 'A token works once; farrier.issue_bootstrap issues a new one.';
     ELSIF t.revoked_at IS NOT NULL THEN
-        RAISE EXCEPTION 'this bootstrap token was revoked at %', t.revoked_at USING ERRCODE = 'FR403', HINT = 'farrier.issue_bootstrap makes a new one.';
+        RAISE EXCEPTION 'this bootstrap token was revoked at %', t.revoked_at USING ERRCODE = 'FR403', HINT = 'farrier.issue_bootstrap issues a new one.';
     ELSIF t.expires_at <= farrier.now() THEN
-        RAISE EXCEPTION 'this bootstrap token expired at %', t.expires_at USING ERRCODE = 'FR403', HINT = 'farrier.issue_bootstrap makes a new one.';
+        RAISE EXCEPTION 'this bootstrap token expired at %', t.expires_at USING ERRCODE = 'FR403', HINT = 'farrier.issue_bootstrap issues a new one.';
     ELSIF facts IS NULL OR jsonb_typeof(facts) <> 'object' THEN
         RAISE EXCEPTION 'facts must be a JSON object of at most 64 KiB'
-            USING ERRCODE = 'FR400', HINT = 'Leave facts out, or send an object such as {"kernel": "6.8"}.';
+            USING ERRCODE = 'FR400', HINT = 'Omit facts, or send an object such as {"kernel": "6.8"}.';
     ELSIF fault IS NOT NULL THEN
         RAISE EXCEPTION 'facts must be a JSON object of at most 64 KiB; this one %', fault
-            USING ERRCODE = 'FR400', HINT = 'Send what identifies the system, and no logs.';
+            USING ERRCODE = 'FR400', HINT = 'Send only facts that identify the system, not logs.';
     END IF;
     node := t.node_id;
     agent_key := new_secret();

@@ -12,7 +12,7 @@ BEGIN
         IF jsonb_typeof(alert) <> 'object' OR jsonb_typeof(alert -> 'id') IS DISTINCT FROM 'string'
            OR jsonb_typeof(coalesce(alert -> 'message', '""')) <> 'string'
            OR jsonb_typeof(coalesce(alert -> 'blocks_scheduling', 'false')) <> 'boolean' THEN
-            RETURN 'each alert is {"id": text, "message": text, "blocks_scheduling": true or false}';
+            RETURN 'each alert must be {"id": text, "message": text, "blocks_scheduling": true or false}';
         END IF;
     END LOOP;
     RETURN NULL;

@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION farrier.json_fault(value jsonb, most integer) RETURNS
 DECLARE
     size integer := octet_length(value::text);
 BEGIN
-    IF size > most THEN RETURN format('is %s bytes; %s is the most', size, most); END IF;
+    IF size > most THEN RETURN format('has %s bytes; at most %s are allowed', size, most); END IF;
     IF size > 128 AND jsonb_path_exists(value, 'strict $.**{64} ? (@.type() == "array" || @.type() == "object")') THEN
         RETURN 'is nested more than 64 levels deep';
     END IF;

@@ -12,7 +12,7 @@ BEGIN
     FOR field IN SELECT jsonb_object_keys(params) LOOP
         fault := param_fault(spec -> 'fields' -> field, params -> field);
         IF fault IS NOT NULL THEN
-            RETURN format('parameter %s %s; it takes: %s', field, fault,
+            RETURN format('parameter %s %s; expected: %s', field, fault,
                 coalesce((SELECT string_agg(k, ', ') FROM jsonb_object_keys(spec -> 'fields') k), 'none'));
         END IF;
     END LOOP;
@@ -26,7 +26,7 @@ BEGIN
     END IF;
     FOR field, other IN SELECT key, value FROM jsonb_each_text(spec -> 'needs') LOOP
         IF params -> field = 'true'::jsonb AND NOT params ? other THEN
-            RETURN format('%s: true needs a %s', field, other);
+            RETURN format('%s: true requires %s', field, other);
         END IF;
     END LOOP;
     RETURN NULL;

@@ -17,6 +17,6 @@ EXCEPTION WHEN unique_violation THEN
     IF first.action = intent.action AND first.params = intent.params THEN
         RETURN first.id;
     END IF;
-    RAISE EXCEPTION 'idempotency key % belongs to intent %, which asks for % %', quote_literal(intent.idempotency_key), first.id, first.action, first.params
-        USING ERRCODE = 'FR400', HINT = 'One key is one request; take a new key for a new one.';
+    RAISE EXCEPTION 'idempotency key % belongs to intent %, which requests % %', quote_literal(intent.idempotency_key), first.id, first.action, first.params
+        USING ERRCODE = 'FR400', HINT = 'A key identifies one intent; use a new key for another.';
 END $$;

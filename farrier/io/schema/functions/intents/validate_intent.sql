@@ -17,14 +17,14 @@ BEGIN
     END IF;
     -- Checked before the hint of FR406, which repeats params.
     IF octet_length(NEW.params::text) > 16384 THEN
-        RAISE EXCEPTION 'params are % bytes; 16384 is the most', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'params have % bytes; at most 16384 are allowed', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
     END IF;
     IF char_length(NEW.idempotency_key) > 255 OR char_length(NEW.requested_by) > 255 THEN
         RAISE EXCEPTION '% is longer than 255 characters',
             CASE WHEN char_length(NEW.idempotency_key) > 255 THEN 'idempotency_key' ELSE 'requested_by' END USING ERRCODE = 'FR400';
     END IF;
     IF spec.since > asked THEN
-        RAISE EXCEPTION 'action % needs api_version % or later; this intent has %', NEW.action, spec.since,
+        RAISE EXCEPTION 'action % requires api_version % or later; this intent has %', NEW.action, spec.since,
             coalesce(NEW.api_version::text, format('none, which means %s', asked))
             USING ERRCODE = 'FR406', HINT = insert_with_version(NEW, spec.since);
     END IF;

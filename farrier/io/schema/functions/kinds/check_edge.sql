@@ -5,6 +5,6 @@ BEGIN
     IF NOT EXISTS (SELECT FROM farrier.edges e
                     WHERE e.kind = of_kind AND e.layer = of_layer AND e.from_value = check_edge.from_value AND e.to_value = check_edge.to_value) THEN
         RAISE EXCEPTION '% %: the model has no edge % -> % in layer %', replace(of_kind, '_', ' '), called, from_value, to_value, of_layer
-            USING ERRCODE = 'FR409', HINT = 'farrier.edges lists every edge; intents are how to ask for one.';
+            USING ERRCODE = 'FR409', HINT = 'farrier.edges lists every edge; submit an intent to request one.';
     END IF;
 END $$;

@@ -17,13 +17,13 @@ EXCEPTION
     WHEN unique_violation THEN
         GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
         IF violated <> name_index(of_kind) THEN RAISE; END IF;
-        RAISE EXCEPTION '% % exists already', replace(of_kind, '_', ' '), quote_literal(called)
+        RAISE EXCEPTION '% % already exists', replace(of_kind, '_', ' '), quote_literal(called)
             USING ERRCODE = 'unique_violation', CONSTRAINT = violated,
-                  HINT = 'Its name is free again when it has ended. farrier.resource_intent() with an idempotency key may be repeated.';
+                  HINT = 'Its name is free again once it has ended. Calls of farrier.resource_intent() with an idempotency key can be repeated.';
     WHEN check_violation THEN
         GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
         IF violated NOT IN ('resources_name_check') THEN RAISE; END IF;
-        RAISE EXCEPTION '% is no name: it has 1 to 253 letters, digits, dots, dashes and underscores, not digits alone', quote_literal(called)
+        RAISE EXCEPTION 'name % is not valid; expected 1 to 253 letters, digits, dots, dashes and underscores, not only digits', quote_literal(called)
             USING ERRCODE = 'FR400';
     WHEN data_exception THEN  -- a value that the column cannot hold
         GET STACKED DIAGNOSTICS advice = PG_EXCEPTION_HINT;

@@ -14,7 +14,7 @@ BEGIN
         EXECUTE format('SELECT count(*) AS n, min(r.name) AS first FROM %s r WHERE r.ended_at IS NULL', relation) INTO living;
         IF living.n > 0 THEN
             RAISE EXCEPTION 'resources of kind % have not ended: % in all, such as %', of_kind, living.n, living.first
-                USING ERRCODE = 'FR409', HINT = 'Delete them first, and let the daemon end them; then the kind may go.';
+                USING ERRCODE = 'FR409', HINT = 'Delete them, wait until the daemon has ended them, then remove the kind.';
         END IF;
         FOR hook IN SELECT t.tgname FROM pg_trigger t
                      WHERE t.tgrelid = relation AND t.tgfoid IN ('begin_resource'::regproc, 'enqueue_resource'::regproc, 'enter_state'::regproc) LOOP

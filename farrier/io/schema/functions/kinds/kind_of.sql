@@ -18,7 +18,7 @@ BEGIN
     END IF;
     IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = found.relation) THEN
         RAISE EXCEPTION 'the table of kind % was dropped', of_kind
-            USING ERRCODE = 'FR409', HINT = format('farrier kind remove %s forgets the kind, farrier kind install makes it anew.', of_kind);
+            USING ERRCODE = 'FR409', HINT = format('Run farrier kind remove %s to remove the kind, or farrier kind install to create its table again.', of_kind);
     END IF;
     RETURN found;
 END $$;

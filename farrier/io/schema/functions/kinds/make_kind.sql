@@ -25,13 +25,13 @@ BEGIN
     END IF;
     IF undefined IS NOT NULL THEN
         RAISE EXCEPTION '% lacks defaults of farrier.resources, as after DROP SCHEMA farrier CASCADE', relation
-            USING ERRCODE = 'FR400', HINT = format('Drop the table, or give it what it lost: %s', undefined);
+            USING ERRCODE = 'FR400', HINT = format('Drop the table, or restore its defaults: %s', undefined);
     END IF;
     SELECT k.* INTO other FROM kinds k
      WHERE (k.kind = make_kind.kind) <> (k.relation = make_kind.relation) AND EXISTS (SELECT FROM pg_class c WHERE c.oid = k.relation);
     IF FOUND THEN
-        RAISE EXCEPTION 'kind % has table % already', other.kind, other.relation
-            USING ERRCODE = 'FR409', HINT = 'A kind has one table, and a table one kind; farrier kind remove forgets a kind.';
+        RAISE EXCEPTION 'kind % already has table %', other.kind, other.relation
+            USING ERRCODE = 'FR409', HINT = 'A kind has one table, and a table belongs to one kind. farrier kind remove removes a kind.';
     END IF;
     IF NOT EXISTS (SELECT FROM kinds k WHERE k.kind = make_kind.kind AND k.relation = make_kind.relation) THEN
         INSERT INTO kinds AS k (kind, relation, from_template) VALUES (make_kind.kind, make_kind.relation, true)

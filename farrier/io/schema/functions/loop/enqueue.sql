@@ -4,12 +4,12 @@ CREATE OR REPLACE FUNCTION farrier.enqueue(kind text, id bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
     IF kind IS NULL OR id IS NULL THEN
-        RAISE EXCEPTION 'a kind and an id were expected; got % and %', coalesce(quote_literal(kind), 'null'), coalesce(id::text, 'null')
+        RAISE EXCEPTION 'expected a kind and an ID; got % and %', coalesce(quote_literal(kind), 'null'), coalesce(id::text, 'null')
             USING ERRCODE = 'FR400';
     END IF;
     IF NOT EXISTS (SELECT FROM living($1, ARRAY[$2])) THEN
-        RAISE EXCEPTION 'there is no % with id %: it was never registered, or has ended', kind, id
-            USING ERRCODE = 'FR404', HINT = 'A deleted resource takes no requests; a new registration makes a new id.';
+        RAISE EXCEPTION 'no % has ID %: it was never registered, or has ended', kind, id
+            USING ERRCODE = 'FR404', HINT = 'A deleted resource accepts no intents; register it again, with a new ID.';
     END IF;
     INSERT INTO wakes (kind, resource) VALUES ($1, $2);
 END $$;

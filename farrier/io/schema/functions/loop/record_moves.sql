@@ -23,7 +23,7 @@ BEGIN
         wanted := (SELECT count(*) FROM unnest(moved) m (id) WHERE m.id = ANY (won));
     END IF;
     IF recorded < wanted THEN
-        RAISE EXCEPTION 'history is recorded for resources whose shards this controller owns'
-            USING ERRCODE = 'FR409', HINT = 'farrier.commit_runs records it.';
+        RAISE EXCEPTION 'history can only be recorded for resources in shards of this controller'
+            USING ERRCODE = 'FR409', HINT = 'farrier.commit_runs records history.';
     END IF;
 END $$;

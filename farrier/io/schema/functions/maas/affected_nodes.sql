@@ -6,10 +6,10 @@ CREATE OR REPLACE FUNCTION farrier.affected_nodes(readings jsonb) RETURNS bigint
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
     AS $$
 DECLARE
-    told bigint[];
+    affected bigint[];
     enough interval := farrier.confirmed_after();
 BEGIN
-    SELECT coalesce(array_agg(c.node), '{}') INTO told
+    SELECT coalesce(array_agg(c.node), '{}') INTO affected
       FROM jsonb_to_recordset(readings) c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
       JOIN farrier.node_observations o ON o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
       -- One row or none: by the key of the node, and by that of its workflow.
@@ -21,5 +21,5 @@ BEGIN
                                         OR o.read_at < r.since
                                         OR o.detail -> 'last_sync' IS DISTINCT FROM c.detail -> 'last_sync'))
         OR (o.read_at - o.since < enough AND c.read_at - o.since >= enough);
-    RETURN told;
+    RETURN affected;
 END $$;

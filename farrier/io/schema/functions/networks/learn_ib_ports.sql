@@ -3,16 +3,16 @@
 CREATE OR REPLACE FUNCTION farrier.learn_ib_ports() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
-    told text[];
+    reported text[];
 BEGIN
     IF jsonb_typeof(NEW.facts -> 'ib_guids') <> 'array' THEN RETURN NULL; END IF;
-    told := ARRAY(SELECT DISTINCT right(lower(g), 16) FROM jsonb_array_elements_text(NEW.facts -> 'ib_guids') g
-                   WHERE g ~* '\A(0x)?[0-9a-f]{16}\Z' ORDER BY 1);
-    IF cardinality(told) = 0 OR NOT are_guids(told)
-       OR EXISTS (SELECT FROM node_ib_ports p WHERE p.guids && told AND p.node <> NEW.node_id) THEN
+    reported := ARRAY(SELECT DISTINCT right(lower(g), 16) FROM jsonb_array_elements_text(NEW.facts -> 'ib_guids') g
+                       WHERE g ~* '\A(0x)?[0-9a-f]{16}\Z' ORDER BY 1);
+    IF cardinality(reported) = 0 OR NOT are_guids(reported)
+       OR EXISTS (SELECT FROM node_ib_ports p WHERE p.guids && reported AND p.node <> NEW.node_id) THEN
         RETURN NULL;
     END IF;
-    INSERT INTO node_ib_ports AS p VALUES (NEW.node_id, told, false)
+    INSERT INTO node_ib_ports AS p VALUES (NEW.node_id, reported, false)
         ON CONFLICT (node) DO UPDATE SET guids = excluded.guids WHERE NOT p.given;
     RETURN NULL;
 END $$;

@@ -18,7 +18,7 @@ BEGIN
     )
     SELECT count(*) FROM used INTO got;
     IF got < cardinality(lans) THEN
-        RAISE EXCEPTION 'what node % uses is being changed by others', of_node USING ERRCODE = 'lock_not_available';
+        RAISE EXCEPTION 'other transactions are changing segments or partitions that node % uses', of_node USING ERRCODE = 'lock_not_available';
     END IF;
     SELECT count(*) INTO members FROM farrier.ib_members m WHERE m.partition = ANY (fabrics)
        AND (m.node = of_node OR m.guid = ANY ((SELECT i.guids FROM farrier.node_ib_ports i WHERE i.node = of_node)::text[]));
@@ -29,6 +29,6 @@ BEGIN
     )
     SELECT count(*) INTO got FROM held;
     IF got < members THEN
-        RAISE EXCEPTION 'ports of node % are being changed by others', of_node USING ERRCODE = 'lock_not_available';
+        RAISE EXCEPTION 'other transactions are changing ports of node %', of_node USING ERRCODE = 'lock_not_available';
     END IF;
 END $$;

@@ -10,12 +10,12 @@ DECLARE
 BEGIN
     IF set_ib_ports.guids IS NULL OR cardinality(ports) > 64 THEN
         RAISE EXCEPTION 'a node has 0 to 64 IB ports; got %', coalesce(cardinality(ports)::text, 'null')
-            USING ERRCODE = 'FR400', HINT = 'An empty array says that it has none.';
+            USING ERRCODE = 'FR400', HINT = 'Use an empty array for a node without ports.';
     END IF;
     holder := (SELECT n.name FROM node_ib_ports p JOIN nodes n ON n.id = p.node WHERE p.guids && ports AND p.node <> target LIMIT 1);
     IF holder IS NOT NULL THEN
-        RAISE EXCEPTION 'a port of these belongs to node %', holder
-            USING ERRCODE = 'FR409', HINT = 'Give that node its own ports first: farrier.set_ib_ports() replaces them.';
+        RAISE EXCEPTION 'one of these ports belongs to node %', holder
+            USING ERRCODE = 'FR409', HINT = 'Correct the ports of that node first with farrier.set_ib_ports().';
     END IF;
     INSERT INTO node_ib_ports VALUES (target, ports, true)
         ON CONFLICT (node) DO UPDATE SET guids = excluded.guids, given = true;

@@ -25,7 +25,7 @@ BEGIN
     RETURN NULL;
 EXCEPTION WHEN unique_violation THEN
     SELECT h.* INTO other FROM identity_holder(NEW.bmc ->> 'serial', NEW.bmc ->> 'uuid', NEW.bmc ->> 'manufacturer', NEW.bmc -> 'macs', NEW.id) h;
-    RAISE EXCEPTION 'the machine of node % belongs to node % already: it has the same %', NEW.name, other.name, other.kind
+    RAISE EXCEPTION 'the machine of node % already belongs to node %: it has the same %', NEW.name, other.name, other.kind
         USING ERRCODE = 'unique_violation', CONSTRAINT = 'node_identities_one',
               HINT = 'Delete one of the two, or remove its BMC details with clear_bmc.';
 END $$;

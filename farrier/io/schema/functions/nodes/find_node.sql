@@ -11,12 +11,12 @@ BEGIN
         SELECT id, status INTO found_id, found_status FROM nodes WHERE name = given AND status <> 'deleted';
     END IF;
     IF found_id IS NULL THEN
-        RAISE EXCEPTION 'no node is named % (a name or an id was expected)', coalesce(quote_literal(given), 'null')
+        RAISE EXCEPTION 'no node is named % (expected a name or an ID)', coalesce(quote_literal(given), 'null')
             USING ERRCODE = 'FR404', HINT = 'SELECT name FROM farrier.node_inventory lists the nodes.';
     END IF;
     IF found_status = 'deleted' THEN
         RAISE EXCEPTION 'node % is deleted', given
-            USING ERRCODE = 'FR404', HINT = 'Register it again: a new registration makes a new id.';
+            USING ERRCODE = 'FR404', HINT = 'Register it again; it gets a new ID.';
     END IF;
     RETURN found_id;
 END $$;

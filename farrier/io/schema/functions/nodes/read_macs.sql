@@ -5,5 +5,5 @@ BEGIN
     RETURN ARRAY(SELECT jsonb_array_elements_text(macs)::macaddr);
 EXCEPTION WHEN data_exception THEN
     RAISE EXCEPTION 'macs: %', left(SQLERRM, 200)
-        USING ERRCODE = 'FR400', HINT = 'A MAC address is six bytes in hexadecimal digits: 02:00:00:00:00:01.';
+        USING ERRCODE = 'FR400', HINT = 'Expected six bytes in hexadecimal digits, such as 02:00:00:00:00:01.';
 END $$;

@@ -7,13 +7,13 @@ DECLARE
     shared macaddr;
 BEGIN
     IF other IS NOT NULL THEN
-        RAISE EXCEPTION 'the BMC % belongs to node % already', address, other
+        RAISE EXCEPTION 'the BMC % already belongs to node %', address, other
             USING ERRCODE = 'unique_violation',
-                  HINT = 'Nodes behind one BMC each give the path of their system: https://bmc/redfish/v1/Systems/2.';
+                  HINT = 'For several nodes behind one BMC, add the path of each node''s system: https://bmc/redfish/v1/Systems/2.';
     END IF;
     SELECT m.mac, n.name INTO shared, other FROM node_macs m JOIN nodes n ON n.id = m.node_id WHERE m.mac = ANY (macs) ORDER BY m.mac LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION 'the MAC address % belongs to node % already', shared, other
+        RAISE EXCEPTION 'the MAC address % already belongs to node %', shared, other
             USING ERRCODE = 'unique_violation', HINT = 'Correct the address, or delete the other node first.';
     END IF;
 END $$;

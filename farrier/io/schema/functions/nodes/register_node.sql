@@ -54,22 +54,22 @@ EXCEPTION
             PERFORM refuse_shared(register_node.bmc_address, read_macs(given -> 'macs'));
         END IF;
         IF violated = 'nodes_name' THEN
-            RAISE EXCEPTION 'node % is registered already', register_node.name
+            RAISE EXCEPTION 'node % is already registered', register_node.name
                 USING ERRCODE = 'unique_violation', HINT = 'A name is free again once its node is deleted.';
         ELSIF violated = 'nodes_maas' THEN
             SELECT n.name INTO other FROM nodes n
              WHERE n.site IS NOT DISTINCT FROM given ->> 'site' AND n.maas_id = given ->> 'maas_id' AND n.status <> 'deleted';
-            RAISE EXCEPTION 'another node has this MAAS id in this site: %', coalesce(other, 'it was just registered')
-                USING ERRCODE = 'unique_violation', HINT = 'Give each node its own MAAS id, or delete the other node first.';
+            RAISE EXCEPTION 'another node of this site has the same MAAS ID: %', coalesce(other, 'it was just registered')
+                USING ERRCODE = 'unique_violation', HINT = 'Give each node its own MAAS ID, or delete the other node first.';
         ELSIF violated = 'bootstrap_tokens_pkey' THEN
-            RAISE EXCEPTION 'the bootstrap token of % was given before; each is good for one node, once', register_node.name
+            RAISE EXCEPTION 'the bootstrap token of % was used before; a token is valid for one node only', register_node.name
                 USING ERRCODE = 'unique_violation';
         END IF;
         RAISE;
     WHEN check_violation OR not_null_violation THEN
         GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
         IF violated = 'node_name_form' OR register_node.name IS NULL THEN
-            RAISE EXCEPTION 'node name % is not usable: letters, digits, dots, dashes and underscores, not digits alone, 253 at most',
+            RAISE EXCEPTION 'node name % is not valid; expected at most 253 letters, digits, dots, dashes and underscores, not only digits',
                 coalesce(quote_literal(register_node.name), 'null') USING ERRCODE = 'FR400';
         END IF;
         RAISE;

@@ -6,11 +6,11 @@ DECLARE
     becomes jsonb := (SELECT details_of(n) FROM nodes n WHERE n.id = of_node) || given_details(params);
     found text;
 BEGIN
-    SELECT format('the MAC address %s belongs to node %s already', m.mac, n.name) INTO found
+    SELECT format('the MAC address %s already belongs to node %s', m.mac, n.name) INTO found
       FROM node_macs m JOIN nodes n ON n.id = m.node_id
      WHERE m.mac = ANY (addresses) AND m.node_id <> of_node ORDER BY m.mac LIMIT 1;
     IF found IS NOT NULL THEN RETURN found; END IF;
-    RETURN (SELECT format('node %s has MAAS id %s in site %s already', n.name, n.maas_id, coalesce(n.site, '(none)'))
+    RETURN (SELECT format('node %s already has MAAS ID %s in site %s', n.name, n.maas_id, coalesce(n.site, '(none)'))
               FROM nodes n
              WHERE n.maas_id = becomes ->> 'maas_id' AND n.site IS NOT DISTINCT FROM becomes ->> 'site' AND n.status <> 'deleted' AND n.id <> of_node
              LIMIT 1);

@@ -1,4 +1,4 @@
--- Gives back all numbers of a resource; enter_state does so when a resource ends. May be repeated. Locks no pool, so it does not
+-- Releases all numbers of a resource; enter_state does so when a resource ends. May be repeated. Locks no pool, so it does not
 -- wait for transactions that take numbers.
 CREATE OR REPLACE FUNCTION farrier.free_numbers(kind text, id bigint) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$

@@ -7,7 +7,7 @@ DECLARE
     outside text;
 BEGIN
     IF set_pool.first > set_pool.last THEN
-        RAISE EXCEPTION 'pool % would go from % to %', set_pool.pool, set_pool.first, set_pool.last USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'pool % cannot range from % to %', set_pool.pool, set_pool.first, set_pool.last USING ERRCODE = 'FR400';
     END IF;
     -- Numbers below the old bounds are not known to be taken or freed: the mark goes back, and take_number moves it on.
     INSERT INTO number_pools AS p VALUES (set_pool.pool, set_pool.first, set_pool.last, set_pool.first)
@@ -17,7 +17,7 @@ BEGIN
       FROM (SELECT n.* FROM pool_numbers n WHERE n.pool = set_pool.pool
                AND n.number NOT BETWEEN set_pool.first AND set_pool.last ORDER BY n.number LIMIT 5) t;
     IF outside IS NOT NULL THEN
-        RAISE EXCEPTION 'pool % cannot go from % to %: taken outside are %', set_pool.pool, set_pool.first, set_pool.last, outside
-            USING ERRCODE = 'FR409', HINT = 'Delete what has those numbers, or keep them inside.';
+        RAISE EXCEPTION 'pool % cannot range from % to %: these numbers outside of it are taken: %', set_pool.pool, set_pool.first, set_pool.last, outside
+            USING ERRCODE = 'FR409', HINT = 'Delete the resources with these numbers, or include the numbers.';
     END IF;
 END $$;

@@ -12,8 +12,8 @@ DECLARE
 BEGIN
     SELECT p.first, p.last, p.next INTO bounds FROM number_pools p WHERE p.pool = take_number.pool FOR NO KEY UPDATE;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no pool %', coalesce(quote_literal(pool), 'null')
-            USING ERRCODE = 'FR409', HINT = format('SELECT farrier.set_pool(%L, first, last) makes one.', pool);
+        RAISE EXCEPTION 'pool % does not exist', coalesce(quote_literal(pool), 'null')
+            USING ERRCODE = 'FR409', HINT = format('Create it with SELECT farrier.set_pool(%L, first, last).', pool);
     END IF;
     IF wanted IS NULL THEN
         mark := bounds.next;
@@ -32,16 +32,16 @@ BEGIN
         END IF;
         IF mark <> bounds.next THEN UPDATE number_pools p SET next = mark WHERE p.pool = take_number.pool; END IF;
         IF taken IS NULL THEN
-            RAISE EXCEPTION 'pool % is empty: all of % to % are taken', pool, bounds.first, bounds.last
-                USING ERRCODE = 'FR409', HINT = 'farrier.set_pool() widens it.';
+            RAISE EXCEPTION 'pool % is exhausted: all of % to % are taken', pool, bounds.first, bounds.last
+                USING ERRCODE = 'FR409', HINT = 'Extend it with farrier.set_pool().';
         END IF;
     ELSIF wanted NOT BETWEEN bounds.first AND bounds.last THEN
-        RAISE EXCEPTION '% is not in pool %, which goes from % to %', wanted, pool, bounds.first, bounds.last USING ERRCODE = 'FR409';
+        RAISE EXCEPTION '% is not in pool %, which ranges from % to %', wanted, pool, bounds.first, bounds.last USING ERRCODE = 'FR409';
     ELSE
         SELECT n.kind, n.id INTO holder FROM pool_numbers n WHERE n.pool = take_number.pool AND n.number = wanted;
         IF FOUND THEN
             RAISE EXCEPTION '% of pool % is taken by % %', wanted, pool, replace(holder.kind, '_', ' '), holder.id
-                USING ERRCODE = 'FR409', HINT = 'Leave it out to get one that is free.';
+                USING ERRCODE = 'FR409', HINT = 'Omit it to get a free number.';
         END IF;
         taken := wanted;
     END IF;

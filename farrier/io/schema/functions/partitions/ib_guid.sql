@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION farrier.ib_guid(given text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 BEGIN
     IF given IS NULL OR given !~* '\A(0x)?[0-9a-f]{16}\Z' THEN
-        RAISE EXCEPTION '% is no GUID of a port: 16 hexadecimal digits were expected', coalesce(quote_literal(given), 'null')
+        RAISE EXCEPTION '% is not the GUID of a port; expected 16 hexadecimal digits', coalesce(quote_literal(given), 'null')
             USING ERRCODE = 'FR400', HINT = 'ibstat shows it as Port GUID.';
     END IF;
     RETURN right(lower(given), 16);

@@ -13,14 +13,14 @@ DECLARE
     answer text;
 BEGIN
     IF join_partition.owner IS NULL OR join_partition.owner !~ '\S' OR char_length(join_partition.owner) > 253 THEN
-        RAISE EXCEPTION 'owner says whose the port is, in 1 to 253 characters' USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'owner must name the owner of the port, in 1 to 253 characters' USING ERRCODE = 'FR400';
     END IF;
     IF join_partition.membership IS NULL OR join_partition.membership NOT IN ('full', 'limited') THEN
-        RAISE EXCEPTION 'membership is full or limited; got %', coalesce(quote_literal(join_partition.membership), 'null')
+        RAISE EXCEPTION 'membership must be full or limited; got %', coalesce(quote_literal(join_partition.membership), 'null')
             USING ERRCODE = 'FR400';
     END IF;
     IF join_partition.node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes n WHERE n.id = join_partition.node AND n.status <> 'deleted') THEN
-        RAISE EXCEPTION 'no node has the id %', join_partition.node USING ERRCODE = 'FR404';
+        RAISE EXCEPTION 'no node has ID %', join_partition.node USING ERRCODE = 'FR404';
     END IF;
     PERFORM refuse_joining(of_id);
     SELECT m.* INTO known FROM ib_members m WHERE m.partition = of_id AND m.guid = port;

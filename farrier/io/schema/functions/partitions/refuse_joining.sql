@@ -7,6 +7,6 @@ BEGIN
     SELECT p.name, p.state INTO found FROM ib_partitions p WHERE p.id = of_id;
     IF found.state IN ('deleting', 'gone') THEN
         RAISE EXCEPTION 'IB partition % is being deleted and takes no members', found.name
-            USING ERRCODE = 'FR409', HINT = 'Its name and its number are free again when it is gone.';
+            USING ERRCODE = 'FR409', HINT = 'Its name and its number are free again once it is deleted.';
     END IF;
 END $$;

@@ -5,6 +5,6 @@ DECLARE
     found record;
 BEGIN
     SELECT p.name, m.owner INTO found FROM ib_partitions p JOIN ib_members m ON m.partition = p.id WHERE p.id = of_id AND m.guid = port;
-    RAISE EXCEPTION 'port % is a member of IB partition % for %', port, found.name, found.owner
-        USING ERRCODE = 'FR409', HINT = 'Whoever made it a member ends that, by the same owner.';
+    RAISE EXCEPTION 'port % is already a member of IB partition %, of owner %', port, found.name, found.owner
+        USING ERRCODE = 'FR409', HINT = 'Only this owner can end the membership.';
 END $$;

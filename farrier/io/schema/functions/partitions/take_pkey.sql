@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION farrier.take_pkey() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
     IF NEW.mtu_limit NOT IN (2, 4) THEN
-        RAISE EXCEPTION 'mtu_limit is 2 or 4, in KiB; got %', NEW.mtu_limit USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'mtu_limit must be 2 or 4 (KiB); got %', NEW.mtu_limit USING ERRCODE = 'FR400';
     END IF;
     NEW.pkey := take_number(CASE WHEN NEW.site IS NULL THEN 'pkey' ELSE 'pkey:' || NEW.site END,
                             'ib_partition', NEW.id, NEW.pkey);

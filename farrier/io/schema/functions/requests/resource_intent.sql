@@ -14,7 +14,7 @@ BEGIN
     RETURN new_id;
 EXCEPTION WHEN OTHERS THEN
     -- A concurrent call with the same key may have committed while this one waited for the name, number or prefixes that it has
-    -- taken. Whatever this call was refused for, the result of that one is its result.
+    -- taken. Even if this call was refused for another reason, it returns the result of that intent.
     SELECT i.id, i.action, i.params INTO first FROM resource_intents i
      WHERE resource_intent.idempotency_key IS NOT NULL
        AND i.id = resource_intent_by_key(resource_intent.kind, resource_intent.resource, resource_intent.action,
@@ -23,7 +23,7 @@ EXCEPTION WHEN OTHERS THEN
     IF first.action = resource_intent.action AND first.params = resource_intent.params THEN
         RETURN first.id;
     END IF;
-    RAISE EXCEPTION 'idempotency key % belongs to intent %, which asks for % %', quote_literal(resource_intent.idempotency_key),
+    RAISE EXCEPTION 'idempotency key % belongs to intent %, which requests % %', quote_literal(resource_intent.idempotency_key),
         first.id, first.action, first.params
-        USING ERRCODE = 'FR400', HINT = 'One key is one request; take a new key for a new one.';
+        USING ERRCODE = 'FR400', HINT = 'A key identifies one intent; use a new key for another.';
 END $$;

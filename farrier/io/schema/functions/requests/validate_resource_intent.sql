@@ -16,14 +16,14 @@ BEGIN
                   HINT = (SELECT 'Known: ' || string_agg(a.action, ', ' ORDER BY a.action) FROM kind_actions a WHERE a.kind = NEW.kind);
     END IF;
     IF octet_length(NEW.params::text) > 16384 THEN
-        RAISE EXCEPTION 'params are % bytes; 16384 is the most', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'params have % bytes; at most 16384 are allowed', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
     END IF;
     fault := CASE WHEN NEW.params IS NULL THEN 'params must be a JSON object' ELSE params_fault(spec, NEW.params) END;
     IF fault IS NOT NULL THEN
         RAISE EXCEPTION '%: %', NEW.action, fault USING ERRCODE = 'FR400';
     END IF;
     IF NEW.resource IS NULL THEN
-        RAISE EXCEPTION '%: which one? `resource` is missing', NEW.action USING ERRCODE = 'FR400';
+        RAISE EXCEPTION '%: `resource` is missing', NEW.action USING ERRCODE = 'FR400';
     END IF;
     IF char_length(NEW.idempotency_key) > 255 OR char_length(NEW.requested_by) > 255 THEN
         RAISE EXCEPTION '% is longer than 255 characters',

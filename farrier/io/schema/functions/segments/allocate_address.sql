@@ -18,18 +18,18 @@ DECLARE
     gap segment_free;
 BEGIN
     IF who IS NULL OR who !~ '\S' OR char_length(who) > 253 THEN
-        RAISE EXCEPTION 'an address has an owner: a text of 1 to 253 characters, not blank' USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'owner must be a text of 1 to 253 characters, not blank' USING ERRCODE = 'FR400';
     END IF;
     IF allocate_address.node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes n WHERE n.id = allocate_address.node AND n.status <> 'deleted') THEN
-        RAISE EXCEPTION 'no node has id %', allocate_address.node USING ERRCODE = 'FR404', HINT = 'Leave it out if it is for no node.';
+        RAISE EXCEPTION 'no node has ID %', allocate_address.node USING ERRCODE = 'FR404', HINT = 'Omit it if the address is not for a node.';
     END IF;
     SELECT * INTO usage FROM segment_usage u WHERE u.segment = here FOR NO KEY UPDATE;
     SELECT a.address INTO mine FROM segment_addresses a
      WHERE a.segment = here AND a.owner = who AND (wanted IS NULL OR family(a.address) = family(wanted)) ORDER BY a.address LIMIT 1;
     IF FOUND THEN
         IF wanted IS NOT NULL AND NOT mine <<= wanted THEN
-            RAISE EXCEPTION '% has % of segment %; % is another', who, host(mine), called, wanted
-                USING ERRCODE = 'FR409', HINT = 'farrier.release_address() gives that one back; another owner may have another.';
+            RAISE EXCEPTION '% already has % of segment % and cannot also get %', who, host(mine), called, wanted
+                USING ERRCODE = 'FR409', HINT = 'Release that address first with farrier.release_address(), or use another owner.';
         END IF;
         UPDATE segment_addresses a SET node = allocate_address.node
          WHERE a.segment = here AND a.address = mine AND allocate_address.node IS NOT NULL AND a.node IS DISTINCT FROM allocate_address.node;
@@ -37,14 +37,14 @@ BEGIN
     END IF;
     SELECT s.state INTO state FROM network_segments s WHERE s.id = here;
     IF NOT usage.open OR state = 'provisioning' THEN
-        RAISE EXCEPTION 'segment % is %; addresses are given out in state ready', called, state
-            USING ERRCODE = 'FR409', HINT = 'One that is being deleted gives out no more; one that is being provisioned is ready in a moment.';
+        RAISE EXCEPTION 'segment % is %; addresses can only be allocated in state ready', called, state
+            USING ERRCODE = 'FR409', HINT = 'A provisioning segment becomes ready at once; a deleting one allocates no more addresses.';
     END IF;
     IF wanted IS NOT NULL THEN
         SELECT p.prefix INTO within FROM segment_prefixes p
          WHERE p.segment = here AND CASE WHEN exact THEN p.prefix >>= wanted ELSE p.prefix::inet = wanted END;
         IF NOT FOUND THEN
-            RAISE EXCEPTION '% is neither in a prefix of segment % nor one of them: %', wanted, called,
+            RAISE EXCEPTION '% is neither a prefix of segment % nor an address in one; its prefixes are %', wanted, called,
                 (SELECT string_agg(p.prefix::text, ', ' ORDER BY p.prefix) FROM segment_prefixes p WHERE p.segment = here)
                 USING ERRCODE = 'FR400';
         END IF;

@@ -15,7 +15,7 @@ BEGIN
      WHERE p.site = of_segment.site AND p.prefix && opened LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'segment %: prefix % overlaps % of segment %', of_segment.name, opened, other.prefix, other.name
-            USING ERRCODE = 'FR409', HINT = 'Prefixes of a site are apart. A segment that is deleted gives its prefixes back when it is gone.';
+            USING ERRCODE = 'FR409', HINT = 'Prefixes of a site must not overlap. A deleted segment releases its prefixes when it ends.';
     END IF;
     SELECT * INTO hosts FROM hosts_of(opened);
     usable := hosts.many - of_segment.reserved_first - of_segment.reserved_last;
@@ -26,7 +26,7 @@ BEGIN
         IF way BETWEEN low AND high THEN usable := usable - 1; END IF;
     END IF;
     IF usable <= 0 THEN
-        RAISE EXCEPTION 'segment %: prefix % has no address left to give out; % can be hosts, and % of them are reserved or the gateway',
+        RAISE EXCEPTION 'segment %: prefix % has no allocatable address; it has % host addresses, of which % are reserved or the gateway',
             of_segment.name, opened, hosts.many, hosts.many - usable USING ERRCODE = 'FR400';
     END IF;
     BEGIN
@@ -34,8 +34,8 @@ BEGIN
         VALUES (of_segment.id, opened, of_segment.site, way, of_segment.reserved_first, of_segment.reserved_last, low, high, usable);
     EXCEPTION WHEN exclusion_violation THEN
         -- Only in a transaction whose snapshot is older than the other prefix; a new transaction sees it.
-        RAISE EXCEPTION 'segment %: prefix % overlaps one that was added meanwhile', of_segment.name, opened
-            USING ERRCODE = 'serialization_failure', CONSTRAINT = 'segment_prefixes_apart', HINT = 'Ask again in a new transaction.';
+        RAISE EXCEPTION 'segment %: prefix % overlaps a prefix that was added at the same time', of_segment.name, opened
+            USING ERRCODE = 'serialization_failure', CONSTRAINT = 'segment_prefixes_apart', HINT = 'Retry in a new transaction.';
     END;
     IF way BETWEEN low AND high THEN
         IF way > low THEN INSERT INTO segment_free VALUES (of_segment.id, opened, low, way - 1); END IF;

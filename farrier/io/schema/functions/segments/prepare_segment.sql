@@ -18,13 +18,13 @@ BEGIN
     END LOOP;
     FOREACH given IN ARRAY NEW.gateways LOOP
         IF prefix_fault(given || CASE WHEN given LIKE '%:%' THEN '/128' ELSE '/32' END) IS NOT NULL THEN
-            RAISE EXCEPTION 'segment %: gateway % is no address', NEW.name, given USING ERRCODE = 'FR400';
+            RAISE EXCEPTION 'segment %: gateway % is not an IP address', NEW.name, given USING ERRCODE = 'FR400';
         END IF;
     END LOOP;
     NEW.gateways := ARRAY(SELECT host(g::inet) FROM unnest(NEW.gateways) WITH ORDINALITY u (g, n) ORDER BY n);
     NEW.prefixes := ARRAY(SELECT p::cidr::text FROM unnest(NEW.prefixes) WITH ORDINALITY u (p, n) ORDER BY n);
     IF NEW.mtu < 1280 AND EXISTS (SELECT FROM unnest(NEW.prefixes) p WHERE family(p::cidr) = 6) THEN
-        RAISE EXCEPTION 'segment %: an MTU of % is too small for IPv6, which needs 1280', NEW.name, NEW.mtu USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'segment %: an MTU of % is too small for IPv6, which requires 1280', NEW.name, NEW.mtu USING ERRCODE = 'FR400';
     END IF;
     IF TG_OP = 'INSERT' THEN
         -- The pool of all sites comes first, so that creations at two sites cannot deadlock.

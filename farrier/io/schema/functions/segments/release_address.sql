@@ -21,14 +21,14 @@ BEGIN
     END IF;
     IF here IS NULL THEN here := find_resource('network_segment', called); END IF;
     IF given IS NULL OR release_address.owner IS NULL THEN
-        RAISE EXCEPTION 'which address, and whose? Neither may be null' USING ERRCODE = 'FR400';
+        RAISE EXCEPTION 'address and owner must not be null' USING ERRCODE = 'FR400';
     END IF;
     SELECT * INTO usage FROM segment_usage u WHERE u.segment = here FOR NO KEY UPDATE;
     SELECT * INTO held FROM segment_addresses a WHERE a.segment = here AND a.address = given;
     IF NOT FOUND THEN RETURN false; END IF;
     IF held.owner <> release_address.owner THEN
         RAISE EXCEPTION '% of segment % is taken by %, not by %', host(given), called, held.owner, release_address.owner
-            USING ERRCODE = 'FR409', HINT = 'Only its owner gives an address back.';
+            USING ERRCODE = 'FR409', HINT = 'Only its owner can release an address.';
     END IF;
     DELETE FROM segment_addresses a WHERE a.segment = here AND a.address = given;
     PERFORM put_back(here, held.prefix, given);

@@ -9,8 +9,8 @@ DECLARE
     wanted text[] := coalesce(types, granted.types);
 BEGIN
     IF NOT wanted <@ granted.types THEN
-        RAISE EXCEPTION 'login % is granted tasks of %, not all of %', session_user, array_to_string(granted.types, ', '), left(wanted::text, 200)
-            USING ERRCODE = 'FR403', HINT = 'Leave types out to take whatever is granted.';
+        RAISE EXCEPTION 'login % is granted tasks of types %, but claims %', session_user, array_to_string(granted.types, ', '), left(wanted::text, 200)
+            USING ERRCODE = 'FR403', HINT = 'Omit types to claim any granted type.';
     END IF;
     RETURN QUERY SELECT * FROM take_task('worker ' || granted.login, wanted, NULL, granted.site, lease);
 END $$;

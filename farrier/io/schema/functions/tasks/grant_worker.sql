@@ -6,7 +6,7 @@ DECLARE
     known text[] := ARRAY(SELECT t.type FROM task_types t ORDER BY t.type);
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = grant_worker.login) THEN
-        RAISE EXCEPTION 'no login is named %', coalesce(quote_literal(left(login, 80)), 'null')
+        RAISE EXCEPTION 'login % does not exist', coalesce(quote_literal(left(login, 80)), 'null')
             USING ERRCODE = 'FR404', HINT = 'Create it first: CREATE ROLE ... LOGIN IN ROLE farrier_worker.';
     END IF;
     IF coalesce(cardinality(types), 0) = 0 OR NOT types <@ known THEN

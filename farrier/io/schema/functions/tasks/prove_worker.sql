@@ -5,8 +5,8 @@ DECLARE
     granted workers := (SELECT w FROM workers w WHERE w.login = session_user);
 BEGIN
     IF granted.login IS NULL THEN
-        RAISE EXCEPTION 'login % is not granted any tasks', session_user
-            USING ERRCODE = 'FR403', HINT = 'An operator calls farrier.grant_worker with this login and the types of its tasks.';
+        RAISE EXCEPTION 'login % has no grant', session_user
+            USING ERRCODE = 'FR403', HINT = 'An operator must call farrier.grant_worker with this login and its task types.';
     END IF;
     RETURN granted;
 END $$;

@@ -5,6 +5,6 @@ CREATE OR REPLACE FUNCTION farrier.refuse_lease(claimant text, task bigint) RETU
 DECLARE
     state text := (SELECT t.status FROM node_tasks t WHERE t.id = refuse_lease.task AND t.claimed_by = claimant);
 BEGIN
-    RAISE EXCEPTION 'this lease token is not, or no longer, that of task % (which is %)', task, coalesce(state, 'unknown')
-        USING ERRCODE = 'FR410', HINT = 'The task was finished, cancelled or issued anew: stop the work and claim again.';
+    RAISE EXCEPTION 'this lease token is not the current one of task % (status %)', task, coalesce(state, 'unknown')
+        USING ERRCODE = 'FR410', HINT = 'The task was finished, cancelled or issued again: stop the work and claim a task.';
 END $$;

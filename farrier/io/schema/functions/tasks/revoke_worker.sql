@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION farrier.revoke_worker(login text) RETURNS void
 BEGIN
     DELETE FROM workers w WHERE w.login = revoke_worker.login;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'login % is not granted any tasks', coalesce(quote_literal(left(login, 80)), 'null')
-            USING ERRCODE = 'FR404', HINT = 'SELECT login FROM farrier.workers lists those that are.';
+        RAISE EXCEPTION 'login % has no grant', coalesce(quote_literal(left(login, 80)), 'null')
+            USING ERRCODE = 'FR404', HINT = 'SELECT login FROM farrier.workers lists the logins with grants.';
     END IF;
 END $$;

@@ -17,10 +17,10 @@ BEGIN
                  WHERE d.node_id = n.id AND d.ended_at IS NULL) w) live
      WHERE n.id = check_pair.node_id;
     IF pair.how_many > 1 THEN
-        RAISE EXCEPTION 'node % has an onboarding and a decommission live at once', pair.id USING ERRCODE = 'FR409';
+        RAISE EXCEPTION 'node % has both a live onboarding and a live decommission', pair.id USING ERRCODE = 'FR409';
     END IF;
     IF (pair.live_workflow_kind, pair.live_workflow_id) IS DISTINCT FROM (pair.kind, pair.workflow_id) THEN
-        RAISE EXCEPTION 'node % names % % as its live workflow, live is % %', pair.id,
+        RAISE EXCEPTION 'node % refers to % % as its live workflow, but % % is live', pair.id,
             coalesce(pair.live_workflow_kind, 'none'), pair.live_workflow_id, coalesce(pair.kind, 'none'), pair.workflow_id
             USING ERRCODE = 'FR409';
     END IF;
@@ -28,13 +28,13 @@ BEGIN
         SELECT FROM farrier.workflow_mapping m
          WHERE m.kind = coalesce(pair.kind, 'none') AND m.workflow_status = coalesce(pair.workflow_status, 'none')
            AND m.node_status = pair.status) THEN
-        RAISE EXCEPTION 'node % is %, which does not go with %', pair.id, pair.status,
+        RAISE EXCEPTION 'node % is %, which contradicts %', pair.id, pair.status,
             CASE WHEN pair.kind IS NULL THEN 'no live workflow' ELSE format('its %s that is %s', pair.kind, pair.workflow_status) END
             USING ERRCODE = 'FR409';
     END IF;
     IF ended_kind IS NOT NULL AND NOT EXISTS (
         SELECT FROM farrier.workflow_mapping m WHERE m.kind = ended_kind AND m.workflow_status = ended_status AND m.node_status = pair.status) THEN
-        RAISE EXCEPTION 'node % is %, which does not go with its % ending %', pair.id, pair.status, ended_kind, ended_status
+        RAISE EXCEPTION 'node % is %, which contradicts the end of its % as %', pair.id, pair.status, ended_kind, ended_status
             USING ERRCODE = 'FR409';
     END IF;
 END $$;

@@ -1,4 +1,4 @@
--- Keeps ended_at, which says that a workflow has ended, equal to its status, for each writer of the row. A status that the model
+-- Keeps ended_at, which marks an ended workflow, consistent with its status, for each writer of the row. A status that the model
 -- lacks leaves ended_at as written. BEFORE INSERT or UPDATE trigger on both tables of workflows.
 CREATE OR REPLACE FUNCTION farrier.set_ended_at() RETURNS trigger
     LANGUAGE plpgsql AS $$

@@ -1,6 +1,0 @@
--- Notifies clients that wait for the response to a request, on channel farrier_resource_intent_answered. Trigger function.
-CREATE OR REPLACE FUNCTION farrier.tell_resource_intent_answered() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM pg_notify('farrier_resource_intent_answered', '');  -- equal notifications of a transaction are sent once
-    RETURN NULL;
-END $$;
