@@ -72,7 +72,7 @@ class Bindings:
         found = tuple(binding for binding in (*self._everywhere, *own) if _fits(binding, target.credential, host))
         if found:
             return Bound(target.credential, host, found)
-        file = f", or in the file of site {target.site}," if target.site is not None else ""
+        file = f", or in the file of site {target.site}" if target.site is not None else ""
         raise CredentialError(
             target.credential,
             f"no binding allows it for {host}, so it is not read; add a binding with this reference and the host or "

@@ -324,7 +324,7 @@ async def test_an_embedded_schema_that_is_not_upgraded_is_refused_with_the_direc
     async with pg.Database(EmbeddedServer(directory).dsn).connect() as conn:
         await conn.execute("CREATE SCHEMA farrier; CREATE TABLE farrier.schema_migrations (version integer)")
     refused = await nowhere(*command, "--embedded", directory, ends=ExitCode.FAILED)
-    assert f"remove the directory {directory}," in refused.err
+    assert f"remove the directory {directory};" in refused.err
     assert "DROP SCHEMA" not in refused.err
 
 

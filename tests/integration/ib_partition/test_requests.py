@@ -29,7 +29,7 @@ async def refusal(fabric: Fabric, **params: object) -> pg.PostgresError:
         ({"site": SITE, "service_level": 16}, "FR400", "must be 15 or less"),
         ({"site": SITE, "index0": "yes"}, "FR400", "true or false"),
         ({"site": SITE, "colour": "red"}, "FR400", "is unknown"),
-        ({"site": "south"}, "FR409", "no pool 'pkey:south'"),
+        ({"site": "south"}, "FR409", "pool 'pkey:south' does not exist"),
         ({}, "FR409", "pool 'pkey' does not exist"),
     ],
 )

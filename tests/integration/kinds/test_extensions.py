@@ -66,7 +66,7 @@ def changed(**changes: Any) -> Any:
         (":VOLUME", "expected the name of a kind as package.module:NAME"),
         ("volumes:", "expected the name of a kind as package.module:NAME"),
         ("..volumes:VOLUME", "expected the name of a kind as package.module:NAME"),
-        ("no_such_package.volumes:VOLUME", "cannot be imported: No module named 'no_such_package'; it is to be"),
+        ("no_such_package.volumes:VOLUME", "cannot be imported: No module named 'no_such_package'; install it"),
         ("tests.support.crates:BARREL", "tests.support.crates has no BARREL"),
         ("tests.support.crates:SPEC", "is not an Extension of farrier.library, but a KindSpec"),
     ],
@@ -79,8 +79,8 @@ def test_what_names_no_extension_is_refused_with_what_it_is(name: str, told: str
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        (changed(name="network_segment"), "two kinds have the same name network_segment"),
-        (changed(relation="farrier.network_segments"), "two kinds have the same table farrier.network_segments"),
+        (changed(name="network_segment"), "two kinds have the same name, network_segment"),
+        (changed(relation="farrier.network_segments"), "two kinds have the same table, farrier.network_segments"),
     ],
 )
 def test_a_kind_that_farrier_has_already_is_refused(monkeypatch: pytest.MonkeyPatch, spec: Any, told: str) -> None:
@@ -92,7 +92,7 @@ def test_a_kind_that_farrier_has_already_is_refused(monkeypatch: pytest.MonkeyPa
 def test_two_packages_with_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crates, "CRATE", extension(), raising=False)
     monkeypatch.setattr(crates, "BOX", extension(spec=changed(relation="boxes.boxes")), raising=False)
-    with pytest.raises(ConfigError, match="two kinds have the same name crate"):
+    with pytest.raises(ConfigError, match="two kinds have the same name, crate"):
         wiring.extensions([NAME, "tests.support.crates:BOX"])
 
 

@@ -76,7 +76,7 @@ class RackHandler(Handler[Rack, Any]):
     def handle(self, resource: Rack, now: datetime) -> Decided[Rack, Any]:
         match resource.state, resource.power:
             case "empty", "off":
-                return Wait(reason="nothing is in it", rests=True)
+                return Wait(reason="no resource is in", rests=True)
             case "filled", "off" if resource.power_entered_at <= now:
                 return Transition(to=resource.but(power="on"), reason="its feed is there", cause="feed")
             case _:

@@ -138,7 +138,7 @@ async def test_every_address_is_where_a_simple_model_has_it(
         here = [way for way in ways if way in ip_network(prefix)]
         assert max(0, room(parse_prefix(prefix), here, **reserved)) == len(plan.hosts(prefix))
     if not all(plan.hosts(prefix) for prefix in plan.prefixes):
-        with pytest.raises(pg.PostgresError, match="has no address left to give out"):
+        with pytest.raises(pg.PostgresError, match="has no allocatable address"):
             await lan.ask(name, "create", **asked, **reserved)
         return
     request = await lan.ask(name, "create", **asked, **reserved)

@@ -189,7 +189,7 @@ async def test_a_mac_address_belongs_to_one_node_in_every_spelling(every_db: pg.
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "told"),
+    ("first", "second", "reason"),
     [
         (
             ("https://bmc-1.example", []),
@@ -205,7 +205,7 @@ async def test_a_mac_address_belongs_to_one_node_in_every_spelling(every_db: pg.
     ids=["bmc", "mac"],
 )
 async def test_the_second_of_two_registrations_at_once_is_told_whose_it_is(
-    every_db: pg.Database, first: tuple[Any, ...], second: tuple[Any, ...], as_refusal: str
+    every_db: pg.Database, first: tuple[Any, ...], second: tuple[Any, ...], reason: str
 ) -> None:
     texts = []
 
@@ -221,7 +221,7 @@ async def test_the_second_of_two_registrations_at_once_is_told_whose_it_is(
         await register(one, "gpu-1", *first)
         tasks.start_soon(late, other)
         await until_blocked(every_db)
-    assert texts == [as_refusal]
+    assert texts == [reason]
 
 
 async def test_the_claims_follow_whoever_writes(db: pg.Database) -> None:

@@ -64,8 +64,8 @@ async def test_a_malformed_intent_is_refused_by_its_insert(
 @pytest.mark.parametrize(
     ("version", "action", "told"),
     [
-        (actions.API_MIN - 1, "drain", f"takes {actions.API_MIN} to {actions.API_MAX}"),
-        (actions.API_MAX + 1, "drain", f"takes {actions.API_MIN} to {actions.API_MAX}"),
+        (actions.API_MIN - 1, "drain", f"supports {actions.API_MIN} to {actions.API_MAX}"),
+        (actions.API_MAX + 1, "drain", f"supports {actions.API_MIN} to {actions.API_MAX}"),
         (1, "unpause", "requires api_version 2 or later; this intent has 1"),
         (None, "unpause", "requires api_version 2 or later; this intent has none, which means 1"),
         (None, "adopt", "requires api_version 2 or later; this intent has none, which means 1"),
@@ -135,7 +135,7 @@ async def test_a_client_that_is_newer_than_the_database_learns_what_it_speaks(db
             f"SELECT farrier.intent('gpu-1', 'drain', api_version => {newer})",
             f"INSERT INTO farrier.intents (node, action, api_version) VALUES ('gpu-1', 'drain', {newer})",
         ):
-            with pytest.raises(pg.PostgresError, match=f"takes {actions.API_MIN} to {actions.API_MAX}") as refused:
+            with pytest.raises(pg.PostgresError, match=f"supports {actions.API_MIN} to {actions.API_MAX}") as refused:
                 await conn.execute(ask)
             assert refused.value.sqlstate == "FR406"
             assert f"newer than this database, which speaks version {actions.API_MAX} at most" in str(
@@ -257,7 +257,7 @@ async def test_a_flood_that_reaches_a_node_as_it_goes_is_answered(site: Site) ->
         ),
         ("resume", {}, "this node has no live workflow"),
         ("manage", {}, "with management enroll, manageable, adopt_failed; this node's is unmanaged"),
-        ("decommission", {"mode": "reimage"}, "needs a node that is in MAAS"),
+        ("decommission", {"mode": "reimage"}, "needs a node with a machine in MAAS"),
     ],
 )
 async def test_a_rejection_names_the_states_in_which_it_would_be_accepted(

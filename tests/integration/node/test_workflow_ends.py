@@ -156,6 +156,6 @@ async def test_a_node_whose_status_does_not_go_with_the_end_of_its_workflow_refu
         await conn.execute("UPDATE farrier.node_onboardings SET status = 'cancelled'")
         await conn.execute(NAME_LIVE, "draining", "onboarding", 1)
         await conn.execute("RESET session_replication_role")
-        with pytest.raises(pg.PostgresError, match="does not go with no live workflow"):
+        with pytest.raises(pg.PostgresError, match="contradicts no live workflow"):
             await catalog.sync(conn)
         assert not await has_ended(conn, WorkflowKind.ONBOARDING)

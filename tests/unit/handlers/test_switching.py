@@ -210,7 +210,7 @@ def test_a_request_says_whether_its_power_is_kept(enforce: bool, desired: PowerS
     [
         (manageable(), {"power": "reset", "enforce": True}, "only possible with on or off"),
         (manageable({"tries": (NOW,) * LOGIN_CAP}), {"power": "on"}, "refused 3 logins"),
-        (manageable({"system_path": None}), {"power": "on"}, "manage it first"),
+        (manageable({"system_path": None}), {"power": "on"}, "submit manage first"),
         (
             manageable(workflow=decommission(mode=DecommissionMode.REIMAGE)),
             {"power": "on"},
