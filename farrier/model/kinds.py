@@ -226,12 +226,12 @@ def _faults_of_states(layer: KindLayer) -> Iterator[str]:
             yield f"state {state!r} must match {_STATE.pattern}"
     for state in sorted(layer.first):
         if state not in layer.states:
-            yield f"it begins as {state}, which is no state of it; {_known(layer.states)}"
+            yield f"its initial state {state} is not one of its states; {_known(layer.states)}"
         if state in layer.terminal:
-            yield f"it begins as {state}, which is terminal"
+            yield f"its initial state {state} is terminal"
     for state in sorted(layer.terminal):
         if state not in layer.states:
-            yield f"it ends as {state}, which is no state of it; {_known(layer.states)}"
+            yield f"its terminal state {state} is not one of its states; {_known(layer.states)}"
         elif layer.states[state].limit is not None:
             yield f"terminal state {state} must not have a limit; use why_none='it has ended' instead"
 
@@ -240,14 +240,14 @@ def _faults_of_edges(layer: KindLayer) -> Iterator[str]:
     for edge in layer.edges or ():
         for state in (edge.source, edge.target):
             if state not in layer.states:
-                yield f"edge {edge.source} -> {edge.target}: {state} is no state of it; {_known(layer.states)}"
+                yield f"edge {edge.source} -> {edge.target}: {state} is not one of its states; {_known(layer.states)}"
         if edge.source == edge.target:
             yield f"edge {edge.source} -> {edge.target} does not change the state; use an Update instead"
         if edge.source in layer.terminal:
             yield f"edge {edge.source} -> {edge.target} leaves a terminal state"
     unreachable = layer.states.keys() - _reached(layer.first, layer.pairs)
     if unreachable:
-        yield f"no edges lead from {', '.join(sorted(layer.first))} to {', '.join(sorted(unreachable))}"
+        yield f"{', '.join(sorted(unreachable))}: no path of edges leads there from {', '.join(sorted(layer.first))}"
     endless = layer.states.keys() - _reached(layer.terminal, {(target, source) for source, target in layer.pairs})
     if layer.terminal and endless:
         yield (

@@ -102,8 +102,8 @@ async def conn(every_db: pg.Database) -> AsyncIterator[Connection]:
 @pytest.mark.parametrize(
     ("layer", "told"),
     [
-        ({"initial": "lost"}, "layer power: it begins as lost, which is no state of it; there are: off, on"),
-        ({"edges": ()}, "layer power: no edges lead from off to on"),
+        ({"initial": "lost"}, "layer power: its initial state lost is not one of its states; expected one of off, on"),
+        ({"edges": ()}, "layer power: on: no path of edges leads there from off"),
         ({"name": "site"}, "be no column that the database fills"),
     ],
 )

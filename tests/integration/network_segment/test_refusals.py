@@ -61,7 +61,11 @@ from tests.support.segments import Lan
         ({"site": "ams", "prefixes": ["10.1.0.0/24"], "vlan": 0}, "FR400", "parameter vlan must be 1 or more"),
         ({"site": "ams", "prefixes": ["10.1.0.0/24"], "vni": 1 << 24}, "FR400", "vni must be 16777215 or less"),
         ({"site": "ams", "prefixes": ["10.1.0.0/24"], "mtu": 575}, "FR400", "parameter mtu must be 576 or more"),
-        ({"site": "ams", "prefixes": ["2001:db9::/64"], "mtu": 1279}, "FR400", "too small for IPv6, which requires 1280"),
+        (
+            {"site": "ams", "prefixes": ["2001:db9::/64"], "mtu": 1279},
+            "FR400",
+            "too small for IPv6, which requires 1280",
+        ),
         ({"site": "ams", "prefixes": ["10.1.0.0/24"], "vlan": 7}, "FR409", "VLAN 7 is taken by segment lan"),
         ({"site": "ams", "prefixes": ["10.1.0.0/24"], "vni": 77}, "FR409", "VNI 77 is taken by segment lan"),
         ({"site": "fra", "prefixes": ["10.1.0.0/24"], "vni": 77}, "FR409", "VNI 77 is taken by segment lan"),

@@ -14,13 +14,13 @@ BEGIN
         IF given ->> one.attribute IS NULL AND cardinality(one.first) = 1 THEN
             NEW := jsonb_populate_record(NEW, jsonb_build_object(one.attribute, one.first[1]));
         ELSIF (given ->> one.attribute = ANY (one.first)) IS NOT TRUE THEN
-            RAISE EXCEPTION 'a % does not begin as % in layer %', replace(TG_ARGV[0], '_', ' '), given ->> one.attribute, one.layer
+            RAISE EXCEPTION 'a % cannot begin as % in layer %', replace(TG_ARGV[0], '_', ' '), given ->> one.attribute, one.layer
                 USING ERRCODE = 'FR409', HINT = format('It begins as %s.', array_to_string(one.first, ' or '));
         END IF;
     END LOOP;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'kind % has no states yet', TG_ARGV[0]
-            USING ERRCODE = 'FR409', HINT = 'farrier db migrate fills in kinds that come with farrier, farrier kind install others.';
+            USING ERRCODE = 'FR409', HINT = 'Run farrier db migrate for a built-in kind, farrier kind install for another.';
     END IF;
     RETURN NEW;
 END $$;
