@@ -131,7 +131,7 @@ async def test_a_table_without_the_layers_columns_is_refused(every_db: pg.Databa
 async def test_each_layer_begins_by_itself_and_is_recorded(conn: Connection) -> None:
     recorded = await conn.fetch("SELECT layer, to_value FROM farrier.history WHERE kind = 'rack' ORDER BY layer")
     assert [tuple(row) for row in recorded] == [("power", "off"), ("state", "empty")]
-    with pytest.raises(pg.PostgresError, match="a rack does not begin as on in layer power"):
+    with pytest.raises(pg.PostgresError, match="a rack cannot begin as on in layer power"):
         await conn.execute("INSERT INTO racks.racks (name, power) VALUES ('r-2', 'on')")
 
 
