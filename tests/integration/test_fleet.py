@@ -56,7 +56,7 @@ async def test_registered_nodes_wait_for_their_agents(api: PostgresFleet) -> Non
 
 
 async def test_one_bad_node_keeps_all_from_being_registered(api: PostgresFleet) -> None:
-    with pytest.raises(RefusedByModel, match="not usable"):
+    with pytest.raises(RefusedByModel, match="is not valid"):
         await api.register([BARE, msgspec.structs.replace(FULL, name="no such name")])
     assert await api.newest() == 0
 

@@ -108,7 +108,7 @@ async def test_a_table_that_lost_its_defaults_with_the_schema_is_refused_with_wh
     with pytest.raises(errors.RefusedByModel, match=r"farrier_crates\.crates lacks defaults") as refused:
         await kinds.install(conn, wiring.installable(CRATE))
     assert "created_at SET DEFAULT farrier.now()" in str(refused.value)
-    await conn.execute(str(refused.value).partition("what it lost: ")[2].removesuffix(")"))
+    await conn.execute(str(refused.value).partition("restore its defaults: ")[2].removesuffix(")"))
     assert await kinds.install(conn, wiring.installable(CRATE))
 
 

@@ -24,7 +24,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("model", "m" * 101, "model is longer than 100 characters"),
     ("model", "H100\n", "control character"),
     ("rack", "r7\n", "rack 'r7\n' is not usable: 1 to 100 characters"),
-    ("labels", {"x": "y" * 20000}, "16384 is the most"),
+    ("labels", {"x": "y" * 20000}, "16384 are allowed"),
     ("labels", "row=7", "labels must be a JSON object"),
     ("macs", ["zz"], 'macs: invalid input syntax for type macaddr: "zz"'),
     ("macs", ["02:00:00:00:00:01", None], "macs has an element that must be a string"),

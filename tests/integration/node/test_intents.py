@@ -138,7 +138,7 @@ async def test_a_client_that_is_newer_than_the_database_learns_what_it_speaks(db
             with pytest.raises(pg.PostgresError, match=f"supports {actions.API_MIN} to {actions.API_MAX}") as refused:
                 await conn.execute(ask)
             assert refused.value.sqlstate == "FR406"
-            assert f"newer than this database, which speaks version {actions.API_MAX} at most" in str(
+            assert f"newer than this database, which supports at most version {actions.API_MAX}" in str(
                 refused.value.hint
             )
         for version in ("NULL", actions.API_MIN, actions.API_MAX):
