@@ -25,7 +25,7 @@ async def test_a_parameter_that_an_endpoint_does_not_know_is_refused_with_those_
     path = re.sub(r"{\w+}", "x", route.path)
     answer = await web.request("POST" if "POST" in (route.methods or ()) else "GET", f"/api/v1{path}?bogus=1")
     assert answer.status_code == 400
-    assert "unknown parameter 'bogus'; parameters of this path:" in answer.json()["error"]
+    assert "unknown parameter 'bogus'; " in answer.json()["error"]
 
 
 @pytest.mark.parametrize(
