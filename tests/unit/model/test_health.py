@@ -49,7 +49,7 @@ NOT_FRESH = msgspec.structs.replace(agentless(deployed=True), deployed=None)
         pytest.param(agent(blocking=BLOCKING), "alerts block scheduling: xid-79", id="blocking alert"),
         pytest.param(NO_PROOF, "neither an agent nor a BMC", id="nothing to prove it by"),
         pytest.param(agentless(None), "no fresh read", id="power never read, or long ago"),
-        pytest.param(agentless(PowerState.OFF), "reports power off", id="power off"),
+        pytest.param(agentless(PowerState.OFF), "power is off", id="power off"),
         pytest.param(agentless(PowerState.UNKNOWN), "power is unknown", id="power unknown"),
         pytest.param(agentless(deployed=False), "MAAS", id="not deployed"),
         pytest.param(NOT_FRESH, "MAAS", id="no fresh read of MAAS"),
