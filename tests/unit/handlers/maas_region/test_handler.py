@@ -210,9 +210,9 @@ def test_a_region_that_says_when_to_come_back_is_believed_up_to_five_minutes() -
 
 
 def test_a_machine_that_cannot_be_told_of_is_left_for_a_while_and_said() -> None:
-    untold = {"x00001": MaasError(MaasFailure.PROTOCOL, "odd", operation="machine")}
+    unreadable = {"x00001": MaasError(MaasFailure.PROTOCOL, "odd", operation="machine")}
     before = region(due=(DUE,), unreadable={"old": NOW, "other": NOW + SECOND})
-    left = settle(before, found(untold=untold), NOW, PACE)
+    left = settle(before, found(unreadable=unreadable), NOW, PACE)
     assert isinstance(left, Update)
     assert left.to.unreadable == {"other": NOW + SECOND, "x00001": NOW + UNREADABLE_AGAIN}
     assert left.to.last_error == "machine x00001 cannot be read: protocol: odd"
