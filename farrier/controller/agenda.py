@@ -73,19 +73,14 @@ class _Queue(Generic[R]):
 
     def __init__(self) -> None:
         self.entries: deque[Entry[R]] = deque()
-        self._added = 0
+        self.added = 0  # how many were queued, but for those whose load failed
         self._marked, self._marked_at = 0, math.inf
-
-    def add(self, entry: Entry[R], *, once_more: bool) -> None:
-        """An entry whose load failed is queued `once_more`."""
-        self.entries.append(entry)
-        self._added += not once_more
 
     def lag(self, now: float) -> float:
         """For how many seconds entries that were queued at an earlier call have waited; 0 when all of them were
         loaded."""
-        if self._marked_at > now or self._added - len(self.entries) >= self._marked:
-            self._marked, self._marked_at = self._added, now
+        if self._marked_at > now or self.added - len(self.entries) >= self._marked:
+            self._marked, self._marked_at = self.added, now
         return now - self._marked_at
 
 
@@ -346,7 +341,9 @@ class Agenda(Generic[R]):
         entry.wakes = ()
         entry.again = False
         entry.urgent = urgent
-        (self._urgent if urgent else self._routine).add(entry, once_more=once_more)
+        queue = self._urgent if urgent else self._routine
+        queue.entries.append(entry)
+        queue.added += not once_more
         self.load_at = min(self.load_at, load_at)
 
     def _postpone(self, entry: Entry[R], due_at: float) -> None:
