@@ -73,14 +73,14 @@ class _Queue(Generic[R]):
 
     def __init__(self) -> None:
         self.entries: deque[Entry[R]] = deque()
-        self.added = 0  # how many were queued, but for those whose load failed
-        self._marked, self._marked_at = 0, math.inf
+        self.ahead = 0  # how many of those that waited at `_marked_at` still wait
+        self._marked_at = math.inf
 
     def lag(self, now: float) -> float:
         """For how many seconds entries that were queued at an earlier call have waited; 0 when all of them were
         loaded."""
-        if self._marked_at > now or self.added - len(self.entries) >= self._marked:
-            self._marked, self._marked_at = self.added, now
+        if self._marked_at > now or not self.ahead:
+            self.ahead, self._marked_at = len(self.entries), now
         return now - self._marked_at
 
 
@@ -180,16 +180,17 @@ class Agenda(Generic[R]):
         """Up to `limit` entries to load in one statement that is sent now. A quarter is for those that only their time
         brought, however many were woken."""
         chosen: list[Entry[R]] = []
-        urgents, routines = self._urgent.entries, self._routine.entries
-        reserved = min(limit // 4, len(routines))
-        for queue, urgent, most in ((urgents, True, limit - reserved), (routines, False, limit)):
-            while queue and len(chosen) < most:
-                entry = queue.popleft()
+        reserved = min(limit // 4, len(self._routine.entries))
+        for queue, urgent, most in ((self._urgent, True, limit - reserved), (self._routine, False, limit)):
+            waiting = len(queue.entries)
+            while queue.entries and len(chosen) < most:
+                entry = queue.entries.popleft()
                 if entry.phase is Phase.QUEUED and entry.urgent is urgent:
                     entry.phase = Phase.LOADING
                     entry.again = False
                     chosen.append(entry)
-        if not (urgents or routines):
+            queue.ahead = max(0, queue.ahead - waiting + len(queue.entries))
+        if not (self._urgent.entries or self._routine.entries):
             self.load_at = math.inf
         return chosen
 
@@ -343,7 +344,7 @@ class Agenda(Generic[R]):
         entry.urgent = urgent
         queue = self._urgent if urgent else self._routine
         queue.entries.append(entry)
-        queue.added += not once_more
+        queue.ahead += once_more
         self.load_at = min(self.load_at, load_at)
 
     def _postpone(self, entry: Entry[R], due_at: float) -> None:

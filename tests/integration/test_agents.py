@@ -153,5 +153,5 @@ async def test_a_task_is_kept_by_renewing_it_and_lost_to_a_new_lease(
     until_ = await conn.fetchval("SELECT lease_until FROM farrier.node_tasks")
     assert until_ == pytest.approx(await db.now() + MINUTE, abs=timedelta(seconds=5))
     await conn.execute("UPDATE farrier.node_tasks SET lease_token = gen_random_uuid()")
-    with pytest.raises(RefusedByModel, match="no longer"):
+    with pytest.raises(RefusedByModel, match="not the current one"):
         await api.finish(task, succeeded=True, result={})

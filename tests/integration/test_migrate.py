@@ -75,7 +75,7 @@ async def test_a_schema_of_a_newer_program_is_refused_untouched(empty_db: pg.Dat
     async with empty_db.connect() as conn:
         await migrate.migrate(conn, schema=SECOND)
         for refused in (migrate.migrate, migrate.check):
-            with pytest.raises(errors.SchemaTooNew, match=r"version 2.*knows 1") as refusal:
+            with pytest.raises(errors.SchemaTooNew, match=r"version 2.*at most 1") as refusal:
                 await refused(conn, schema=FIRST)
             assert refusal.value.exit_code is errors.ExitCode.SCHEMA_TOO_NEW
 
@@ -239,7 +239,7 @@ async def test_a_connection_that_is_lost_in_a_migration_is_reported_with_what_to
         async with empty_db.connect() as other:
             await other.execute("SELECT pg_terminate_backend($1)", pid)
 
-    with pytest.raises(errors.DatabaseUnreachable, match=r"the migration.*whole or not at all.*run it again"):
+    with pytest.raises(errors.DatabaseUnreachable, match=r"the migration.*completely or not at all.*run it again"):
         await _migrate_as_an_operator(empty_db.dsn, lose)
     async with empty_db.connect() as conn:
         assert await columns(conn) == []
@@ -252,7 +252,7 @@ async def test_a_commit_without_a_reply_is_reported_with_what_to_do(empty_db: pg
         async def arm(_conn: Connection) -> None:
             between.cut_after(b"COMMIT")
 
-        with pytest.raises(errors.DatabaseUnreachable, match=r"the migration.*whole or not at all.*run it again"):
+        with pytest.raises(errors.DatabaseUnreachable, match=r"the migration.*completely or not at all.*run it again"):
             await _migrate_as_an_operator(between.dsn, arm)
     async with empty_db.connect() as conn:
         assert await columns(conn) == ["id"]

@@ -124,7 +124,7 @@ async def test_steps_are_applied_as_planned(conn: Connection) -> None:
     plan = await planned_and_done(conn, wanted)
     assert plan.would.versions == (2, 3)
     assert [step.name for step in plan.steps] == ["toy_2", "toy_3"]
-    assert plan.stops == ("migration 3 (toy_3) says so",)
+    assert plan.stops == ("the header of migration 3 (toy_3) requires it",)
 
 
 async def test_a_plan_is_refused_as_the_migration_is(conn: Connection) -> None:

@@ -53,7 +53,7 @@ async def test_a_function_that_a_table_needs_keeps_its_signature(conn: Connectio
     await migrate.migrate(conn, schema=with_f("n integer"))
     before = await places(conn)
     for changed in ("n integer, m integer DEFAULT 1", "m integer", "n bigint"):
-        with pytest.raises(errors.RefusedByModel, match=rf"function f has to be .*{named}.* depends on it"):
+        with pytest.raises(errors.RefusedByModel, match=rf"function f must be .*{named}.* depends on it"):
             await migrate.migrate(conn, schema=with_f(changed, "SELECT 3"))
         assert await places(conn) == before
     await migrate.migrate(conn, schema=with_f("n integer", "SELECT 3"))

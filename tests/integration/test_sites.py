@@ -87,7 +87,7 @@ async def test_sites_are_not_waited_for_on_a_connection_that_fell_silent(db: pg.
     async with proxy.before(db.dsn) as between:
         connections = await pool.open_pool(between.dsn, size=1, patience=pg.PATIENCE)
         between.freeze()
-        with anyio.fail_after(pg.PATIENCE.total_seconds()), pytest.raises(DatabaseUnreachable, match="no answer"):
+        with anyio.fail_after(pg.PATIENCE.total_seconds()), pytest.raises(DatabaseUnreachable, match="no response"):
             await use(connections, [PACE], patience=MOMENT)
         connections.terminate()
 
@@ -96,7 +96,7 @@ async def test_sites_that_wait_too_long_for_somebody_s_lock_change_nothing(db: p
     async with db.pool(1) as connections:
         async with db.connect() as somebody, somebody.transaction():
             await somebody.execute("LOCK farrier.maas_regions IN SHARE ROW EXCLUSIVE MODE")
-            with anyio.fail_after(pg.PATIENCE.total_seconds()), pytest.raises(DatabaseUnreachable, match="no answer"):
+            with anyio.fail_after(pg.PATIENCE.total_seconds()), pytest.raises(DatabaseUnreachable, match="no response"):
                 await use(connections, [PACE], patience=MOMENT)
         assert await regions(db) == []
         await use(connections, [PACE])

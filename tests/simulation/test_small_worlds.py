@@ -55,6 +55,7 @@ PLANTED = {
     Bug.ACTS_EXPIRED: (ONE_OUTSIDE, Budget(asks=1, pauses=1, silences=1)),
     Bug.RECOVERY_LEFT_OUT: (ONE_OUTSIDE, Budget(asks=1, crashes=1, silences=1)),
     Bug.EDIT_LIKE_A_COMMIT: (Size(ids=(1,), shards=1, processes=1), Budget(asks=1, edits=1, lost_replies=1)),
+    Bug.WOKEN_AND_AT_REST: (ALONE, Budget(asks=2)),
     Bug.MARKS_UNORDERED: (Size(ids=(1,), shards=1, processes=1), Budget(asks=2, lost_replies=1)),
 }
 
@@ -67,7 +68,7 @@ OF_BUGS = {bug.value: world for bug, world in PLANTED.items() if world not in WO
 def test_no_order_of_actions_breaks_a_promise(size: Size, budget: Budget) -> None:
     explored = explore(World(size, budget), most=MOST)
     assert explored.found is None
-    assert 10 < explored.worlds < MOST, "all of it was gone through"
+    assert 1 < explored.worlds < MOST, "all of it was gone through"
 
 
 TWO_RESOURCES = {

@@ -225,7 +225,9 @@ async def deleted_while_verifying(site: Site) -> None:
 
 @row("C04", theirs="refused in active", ours="the same, with what to ask for instead")
 async def delete_in_active(site: Site) -> None:
-    assert "decommission or remove" in await refused(await adoption.adopted_without_an_agent(site), "delete")
+    assert "decommission the node, or remove it" in await refused(
+        await adoption.adopted_without_an_agent(site), "delete"
+    )
 
 
 @row(

@@ -52,7 +52,11 @@ from tests.support.segments import Lan
             "FR400",
             "10.1.0.0/24 has more than one gateway: 10.1.0.1, 10.1.0.2",
         ),
-        ({"site": "ams", "prefixes": ["10.1.0.0/24"], "gateways": ["10.1.0.1/24"]}, "FR400", "10.1.0.1/24 is no addr"),
+        (
+            {"site": "ams", "prefixes": ["10.1.0.0/24"], "gateways": ["10.1.0.1/24"]},
+            "FR400",
+            "10.1.0.1/24 is not an IP",
+        ),
         ({"site": "ams", "prefixes": ["10.1.0.0/24"], "gateways": ["me"]}, "FR400", "gateway me is not an IP address"),
         ({"site": "ams", "prefixes": ["10.1.0.0/30"], "reserved_first": 2}, "FR400", "has no allocatable address"),
         ({"site": "ams", "prefixes": ["10.1.0.1/32"], "gateways": ["10.1.0.1"]}, "FR400", "has no allocatable address"),
@@ -118,7 +122,7 @@ async def test_a_segment_that_cannot_be_is_refused_by_its_insert_and_leaves_noth
         ),
         (
             {"add_prefixes": [f"10.{n}.0.0/24" for n in range(20, 35)]},
-            "has 16 prefixes; this one would have 17",
+            "has at most 16 prefixes; this one would have 17",
         ),
     ],
 )

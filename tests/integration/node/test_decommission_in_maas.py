@@ -128,7 +128,7 @@ async def test_a_bmc_that_is_mended_lets_the_release_be_made(site: Site) -> None
     await until(machine, ("retired", "failed_retryable"))
     assert simulated.status is Status.FAILED_DISK_ERASING
     ((failure, detail),) = await site.conn.fetch("SELECT failure_class, failure_detail FROM farrier.node_decommissions")
-    assert failure == "power_failed" and "by its BMC" in detail
+    assert failure == "power_failed" and "through its BMC" in detail
     site.maas.region.natures.clear()
     await until(machine, ("deleted", "completed"))
     assert changes(site).count("release") >= 2 and not site.maas.region.machines

@@ -159,7 +159,7 @@ async def test_a_node_for_which_a_segment_is_full_waits_and_others_go_on(db: pg.
         stages = [(await node.state())[2] for node in nodes]
         assert sorted(map(str, stages)) == [STAGE, *2 * ["wait_for_agent_enrollment"]]
         late = nodes[stages.index(STAGE)]
-        assert "segment tenant-a is full" in await lan.reason(late)
+        assert "segment tenant-a has no free address" in await lan.reason(late)
         await lan.asked("network_segment", SEGMENT, "update", add_prefixes=["10.9.1.0/30"])
         await deployed(late)
         assert await lan.addresses(late) == ["10.9.1.1"]

@@ -57,7 +57,7 @@ async def test_why_reports_the_missing_decommission_and_advises_resume(
     machine = await found(site, status, way, agentless=agentless)
     said = await told(site, machine)
     assert said.waits_for == f"intent resume: no live decommission belongs to status {status}"
-    assert any("no live decommission" in error for error in said.errors)
+    assert any("without a live decommission" in error for error in said.errors)
     assert said.command == f"farrier intent {machine.name} resume"
 
 

@@ -308,7 +308,7 @@ async def test_history_is_recorded_by_owners_of_shards_only_and_removed_by_reten
     async with acting_as(every_db, "farrier_controller") as conn:
         own = "UPDATE farrier.shards SET owner = $1, epoch = 7 WHERE kind = 'node' AND shard = $2 % 64"
         await conn.execute(own, controller, node)
-        with pytest.raises(pg.PostgresError, match="resources whose shards this controller owns"):
+        with pytest.raises(pg.PostgresError, match="resources in shards of this controller"):
             await conn.execute(record, uuid4(), node)
         await conn.execute(record, controller, node)
         kept = "SELECT count(*) FROM farrier.history WHERE layer = 'status'"

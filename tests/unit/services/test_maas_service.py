@@ -92,7 +92,7 @@ def test_a_missing_machine_is_absent_only_in_the_region_s_own_words() -> None:
 def test_a_key_that_did_not_arrive_is_told_from_one_that_is_refused(status: int) -> None:
     body = {400: b"Unrecognised signature: method=GET op=None", 401: b"Forbidden"}[status]
     error = FAILURES.of_answer(READ, Answer(status=status, body=body, content_type="text/plain"), secrets=())
-    assert error.failure is MaasFailure.AUTH and "saw no API key" in error.detail
+    assert error.failure is MaasFailure.AUTH and "received no API key" in error.detail
     refused = FAILURES.of_answer(READ, Answer(status=401, body=b"Authorization Error: Invalid API key."), secrets=())
     assert "refuses the API key" in refused.detail
 
