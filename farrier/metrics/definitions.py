@@ -66,7 +66,7 @@ WAKE_WAIT = Definition(
     _WAIT_SECONDS,
 )
 COMMIT_CONFLICTS = Definition(
-    "farrier_commit_conflicts", "Runs that lost their commit, by result.", ("kind", "verdict")
+    "farrier_commit_conflicts", "Runs whose commit failed or has an unknown result, by verdict.", ("kind", "verdict")
 )
 STEPS_CUT = Definition("farrier_steps_cut", "Steps cancelled because the controller lost its lease.", ("kind",))
 WORKFLOW_FAILURES = Definition(

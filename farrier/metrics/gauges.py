@@ -19,7 +19,7 @@ RESOURCES = Gauge(
 ABOVE_SLA = Gauge(
     "farrier_resources_above_sla",
     "Clocks above the limit of their own resource. Clocks that a pause stops are not counted; a pause does not "
-    "stop a deletion or the work after a cancel. State end_to_end is the clock of a whole workflow.",
+    "stop a deletion or the work after a cancel. State end_to_end counts the clocks of whole workflows.",
     _PLACE,
 )
 STATE_SLA = Gauge(

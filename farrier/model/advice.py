@@ -268,8 +268,8 @@ def _by_state(node: NodeDetail) -> Iterator[str]:
         yield "check the node's power, network and agent"
     if diagnosis.is_unvalidated(node):
         yield (
-            "decommission it with a cleanup that validates; reactivate leads to quarantine, which only release "
-            "with a reason lifts"
+            "decommission it with a cleanup that validates; after reactivate the node is quarantined, and only release "
+            "with a reason ends that"
         )
     if node.management == Management.ERROR:
         yield "provide BMC details again with set_bmc"

@@ -108,7 +108,7 @@ class Advice(msgspec.Struct, frozen=True):
 FAILURES: Mapping[FailureClass, Advice] = {
     FailureClass.DISCOVERY_CONFLICT: Advice(
         False,
-        "several machines in MAAS match this node: keep one, correct there what the detail names, then retry_stage",
+        "several machines in MAAS match this node: keep one, correct in MAAS what the detail names, then retry_stage",
     ),
     FailureClass.BOSS_DISK_NOT_FOUND: Advice(
         False, "seat or replace the boot disk, commission the machine again, then retry_stage"
@@ -139,7 +139,7 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.IDENTITY_TAKEN: Advice(
         False,
-        "correct the address with set_bmc, or use clear_bmc at the node that the detail names, then retry_stage",
+        "correct the address with set_bmc, or use clear_bmc on the node that the detail names, then retry_stage",
     ),
     FailureClass.ADOPT_FAILED: Advice(
         False, "see the node's last BMC error; correct it and adopt again, or submit manage to end the adoption"
@@ -217,11 +217,11 @@ BMC_ADVICE: Mapping[BmcFailure, str] = {
         "submit manage if its firmware was just changed; else update the firmware, or use the node without its BMC"
     ),
     BmcFailure.IDENTITY_MISMATCH: (
-        "another machine responds at this address: correct it with set_bmc; if the machine was replaced, use clear_bmc "
-        "first"
+        "another machine responds at this address: if the address is wrong, correct it with set_bmc; if the machine "
+        "was replaced, use clear_bmc and then set_bmc"
     ),
     BmcFailure.IDENTITY_TAKEN: (
-        "correct the address with set_bmc, or use clear_bmc at the node that is named, then manage"
+        "correct the address with set_bmc, or use clear_bmc on the node that the error names, then manage on this node"
     ),
     BmcFailure.INTERNAL: "this is a bug in farrier: report it with the log of the failed probe",
 }

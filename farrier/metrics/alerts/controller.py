@@ -26,7 +26,7 @@ from farrier.model import duration, sweeps
 from farrier.model.runs import Verdict
 
 _NONE = timedelta(0)
-_ONCE = "one failure is enough to report, and the window keeps it visible"
+_ONCE = "one failure is worth a report; the alert stays active until the failure is older than the window of its query"
 
 _CONFLICTS = 0.05  # of all runs; a shard that changes its owner, or an API write during a run, is one in a hundred
 _ERRORS = 0.1  # of all runs; a site with a dead service is more, a few broken nodes are less
@@ -155,7 +155,7 @@ def _commit_conflicts() -> Alert:
         expr=f"{conflicts} / ({runs} + {conflicts}) > {_CONFLICTS}",
         hold=_LASTS,
         because="a fail-over of the database causes a few, once",
-        summary="{{ $value | humanizePercentage }} of the runs of {{ $labels.kind }} lose their commit",
+        summary="{{ $value | humanizePercentage }} of the runs of {{ $labels.kind }} fail to commit",
         description="Controllers lose shards during runs, or another program writes the same rows. No data is "
         "lost, but work is repeated.",
     )
@@ -169,7 +169,7 @@ def _writes_refused() -> Alert:
         expr=f"{increase(refused, _LASTS, 'kind')} > 0",
         hold=_NONE,
         because=_ONCE,
-        summary="The database rejects what runs of {{ $labels.kind }} write",
+        summary="The database rejects writes by the handler of {{ $labels.kind }}",
         description="This is a bug, or the schema does not belong to this version. The node makes no progress "
         "until it is fixed. The log has PostgreSQL's error.",
     )
@@ -183,7 +183,8 @@ def _steps_cut() -> Alert:
         severity=Severity.TICKET,
         expr=f"count_over_time(({cut} > 0){looks}) >= {_CUTS_TIMES}",
         hold=_NONE,
-        because="a fail-over of the database cuts many steps once; these are cut repeatedly within half an hour",
+        because="a fail-over of the database cancels many steps, but only once; the alert requires that steps are "
+        "cancelled repeatedly within half an hour",
         summary="Steps of {{ $labels.kind }} are cancelled because their controller cannot renew its lease in time",
         description="The database responds too late, or the process gets too little CPU. farrier reads what the "
         "cancelled steps changed outside, and continues from there.",

@@ -225,7 +225,7 @@ def _observations_stale_at(severity: Severity, expr: str) -> Alert:
         severity=severity,
         expr=expr,
         hold=timedelta(minutes=15),
-        because="by then a failing region has its own alert, and a machine is read again within minutes",
+        because="a failing region has its own alert by then, and farrier normally reads a machine again within minutes",
         summary="{{ $value }} machine(s) are not observed in MAAS",
         description="The facts about them are too old to act on. Their region may fail, no controller may read "
         "it, or a read is incomplete. Run: farrier site list",
@@ -241,8 +241,8 @@ def _resources_failing() -> Alert:
         hold=timedelta(minutes=15),
         because="each has failed for five minutes already; a restart of a service takes less time",
         summary="Every run of {{ $value }} {{ $labels.kind }}(s) ends in the same error: {{ $labels.error }}",
-        description="They make no progress, in any state, with or without a limit. Which: SELECT id, at, outcome FROM "
-        "farrier.outcomes WHERE outcome ->> 'error' = '{{ $labels.error }}'",
+        description="These resources make no progress. The alert covers all states, also those without a limit. Which: "
+        "SELECT id, at, outcome FROM farrier.outcomes WHERE outcome ->> 'error' = '{{ $labels.error }}'",
     )
 
 

@@ -17,15 +17,17 @@ from farrier.metrics.families import Definition, Gauge
 from farrier.model import duration
 
 STALE_AFTER = timedelta(minutes=3)
-"""Figures older than this are no figures. They are as old as the last scrape, which is a minute at most in any sound
-set-up; two may fail."""
+"""The age from which an alert ignores a figure. A working Prometheus scrapes at least once a minute, so figures stay
+usable even if two scrapes in a row fail."""
 
 FLEET_HOLD = timedelta(minutes=5)
-"""How long a figure of the fleet must stand: longer than `STALE_AFTER`, so that no alert fires by outdated figures, and
-longer than a fail-over of the database.
+"""How long a condition on figures of the fleet must hold: longer than `STALE_AFTER`, so that outdated figures fire no
+alert, and longer than a fail-over of the database.
 """
 
-FLEET_HOLD_BECAUSE = "longer than figures may be old, so nothing fires by a figure that was counted once"
+FLEET_HOLD_BECAUSE = (
+    f"figures of the fleet are at most {duration.human(STALE_AFTER)} old, so one outdated figure cannot fire the alert"
+)
 
 
 class Severity(StrEnum):

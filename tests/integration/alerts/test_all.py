@@ -130,7 +130,7 @@ def test_runs_of_which_none_is_committed_are_told_as_all(tmp_path: Path) -> None
         'farrier_commit_conflicts_total{kind="node",verdict="lost"}': "0+1x60",
     }
     annotations = {
-        "summary": "100% of the runs of node lose their commit",
+        "summary": "100% of the runs of node fail to commit",
         "description": promtool.BY_NAME["FarrierCommitConflicts"].description,
         "runbook_url": "https://docs.example/operating/alerts/FarrierCommitConflicts.md",
     }
