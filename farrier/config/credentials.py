@@ -26,14 +26,14 @@ class CredentialBinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         tuple[str, ...],
         Meta(
             min_length=1,
-            description="References that may be sent to these hosts. * matches characters other than / within a name.",
+            description="References whose secrets may be sent to these hosts. * matches any characters except /.",
         ),
     ]
     hosts: Annotated[
         tuple[str, ...],
         Meta(
-            description="Host names of BMCs, in lower case. * matches any characters of one name between two "
-            "dots, and never part of an IP address. Empty: any host with an address in networks."
+            description="Host names of BMCs, in lower case. * matches any characters within one label, the part "
+            "between two dots, and never part of an IP address. Empty: any host with an address in networks."
         ),
     ] = ()
     networks: Annotated[

@@ -73,7 +73,8 @@ class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         Meta(
             ge=2,
             le=100,
-            description="Connections in the pool. Statements are batched, so a few serve any fleet.",
+            description="Connections in the pool. farrier batches its statements, so a few connections are enough for "
+            "a fleet of any size.",
         ),
     ] = 8
 

@@ -66,7 +66,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         Meta(
             ge=1,
             le=16,
-            description="Concurrent loads per kind. While one computes, the others wait for the database.",
+            description="Concurrent loads per kind. While one is processed, the others wait for the database.",
         ),
     ] = 3
     max_in_flight: Annotated[
@@ -109,7 +109,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         timedelta, Meta(description="A node is offline when its last heartbeat is older than this.")
     ] = _seconds(180)
     force_after: Annotated[
-        timedelta, Meta(description="With force, unfinished agent tasks are cancelled after this time.")
+        timedelta,
+        Meta(description="With force, farrier cancels unfinished agent tasks this long after the stage began."),
     ] = _seconds(600)
     observation_ttl: Annotated[
         timedelta, Meta(description="farrier does not act on what it read from MAAS or a BMC longer ago than this.")
@@ -118,7 +119,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         timedelta,
         Meta(
             description="Interval at which power, health and identity of each manageable node are read, with one "
-            "request. Some BMCs fail under more. Must be shorter than observation_ttl."
+            "request. More requests make some BMCs fail. Must be shorter than observation_ttl."
         ),
     ] = _seconds(60)
     confirmed_every: Annotated[
@@ -143,8 +144,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         Meta(
             gt=0,
             le=1,
-            description="Largest share of a site's nodes in service that may leave it within brake_window by "
-            "silence or drift. If more would leave, none of them does: a failure of so many suggests "
+            description="Largest share of a site's nodes in service that may leave service within brake_window "
+            "because of silence or drift. If more would leave, none of them does: a failure of so many suggests "
             "a fault of network, region or heartbeats. 1: no brake.",
         ),
     ] = 0.1
@@ -159,8 +160,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     brake_window: Annotated[
         timedelta,
         Meta(
-            description="How long a node that left service counts for the brake, up to a minute longer. A held "
-            "node tries again after half this time. A fault of a whole site shows within minutes."
+            description="How long a node that left service counts for the brake; it may count up to a minute longer. "
+            "farrier tries again to take a held node out of service after half this time."
         ),
     ] = _seconds(600)
     bootstrap_ttl: Annotated[
@@ -217,8 +218,8 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
     hosts: Annotated[
         dict[str, BmcTrustConfig],
         Meta(
-            description='TLS settings of single hosts (ca_file, fingerprint or insecure), as [bmc.hosts."name"] '
-            "with the name as it is in their addresses."
+            description="TLS settings of individual BMC hosts (ca_file, fingerprint or insecure): one table "
+            '[bmc.hosts."NAME"] for each. NAME is the host exactly as in the address of the BMC.'
         ),
     ] = msgspec.field(default_factory=dict)
     auth: Annotated[
@@ -232,8 +233,8 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
         str,
         Meta(
             description="Local directory that records open sessions, so that the next process closes the "
-            "sessions of a killed one. Needed for session; processes may share it. Empty: the unit's "
-            "StateDirectory."
+            "sessions of a killed one. Required if auth is session. Several processes may share it. Empty: the "
+            "unit's StateDirectory."
         ),
     ] = ""
     allowed_networks: Annotated[
@@ -244,14 +245,15 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
         int,
         Meta(
             ge=1,
-            description="BMCs that one process contacts at the same time. A BMC that takes longer than a second "
-            "gives up its place, and its requests continue.",
+            description="BMCs that one process contacts at the same time. A BMC that has not answered within a second "
+            "no longer counts towards this limit; its requests continue.",
         ),
     ] = 200
     connect_timeout: Annotated[
         timedelta,
         Meta(
-            description="Time limit for a connection. A management network responds within milliseconds or not at all."
+            description="Time limit for opening a connection. A management network responds within milliseconds or "
+            "not at all."
         ),
     ] = _seconds(3)
 
@@ -278,7 +280,10 @@ class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     mount: Annotated[str, Meta(description="Mount of the KV version 2 engine.")] = "secret"
     path_prefix: Annotated[
         str,
-        Meta(description="Path that vault: references must begin with, in whole names. Empty: any path of the mount."),
+        Meta(
+            description="Path that every vault: reference must begin with. Whole names are compared: with farrier, "
+            "farrier-b/x is refused. Empty: any path of the mount."
+        ),
     ] = "farrier"
     namespace: Annotated[str, Meta(description="Namespace (Vault Enterprise, HCP). Empty: the root.")] = ""
     ca_file: Annotated[
@@ -288,7 +293,7 @@ class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     timeout: Annotated[
         timedelta,
         Meta(
-            description="Time limit for one request to Vault, with its response. A working Vault responds within "
+            description="Time limit for one request to Vault, including the response. A working Vault responds within "
             "milliseconds."
         ),
     ] = _seconds(5)
@@ -296,7 +301,7 @@ class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         timedelta,
         Meta(
             description="How long a secret stays in memory after it was read. A rotated secret is noticed at "
-            "most this much later. 5,000 BMCs that share one secret cause two requests a minute."
+            "most this much later. With the default, 5,000 BMCs that share one secret cause two requests a minute."
         ),
     ] = _seconds(30)
 
@@ -329,8 +334,8 @@ class HistoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             ge=0,
             le=36_500,
             description="History older than this many days is removed, a few thousand rows at a time. The newest "
-            "entry of each layer of a resource stays. 0: kept for ever, because removed history "
-            "cannot be recovered. Set the same on all replicas.",
+            "entry of each layer of a resource stays. 0: history is kept for ever, because removed "
+            "history cannot be recovered. Set the same value on all replicas.",
         ),
     ] = 0
 

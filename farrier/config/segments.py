@@ -23,4 +23,6 @@ class SegmentsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     def __post_init__(self) -> None:
         if self.drain_period < timedelta(0):
-            raise ValueError("drain_period must not be negative; 0s ends the deletion with the last address")
+            raise ValueError(
+                "drain_period must not be negative; with 0s a deletion ends as soon as the last address is released"
+            )

@@ -21,7 +21,9 @@ from farrier.config.credentials import CredentialBinding
 from farrier.model.maas_changes import LinkMode
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=500)]
-Mtu: TypeAlias = Annotated[int, Meta(ge=576, le=9216, description="In bytes. None: as commissioning found it.")]
+Mtu: TypeAlias = Annotated[
+    int, Meta(ge=576, le=9216, description="MTU in bytes. None: the MTU that commissioning found.")
+]
 
 # As the database spells the names of resources; digits alone would be an id.
 ResourceName: TypeAlias = Annotated[str, Meta(pattern=r"^(?=.*[^0-9])[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$")]
@@ -50,21 +52,21 @@ class MaasSite(_Table, frozen=True, kw_only=True):
         "amd64/generic"
     )
     domain: Annotated[
-        Text | None, Meta(description="Of machines that farrier creates. None: the region's default.")
+        Text | None, Meta(description="DNS domain of machines that farrier creates. None: the region's default.")
     ] = None
-    zone: Annotated[Text | None, Meta(description="Of machines that farrier creates. None: the region's default.")] = (
-        None
-    )
-    pool: Annotated[Text | None, Meta(description="Of machines that farrier creates. None: the region's default.")] = (
-        None
-    )
+    zone: Annotated[
+        Text | None, Meta(description="Zone of machines that farrier creates. None: the region's default.")
+    ] = None
+    pool: Annotated[
+        Text | None, Meta(description="Resource pool of machines that farrier creates. None: the region's default.")
+    ] = None
     node_timeout: Annotated[
         timedelta,
         Meta(description="The node_timeout of MAAS. MAAS fails a deployment after at most twice this time."),
     ] = timedelta(minutes=30)
     deploys_at_once: Annotated[
         int,
-        Meta(ge=1, le=4, description="Concurrent deployment requests of one replica. Each occupies a slot of MAAS."),
+        Meta(ge=1, le=4, description="Concurrent deployment requests of one replica. Each occupies a slot in MAAS."),
     ] = 2
 
 
@@ -89,23 +91,31 @@ class UfmSite(_Table, frozen=True, kw_only=True):
             "6.22 or later."
         ),
     ] = False
-    read_timeout: Annotated[timedelta, Meta(description="Time limit for a read request, with its response.")] = (
+    read_timeout: Annotated[timedelta, Meta(description="Time limit for a read request, including the response.")] = (
         timedelta(seconds=15)
     )
     change_timeout: Annotated[
-        timedelta, Meta(description="Time limit for a change. farrier reads its result afterwards.")
+        timedelta,
+        Meta(
+            description="Time limit for a request that changes something. Afterwards farrier reads from UFM whether it "
+            "took effect."
+        ),
     ] = timedelta(seconds=30)
 
 
 class ObserveSite(_Table, frozen=True, kw_only=True):
     """How often the region is looked at."""
 
-    events_every: Annotated[timedelta, Meta(description="Interval for events of the region.")] = timedelta(seconds=5)
+    events_every: Annotated[
+        timedelta, Meta(description="Interval at which farrier reads the events of the region.")
+    ] = timedelta(seconds=5)
     motion_every: Annotated[
-        timedelta, Meta(description="Interval for machines with a live workflow, even without an event.")
+        timedelta,
+        Meta(description="Interval at which farrier reads machines with a live workflow, even without an event."),
     ] = timedelta(seconds=30)
     sweep_every: Annotated[
-        timedelta, Meta(description="Interval for every machine, because some changes have no event.")
+        timedelta,
+        Meta(description="Interval at which farrier reads every machine, because some changes cause no event."),
     ] = timedelta(minutes=30)
     most_lost_percent: Annotated[
         int,
@@ -203,7 +213,9 @@ class PortSite(_Table, frozen=True, kw_only=True):
     ]
     vlan: Annotated[
         Annotated[int, Meta(ge=0, le=4094)] | None,
-        Meta(description="VID of the untagged VLAN. None: that of the link's subnet, or the port's current one."),
+        Meta(
+            description="VID of the untagged VLAN. None: the VLAN of the link's subnet; without one, the port's VLAN."
+        ),
     ] = None
     fabric: Annotated[
         Text | None,
@@ -239,7 +251,9 @@ class BondSite(_Table, frozen=True, kw_only=True):
     ] = "layer3+4"
     vlan: Annotated[
         Annotated[int, Meta(ge=0, le=4094)] | None,
-        Meta(description="VID of the untagged VLAN. None: that of the link's subnet, or that of all its ports."),
+        Meta(
+            description="VID of the untagged VLAN. None: the VLAN of the link's subnet; without one, that of all ports."
+        ),
     ] = None
     fabric: Annotated[Text | None, Meta(description="Name of the fabric of `vlan`, as for a port.")] = None
     mtu: Mtu | None = None
@@ -305,7 +319,7 @@ class CloudInitSite(_Table, frozen=True, kw_only=True):
     ] = ""
     variables: Annotated[
         Mapping[str, str | int | float | bool],
-        Meta(description="Values that the template can use, beside those of the node. No secrets."),
+        Meta(description="Values that the template can use in addition to those of the node. No secrets."),
     ] = {}
     max_bytes: Annotated[
         int, Meta(ge=1024, le=1024 * 1024, description="Largest size of user data in bytes, before encoding.")
@@ -326,8 +340,8 @@ class ReleaseSite(_Table, frozen=True, kw_only=True):
     remove_record: Annotated[
         bool,
         Meta(
-            description="Also delete the machine from MAAS after storage_cleanup, and when a node whose machine "
-            "farrier created is deleted there."
+            description="Also delete the machine from MAAS after storage_cleanup, and when a node is deleted whose "
+            "machine farrier created."
         ),
     ] = False
 
