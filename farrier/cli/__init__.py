@@ -71,7 +71,7 @@ class _Commands(TyperGroup):
 
 
 def load(name: str) -> typer.Typer:
-    """The command as its module has it: a group of commands, or one function."""
+    """Load a command from its module, which defines either a group of commands or one function."""
     command = getattr(import_module(f"farrier.cli.{name}"), name)
     if isinstance(command, typer.Typer):
         return command

@@ -30,8 +30,8 @@ def pairs(given: Sequence[str]) -> dict[str, str]:
 
 
 def typed(fields: Mapping[str, Field], given: Mapping[str, str]) -> dict[str, object]:
-    """Texts as the parameters that they are for: flags, whole numbers, lists with commas and JSON objects. What does
-    not fit stays a text, of which the database says what is wrong."""
+    """Convert texts to the types of their parameters: flags, whole numbers, lists with commas and JSON objects. A text
+    that does not fit its type stays a text; the database then refuses it and says why."""
     return {name: _typed(fields[name].type, text) if name in fields else text for name, text in given.items()}
 
 

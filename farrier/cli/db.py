@@ -23,8 +23,8 @@ from farrier.io.pool import Single
 T = TypeVar("T")
 
 _NOT_COMPARABLE = (
-    "functions, views and triggers were applied on another major version of PostgreSQL, so objects edited by hand "
-    "cannot be found, only missing ones; to make them comparable, run farrier db migrate"
+    "functions, views and triggers were applied on another major version of PostgreSQL, so this check finds missing "
+    "objects, but not objects edited by hand; to make it find both, run farrier db migrate"
 )
 
 db = typer.Typer(
@@ -44,8 +44,8 @@ def migrate_(
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:
-    """Bring the schema up to this program's version, and give each role its rights. May be run at any time, by any
-    number at once."""
+    """Bring the schema up to this program's version, and give each role its rights. May be run at any time, also by
+    several processes at once."""
     if only_plan:
         planned = _administer(settings, schema_plan.plan)
         migration.show_plan(planned, as_json=as_json)
@@ -57,11 +57,11 @@ def migrate_(
 @db.command("check")
 @with_settings
 def check(settings: Config, as_json: output.AsJson = False) -> None:
-    """Say whether schema and program fit: exit code 0; 1 for an older schema, or one that was edited by hand; 5 for a
-    newer one. Names functions, views and triggers that were edited, and nodes that recorded the same machine. Does not
-    look at columns, defaults, constraints and indexes of tables, at rights, or at triggers of kinds: `farrier db
-    migrate` restores rights and what its own kinds lack, `farrier kind install` what another kind lacks, and
-    `farrier db schema` prints the tables as they should be."""
+    """Check whether schema and program fit. Exit code 0: they fit; 1: the schema is older, or was edited by hand; 5:
+    the schema is newer. The check names edited functions, views and triggers, and nodes that recorded the same machine.
+    It does not check columns, defaults, constraints and indexes of tables, rights, or triggers of kinds. `farrier db
+    migrate` restores rights and missing triggers of built-in kinds, `farrier kind install` missing triggers of other
+    kinds. `farrier db schema` prints the tables as they should be."""
     status, shared = _administer(settings, _checked)
     if as_json:
         output.json({**msgspec.structs.asdict(status), "same_machine": shared})
@@ -82,7 +82,7 @@ def schema(
         str | None, typer.Option(help="Print only the objects of this topic: nodes, tasks, rights …")
     ] = None,
 ) -> None:
-    """Print the whole schema of this program as one SQL file: tables, functions, views, triggers, rights. Needs no
+    """Print the whole schema of this program as one SQL file: tables, functions, views, triggers, rights. Requires no
     database."""
     carried = migrate.carried()
     if topic is None:
@@ -96,8 +96,8 @@ def schema(
 @db.command("roles")
 @with_settings
 def roles(settings: Config) -> None:
-    """Make the five roles of farrier where they are missing. Needs CREATEROLE. The next `farrier db migrate` gives them
-    their rights."""
+    """Create those of the five roles of farrier that are missing. Requires CREATEROLE. The next `farrier db migrate`
+    gives them their rights."""
     _administer(settings, migrate.create_roles)
     typer.echo(
         "the roles farrier_controller, farrier_intents, farrier_agent, farrier_worker and farrier_reader exist; "
@@ -108,7 +108,7 @@ def roles(settings: Config) -> None:
 @db.command("url")
 @with_settings
 def url(settings: Config) -> None:
-    """Start the embedded server, unless it runs, and print its DSN. It goes on running."""
+    """Start the embedded server, unless it runs, and print its DSN. The server keeps running."""
     if settings.database.dsn:
         typer.echo(settings.database.dsn)
         return

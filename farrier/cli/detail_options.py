@@ -22,7 +22,7 @@ T = TypeVar("T")
 Taking: TypeAlias = Callable[Concatenate[Session, T, P], Awaitable[None]]
 Taken: TypeAlias = Callable[Concatenate[Session, P], Awaitable[None]]
 
-_AGAIN = "may be given again"
+_AGAIN = "Repeatable"
 
 
 def described(command: Taking[Mapping[str, Any], P]) -> Taken[P]:
@@ -32,7 +32,7 @@ def described(command: Taking[Mapping[str, Any], P]) -> Taken[P]:
 
 def narrowed(command: Taking[Mapping[str, tuple[str, ...]], P]) -> Taken[P]:
     """A command that gets the values that are wanted of each listed detail, by name, as far as there are any."""
-    options = [_option(name, list[str], f"--{name}", f"Only these; {_AGAIN}.") for name in LISTED]
+    options = [_option(name, list[str], f"--{name}", f"Only this {name}. {_AGAIN}.") for name in LISTED]
     return _with(command, options, lambda _, given: tuple(given))
 
 
@@ -44,7 +44,7 @@ def _with(
     @wraps(command)
     async def asked(session: Session, /, *args: P.args, **kwargs: P.kwargs) -> None:
         given = {option.name: kwargs.pop(option.name) for option in options}
-        # An option that may be given again is empty where it is not given.
+        # A repeatable option is an empty list where it is not given.
         values = {name: read(name, value) for name, value in given.items() if value is not None and value != []}
         await command(session, values, *args, **kwargs)
 
@@ -59,11 +59,11 @@ def _description(name: str) -> inspect.Parameter:
     help_ = f"{DETAILS[name].help[0].upper()}{DETAILS[name].help[1:]}"
     usual = DEFAULTS[name]
     if isinstance(usual, bool):
-        return _option(name, bool, f"{option}/--no-{option[2:]}", f"{help_}; by default {'yes' if usual else 'no'}.")
+        return _option(name, bool, f"{option}/--no-{option[2:]}", f"{help_}. Default: {'yes' if usual else 'no'}.")
     if usual is None:
         return _option(name, str, option, f"{help_}.")
     metavar = "KEY=VALUE" if isinstance(usual, Mapping) else None
-    return _option(name, list[str], option.removesuffix("s"), f"{help_}; {_AGAIN}.", metavar)
+    return _option(name, list[str], option.removesuffix("s"), f"{help_}. {_AGAIN}.", metavar)
 
 
 def _option(name: str, type_: Any, option: str, help_: str, metavar: str | None = None) -> inspect.Parameter:

@@ -43,7 +43,7 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
     wanted: HistoryFilter,
     resource: _Resource = None,
     kind: _Kind = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Number of entries, the newest first.")] = 50,
     after: _After = None,
     as_json: history_options.AsJsonLines = False,
 ) -> None:
@@ -66,10 +66,10 @@ async def export(
     kind: _Kind = None,
     after: _After = None,
 ) -> None:
-    """Print changes as JSON, one on each line, the oldest first.
+    """Print changes as JSON Lines, the oldest first.
 
-    Without --until it ends a minute ago: what is younger may not be committed yet, and a later export that goes on
-    behind the last key would miss it.
+    Without --until the export ends a minute ago. Newer changes may not be committed yet, and a later export that
+    continues after the last key would miss them.
     """
     wanted = _of(wanted, resource, kind)
     if wanted.until is None:
@@ -90,7 +90,7 @@ async def prune(
     older_than: Annotated[str, typer.Option(help="Age of the entries to remove, such as 90d. At least 1d.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing; only count.")] = False,
 ) -> None:
-    """Remove old changes now; the newest of each layer of a resource stays for as long as the resource does."""
+    """Remove old changes now. The newest change of each layer of a resource stays for as long as the resource does."""
     age = arguments.patience(older_than)
     if age < _YOUNGEST:
         raise typer.BadParameter(f"--older-than must be at least {duration.human(_YOUNGEST)}, not {older_than}")

@@ -107,19 +107,19 @@ def _wanted(  # noqa: PLR0913 - one parameter is one option
     *,
     since: Annotated[
         str | None,
-        _option("Not older than this: an age such as 2h, or a time such as 2026-01-31T12:00:00Z.", "--since", "--last"),
+        _option("Only changes not older than this age or time: 2h, 2026-01-31T12:00:00Z.", "--since", "--last"),
     ] = None,
-    until: Annotated[str | None, _option("Older than this age or time.")] = None,
+    until: Annotated[str | None, _option("Only changes older than this age or time.")] = None,
     layer: Annotated[list[str] | None, _option("Only this layer. Repeatable, as are all options below.")] = None,
     source: Annotated[list[str] | None, _option("Only transitions out of this state.", "--from")] = None,
     target: Annotated[list[str] | None, _option("Only transitions into this state.", "--to")] = None,
     cause: Annotated[
-        list[str] | None, _option("Only with this cause: intent, 'intent 7', timer, signal, stage …")
+        list[str] | None, _option("Only changes with this cause: intent, 'intent 7', timer, signal, stage …")
     ] = None,
-    requested_by: Annotated[list[str] | None, _option("Only those that this client requested.", "--by")] = None,
-    reason: Annotated[str, _option("Only with this text in the reason, in upper or lower case.")] = "",
+    requested_by: Annotated[list[str] | None, _option("Only changes that this client requested.", "--by")] = None,
+    reason: Annotated[str, _option("Only changes with this text in the reason; case is ignored.")] = "",
     at_least: Annotated[
-        str | None, _option("Only if the previous state had lasted at least this long, such as 30m.")
+        str | None, _option("Only changes after the previous state lasted at least this long, such as 30m.")
     ] = None,
 ) -> HistoryFilter:
     return HistoryFilter(

@@ -24,7 +24,7 @@ NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name or ID.")
 
 @with_database
 async def show(session: Session, node: NodeArgument, as_json: output.AsJson = False) -> None:
-    """Show everything that is known of a node, a deleted one included."""
+    """Show everything that is known of a node, including a deleted node."""
     page = await session.queries.node(node)
     (detail,) = page.rows
     running = clocks.running(detail, page.now, session.settings.sla)

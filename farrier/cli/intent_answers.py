@@ -35,7 +35,8 @@ def print_pending(intent: int, text: str, *, as_json: bool) -> None:
 
 
 def judged(intent: int, answer: A | None, timeout: str, *, see: str, as_json: bool) -> A:
-    """Print the answer; it is only returned if it was `accepted`. `see` says why there may be none."""
+    """Print the answer, and return it if it is `accepted`. `see` names the resource and the command that explains a
+    missing answer."""
     if answer is None:
         if as_json:
             output.json({"intent": intent, "status": "pending"})

@@ -23,8 +23,8 @@ def install(
     settings: Config,
     name: Annotated[str, typer.Argument(metavar="PACKAGE.MODULE:NAME", help="The Extension of the kind.")],
 ) -> None:
-    """Make a kind's table by its own SQL, once, and its states, edges and actions known. May be repeated: after a
-    change of them it must be."""
+    """Create a kind's table with the kind's own SQL, unless it exists, and register the kind's states, edges and
+    actions. May be repeated, and must be repeated after these change."""
     from farrier import wiring  # imports that take a second, which --help need not wait for
     from farrier.io import catalog, kinds, migrate
     from farrier.io.client import administrator
@@ -48,8 +48,8 @@ def remove(
     settings: Config,
     name: Annotated[str, typer.Argument(metavar="KIND", help="Name of the kind, as in farrier kind list.")],
 ) -> None:
-    """Forget a kind that another package brought, when nothing of it is left but what has ended. Its table stays, and
-    so do its history and requests."""
+    """Remove a kind of another package. Refused until all resources of the kind have ended. The table, the history and
+    the intents of the kind stay."""
     from farrier.io import kinds, migrate
     from farrier.io.client import administrator
 

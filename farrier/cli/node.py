@@ -41,12 +41,12 @@ async def add(  # noqa: PLR0913 - one parameter is one option
     session: Session,
     given: Mapping[str, Any],
     name: Annotated[str, typer.Argument(help="Letters, digits, dots, dashes and underscores.")],
-    bmc_address: Annotated[str | None, typer.Option(help="https URL or host of its BMC.")] = None,
+    bmc_address: Annotated[str | None, typer.Option(help="https URL or host of the node's BMC.")] = None,
     bmc_credential: Annotated[
         str | None, typer.Option(help="Reference to the BMC's password, not the password itself.")
     ] = None,
     bootstrap: Annotated[
-        bool, typer.Option("--bootstrap", help="Issue a bootstrap token for its agent, and print it once.")
+        bool, typer.Option("--bootstrap", help="Issue a bootstrap token for the node's agent, and print it once.")
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:
@@ -76,7 +76,7 @@ async def bootstrap(
     name: Annotated[str, typer.Argument(metavar="NODE", help="Name or ID of the node.")],
     as_json: output.AsJson = False,
 ) -> None:
-    """Make a new bootstrap token for a node's agent, and print it this once. Earlier unused ones are worthless."""
+    """Issue a new bootstrap token for a node's agent, and print it once. Earlier unused tokens become invalid."""
     ttl = session.settings.node.bootstrap_ttl
     token = await session.requests.issue_bootstrap(name, ttl)
     if as_json:
@@ -99,7 +99,7 @@ async def list_(
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:
-    """List nodes by name; those that are above an SLA come first, the worst on top."""
+    """List nodes by name. Nodes above an SLA come first, the worst on top."""
     wanted = Wanted(statuses=tuple(status or ()), managements=tuple(management or ()), details=chosen, failed=failed)
     above = await session.queries.overdue(wanted, session.settings.sla)
     if as_json:

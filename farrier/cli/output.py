@@ -60,12 +60,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
 
 
 def facts(pairs: Iterable[tuple[str, Cell]]) -> None:
-    """Print what is known, one line each, without what is not."""
+    """Print each known fact on a line of its own; skip facts without a value."""
     _print([[Text(name, style="dim"), shown(value)] for name, value in pairs if value is not None and len(value)])
 
 
 def _print(rows: Sequence[Sequence[Text]]) -> None:
-    """Rows in columns. In a pipe without rich, which takes a minute for a large fleet."""
+    """Print rows in columns; without rich unless on a terminal, because rich takes a minute for a large fleet."""
     out = Console(highlight=False)
     if out.is_terminal:
         grid = Table.grid(padding=(0, 2, 0, 0))

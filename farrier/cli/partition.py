@@ -16,7 +16,7 @@ partition = shortcut(ib_partition.SPEC, "Create, list, inspect and delete Infini
 @partition.command("members")
 @with_database
 async def members(session: Session, name: NameArgument, as_json: output.AsJson = False) -> None:
-    """List the ports in a partition, and whose they are."""
+    """List the ports in a partition and their nodes."""
     page = await session.resources.members(name)
     if as_json:
         output.json(page.rows)

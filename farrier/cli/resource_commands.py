@@ -72,7 +72,7 @@ def of_kind(
 
 
 async def kinds(session: Session, as_json: output.AsJson = False) -> None:
-    """List the kinds that are registered, and what there is of each."""
+    """List the registered kinds, with the number of their resources by state, and their actions."""
     found = await session.resources.kinds()
     if as_json:
         output.json(found)
@@ -110,7 +110,7 @@ async def list_(
 
 
 async def _refuse_unknown(session: Session, kind: str, *states: str) -> None:
-    """Raises a usage error for what is no state of the kind. Of a kind that is unknown, the database says so."""
+    """Raise a usage error for a state that the kind does not have. An unknown kind is refused by the database."""
     if not states:
         return
     known = [
@@ -136,7 +136,7 @@ async def _pages(session: Session, wanted: WantedResources) -> AsyncIterator[Pag
 
 
 async def show(session: Session, kind: KindArgument, name: NameArgument, as_json: output.AsJson = False) -> None:
-    """Show everything that is known of a resource, one that has ended included."""
+    """Show everything that is known of a resource, including a resource that has ended."""
     page = await session.resources.resource(kind, name)
     (detail,) = page.rows
     limits = session.settings.sla
@@ -162,7 +162,9 @@ async def history(  # noqa: PLR0913 - one parameter is one option
     session: Session,
     wanted: HistoryFilter,
     kind: KindArgument,
-    name: Annotated[str | None, typer.Argument(help="Name or id. None, with --all: every resource.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Name or ID. With --all it may be omitted: every resource.")
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every entry, not only the newest.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="Number of entries, the newest first.")] = 50,
     as_json: history_options.AsJsonLines = False,
@@ -202,7 +204,7 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
     requested_by: By = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Ask for something to be done with a resource, or for one to be made: `create`."""
+    """Submit an intent for a resource. The action `create` makes a new resource."""
     given = arguments.pairs(params or ())
     request = ResourceRequest(
         kind=kind,
@@ -216,13 +218,13 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
 
 
 async def _fields(session: Session, kind: str, action: str) -> Mapping[str, Field]:
-    """The rules of an action's parameters; none for one that is unknown, of which the database says so."""
+    """The rules of an action's parameters; empty for an unknown action, which the database refuses."""
     found = await session.resources.kinds(counted=False)
     return next((a.params.fields for k in found if k.kind == kind for a in k.actions if a.action == action), {})
 
 
 async def ask(session: Session, asked: Asking) -> None:
-    """Ask, and wait as long as is wanted. Raises as `farrier intent` does."""
+    """Submit the intent, and wait for as long as required. Raises as `farrier intent` does."""
     request, timeout = asked.request, asked.timeout
     patience = arguments.patience(timeout)
     await _refuse_unknown(session, request.kind, *filter(None, [asked.until]))

@@ -17,7 +17,7 @@ from farrier.model.resource_views import KindView, ResourceDetail, ResourceView,
 from farrier.model.resource_why import ResourceWhy
 
 COLUMNS = ("NAME", "STATE", "FOR", "ABOVE SLA", "SITE", "HAS", "NOTE")
-KIND_COLUMNS = ("KIND", "THERE", "STATES", "ACTIONS")
+KIND_COLUMNS = ("KIND", "COUNT", "STATES", "ACTIONS")
 
 
 def kind_row(kind: KindView) -> tuple[Cell, ...]:
@@ -91,7 +91,7 @@ def in_words(why: ResourceWhy, now: datetime) -> Iterable[tuple[str, Cell]]:
 
 
 def _own(detail: Mapping[str, Any], *, short: bool = False) -> Iterable[tuple[str, str]]:
-    """What the kind's own columns say, without those that say nothing; `short` ones alone, for a line."""
+    """Name and value of the kind's own columns that have a value; `short`: without lists and objects, for one line."""
     for name, value in detail.items():
         if value not in (None, "", [], {}) and not (short and isinstance(value, (list, dict))):
             yield name, value if isinstance(value, str) else msgspec.json.encode(value).decode()

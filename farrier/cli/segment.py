@@ -16,7 +16,7 @@ segment = shortcut(network_segment.SPEC, "Create, list, inspect and delete netwo
 @segment.command("addresses")
 @with_database
 async def addresses(session: Session, name: NameArgument, as_json: output.AsJson = False) -> None:
-    """List the addresses that are given out, and to whom."""
+    """List the allocated addresses and their owners."""
     page = await session.resources.addresses(name)
     if as_json:
         output.json(page.rows)

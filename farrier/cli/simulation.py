@@ -229,7 +229,7 @@ async def _play(scene: Scene, options: Options, shown: Board, started: float) ->
 def _summary(options: Options, nodes: Sequence[NodeGlance], seconds: float) -> Summary:
     missing = [Missing(node.name, node.status, node.management, node.reason) for node in nodes if not node.arrived]
     unseen = options.nodes - len(nodes)
-    missing += [Missing("(not registered)", "", "", "the demo ended before its registration")] * unseen
+    missing += [Missing("(not registered)", "", "", "the demo ended before this node was registered")] * unseen
     return Summary(
         ok=not missing,
         seconds=round(seconds, 1),

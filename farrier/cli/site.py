@@ -55,8 +55,8 @@ class _Unobserved(ServiceObserver):
 @site.command("list")
 @with_settings
 def list_(settings: Config, as_json: output.AsJson = False) -> None:
-    """List the sites that are configured, with their regions and, where a database answers, how those are; and regions
-    of sites that are not configured here. Exit code 2, after what the database knows, if the sites cannot be read."""
+    """List the configured sites with their regions, and the regions of sites that are not configured here. The states
+    of regions require a database. If the sites cannot be read, exit with code 2 after listing the regions."""
     wrong: ConfigError | None = None
     sites: Sites = {}
     try:
@@ -70,7 +70,7 @@ def list_(settings: Config, as_json: output.AsJson = False) -> None:
 
 
 def _list(settings: Config, sites: Sites, page: Page[RegionView] | None, *, as_json: bool, complete: bool) -> None:
-    """Print what is known; `complete`: of sites that are not in `sites` nothing is configured here."""
+    """Print what is known. `complete`: `sites` has every site that is configured on this machine."""
     regions = _by_site(page)
     others = [region for name, region in regions.items() if name not in sites]
     if as_json:
@@ -90,10 +90,10 @@ def _list(settings: Config, sites: Sites, page: Page[RegionView] | None, *, as_j
 @with_settings
 def show(
     settings: Config,
-    name: Annotated[str, typer.Argument(metavar="SITE", help="Its name.")],
+    name: Annotated[str, typer.Argument(metavar="SITE", help="Name of the site.")],
     as_json: output.AsJson = False,
 ) -> None:
-    """Show everything that is configured of a site, defaults included."""
+    """Show all settings of a site, including defaults, and the state of its region."""
     sites = _configured(settings)
     if name not in sites:
         raise ConfigError(f"no site {name!r}; expected one of {', '.join(sites) or 'none'}")
@@ -117,7 +117,7 @@ def check(
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:
-    """Check the files of sites, without a database: exit code 2 if one is wrong, 1 if a region does not answer."""
+    """Check the files of sites, without a database. Exit code 2: a file is wrong; 1: a region does not respond."""
     sites = site_files.load(directory) if directory else _configured(settings)
     asked = anyio.run(_ask, settings, sites) if ask else ()
     if as_json:
@@ -151,7 +151,7 @@ def lift_brake(
         str, typer.Option("--for", metavar="DURATION", help="How long the brake stays lifted, at most 24 hours.")
     ] = "1h",
 ) -> None:
-    """Let nodes of a site leave service whatever their number, where its brake holds them."""
+    """Lift the brake of a site for a time, so that any number of its nodes may leave service."""
     anyio.run(_lift_brake, settings, name, reason, arguments.patience(lasts))
     typer.echo(f"the brake of site {name or 'none'} is lifted for {lasts}")
 

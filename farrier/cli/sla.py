@@ -43,9 +43,9 @@ class Limit(msgspec.Struct, frozen=True):
 @sla.command("list")
 @with_settings
 def list_(settings: Config, as_json: output.AsJson = False) -> None:
-    """List the limit of every state and stage, as the configuration has it; those of sites and models last.
+    """List the configured limit of every state and stage; the limits of sites and models come last.
 
-    Where a database is named, kinds that only it knows are listed, too.
+    With a database, the list includes kinds that are registered there but not in these settings.
     """
     known = (*BUILT_IN, *kinds.specs(settings.controller.kinds))
     others = anyio.run(_registered, settings, {spec.name for spec in known})
@@ -76,7 +76,7 @@ def list_(settings: Config, as_json: output.AsJson = False) -> None:
 @sla.command("breaches")
 @with_database
 async def breaches(session: Session, as_json: output.AsJson = False) -> None:
-    """List nodes and other resources that are above a limit: of each the worst first."""
+    """List nodes, then other resources, that are above a limit; the worst of each come first."""
     held = session.settings.sla
     page = await session.queries.overdue(Wanted(), held)
     others = await session.resources.late(held)

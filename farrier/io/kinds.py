@@ -59,7 +59,7 @@ async def install(conn: Connection, kind: Installable, *, patience: LockPatience
 
 
 async def remove(conn: Connection, name: str, *, patience: LockPatience = PATIENT) -> None:
-    """Forget a kind; its table, history and requests stay. Raises RefusedByModel while something of it has not ended,
+    """Forget a kind; its table, history and intents stay. Raises RefusedByModel while something of it has not ended,
     or for a kind that comes with farrier, and then nothing has changed."""
     if any(spec.name == name for spec in BUILT_IN):
         raise RefusedByModel(f"kind {name} is built in and cannot be removed")

@@ -71,30 +71,37 @@ class RowDetails(msgspec.Struct, frozen=True, kw_only=True):
 
     site: Annotated[
         str | None,
-        Detail(help="where it stands", form=SiteName, free_when=workflow_condition.POWER_IS_FREE, listed=True),
+        Detail(help="site of the node", form=SiteName, free_when=workflow_condition.POWER_IS_FREE, listed=True),
     ] = None
     model: Annotated[
         str | None,
-        Detail(help="what it is", form=Words, free_when=workflow_condition.NOT_INSTALLED, listed=True),
+        Detail(help="hardware model of the node", form=Words, free_when=workflow_condition.NOT_INSTALLED, listed=True),
     ] = None
-    rack: Annotated[str | None, Detail(help="in which rack it stands", form=Words, listed=True)] = None
+    rack: Annotated[str | None, Detail(help="rack of the node", form=Words, listed=True)] = None
     labels: Annotated[
         Mapping[str, Any],
-        Detail(help="what else is known of it", form=dict[str, Any], free_when=workflow_condition.NOT_INSTALLED),
+        Detail(help="further facts about the node", form=dict[str, Any], free_when=workflow_condition.NOT_INSTALLED),
     ] = {}
     maas_id: Annotated[
         str | None,
         Detail(
-            help="its system id in MAAS", form=MachineId, free_when=workflow_condition.POWER_IS_FREE, label="MAAS id"
+            help="system ID of the node's machine in MAAS",
+            form=MachineId,
+            free_when=workflow_condition.POWER_IS_FREE,
+            label="MAAS id",
         ),
     ] = None
     agentless: Annotated[
         bool,
         Detail(
-            help="it has no agent: BMC and MAAS report its health", form=bool, free_when=workflow_condition.NOT_BEGUN
+            help="the node has no agent: BMC and MAAS report its health",
+            form=bool,
+            free_when=workflow_condition.NOT_BEGUN,
         ),
     ] = False
-    auto_manage: Annotated[bool, Detail(help="its BMC is verified as soon as it is known", form=bool)] = True
+    auto_manage: Annotated[
+        bool, Detail(help="farrier verifies the BMC as soon as its details are known", form=bool)
+    ] = True
 
 
 class Details(RowDetails, frozen=True, kw_only=True):
@@ -103,7 +110,7 @@ class Details(RowDetails, frozen=True, kw_only=True):
     macs: Annotated[
         tuple[str, ...],
         Detail(
-            help="MAC addresses of its network cards",
+            help="MAC addresses of the node's network cards",
             form=Annotated[tuple[Mac, ...], msgspec.Meta(max_length=100)],
             free_when=workflow_condition.NOT_INSTALLED,
             label="MACs",

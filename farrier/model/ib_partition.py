@@ -86,7 +86,8 @@ SPEC = KindSpec(
     actions={
         "update": KindAction(description="change the service parameters", params=UpdatePartition),
         "delete": KindAction(
-            description="delete it; refused while it has members, unless drain: true, which waits until they leave",
+            description="delete the partition; refused while it has members, unless drain: true, which waits until "
+            "they leave",
             params=DeletePartition,
         ),
     },

@@ -110,8 +110,8 @@ SPEC = KindSpec(
     actions={
         "update": KindAction(description="change the MTU, or add prefixes with their gateways", params=UpdateSegment),
         "delete": KindAction(
-            description="delete it; refused while addresses are allocated, unless drain: true, which waits until "
-            "they are released",
+            description="delete the segment; refused while addresses are allocated, unless drain: true, which waits "
+            "until they are released",
             params=DeleteSegment,
         ),
     },

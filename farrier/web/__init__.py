@@ -1,6 +1,6 @@
 """HTTP: metrics, health, a small JSON API and two views for operators.
 
-Reads through `protocols.Queries` and asks for things through `protocols.Requests`; knows nothing else of
+Reads through `protocols.Queries` and submits intents through `protocols.Requests`; knows nothing else of
 farrier. Listens from before the database is reached until after the drain, so that a probe always gets an
 answer.
 """

@@ -1,9 +1,9 @@
-"""The JSON API: nodes, their history, and requests. Thin over `Queries` and `Requests`, whose words it
+"""The JSON API: nodes, their history, and intents. Thin over `Queries` and `Requests`, whose words it
 speaks.
 
 Lists are read in pages: `next` of one answer is `after` (`before` in a node's history) of the next question, and
 null at the end; of a history that is narrowed, a page in the midst may be short or empty. Durations are seconds,
-times ISO 8601. What is asked for needs the bearer token; reading needs none.
+times ISO 8601. Intents require the bearer token; reading requires none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Resources of registered kinds over HTTP: what there is, everything of one, its history, and requests for one.
+"""Resources of registered kinds over HTTP: lists, everything of one resource, its history, and intents for it.
 
 Thin over `ResourceQueries` and `Requests`, as `api` is for nodes, with the same rules for pages and for the token.
 """
@@ -63,7 +63,7 @@ def _of_a_kind(endpoint: Endpoint) -> Endpoint:
 
 @takes()
 async def list_kinds(request: Request) -> Response:
-    """GET /resources: the kinds that are registered, their states with what is in them, and what may be asked for."""
+    """GET /resources: the registered kinds, the number of resources in each of their states, and their actions."""
     return api.json({"kinds": await backend_of(request).resources.kinds()})
 
 
@@ -107,14 +107,14 @@ async def list_history(request: Request) -> Response:
 
 @takes()
 async def list_addresses(request: Request) -> Response:
-    """GET /resources/network_segment/{name}/addresses: those that are given out, and to whom."""
+    """GET /resources/network_segment/{name}/addresses: the allocated addresses and their owners."""
     page = await backend_of(request).resources.addresses(request.path_params["name"])
     return api.json({"now": page.now, "addresses": page.rows})
 
 
 @takes()
 async def list_members(request: Request) -> Response:
-    """GET /resources/ib_partition/{name}/members: the ports in it, and whose they are."""
+    """GET /resources/ib_partition/{name}/members: the ports in the partition and their nodes."""
     page = await backend_of(request).resources.members(request.path_params["name"])
     return api.json({"now": page.now, "members": page.rows})
 
