@@ -143,7 +143,7 @@ class Agenda(Generic[R]):
     # --- wakes and loads
 
     def woken(self, ids: Iterable[int]) -> None:
-        """Enqueue these resources; those of shards that are not owned are passed over."""
+        """Enqueue these resources, except those of shards that this controller does not own."""
         for id_ in ids:
             self._wake(id_)
 
@@ -155,7 +155,7 @@ class Agenda(Generic[R]):
                 self._wake(id_)
 
     def _wake(self, id_: int) -> None:
-        """Queue the resource; a running one runs once more afterwards."""
+        """Enqueue the resource; if it is running, it runs once more afterwards."""
         shard = self._shards.get(id_ % self._modulus)
         if shard is None:
             return
@@ -177,8 +177,8 @@ class Agenda(Generic[R]):
                     entry.again = True
 
     def load(self, limit: int) -> list[Entry[R]]:
-        """Up to `limit` entries to load in one statement that is sent now. A quarter is for those that only their time
-        brought, however many were woken."""
+        """Take up to `limit` entries from the queues, to load in one statement now. A quarter of them is reserved for
+        resources whose time has come without a wake."""
         chosen: list[Entry[R]] = []
         reserved = min(limit // 4, len(self._routine.entries))
         for queue, urgent, most in ((self._urgent, True, limit - reserved), (self._routine, False, limit)):
@@ -195,8 +195,8 @@ class Agenda(Generic[R]):
         return chosen
 
     def loaded(self, entry: Entry[R], snapshot: R | None, wakes: tuple[Any, ...], *, now: float) -> bool:
-        """A load returned this snapshot and the wakes that it saw; None for one that cannot be read. Returns whether
-        the resource is to be run over it: then the run is reported by one of the methods below."""
+        """Record the snapshot that a load returned (None: it cannot be read) and the wakes that the load saw. Returns
+        whether to run the resource over it; the caller then reports the run with one of the methods below."""
         if entry.phase is not Phase.LOADING:
             return False
         entry.snapshot, entry.wakes = snapshot, wakes
@@ -271,8 +271,8 @@ class Agenda(Generic[R]):
         return True
 
     def commits(self, entry: Entry[R]) -> bool:
-        """Record that the commit of a run or step is about to be sent; false where the shard was lost, and it must not
-        be."""
+        """Record that the commit of a run or step is about to be sent. False if the shard was lost: the commit must
+        not be sent."""
         if entry.phase is Phase.GONE:
             return False
         assert entry.phase in (Phase.RUNNING, Phase.ACTING), "what acts was decided over a fresh snapshot"
@@ -336,7 +336,7 @@ class Agenda(Generic[R]):
         self._enqueue(entry, urgent=urgent)
 
     def _enqueue(self, entry: Entry[R], *, urgent: bool = True, load_at: float = 0.0, once_more: bool = False) -> None:
-        """Queue the entry for a load; what was under way for it is over."""
+        """Queue the entry for a load, and end what was in progress for it."""
         self.under_way.pop(entry.id, None)
         entry.phase, entry.slot = Phase.QUEUED, NOWHERE
         entry.wakes = ()

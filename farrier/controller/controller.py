@@ -74,7 +74,7 @@ class Controller:
         return sum(len(loop.agenda.under_way) for loop in self._loops.values())
 
     def woken(self, kind: str, ids: Sequence[int] | None) -> None:
-        """Enqueue the resources of a notification; None: it had more IDs than it can hold. Never blocks."""
+        """Enqueue the resources of a notification. None: it had more IDs than it can hold. Never blocks."""
         if kind == "shards":
             self._nudge.set("notify")
         elif ids is None:

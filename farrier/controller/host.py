@@ -24,14 +24,15 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     ownership: Ownership
 
     def may_act(self) -> bool:
-        """Whether a run may begin and a step may continue now: asked of the clock, because a process that was stopped
-        goes on before its timers do."""
+        """Whether a run may begin and a step may continue now. This reads the clock, because a process that was stopped
+        continues before its timers fire."""
         return self.clock.monotonic() <= self.ownership.acts_until
 
 
 @contextmanager
 def asked(seconds: float, log: Callable[[str], None], *, shield: bool = False) -> Iterator[None]:
-    """Run the block as a request to the database. Without an answer in time it is left, and `log` gets the reason."""
+    """Run the block as a request to the database. Without a response in time the block is cancelled and `log` gets the
+    reason."""
     try:
         with anyio.fail_after(seconds, shield=shield):
             yield

@@ -170,15 +170,14 @@ class Loop(Generic[R, S, W, V]):
         self.steps.interrupt_all()
 
     async def _sweep(self) -> NoReturn:
-        """Sweep in slices, until cancelled."""
+        """Run what is due over memory, slice by slice, until cancelled."""
         while True:
             more = self.sweep()
             await anyio.sleep(0 if more else _TICK)
 
     def sweep(self) -> bool:
-        """Run the due resources over their snapshots in memory: one slice. Memory may only say that there
-        is nothing to do; whatever else it says, the resource is loaded. Returns whether there may be
-        more."""
+        """Run one slice of the due resources over their snapshots in memory. Such a run may only find that there is
+        nothing to do; after any other outcome the resource is loaded. Returns whether more resources may be due."""
         agenda, now = self.agenda, self._clock.monotonic()
         due: Sequence[Entry[R]] = ()
         if self._time is not None and not self._stopping and self._host.may_act():
@@ -252,7 +251,7 @@ class Loop(Generic[R, S, W, V]):
             self.steps.begin(planned)
 
     def _take_in(self, entry: Entry[R], loaded: Loaded[R], now: float) -> bool:
-        """Whether to run the resource."""
+        """Record what the load returned for the resource. Returns whether to run the resource."""
         wakes = loaded.wakes.get(entry.id, ())
         entry.key, entry.error = loaded.keys.get(entry.id), loaded.unreadable.get(entry.id)
         snapshot = loaded.resources.get(entry.id)
@@ -267,7 +266,7 @@ class Loop(Generic[R, S, W, V]):
         return False
 
     def _run_fresh(self, entry: Entry[R], loaded_at: float, planned: list[Planned[R, S, W, V]]) -> None:
-        """Decide over a fresh snapshot: what the run says is handed over, a step is planned."""
+        """Decide over a fresh snapshot, and hand the finished run over to the commit or plan the step."""
         if not self._host.may_act() or self._clock.monotonic() - loaded_at > _FRESH_SECONDS:
             self.agenda.requeue(entry)
             return
@@ -296,12 +295,12 @@ class Loop(Generic[R, S, W, V]):
     # --- what runs led to
 
     def _step_ended(self, entry: Entry[R], run: Run[R, S, W]) -> None:
-        """Commit the outcome of a step like that of a run."""
+        """Hand the outcome of a step over to the commit, like that of a run."""
         self._hand_over(entry, run)
         self._to_commit.ring()
 
     def _hand_over(self, entry: Entry[R], run: Run[R, S, W]) -> None:
-        """Hand the end of a run to the commit: what it says is committed, if it says anything new."""
+        """Hand a finished run over to the commit, if it has anything to write now."""
         finished = run.finished
         # Counted from the decision: a commit that waits makes the next run no later.
         due_at = self._clock.monotonic() + finished.delay.total_seconds()
@@ -324,8 +323,8 @@ class Loop(Generic[R, S, W, V]):
                 self._seen[id_] = (*self._seen.get(id_, ()), *seen)
 
     async def _commit(self, tasks: TaskGroup) -> NoReturn:
-        """Commit the decisions of runs, until cancelled: all that waits goes into one commit. What another
-        transaction holds is waited for out of the way of others."""
+        """Commit finished runs, until cancelled; all that wait go into one commit. A run whose rows another transaction
+        has locked waits in a task of its own, so that it does not delay other runs."""
         many = self._host.config.batch
         while True:
             if self._finished:
@@ -338,8 +337,8 @@ class Loop(Generic[R, S, W, V]):
                 await self._to_commit.wait()
 
     async def _commit_together(self, batch: Batch, *, patient: bool) -> Batch:
-        """Commit and publish; returns the runs whose rows another transaction has locked. Shielded and bounded:
-        a run that was decided is not torn by a cancellation."""
+        """Commit runs and publish their results. Returns the runs whose rows another transaction has locked. Shielded,
+        with a time limit: a cancellation does not interrupt the commit."""
         # A shard that was lost since may be owned again, under another epoch than that of the run.
         batch = [each for each in batch if each[0].phase is not Phase.GONE]
         if not batch:
@@ -425,7 +424,7 @@ class Loop(Generic[R, S, W, V]):
     # --- inside
 
     def _now(self) -> datetime:
-        """The database's time."""
+        """The current time of the database, computed from the last load."""
         assert self._time is not None, "runs come after a load"
         at, now = self._time
         return now + timedelta(0, self._clock.monotonic() - at)

@@ -45,8 +45,8 @@ class OutcomeValidator(Generic[R, S, W]):
         self._period = config.period.total_seconds()
 
     def finish(self, turn: Turn, resource: R, outcome: object, then: Resting | None = None) -> Finished[S, W]:
-        """Validate an outcome and return the run to commit; a transition with what is decided `then`, if
-        that is known and rests. Raises `HandlerGarbage` or `IllegalEdge`."""
+        """Validate an outcome and return the run to commit. `then`: the resting decision over the state after a
+        transition, if it is known. Raises `HandlerGarbage` or `IllegalEdge`."""
         if not isinstance(outcome, Transition | Update | Wait | DoNothing | Deleted):
             raise HandlerGarbage(f"{type(outcome).__name__}, which is neither an outcome nor a step")
         samples: object = outcome.samples
@@ -108,7 +108,7 @@ class OutcomeValidator(Generic[R, S, W]):
         )
 
     def _moves(self, resource: R, to: S) -> tuple[Move, ...]:
-        """The layers that the outcome changes, each along an edge."""
+        """The changes of layers by the outcome, each of them along an edge. Raises `IllegalEdge`."""
         places = self._kind.current_layers(resource)
         moves = []
         for layer, value in self._kind.target_layers(to).items():

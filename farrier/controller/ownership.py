@@ -78,7 +78,7 @@ class Ownership:
         return self.id is not None and now - self.acts_until > GIVE_UP_AFTER - ACT_FOR
 
     def epoch(self, shard: Shard) -> int | None:
-        """The epoch under which this process owns a shard; None for one that it does not own."""
+        """The epoch under which this process owns the shard; None if it does not own it."""
         held = self._held.get(shard)
         return held.epoch if held is not None else None
 

@@ -76,8 +76,7 @@ class Acting:
         return not self.interrupted and self.lost is None and self._may_act()
 
     def require(self) -> None:
-        """Raise `LeaseLost` where the step must not act now. That ends the run, whatever the step makes of the
-        error."""
+        """Raise `LeaseLost` if the step must not act now. The run then ends, even if the step catches the error."""
         if self.lost is None and not self._may_act():
             self.lost = LeaseLost("the process lost its lease before the step acted; nothing was sent")
         if self.lost is not None:
@@ -107,7 +106,8 @@ class Runner(Generic[R, S, W, V]):
         return self._kind.display_name(resource)
 
     def remembered(self, resource: R, now: datetime) -> Decision[S, W, V] | None:
-        """Decide over a snapshot in memory; None where the handler raises, which a fresh run then reports."""
+        """Decide over a snapshot in memory. None if the handler raises; the run over a fresh snapshot then reports the
+        error."""
         try:
             return self._handler.handle(resource, now)
         except _ITS_OWN_OR_CANCELLED:
@@ -139,7 +139,8 @@ class Runner(Generic[R, S, W, V]):
         return Run(finished, time.perf_counter() - started, resource, rests_on=then)
 
     def _then(self, resource: R, decision: object, now: datetime) -> tuple[R, Resting] | None:
-        """What a commit of the decision leaves, if the snapshot shows it, and the decision over that, if it rests."""
+        """The snapshot after the commit of the decision, with the decision over it. None if that snapshot cannot be
+        computed or that decision does not rest."""
         if isinstance(decision, Transition):
             try:
                 after = self._handler.after(resource, decision, now)
@@ -151,8 +152,8 @@ class Runner(Generic[R, S, W, V]):
         return (resource, decision) if rests(decision, decision) else None
 
     async def act(self, turn: Turn, resource: R, step: Step[S, W, V], acting: Acting) -> Run[R, S, W] | None:
-        """Await a step; None if it was interrupted and defines no outcome for that: it is run again. Raises
-        `LeaseLost` when the process lost the right to act first: nothing is committed."""
+        """Await a step and return its run. None if the step was interrupted and defines no outcome for that: the
+        resource is run again. Raises `LeaseLost` if the process lost its right to act: nothing is committed."""
         started = time.perf_counter()
         limit = min(step.deadline, self._limit)
         outcome: object = None
@@ -188,7 +189,7 @@ class Runner(Generic[R, S, W, V]):
         return Run(finished, 0.0, None, error.label, recovers=turn.recovers)
 
     def _conclude(self, turn: Turn, resource: R, outcome: object, started: float) -> Run[R, S, W]:
-        """The run of a step, from its outcome or error."""
+        """Make the run to commit from the outcome or the error of a step."""
         try:
             if isinstance(outcome, BaseException):
                 raise outcome

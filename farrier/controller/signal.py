@@ -29,7 +29,7 @@ class Wakeup:
         self._source = "poll"
 
     def set(self, source: str) -> None:
-        """Wake the task that waits. May be called any number of times."""
+        """Wake the waiting task. May be called any number of times."""
         self._source = source
         self._event.set()
 

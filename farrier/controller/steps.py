@@ -173,6 +173,7 @@ class Steps(Generic[R, S, W, V]):
         self._nothing_done(plan)
 
     def _over(self, entry: Entry[R]) -> None:
+        """Free the slot of a step that has ended."""
         del self._acting[entry.id]
         if len(self._acting) < self._host.config.max_in_flight * _ROOM:
             self._backlog.over()
@@ -194,7 +195,7 @@ class Steps(Generic[R, S, W, V]):
         self._news.set("step")
 
     def woken(self) -> None:
-        """Recheck running steps: a wake may concern one of their resources."""
+        """Check the running steps for intents that interrupt them: a wake may concern one of their resources."""
         self._maybe_interrupted.set("notify")
 
     def interrupt_all(self, shard: int | None = None) -> None:

@@ -31,7 +31,7 @@ class Wheel(Generic[T]):
         self._first: int | None = None  # no entry waits in an earlier slot
 
     def put(self, entry: T, due_at: float) -> None:
-        """Make the entry due then, and at no other time."""
+        """Make the entry due at `due_at`, and at no other time."""
         slot = int(due_at / TICK) + 1
         entry.slot = slot
         if self._first is None or slot < self._first:
@@ -43,7 +43,7 @@ class Wheel(Generic[T]):
             waiting.append(entry)
 
     def take(self, now: float, limit: int) -> list[T]:
-        """Take up to `limit` due entries. Each is taken once."""
+        """Remove and return up to `limit` due entries."""
         taken: list[T] = []
         after = int(now / TICK) + 1
         first = after if self._first is None else self._first

@@ -56,7 +56,7 @@ class Listener:
                 await anyio.sleep(pause)
 
     async def _listen(self) -> NoReturn:
-        """Pass on what one connection hears, until it is lost; after a silence, prove it."""
+        """Pass on the notifications of one connection until it is lost; test the connection after a silence."""
         async with self._notifications.subscribe() as subscription:
             await subscription.prove()
             self._failures = 0

@@ -60,7 +60,7 @@ class Committer(Generic[R, S, W]):
     async def commit(
         self, runs: Sequence[Finished[S, W]], controller: UUID, *, patient: bool = False
     ) -> Mapping[int, Result]:
-        """`StateIO.commit`: one call, unless the database refuses it."""
+        """`StateIO.commit`: commit the batch in one call, or in several if the database refuses it."""
         work = _Work(controller=controller, patient=patient)
         with anyio.move_on_after(self._within):
             await self._together(runs, work)
@@ -73,7 +73,7 @@ class Committer(Generic[R, S, W]):
         return work.results
 
     async def _together(self, batch: Sequence[Finished[S, W]], work: _Work, *, again: bool = False) -> None:
-        """One call; `again` when it is the second try after trouble of the moment."""
+        """Commit a batch in one call. `again`: this is the retry after a transient error."""
         try:
             work.results |= await self._call(batch, work)
         except (session.ReplyLost, DatabaseUnreachable):
@@ -116,7 +116,7 @@ class Committer(Generic[R, S, W]):
         work.results[run.id] = result
 
     async def _call(self, batch: Sequence[Finished[S, W]], work: _Work) -> dict[int, Result]:
-        """Send one batch as one statement, and read what became of each run."""
+        """Send one batch as one statement, and return the result of each run."""
         # What the kind's writer gets: its own sections, and the version that each of their runs was decided on.
         read = [run for run in batch if run.version is not None]
         runs = [{"run": run.id, "version": run.version, "writes": bool(run.writes) and run.to is None} for run in read]
@@ -145,7 +145,7 @@ class _Work(msgspec.Struct):
 
 
 def _result(record: asyncpg.Record, moved: set[int]) -> Result:
-    """What became of one run, from the row that says so."""
+    """The result of one run, from the row that the database returned for it."""
     verdict = Verdict(record["verdict"])
     if verdict is Verdict.COMMITTED:
         return Result(verdict, at=record["at"]) if record["id"] in moved else _COMMITTED
@@ -168,7 +168,7 @@ def _confession(run: Finished[S, W], refusal: FarrierError) -> Finished[S, W]:
 
 
 def _settlement(batch: Sequence[Finished[Any, Any]]) -> Iterator[list[Any]]:
-    """The arrays of `commit`: runs, wakes, moves, outcomes."""
+    """The array parameters of the statement: runs, wakes, moves, outcomes."""
     yield [run.id for run in batch]
     yield from _columns([(run.id, wake) for run in batch for wake in run.wakes], width=2)
     yield from _columns([_history(run, move) for run in batch for move in run.moves], width=9)

@@ -37,7 +37,7 @@ def reader(type_: type[T], what: str) -> Reader[T]:
     decode = msgspec.json.Decoder(type_).decode
 
     def read(text: bytes | str) -> T:
-        """Decode; what is beyond reading is replaced by a text, if the rest can be read then."""
+        """Decode a JSON text. If that fails, parts that cannot be decoded are replaced by a text, and it is retried."""
         try:
             return decode(text)
         except _UNREADABLE:

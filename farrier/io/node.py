@@ -63,6 +63,7 @@ class NodeRows:
     interrupted = statements.load("node/interrupted")
 
     def changes(self, runs: Sequence[Finished[Node, Write]]) -> Changes:
+        """The rows that the runs write, by section of `write_nodes_and_networks`."""
         changes: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for run in runs:
             if run.to is not None:
@@ -104,7 +105,7 @@ def _workflow_row(run: int, workflow: Workflow) -> dict[str, Any]:
 
 
 def _write_row(write: Write) -> tuple[str, dict[str, Any]]:
-    """The section that a write goes into, and its fields there."""
+    """The section of one write of a run, and the row for it."""
     match write:
         case AnswerIntent():
             return "answers", {"intent": write.intent, "status": write.verdict, "reason": write.reason}

@@ -103,9 +103,9 @@ def ends_connection(error: BaseException) -> bool:
 
 @asynccontextmanager
 async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
-    """A connection for one round trip or one transaction. Raises `DatabaseUnreachable` when there is none, or
-    when the connection or the server fails while it is borrowed; lets through a `Refusal` of data or of the
-    moment."""
+    """Borrow a connection for one round trip or one transaction. Raises `DatabaseUnreachable` if there is none, or if
+    the connection or the server fails meanwhile. Does not catch a `Refusal` because of data or of a transient
+    conflict."""
     try:
         conn = await pool.acquire(timeout=_ACQUIRE_SECONDS)
         try:
@@ -130,8 +130,8 @@ async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
 
 
 async def commit_by(conn: Connection, statement: str, *arguments: Any) -> list[asyncpg.Record]:
-    """One statement that is a transaction of its own. Raises `ReplyLost` when the connection or the server broke before
-    the answer came."""
+    """Run one statement that is a transaction of its own. Raises `ReplyLost` if the connection or the server failed
+    before the reply arrived."""
     try:
         return await conn.fetch(statement, *arguments)
     except BROKEN as broken:

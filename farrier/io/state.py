@@ -77,7 +77,7 @@ class PostgresStateIO(commit.Committer[R, S, W]):
         return await self._read(records)
 
     async def _read(self, records: Sequence[asyncpg.Record]) -> Loaded[R]:
-        """The rows of a load, sorted into snapshots, wakes and keys of outcomes."""
+        """Sort the rows of a load into snapshots, wakes and keys of outcomes."""
         now = _EPOCH
         resources: dict[int, R] = {}
         unreadable: dict[int, FarrierError] = {}

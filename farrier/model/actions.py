@@ -230,8 +230,8 @@ HONOURED_WHILE_PAUSED = frozenset({Action.CANCEL, Action.DELETE, Action.UNPAUSE}
 """What a pause does not stop."""
 
 ANSWERED_WHILE_PAUSED = HONOURED_WHILE_PAUSED | {Action.PAUSE, Action.RESUME}
-"""All other requests are held until the pause ends. Another `pause` only changes its reason; what `resume` issues is
-issued when the pause ends."""
+"""Intents that a paused node answers; all others are held until the pause ends. A second `pause` only changes the
+reason. `resume` is accepted during a pause, but its tasks are issued only when the pause ends."""
 
 
 class Allowed(msgspec.Struct, frozen=True):

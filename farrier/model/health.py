@@ -87,8 +87,8 @@ def _healthy_by_reads(vitals: Vitals) -> Healthy | Unhealthy:
 
 
 def silent(vitals: Vitals) -> str | None:
-    """Why an active node goes offline, or None. A BMC that does not answer is no reason: it says nothing of
-    the machine behind it."""
+    """Why an active node goes offline, or None. An unreachable BMC is no reason, because it does not show the
+    state of the machine."""
     if vitals.agentless:
         return "a fresh read reports power off" if vitals.power is PowerState.OFF else None
     return None if vitals.heard else "no heartbeat within offline_after"

@@ -78,7 +78,7 @@ _STATUS_OF = {
 
 
 def status_of(number: int) -> MaasStatus:
-    """The model's word for a status number; `other` for one that was never seen."""
+    """The state of the model for a status number of MAAS; `other` for an unknown number."""
     return _STATUS_OF.get(StatusNumber(number), MaasStatus.OTHER) if number in _NUMBERS else MaasStatus.OTHER
 
 

@@ -46,7 +46,7 @@ def unread(outages: Iterable[Outage], since: datetime, now: datetime) -> timedel
 
 
 CONFIRMED_AFTER = timedelta(seconds=60)
-"""Two readings this far apart that agree are no passing state (model §6)."""
+"""If two readings at least this far apart agree, the state is not transient (model §6)."""
 
 
 class MaasObservation(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ V = TypeVar("V")  # the services a kind's steps may use
 
 @lru_cache(maxsize=4096)
 def source_line(module: str, filename: str, line: int) -> str:
-    """`farrier/handlers/node/status.py:42`: what the module is called, not the folders it happens to lie in."""
+    """The line of code as `farrier/handlers/node/status.py:42`, from the name of the module, not from its directory."""
     file = filename.replace("\\", "/").rpartition("/")[2]
     package = module if file == "__init__.py" else module.rpartition(".")[0]
     return f"{package.replace('.', '/')}{'/' if package else ''}{file}:{line}"
@@ -128,8 +128,8 @@ _AT_ONCE = timedelta(0)
 
 
 def rests(decision: Any, before: Any) -> TypeGuard[Resting]:
-    """Whether only a wake, or the passing of time, changes this decision; it writes nothing, and is stored as the one
-    `before` it is."""
+    """Whether the decision writes nothing, equals the stored outcome `before`, and changes only after a wake or with
+    time."""
     kind = type(decision)
     if kind is Wait:
         is_stored = type(before) is Wait and decision.reason == before.reason and decision.error == before.error

@@ -110,12 +110,12 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
 
     @property
     def rests(self) -> bool:
-        """Whether there is nothing to write."""
+        """Whether the run has nothing to write."""
         return self.to is None and not self.writes and self.record is None and self.due is Due.PERIODIC
 
     @property
     def stays_in_memory(self) -> bool:
-        """Whether everything to write can be written later."""
+        """Whether all that the run has to write can be written later."""
         nothing_else = not self.writes and not self.samples and self.record is None
         return self.confirms and nothing_else and self.due is Due.PERIODIC
 

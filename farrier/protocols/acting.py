@@ -15,7 +15,7 @@ _may_act: ContextVar[Callable[[], None] | None] = ContextVar("farrier_may_act", 
 
 @contextmanager
 def acting_while(require: Callable[[], None]) -> Iterator[None]:
-    """A step runs inside; `require` raises `LeaseLost` once it must not act any more."""
+    """Run a step inside the block. `require` raises `LeaseLost` as soon as the step must not act any more."""
     before = _may_act.set(require)
     try:
         yield
@@ -25,7 +25,7 @@ def acting_while(require: Callable[[], None]) -> Iterator[None]:
 
 def require_lease() -> None:
     """Call this immediately before a request that changes something outside, with no `await` in between. Raises
-    `LeaseLost` where the controller lost its right to act: nothing is to be sent then. Outside of a step it allows
+    `LeaseLost` if the controller lost its right to act: then nothing may be sent. Outside of a step it allows
     everything."""
     require = _may_act.get()
     if require is not None:

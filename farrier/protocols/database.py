@@ -105,7 +105,7 @@ class FleetApi(Protocol):
         """Register all of them, or none."""
 
     async def ask(self, node: str, action: Action, params: Mapping[str, Any]) -> int:
-        """Insert an intent; answers its id. What becomes of it is seen later."""
+        """Insert an intent and return its ID. It is answered later."""
 
     async def glance(self, after: int) -> tuple[NodeGlance, ...]:
         """Where all nodes stand whose id is above `after`."""
@@ -190,7 +190,7 @@ class Requests(Protocol):
     `hint` are the database's; `MalformedRequest` if it could never be right) and `DatabaseUnreachable`."""
 
     async def ask(self, request: Request) -> int:
-        """Insert an intent; answers its id, or that of the first with the same idempotency key and content."""
+        """Insert an intent and return its ID, or that of the first with the same idempotency key and content."""
 
     async def answer(self, intent: int, patience: timedelta) -> Answer | None:
         """Wait until an intent is answered. None: it is still pending after `patience`."""

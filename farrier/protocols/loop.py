@@ -24,7 +24,7 @@ class Clock(Protocol):
     """Monotonic seconds of this process: renewals and deadlines, never a time that is stored."""
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment."""
+        """Seconds since a fixed moment of this process."""
 
 
 class Kind(Protocol[R_contra, S_contra]):
@@ -39,16 +39,16 @@ class Kind(Protocol[R_contra, S_contra]):
         """Layer → allowed (from, to) pairs. A layer's first value is no edge."""
 
     def identify(self, resource: R_contra) -> tuple[int, int]:
-        """(id, version) of a snapshot."""
+        """The ID and the version of a snapshot."""
 
     def display_name(self, resource: R_contra) -> str:
-        """What people call it: the log has it beside the id."""
+        """The name of the resource, which the log shows with its ID."""
 
     def current_layers(self, resource: R_contra) -> Mapping[str, Place]:
-        """Where the snapshot stands in each of its layers."""
+        """The state of the snapshot in each of its layers."""
 
     def target_layers(self, to: S_contra) -> Mapping[str, str]:
-        """The layers' values in a state that a handler returned."""
+        """The state in each layer of a value that a handler returned."""
 
     def label(self, resource: R_contra) -> tuple[str, str]:
         """(state, substate) of the snapshot as metric labels: both from finite sets."""
@@ -97,7 +97,7 @@ class StateIO(Protocol[R, S, W]):
         everything that a former owner has committed."""
 
     async def load(self, ids: Sequence[int]) -> Loaded[R]:
-        """Snapshots of all layers, with the wakes that they saw: one statement."""
+        """Load snapshots of all layers, with the wakes that they saw, in one statement."""
 
     async def commit(
         self, runs: Sequence[Finished[S, W]], controller: UUID, *, patient: bool = False

@@ -85,7 +85,7 @@ class ServiceObserver(Protocol):
     """Told of every request that a service client sends. Must not block or raise."""
 
     def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
-        """One request ended. The labels come from finite sets; `result`: `ok`, `cancelled` or a failure
+        """Record that a request ended. The labels come from finite sets; `result`: `ok`, `cancelled` or a failure
         class."""
 
 
@@ -105,7 +105,7 @@ class MaasClient(Protocol):
         that it is absent."""
 
     async def machine(self, system_id: str) -> Machine:
-        """One machine. `absent` means that the region has none of this id."""
+        """Read one machine. `absent` means that the region has no machine with this ID."""
 
     async def power_addresses(self, ids: Sequence[str] = ()) -> Mapping[str, PowerAddress]:
         """Where the BMCs of these machines, or of all, are, by system id."""
@@ -144,10 +144,9 @@ class Regions(Protocol):
         """The client of the site's region, for its observer, which stands in no line; None without a region."""
 
     def turn(self, site: str) -> AbstractAsyncContextManager[MaasClient]:
-        """The client of the site's region, for a few calls one after the other; some may use it at the same time, so
-        that none of them waits inside. Raises `MaasError`, which nothing was sent for: `busy` when the line is too
-        long; what another turn was refused with that would strike this one, too; `unreachable` for a site without a
-        region."""
+        """Wait for a slot of the site's region, and return its client for a few successive calls. The number of slots
+        is limited, so that no call waits inside. Raises `MaasError` before anything is sent: `busy` if the queue is
+        too long; the error of another turn that this one would meet, too; `unreachable` for a site without a region."""
 
 
 class UfmClient(Protocol):

@@ -58,8 +58,8 @@ class Lost(aiohttp.ClientConnectionError):
 
 
 async def sent_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """A middleware: raises `Lost` for what aiohttp would send a GET again after. Who sends again is for the caller to
-    say."""
+    """Middleware that raises `Lost` for errors after which aiohttp would send a GET again. Only the caller decides
+    about a retry."""
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:  # it was never sent, and is not sent again
@@ -86,6 +86,7 @@ class AioTransport(httpx.AsyncBaseTransport):
 
     @override
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request once, and return the response with its body unread."""
         body = await request.aread()
         try:
             response = await self._session.request(
@@ -127,6 +128,7 @@ class _Connector(aiohttp.TCPConnector):
 
     @override
     async def connect(self, req: ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> Connection:
+        """Return a new connection, or a kept one without unread data."""
         while True:
             connection = await super().connect(req, traces, timeout)
             protocol = connection.protocol
@@ -148,6 +150,7 @@ def _take_note(closed: asyncio.Future[None]) -> None:
 
 
 def _has_something(protocol: ResponseHandler) -> bool:
+    """Whether there is unread data on the connection."""
     if len(protocol) > 0:
         return True
     assert protocol.transport is not None, "what is not connected is not given out"
@@ -196,7 +199,7 @@ class _Body(httpx.AsyncByteStream):
             content.set_exception(aiohttp.ClientPayloadError("the connection ended within the body"))
 
     def _was_reset(self) -> bool:
-        """Of a body that only the end of the connection ends, which for aiohttp is whole also after a reset."""
+        """Whether a reset ended a body that has no length. aiohttp takes such a body for complete."""
         headers = self._response.headers
         if self._closed is None or "Content-Length" in headers or "Transfer-Encoding" in headers:
             return False
@@ -204,7 +207,7 @@ class _Body(httpx.AsyncByteStream):
 
 
 def _url(url: httpx.URL) -> URL:
-    """Every byte as it is, but no user and password: they would become a header."""
+    """The URL with every byte unchanged, but without user and password, which would become a header."""
     return URL(f"{url.scheme}://{url.netloc.decode()}{url.raw_path.decode()}", encoded=True)
 
 

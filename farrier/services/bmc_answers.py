@@ -20,8 +20,8 @@ from farrier.services.bmc_resources import Resource
 Response: TypeAlias = redfish.AsyncRestResponse
 
 LONGEST_STAY = timedelta(minutes=15)
-"""The longest retry_after that is accepted of a BMC: the length of a firmware update. Some report a day and mean a
-minute.
+"""The longest retry_after that farrier accepts from a BMC: the length of a firmware update. Some BMCs send a day
+although they are ready after a minute.
 """
 
 

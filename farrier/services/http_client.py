@@ -155,8 +155,8 @@ class HttpClient(Generic[_C, _E]):
         self._refused: tuple[float, _C, _E] | None = None
 
     async def send(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
-        """Send a request and decode the response with `understand`; it raises `Garbled` for what it cannot. Raises the
-        service's error."""
+        """Send a request and decode the response with `understand`, which raises `Garbled` for a response that it
+        cannot decode. Raises the service's error."""
         attempts = 1 if request.changes else self._service.attempts
         for attempt in range(attempts):
             try:
@@ -172,9 +172,8 @@ class HttpClient(Generic[_C, _E]):
 
     @asynccontextmanager
     async def slot(self, operation: str) -> AsyncIterator[Send]:
-        """Keep a slot for several requests, so that none of them waits. It sends each
-        once, reads too, so that other callers do not wait long for the slot. Raises the service's error where there is
-        none for longer than its `patience`."""
+        """Keep a slot for several requests, so that none of them waits. Each is sent once, reads too, so that other
+        callers do not wait long for the slot. Raises the service's error if no slot is free within its `patience`."""
         holder, patience = object(), self._service.patience
         try:
             with anyio.fail_after(None if patience is None else patience.total_seconds()):
@@ -215,6 +214,7 @@ class HttpClient(Generic[_C, _E]):
         return found
 
     async def _understood(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
+        """Send a request with the current credential, and decode the response or raise the service's error."""
         shown = await self.credential(request.operation)
         if self._refused is not None:
             self._refuse_again(*self._refused, request.operation, shown)
@@ -236,7 +236,8 @@ class HttpClient(Generic[_C, _E]):
             raise error.of_another(operation=operation)
 
     async def _exchange(self, request: Request, shown: _C) -> Answer:
-        """The cause is not chained: it holds the request, and with it the credential."""
+        """Send the request and return the response. Errors are raised without their cause, which holds the request and
+        its credential."""
         within = self._endpoint.change_timeout if request.changes else self._endpoint.read_timeout
         try:
             written = self._written(request, shown)
@@ -254,7 +255,7 @@ class HttpClient(Generic[_C, _E]):
             raise self._failures.of_exception(request, error, within=within) from None
 
     def _written(self, request: Request, shown: _C) -> httpx.Request:
-        """Encode the request, at half the cost of httpx."""
+        """Encode the request for httpx, at half the cost of its own methods."""
         headers = {**_HEADERS, **shown.headers(self._times.wall())}
         content = b""
         if request.form:

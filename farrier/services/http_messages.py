@@ -85,7 +85,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 async def received(response: httpx.Response, chunks: AsyncIterable[bytes], *, most: int) -> Answer:
-    """The answer of which `chunks` are the body. Raises `Garbled` for one of more than `most` bytes, and reads no
+    """Read the body from `chunks` and return the response. Raises `Garbled` after more than `most` bytes, and reads no
     further."""
     body = bytearray()
     async for chunk in chunks:
@@ -101,14 +101,14 @@ async def received(response: httpx.Response, chunks: AsyncIterable[bytes], *, mo
 
 
 def understood(answer: Answer, shape: type[_T], *, service: str) -> _T:
-    """The JSON of an answer of `service`. Raises `Garbled`."""
+    """Decode the JSON body of a response of `service`. Raises `Garbled`."""
     if answer.is_page:
         raise Garbled("the response is a web page instead of JSON")
     return decoded(answer.body, shape, service=service)
 
 
 def decoded(body: bytes | msgspec.Raw, shape: type[_T], *, service: str) -> _T:
-    """A part of such an answer. Raises `Garbled`."""
+    """Decode the body of a response, or a part of it. Raises `Garbled`."""
     try:
         return msgspec.json.decode(body, type=shape)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

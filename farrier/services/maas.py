@@ -75,7 +75,7 @@ class Maas:
         return tuple(self._read_now(machine) for machine in found.values())
 
     async def machine(self, system_id: str, *, send: Send | None = None) -> Machine:
-        """`send`: in a slot that is kept."""
+        """Read one machine; with `send`, in a slot that the caller keeps."""
         request = Request(operation=Operation.MACHINE, path=maas_requests.path("machines", system_id))
         understand = partial(maas_answers.machine, system_id)
         return self._read_now(await (send or self._http.send)(request, understand))
@@ -149,6 +149,7 @@ class Maas:
             self._deploying -= 1
 
     async def _refuse_foreign(self, send: Send, machine: Machine, operation: str) -> None:
+        """Raise `MaasError` if another user owns the machine, or if it has changed since it was read."""
         if self._clock.monotonic() - machine.read_at > FRESH.total_seconds():
             machine = self._unchanged(machine, await self.machine(machine.system_id, send=send), operation)
         if not machine.owner:
@@ -181,4 +182,5 @@ class Maas:
         return self._user[1]
 
     def _read_now(self, machine: Machine) -> Machine:
+        """The machine with the time of this reading."""
         return msgspec.structs.replace(machine, read_at=self._clock.monotonic())

@@ -58,7 +58,7 @@ class Operation(StrEnum):
 
 
 def path(collection: str, system_id: str, *parts: str | int) -> str:
-    """The path of a machine, or of what it has. Raises `MaasError` for an id that would change the path."""
+    """The path of a machine, or of a part of it. Raises `MaasError` for an ID that would change the path."""
     if not _SYSTEM_ID.fullmatch(system_id):
         raise MaasError(MaasFailure.INVALID, f"{system_id[:64]!r} is not a system ID of MAAS; farrier changed nothing")
     return "/".join((collection, system_id, *map(str, parts), ""))
@@ -218,7 +218,7 @@ def _on_machine(operation: Operation, system_id: str, **values: _Value) -> Reque
 
 
 def _operation(operation: Operation, path: str, *form: tuple[str, str]) -> Request:
-    """The operation has the same name in MAAS."""
+    """The request for an operation that has the same name in MAAS."""
     return Request(operation=operation, method="POST", path=path, query=(("op", operation.value),), form=form)
 
 

@@ -32,7 +32,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
         return (self.secret, self.token, self.consumer)
 
     def headers(self, now: float) -> Mapping[str, str]:
-        """Those of one attempt, at this time of day in seconds."""
+        """The HTTP headers of one attempt at the Unix time `now`."""
         return {"Authorization": authorization(self, now)}
 
 
@@ -48,7 +48,7 @@ def parsed(text: str) -> ApiKey:
 
 
 def authorization(key: ApiKey, now: float) -> str:
-    """The header of one attempt. `now` is the time of day in seconds: the region refuses what is five minutes old."""
+    """The OAuth header of one attempt. `now` is the Unix time: the region refuses a header that is five minutes old."""
     fields = {
         "oauth_nonce": uuid4().hex,
         "oauth_timestamp": str(int(now)),

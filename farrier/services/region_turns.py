@@ -38,7 +38,7 @@ _OF_ALL = frozenset({F.AUTH, F.CLOCK_SKEW, F.TLS, F.UNREACHABLE})
 
 
 class Turns:
-    """The line for one region."""
+    """The queue for one region."""
 
     def __init__(self, site: str, clock: protocols.Clock) -> None:
         self._site = site
@@ -54,7 +54,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Take a slot for a few requests. Raises `MaasError`, and then there is none."""
+        """Wait for a slot and keep it for a few requests. Raises `MaasError` if there is none in time."""
         self._refuse()
         me = object()
         try:
@@ -79,7 +79,7 @@ class Turns:
             self._places.total_tokens = CONCURRENCY if self._takes < QUICK.total_seconds() else TURNS
 
     def _refuse(self) -> None:
-        """Raises `MaasError` in trouble, or where the line is too long."""
+        """Raise `MaasError` if the breaker is open or the queue is too long."""
         trouble = self._breaker.trouble()
         if trouble is not None:
             spread = random.uniform(0, 1) * trouble.pause  # spreads, and protects nothing

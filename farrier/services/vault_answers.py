@@ -129,7 +129,7 @@ def secret(answer: Answer) -> Source:
             raise lasting(Result.MISSING, "Vault has no secrets engine at vault.mount")
         raise lasting(Result.MISSING, "Vault has no such secret")
     if kept is None:
-        raise VaultError(Result.PROTOCOL, "the response is not one of a KV version 2 engine; check vault.mount")
+        raise VaultError(Result.PROTOCOL, "the response did not come from a KV version 2 engine; check vault.mount")
     return Source(text=bytes(kept.data.data).decode(), form=Form.JSON, number=kept.data.metadata.version)
 
 

@@ -103,7 +103,7 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
 
     def _held_up(self, segment: NetworkSegment, now: datetime, answers: tuple[SegmentWrite, ...]) -> Decision:
         after = duration.human(self._drain_period)
-        reason = f"addresses are allocated, to {_some(segment)}; it ends {after} after the last one is released"
+        reason = f"addresses are still allocated to {_some(segment)}; the drain ends {after} after the last release"
         if segment.drain_until is None or segment.drain_until - now <= self._drain_period * _NEAR:
             to = msgspec.structs.replace(segment, drain_until=now + self._drain_period)
             return Update(to=to, reason=reason, quiet=True, writes=answers)

@@ -22,7 +22,7 @@ async def token(services: NodeServices, site: Site, node: Node, deploy: int) -> 
     """The token of this deployment of the node's live workflow. It changes when the API key does: compare its digest
     with the one that was issued. Raises CredentialError."""
     assert site.maas is not None, "deploys only where there is a region"
-    assert node.workflow is not None, "asked for only while a workflow is live"
+    assert node.workflow is not None, "only called while a workflow is live"
     key = await services.credentials.token(site.maas.key)
     # Ids begin anew with each database, and the token of an earlier one's node is in some machine's user data.
     said = f"{_LABEL}\n{node.id}\n{node.workflow.id}\n{node.workflow.mark}\n{deploy}"

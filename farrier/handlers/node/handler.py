@@ -102,7 +102,7 @@ RULES_FOR: Mapping[tuple[N, M, bool, bool], tuple[_Decide, ...]] = {
     place: tuple(rule.decide for rule in RULES if rule.is_for(*place))
     for place in product(N, M, (False, True), (False, True))
 }
-"""The rules that are called, in their order, by status, management, whether a workflow is live, and `deleting`."""
+"""The rules to call, in order, for each (status, management, whether a workflow is live, `deleting`)."""
 
 RESPONSES: Mapping[Action, Respond] = {
     Action.ONBOARD: requests_onboard.onboard,

@@ -42,8 +42,8 @@ class Answers(msgspec.Struct, frozen=True):
 def answer(
     node: Node, now: datetime, config: Policy, responses: Mapping[Action, Respond]
 ) -> Change | Wait[Write] | Answers | None:
-    """Answer the intents that can be answered now; None if that is nothing. The change that the last answer makes
-    carries all of them. A Wait writes more than answers, and is committed alone."""
+    """Answer the intents that can be answered now; None if there are none. The change by the last accepted intent
+    carries all answers. A Wait writes more than answers, and is committed alone."""
     writes: list[Write] = []
     for position, intent in enumerate(node.intents):
         newer = _superseded_by(node, position) if intent.action in _LAST_COUNTS else None
@@ -92,7 +92,7 @@ def _made_way(node: Node, intent: Intent, to: Node) -> Node:
 def _reply(
     node: Node, intent: Intent, now: datetime, config: Policy, responses: Mapping[Action, Respond]
 ) -> Reply | None:
-    """The answer; None while it has to wait."""
+    """The reply to one intent; None if the intent has to wait."""
     is_deleted = node.status is NodeStatus.DELETED  # which no `unpause` reaches: what is pending then would be for ever
     if node.paused is not None and not is_deleted and intent.action not in actions.ANSWERED_WHILE_PAUSED:
         return None

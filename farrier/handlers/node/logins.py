@@ -100,7 +100,7 @@ def target_of(node: Node) -> BmcTarget:
 def target_of_address(node: Node) -> BmcTarget:
     """Where to look for the system. An address may carry its path, for several systems behind one BMC; without one the
     system is discovered, because a new firmware may have renamed it."""
-    assert node.bmc_address is not None and node.bmc_credential is not None, "asked for only with both details"
+    assert node.bmc_address is not None and node.bmc_credential is not None, "only called with both details"
     parts = split(node.bmc_address)
     path = parts.path.rstrip("/") if parts.scheme else ""
     address = f"{parts.scheme}://{parts.netloc}" if parts.scheme else node.bmc_address

@@ -112,7 +112,7 @@ Stage: TypeAlias = Callable[[Node, datetime, Policy], StageResult]
 def transition(
     node: Node, to: Node, *, reason: str, cause: str, writes: tuple[Write, ...] = (), source: str = ""
 ) -> Change:
-    """The outcome that turns `node` into `to`: a Transition if any layer differs, an Update if only payload does."""
+    """The outcome that changes `node` to `to`: a Transition if any layer differs, otherwise an Update."""
     if not source:
         at = sys._getframe(1)
         source = source_line(at.f_globals.get("__name__", ""), at.f_code.co_filename, at.f_lineno)
@@ -122,8 +122,8 @@ def transition(
 
 
 def with_fields(node: Node, **fields: Any) -> Node:
-    """`node` with some of its own fields changed. No other cause, and no end of a quarantine, replaces a cleanup that
-    was not validated: only `unclean.cleared` does."""
+    """The node with some of its own fields changed. A quarantine for a cleanup that was not validated stays: only
+    `unclean.cleared` replaces or ends it."""
     if "quarantine" in fields and node.failed_validation:
         cause: Quarantine | None = fields["quarantine"]
         if cause is None or cause.cause is not QuarantineCause.CLEANUP_VALIDATION_FAILED:
@@ -133,7 +133,7 @@ def with_fields(node: Node, **fields: Any) -> Node:
 
 def with_workflow(node: Node, **fields: Any) -> Workflow:
     """The node's live workflow with some fields changed."""
-    assert node.workflow is not None, "asked for only while a workflow is live"
+    assert node.workflow is not None, "only called while a workflow is live"
     return msgspec.structs.replace(node.workflow, **fields)
 
 
@@ -173,14 +173,14 @@ def is_unread(node: Node) -> bool:
 
 
 def with_note(node: Node, **fields: Any) -> Node:
-    """The node with changed notes of its live workflow about MAAS."""
+    """The node with changes to what its live workflow records about MAAS."""
     workflow, replace = node.workflow, msgspec.structs.replace
-    assert workflow is not None, "asked for only while a workflow is live"
+    assert workflow is not None, "only called while a workflow is live"
     return replace(node, workflow=replace(workflow, upstream=replace(workflow.upstream, **fields)))
 
 
 def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
-    """The facts about the node's health: by its agent, or by reads of its BMC and of MAAS where it has none."""
+    """The facts about the node's health: from its agent or, without one, from reads of its BMC and of MAAS."""
     if not node.agentless:
         agent = node.agent
         if agent is None:

@@ -65,6 +65,7 @@ def with_machine(node: Node, policy: Policy, decide: Decide, *, name: str, reads
     """Read the node's machine, `decide`, and send at most one change. Needs a MAAS id."""
 
     async def ask(client: MaasClient) -> Settled:
+        """Read the machine, decide, and send the change."""
         machine = await own_machine(client, node)
         return machine if isinstance(machine, Failed) else await sent(client, machine, decide(machine))
 
@@ -82,6 +83,7 @@ def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: 
         return Waiting(reason=f"MAAS: {doubt}", requeue_after=REGION_AGAIN, timed=False)
 
     async def act(services: NodeServices) -> Settled:
+        """Wait for a slot of the region, and run `ask` with its client."""
         try:
             async with services.maas.turn(site.name) as client:
                 return await ask(client)
@@ -92,8 +94,8 @@ def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: 
 
 
 async def own_machine(client: MaasClient, node: Node) -> Machine | Failed:
-    """The node's machine as it is now; or why nothing may be done to it."""
-    assert node.maas_id is not None, "asked for only once the node has a machine"
+    """Read the node's machine in MAAS. Returns a failure if the machine is gone or belongs to another user."""
+    assert node.maas_id is not None, "only called once the node has a machine"
     try:
         machine = await client.machine(node.maas_id)
     except MaasError as error:
@@ -109,7 +111,7 @@ async def own_machine(client: MaasClient, node: Node) -> Machine | Failed:
 
 
 async def sent(client: MaasClient, machine: Machine, decided: Settled | Send) -> Settled:
-    """Send the decided change, if it is one, and return the result."""
+    """Send the change if one was decided, and return the result of the stage."""
     if not isinstance(decided, Send):
         return decided
     await client.do(machine, decided.change)
@@ -209,6 +211,6 @@ def comment(node: Node, what: str) -> str:
 
 
 def site_of(node: Node, policy: Policy) -> Site:
-    """The node's site, of a stage that runs only where one is configured."""
+    """The node's site. Only for stages that run only at configured sites."""
     assert node.site is not None, "load_site_config has looked"
     return policy.sites[node.site]

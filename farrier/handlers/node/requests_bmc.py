@@ -25,7 +25,7 @@ def set_bmc(request: Request) -> Reply:
     """Changes only what it names and clears the back-off. What was learnt of a BMC at another address is forgotten; the
     last error stays until a verification proves it gone, unless it was that details are missing."""
     node, params = request.node, request.params
-    assert isinstance(params, SetBmc), "the table names the type"
+    assert isinstance(params, SetBmc), "the table of actions declares this type"
     if request.intent.conflict is not None:
         return Reject(reason=f"the BMC {params.address} already belongs to node {request.intent.conflict}")
     address = params.address or node.bmc_address
@@ -84,7 +84,7 @@ def set_power(request: Request) -> Reply:
     """Notes what is to be sent, in a commit of its own. It stays pending while the BMC is asked: what came of it is its
     answer, committed with the result by `switching`. May be asked for again: what is so already is not sent."""
     node, now, params = request.node, request.now, request.params
-    assert isinstance(params, SetPower), "the table names the type"
+    assert isinstance(params, SetPower), "the table of actions declares this type"
     if node.bmc.switching is not None:
         return Hold(reason="power is being switched")
     if params.enforce and params.power is PowerRequest.RESET:

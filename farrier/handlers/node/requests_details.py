@@ -23,7 +23,7 @@ _OF_THE_NODE = ("site", "model", "agentless", "auto_manage")
 def set_details(request: Request) -> Reply:
     """Changes only what it names."""
     params = request.params
-    assert isinstance(params, Unset), "the table names the type"
+    assert isinstance(params, Unset), "the table of actions declares this type"
     given = request.intent.params
     named = (*(name for name in DETAILS if name in given), *(params.unset or ()))
     if len(named) > len(set(named)):

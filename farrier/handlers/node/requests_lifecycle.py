@@ -20,7 +20,7 @@ def quarantine(request: Request) -> Reply:
     """Blocked from scheduling until it is released. An onboarding under way waits for an operator; one that was about
     to begin loses its mode, for otherwise it would lift the quarantine."""
     node = request.node
-    assert isinstance(request.params, p.Because), "the table names the type"
+    assert isinstance(request.params, p.Because), "the table of actions declares this type"
     goes_on = isinstance(node.workflow, Onboarding) and not _stands(node.workflow)
     why = Quarantine(QuarantineCause.OPERATOR, request.params.reason)
     to = with_fields(node, status=N.QUARANTINED, quarantine=why)
@@ -55,7 +55,7 @@ def _held(node: Node, reason: str) -> Workflow:
 def release(request: Request) -> Reply:
     """Back into service, if it has ever been and is healthy now. One that was not left clean takes a reason."""
     node, params = request.node, request.params
-    assert isinstance(params, p.MaybeBecause), "the table names the type"
+    assert isinstance(params, p.MaybeBecause), "the table of actions declares this type"
     if not node.ever_onboarded:
         return Reject(reason="release: no onboarding of this node ever succeeded; onboard or delete it")
     if node.not_scrubbed:

@@ -25,7 +25,7 @@ _PROVEN_ONCE = (M.MANAGEABLE, M.ADOPT_FAILED)
 def onboard(request: Request) -> Reply:
     """Gives the onboarding its mode, or begins one."""
     node, params, now = request.node, request.params, request.now
-    assert isinstance(params, Onboard), "the table names the type"
+    assert isinstance(params, Onboard), "the table of actions declares this type"
     if params.mode is OnboardingMode.DEPLOY and (why := _cannot_deploy(request)) is not None:
         return Reject(reason=f"onboard: {why}")
     if node.status is N.QUARANTINED and (node.ever_active or node.failed_validation):

@@ -33,7 +33,7 @@ _BEFORE_REMOVAL = tuple(s for s in _FULL_PATH[: _FULL_PATH.index(REMOVE_STARTS_A
 
 def drain(request: Request) -> Reply:
     """Empty and retire."""
-    assert isinstance(request.params, p.Drain), "the table names the type"
+    assert isinstance(request.params, p.Drain), "the table of actions declares this type"
     options = _options(request, request.params, retire=True, leave_out=_MORE_THAN_DRAINING)
     return _decommission(request, DecommissionMode.SOFT_RESET, options, "drain")
 
@@ -41,7 +41,7 @@ def drain(request: Request) -> Reply:
 def remove(request: Request) -> Reply:
     """Uninstall a retired node and delete it."""
     params = request.params
-    assert isinstance(params, p.Remove), "the table names the type"
+    assert isinstance(params, p.Remove), "the table of actions declares this type"
     if params.remove_maas and (why := _record_stays(request)) is not None:
         return Reject(reason=f"remove: {why}")
     keep = () if params.remove_maas else (D.REMOVE_MAAS_RECORD,)
@@ -52,7 +52,7 @@ def remove(request: Request) -> Reply:
 def decommission(request: Request) -> Reply:
     """Drain, clean, and end as the mode says."""
     params = request.params
-    assert isinstance(params, p.Decommission), "the table names the type"
+    assert isinstance(params, p.Decommission), "the table of actions declares this type"
     if params.mode is DecommissionMode.REIMAGE and request.node.maas_id is None:
         return Reject(reason="decommission: mode reimage needs a node with a machine in MAAS; this one has no MAAS ID")
     if params.mode is DecommissionMode.REIMAGE and not request.has_region:
@@ -143,7 +143,7 @@ def cancel(request: Request) -> Reply:
 
 def mark_manual_intervention_required(request: Request) -> Reply:
     """Freeze the workflow until a person resolves it."""
-    assert isinstance(request.params, p.MaybeBecause), "the table names the type"
+    assert isinstance(request.params, p.MaybeBecause), "the table of actions declares this type"
     # A cancel after that ends it, whatever could be undone.
     undoes = _live(request).status is W.COMPENSATING and compensating.has_work(request.node)
     frozen = freeze(
@@ -166,7 +166,7 @@ def _owner(request: Request) -> Reply:
     """What led into the state, asked for again: its stages find the node where it is."""
     status = request.node.status
     assert status in _LED_THERE, "elsewhere the table asks for a live workflow"
-    unowned = f"no live decommission belongs to status {status}"
+    unowned = f"the node is {status}, but no decommission of it is live"
     respond, params = _LED_THERE[status]
     if request.node.agentless:  # no agent ends what led there, so only force does
         params = replace(params, force=True, reason=unowned)

@@ -89,7 +89,8 @@ def not_begun(node: Node, now: datetime, config: Policy) -> Decision:
 
 def orphaned(node: Node, now: datetime, config: Policy) -> Decision:
     """A node in a status that only a decommission has, without one: restored from a backup, or edited by hand."""
-    return Wait(reason=f"waits for intent resume: no live decommission belongs to status {node.status}", rests=True)
+    why = f"waits for intent resume: the node is {node.status}, but no decommission of it is live"
+    return Wait(reason=why, rests=True)
 
 
 def redeploy(node: Node, now: datetime, config: Policy) -> Decision | None:

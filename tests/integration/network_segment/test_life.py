@@ -188,8 +188,8 @@ async def test_an_hour_of_a_drain_that_is_held_up_is_no_history_no_new_clock_and
     assert after["version"] - before["version"] <= 26  # the deadline is pushed when half of it has passed
     assert (await lan.outcome(made)) == {
         "outcome": "wait",
-        "reason": "addresses are allocated, to host-000, host-001, host-002 and others; it ends 5m after the "
-        "last one is released",
+        "reason": "addresses are still allocated to host-000, host-001, host-002 and others; the drain ends 5m after "
+        "the last release",
         "source": (await lan.outcome(made))["source"],
     }
     retold = await lan.conn.fetchval("SELECT at FROM farrier.outcomes WHERE kind = 'network_segment' AND id = $1", made)

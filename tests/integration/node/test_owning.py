@@ -56,7 +56,7 @@ async def test_why_reports_the_missing_decommission_and_advises_resume(
 ) -> None:
     machine = await found(site, status, way, agentless=agentless)
     said = await told(site, machine)
-    assert said.waits_for == f"intent resume: no live decommission belongs to status {status}"
+    assert said.waits_for == f"intent resume: the node is {status}, but no decommission of it is live"
     assert any("without a live decommission" in error for error in said.errors)
     assert said.command == f"farrier intent {machine.name} resume"
 
@@ -81,7 +81,7 @@ async def test_resume_of_an_agentless_node_gives_up_by_force_what_an_agent_would
 ) -> None:
     machine = await found(site, status, way, agentless=True)
     asked = await machine.ask("resume")
-    assert asked.status == "accepted" and "no live decommission" in str(asked.reason)
+    assert asked.status == "accepted" and "no decommission of it is live" in str(asked.reason)
     row = await machine.look()
     assert (row["status"], row["live"], row["workflow_status"]) == (status, "decommission", "running")
     await site.wait(HOUR)

@@ -40,7 +40,7 @@ def quoted(said: str | None) -> str:
 
 
 def unready(node: Node, machine: Machine) -> Settled | None:
-    """The result for a machine that is not ready; None: it is."""
+    """The result of the stage if the machine is not ready; None if it is ready."""
     if machine.state is MaasStatus.READY:
         return None
     assert node.workflow is not None, "a stage runs in a workflow"
@@ -69,7 +69,7 @@ def was_asked(node: Node, wanted: Change) -> bool:
 
 
 def asking(node: Node, now: datetime, wanted: Change, what: str) -> Send | Failed:
-    """Send the change `wanted`, described by `what`; once in an attempt."""
+    """Send the change `wanted`, but only once in each attempt of the stage. `what` describes it."""
     if was_asked(node, wanted):
         detail = f"MAAS accepted a change but does not show it: {what}"
         return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)

@@ -119,7 +119,7 @@ def test_a_glob_that_matches_nothing_says_what_there_was() -> None:
         ({"bonds": [TWO | {"mtu": 9000}], "ports": [{"match": "enp1*", "mtu": 1500}]}, "mtu 1500 of enp1s0f0np0 is"),
         ({"ports": [{"match": "enp2*", "mtu": 1500, "vlans": [{"vid": 300, "mtu": 9000}]}]}, "is more than 1500"),
         ({"ports": [{"match": "enp2*", "vlans": [{"vid": 300}, {"vid": 300}]}]}, "VLANs are listed twice"),
-        ({"ports": [{"match": "enp1*", "link": {"mode": "static"}}]}, "one static address for several ports"),
+        ({"ports": [{"match": "enp1*", "link": {"mode": "static"}}]}, "one static address but matches several ports"),
         ({"ports": [{"match": "eno1", "link": {"mode": "dhcp"}}]}, "its link must be auto"),
         ({"ports": [{"match": "enp2*", "vlan": 999}]}, "no VLAN 999; fabrics that have it: none"),
         ({"ports": [{"match": "enp2*", "vlan": 200, "fabric": "pxe"}]}, "no VLAN 200 of pxe; fabrics"),

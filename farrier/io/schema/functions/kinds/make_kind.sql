@@ -24,7 +24,7 @@ BEGIN
             USING ERRCODE = 'FR400', HINT = 'CREATE TABLE ... (LIKE farrier.resources INCLUDING ALL, ...)';
     END IF;
     IF undefined IS NOT NULL THEN
-        RAISE EXCEPTION '% lacks defaults of farrier.resources, as after DROP SCHEMA farrier CASCADE', relation
+        RAISE EXCEPTION '% lacks defaults of farrier.resources; DROP SCHEMA farrier CASCADE removes them', relation
             USING ERRCODE = 'FR400', HINT = format('Drop the table, or restore its defaults: %s', undefined);
     END IF;
     SELECT k.* INTO other FROM kinds k
