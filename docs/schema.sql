@@ -2523,7 +2523,7 @@ BEGIN
     END IF;
     IF ended_kind IS NOT NULL AND NOT EXISTS (
         SELECT FROM farrier.workflow_mapping m WHERE m.kind = ended_kind AND m.workflow_status = ended_status AND m.node_status = pair.status) THEN
-        RAISE EXCEPTION 'node % is %, which contradicts the end of its % as %', pair.id, pair.status, ended_kind, ended_status
+        RAISE EXCEPTION 'node % is %, which contradicts its %, which ended as %', pair.id, pair.status, ended_kind, ended_status
             USING ERRCODE = 'FR409';
     END IF;
 END $$;
@@ -3534,7 +3534,7 @@ BEGIN
             USING ERRCODE = 'FR400', HINT = 'CREATE TABLE ... (LIKE farrier.resources INCLUDING ALL, ...)';
     END IF;
     IF undefined IS NOT NULL THEN
-        RAISE EXCEPTION '% lacks defaults of farrier.resources, as after DROP SCHEMA farrier CASCADE', relation
+        RAISE EXCEPTION '% lacks defaults of farrier.resources; DROP SCHEMA farrier CASCADE removes them', relation
             USING ERRCODE = 'FR400', HINT = format('Drop the table, or restore its defaults: %s', undefined);
     END IF;
     SELECT k.* INTO other FROM kinds k

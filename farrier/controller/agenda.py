@@ -195,8 +195,8 @@ class Agenda(Generic[R]):
         return chosen
 
     def loaded(self, entry: Entry[R], snapshot: R | None, wakes: tuple[Any, ...], *, now: float) -> bool:
-        """Record the snapshot that a load returned (None: it cannot be read) and the wakes that the load saw. Returns
-        whether to run the resource over it; the caller then reports the run with one of the methods below."""
+        """Record the snapshot that a load returned, or None for one that cannot be read, and the wakes that it saw.
+        Returns whether to run the resource over it; the caller then reports the run with one of the methods below."""
         if entry.phase is not Phase.LOADING:
             return False
         entry.snapshot, entry.wakes = snapshot, wakes

@@ -37,7 +37,7 @@ def reader(type_: type[T], what: str) -> Reader[T]:
     decode = msgspec.json.Decoder(type_).decode
 
     def read(text: bytes | str) -> T:
-        """Decode a JSON text. If that fails, parts that cannot be decoded are replaced by a text, and it is retried."""
+        """Decode a JSON text; if that fails, decode it again with a text in place of parts that cannot be decoded."""
         try:
             return decode(text)
         except _UNREADABLE:

@@ -78,7 +78,7 @@ _STATUS_OF = {
 
 
 def status_of(number: int) -> MaasStatus:
-    """The state of the model for a status number of MAAS; `other` for an unknown number."""
+    """The status of the model for a status number of MAAS; `other` for an unknown number."""
     return _STATUS_OF.get(StatusNumber(number), MaasStatus.OTHER) if number in _NUMBERS else MaasStatus.OTHER
 
 
@@ -230,6 +230,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> MaasStatus:
+        """The status of the model for the machine's status number."""
         return status_of(self.status)
 
 

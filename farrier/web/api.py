@@ -126,7 +126,7 @@ def _parsed(request: Request, name: str, parse: Callable[[str], T], expected: st
 
 @takes("wait")
 async def ask(request: Request) -> Response:
-    """POST /intents?wait=SECONDS: 202 once it is stored; with `wait`, 200 and the answer if it comes in
+    """POST /intents?wait=SECONDS: 202 once the intent is stored; with `wait`, 200 and the answer if there is one in
     that time."""
     backend = backend_of(request)
     await authorize(request, backend)
@@ -151,7 +151,7 @@ async def ask(request: Request) -> Response:
 async def authorize(request: Request, backend: Backend) -> None:
     """Raises HTTPException unless the request has the token."""
     if backend.token is None:
-        raise HTTPException(403, "requests over HTTP are disabled; set http.bearer_token to enable them")
+        raise HTTPException(403, "intents over HTTP are disabled; set http.bearer_token to enable them")
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     expected = await backend.token()
     if scheme.lower() != "bearer" or not secrets.compare_digest(given.encode(), expected.encode()):
@@ -159,12 +159,12 @@ async def authorize(request: Request, backend: Backend) -> None:
 
 
 def patience(request: Request) -> timedelta:
-    """How long an answer is waited for."""
+    """How long to wait for the answer."""
     return timedelta(seconds=number(request, "wait", default=0, most=_LONGEST_WAIT_SECONDS))
 
 
 async def body(request: Request, type_: type[S]) -> S:
-    """What is asked for. Raises HTTPException for what is none, or is longer than a request may be."""
+    """The decoded body. Raises HTTPException if it is invalid or too long."""
     given = b""
     async for chunk in request.stream():
         given += chunk

@@ -17,8 +17,8 @@ from farrier.protocols import Queries, Requests, ResourceQueries
 
 class Backend(msgspec.Struct, frozen=True):
     """Reads, writes, the limits that differ from the defaults, the token that writes need, reads of other kinds, after
-    how long an agent counts as silent, and the period of the controllers. `token` is None where writing is switched
-    off; else it is asked anew for each write, so that it may be rotated."""
+    how long an agent counts as silent, and the period of the controllers. `token` is None if writing is switched
+    off; otherwise it is read for each write, so that it may be rotated."""
 
     queries: Queries
     requests: Requests

@@ -43,7 +43,7 @@ def takes(*names: str) -> Callable[[Endpoint], Endpoint]:
 
 
 def wanted(request: Request) -> Wanted:
-    """Which nodes are asked for: `?status=active&status=offline&site=ams`."""
+    """The filter for nodes: `?status=active&status=offline&site=ams`."""
     given = request.query_params
     return Wanted(
         statuses=tuple(given.getlist("status")),
@@ -53,7 +53,7 @@ def wanted(request: Request) -> Wanted:
 
 
 def known(request: Request) -> Wanted:
-    """As `wanted`. Raises HTTPException for a state that there is not."""
+    """As `wanted`. Raises HTTPException for an unknown state."""
     chosen = wanted(request)
     _among("status", chosen.statuses, NodeStatus)
     _among("management", chosen.managements, Management)
@@ -68,7 +68,7 @@ def _among(name: str, given: Iterable[str], states: type[NodeStatus | Management
 
 
 def limit(request: Request, *, most: int) -> int:
-    """How many rows are asked for."""
+    """The requested number of rows."""
     return int(number(request, "limit", default=100, most=most, least=1))
 
 
@@ -87,7 +87,7 @@ def number(request: Request, name: str, *, default: float, most: float, least: f
 
 
 def after(request: Request) -> tuple[str, int]:
-    """The resource behind which a page begins. Raises HTTPException."""
+    """The resource after which a page begins. Raises HTTPException."""
     given = request.query_params.get("after")
     if given is None:
         return "", 0
@@ -98,5 +98,5 @@ def after(request: Request) -> tuple[str, int]:
 
 
 def key_of(last: ResourceView) -> str:
-    """What `after` of the next page is."""
+    """The value of `after` for the next page."""
     return f"{last.name}:{last.id}"

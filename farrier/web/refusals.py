@@ -24,20 +24,20 @@ _STATUS = {
 
 
 async def refused(request: Request, error: Exception) -> Response:
-    """The database, or the model, says no."""
+    """The database or the model refuses the request."""
     assert isinstance(error, RefusedByModel), "registered for this class"
     fallback = HTTPStatus.BAD_REQUEST if isinstance(error, MalformedRequest) else HTTPStatus.CONFLICT
     return answer(request, _STATUS.get(error.sqlstate, fallback), error.text, error.hint)
 
 
 async def unreachable(request: Request, error: Exception) -> Response:
-    """The database cannot be asked; the text may name a server, which is not for everybody."""
+    """The database cannot be reached. The error is not shown, because it may name a server."""
     assert isinstance(error, DatabaseUnreachable), "registered for this class"
     return answer(request, HTTPStatus.SERVICE_UNAVAILABLE, "the database cannot be reached now", _NO_DATABASE)
 
 
 async def no_token(request: Request, error: Exception) -> Response:
-    """The token that a request is compared with cannot be read. Where it should be is for the log."""
+    """The expected token cannot be read. Only the log names its place."""
     assert isinstance(error, CredentialError), "registered for this class"
     _log.warning("http.token_unreadable", error=str(error))
     if error.temporary:
@@ -55,7 +55,7 @@ async def wrong_path(request: Request, error: Exception) -> Response:
 
 
 async def undecodable(request: Request, error: Exception) -> Response:
-    """What is stored cannot be read; which row it is, those who ask may know."""
+    """A stored row cannot be decoded. The response names the row."""
     assert isinstance(error, UndecodableState), "registered for this class"
     _log.error("http.undecodable", path=request.scope["path"], error=str(error))
     hint = "a newer release may have written it; upgrade this server"
@@ -63,14 +63,14 @@ async def undecodable(request: Request, error: Exception) -> Response:
 
 
 async def left(request: Request, error: Exception) -> Response:
-    """The client went away while it spoke: its own affair, and nobody reads the answer."""
+    """The client closed the connection during its request. It does not receive the response."""
     assert isinstance(error, ClientDisconnect), "registered for this class"
     _log.debug("http.client_left", path=request.scope["path"])
     return Response(status_code=HTTPStatus.BAD_REQUEST)
 
 
 async def unforeseen(request: Request, _error: Exception) -> Response:
-    """Any other error. It goes on to the server, which logs it; what it says may be of secrets, and is not told."""
+    """Any other error. The server logs it; the response does not show its text, which may contain secrets."""
     text = "this server met an unexpected error"
     return answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, text, "the log of farrier has the error; report it")
 

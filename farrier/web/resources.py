@@ -46,8 +46,8 @@ class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _of_a_kind(endpoint: Endpoint) -> Endpoint:
-    """A path that names no kind leads nowhere; in the body of a request, the same is a mistake. A text that no database
-    takes is one everywhere."""
+    """An unknown kind in the path is 404, in the body of a request 400. A text that the database cannot store is 400
+    in both."""
 
     @wraps(endpoint)
     async def found(request: Request) -> Response:
@@ -88,7 +88,7 @@ async def list_resources(request: Request) -> Response:
 @takes()
 @_of_a_kind
 async def show_resource(request: Request) -> Response:
-    """GET /resources/{kind}/{name}: everything of one, an ended one included, and the clocks that run for it."""
+    """GET /resources/{kind}/{name}: everything of a resource, also of an ended one, with its running clocks."""
     backend, path = backend_of(request), request.path_params
     page = await backend.resources.resource(path["kind"], path["name"])
     (detail,) = page.rows
@@ -121,7 +121,7 @@ async def list_members(request: Request) -> Response:
 
 @takes("wait")
 async def ask(request: Request) -> Response:
-    """POST /resource-intents?wait=SECONDS: as POST /intents. What creates a resource is answered at once, 200."""
+    """POST /resource-intents?wait=SECONDS: as POST /intents. The action `create` is answered at once, with 200."""
     backend = backend_of(request)
     await api.authorize(request, backend)
     patience = api.patience(request)

@@ -175,9 +175,10 @@ def _running(node: Node, workflow: Workflow, now: datetime, config: Policy) -> D
 
 
 def _calling(node: Node, workflow: Workflow, call: Call, now: datetime, config: Policy) -> Decision:
-    """The run whose stage asks outside: what it answers then is what the stage says."""
+    """The step of a stage that calls an outside service: the result of the call is the result of the stage."""
 
     async def act(services: NodeServices) -> Outcome:
+        """Make the call of the stage, and turn its result into an outcome."""
         return _settled(node, workflow, await call.act(services), now, config)
 
     # A call that errs, or does not end in time, tells nobody: without a count the stage would begin it for ever.
@@ -188,6 +189,7 @@ def _calling(node: Node, workflow: Workflow, call: Call, now: datetime, config: 
 
 
 def _settled(node: Node, workflow: Workflow, result: Settled, now: datetime, config: Policy) -> Outcome:
+    """The outcome for a result of the stage."""
     match result:
         case Done():
             return _through(node, result, now)

@@ -352,7 +352,7 @@ def _flapping() -> Alert:
         severity=Severity.TICKET,
         expr=f"({stays}) > {_SHORT_STAYS}",
         hold=timedelta(minutes=5),
-        because="the window of an hour already filters noise; this only covers a missing replica",
+        because="the query counts over an hour, which filters noise; the wait only covers a missing replica",
         summary="{{ $labels.kind }}s leave {{ $labels.state }} soon after entering it",
         description="In the last hour {{ $labels.state }} was left {{ $value | humanize }} times within "
         f"{duration.human(SHORT_STAY)} of being entered. "

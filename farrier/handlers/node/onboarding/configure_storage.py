@@ -31,12 +31,14 @@ _UNDER_BCACHE = "bcache-backing"
 
 def configure_storage(node: Node, now: datetime, policy: Policy) -> StageResult:
     def decide(machine: Machine) -> Settled | region.Send:
+        """The next change of the storage, or the result of the stage."""
         return unready(node, machine) or _next(node, now, machine, region.site_of(node, policy).storage)
 
     return region.with_machine(node, policy, decide, name="configure_storage")
 
 
 def _next(node: Node, now: datetime, machine: Machine, wanted: StorageSite) -> Settled | region.Send:
+    """The first difference between the machine and its configuration, as a change; else the result of the stage."""
     disk = _boot_disk(machine, wanted)
     if isinstance(disk, Failed):
         return disk
@@ -53,6 +55,7 @@ def _next(node: Node, now: datetime, machine: Machine, wanted: StorageSite) -> S
 
 
 def _boot_disk(machine: Machine, wanted: StorageSite) -> BlockDevice | Failed:
+    """The one disk that matches the configuration, or a failure that lists the disks."""
     physical = [disk for disk in machine.blockdevice_set if disk.type in {None, "physical"}]
     pattern = re.compile(wanted.boot_disk_model, re.IGNORECASE)
     found = [disk for disk in physical if pattern.search(disk.model or "")]
@@ -68,6 +71,7 @@ def _boot_disk(machine: Machine, wanted: StorageSite) -> BlockDevice | Failed:
 
 
 def _named(disk: BlockDevice) -> str:
+    """The disk by name and model, for reasons."""
     return f"{disk.name or disk.id} ({disk.model or 'no model'})"
 
 
