@@ -29,7 +29,7 @@ STATE_SLA = Gauge(
 )
 OLDEST_IN_STATE = Gauge(
     "farrier_oldest_in_state_seconds",
-    "How long the resource that entered the state first has been in it; 0 without resources.",
+    "How long the resource that has been in the state for longest has been in it; 0 without resources.",
     _PLACE,
 )
 NODE_ABOVE_SLA = Gauge(
@@ -123,7 +123,8 @@ COLLECTED = Gauge(
 BUILD_INFO = Gauge("farrier_build_info", "Version of farrier, per process.", ("version", "python"))
 BMC_TLS_INSECURE = Gauge(
     "farrier_bmc_tls_insecure",
-    "Settings that switch off the check of BMC certificates, per process: the one for all hosts, and one per host.",
+    "Settings that disable the check of BMC certificates, per process: the setting for all hosts, and those of single "
+    "hosts.",
 )
 
 NODE_SERIES_AT_MOST = 100

@@ -42,7 +42,7 @@ _START: Final = "MAAS returned HTTP {status}"
 
 _NO_KEY: Final = f"{_START}: it received no API key; a proxy in between removes the Authorization header"
 
-# No rule for 401 quotes its text: to a wrong secret, MAAS responds with the right one (piston3/oauth.py:509).
+# No rule for 401 quotes its text: if the secret is wrong, it contains the right one (piston3/oauth.py:509).
 RULES: Final = (
     # What a list responds to a request without a key, and what everything else does (piston3/utils.py:44).
     Rule(failure=F.AUTH, statuses={400}, text=re.compile("^Unrecognised signature"), detail=_NO_KEY),

@@ -56,7 +56,7 @@ class Keys:
             raise _unauthorized(f"'Signature method {method} not supported {known}'")
         right = f"&{user.key.split(':')[2]}"
         if given.get("oauth_signature") != right:
-            # So it does: to a wrong secret it responds with the right one.
+            # MAAS does so: if the secret is wrong, its response contains the right one.
             raise _unauthorized(f"'Invalid signature. Expected signature base string: {right}'")
         return user
 
