@@ -217,8 +217,8 @@ BMC_ADVICE: Mapping[BmcFailure, str] = {
         "submit manage if its firmware was just changed; else update the firmware, or use the node without its BMC"
     ),
     BmcFailure.IDENTITY_MISMATCH: (
-        "another machine responds at this address: if the address is wrong, correct it with set_bmc; if the machine "
-        "was replaced, use clear_bmc and then set_bmc"
+        "another machine responds here: correct a wrong address with set_bmc; for a replaced machine use "
+        "clear_bmc, then set_bmc"
     ),
     BmcFailure.IDENTITY_TAKEN: (
         "correct the address with set_bmc, or use clear_bmc on the node that the error names, then manage on this node"
