@@ -29,7 +29,7 @@ from farrier.controller.runner import Run, Runner
 from farrier.controller.signal import Bell
 from farrier.controller.steps import Planned, Steps
 from farrier.errors import UndecodableState
-from farrier.model.outcome import Wait, rests
+from farrier.model.outcome import Wait
 from farrier.model.runs import Due, Loaded, Result, Turn, Verdict
 from farrier.protocols import Kind, StateHandler, StateIO
 
@@ -191,8 +191,8 @@ class Loop(Generic[R, S, W, V]):
             if entry.snapshot is None or entry.reload_at <= now:
                 agenda.reload(entry, now)
                 continue
-            decision = self._runner.remembered(entry.snapshot, at)
-            if not rests(decision, entry.outcome):
+            decision = self._runner.remembered(entry.snapshot, at, entry.outcome)
+            if decision is None:
                 agenda.requeue(entry)
                 continue
             delay = self._shortest + self._spread * random.random()

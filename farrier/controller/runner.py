@@ -19,7 +19,7 @@ import structlog
 
 from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.errors import FarrierError, HandlerTimeout, InternalError, LeaseLost
-from farrier.model.outcome import Decision, Resting, Step, Transition, rests
+from farrier.model.outcome import Resting, Step, Transition, rests
 from farrier.model.runs import Finished, Turn
 from farrier.protocols import Kind, StateHandler
 from farrier.protocols.acting import acting_while
@@ -105,11 +105,12 @@ class Runner(Generic[R, S, W, V]):
         """The name of the resource in the log."""
         return self._kind.display_name(resource)
 
-    def remembered(self, resource: R, now: datetime) -> Decision[S, W, V] | None:
-        """Decide over a snapshot in memory. None if the handler raises; the run over a fresh snapshot then reports the
-        error."""
+    def remembered(self, resource: R, now: datetime, before: Resting | None) -> Resting | None:
+        """Decide over a snapshot in memory, after the decision `before`. None if this decision does not rest or the
+        handler raises: the run over a fresh snapshot then acts, or reports the error."""
         try:
-            return self._handler.handle(resource, now)
+            decision = self._handler.handle(resource, now)
+            return decision if rests(decision, before) else None
         except _ITS_OWN_OR_CANCELLED:
             return None
 
@@ -144,11 +145,12 @@ class Runner(Generic[R, S, W, V]):
         if isinstance(decision, Transition):
             try:
                 after = self._handler.after(resource, decision, now)
+                if after is None:
+                    return None
+                resource, decision = after, self._handler.handle(after, now)
+                return (resource, decision) if rests(decision, decision) else None
             except _ITS_OWN_OR_CANCELLED:  # the transition is committed, and what follows it is loaded
                 return None
-            if after is None:
-                return None
-            resource, decision = after, self.remembered(after, now)
         return (resource, decision) if rests(decision, decision) else None
 
     async def act(self, turn: Turn, resource: R, step: Step[S, W, V], acting: Acting) -> Run[R, S, W] | None:

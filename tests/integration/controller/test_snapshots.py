@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import anyio
@@ -96,6 +97,23 @@ async def test_what_memory_decides_is_decided_again_over_a_fresh_snapshot_and_on
         await replica.ledger.until(lambda: bool(replica.ledger.moves))
     assert seen[:2] == [State.RAW, State.MADE]
     assert await shop.history(1) == [("made", "sold")]
+
+
+async def test_garbage_over_memory_costs_its_own_run_only(shop: Shop) -> None:
+    """From the same line as the outcome before it, so that only its delay differs."""
+    await shop.register(1)
+    delay: list[Any] = [None]
+
+    def soon(_widget: Widget, _now: datetime) -> Decided:
+        return DoNothing(requeue_after=delay[0])
+
+    replica = Replica(shop, Scripted(default=soon), config=NEVER_AGAIN)
+    async with at_work(replica):
+        await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 1)
+        delay[0] = 5
+        await replica.pass_seconds(A_PERIOD)
+        await replica.ledger.until(lambda: replica.ledger.outcomes["error"] == 1)
+    assert replica.ledger.errors == ["internal"]
 
 
 async def test_a_step_that_memory_decides_does_not_begin_before_a_load(shop: Shop) -> None:
