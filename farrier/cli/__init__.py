@@ -30,7 +30,7 @@ COMMANDS = {
     "kind": "List, install and remove kinds of resources.",
     "segment": "Create, list, inspect and delete network segments.",
     "partition": "Create, list, inspect and delete InfiniBand partitions.",
-    "resource": "List and inspect resources of any kind except nodes, and submit intents for them.",
+    "resource": "List and inspect resources of any kind, and submit intents for them.",
     "task": "List the tasks of agents and workers.",
     "enqueue": "Enqueue a resource, so that its handler runs as soon as possible.",
     "controllers": "List the controllers, their shards and how far they are behind, and shards without a controller.",

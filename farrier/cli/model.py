@@ -11,7 +11,7 @@ from farrier.cli import output
 from farrier.config import kinds
 from farrier.model import diagram, kind_diagram
 from farrier.model.built_in import BUILT_IN
-from farrier.model.edges import Layer
+from farrier.model.edges import NODE, Layer
 from farrier.model.kinds import KindLayer, KindSpec
 from farrier.model.params import describe
 
@@ -28,14 +28,13 @@ def model(
     form: Annotated[Format, typer.Option("--format", help="Print tables, diagrams or data.")] = Format.MD,
     layer: Annotated[Layer | None, typer.Option(help="With --format mermaid: the diagram of this layer only.")] = None,
     kind: Annotated[
-        str | None,
-        typer.Option(help="The model of this kind instead of the node's: network_segment …, or package.module:NAME."),
-    ] = None,
+        str, typer.Option(help="The model of this kind: node, network_segment …, or package.module:NAME.")
+    ] = NODE,
 ) -> None:
     """Print the state model: states, edges, limits, actions, failure classes."""
-    if layer is not None and (form is not Format.MERMAID or kind is not None):
+    if layer is not None and (form is not Format.MERMAID or kind != NODE):
         raise typer.BadParameter("--layer requires --format mermaid and the kind node")
-    if kind is not None:
+    if kind != NODE:
         _of_kind(_spec(kind), form)
     elif form is Format.MD:
         typer.echo(diagram.markdown(), nl=False)
@@ -52,8 +51,8 @@ def _spec(kind: str) -> KindSpec:
     known = {spec.name: spec for spec in BUILT_IN}
     if kind not in known:
         raise typer.BadParameter(
-            f"no kind {kind!r}; expected one of {', '.join(known)}, or package.module:NAME for a kind of another "
-            "package"
+            f"no kind {kind!r}; expected one of {', '.join((NODE, *known))}, or package.module:NAME for a kind of "
+            "another package"
         )
     return known[kind]
 

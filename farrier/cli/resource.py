@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
-import typer
+from typing import TYPE_CHECKING
 
+import typer
+from typer.core import TyperGroup
+from typing_extensions import override
+
+from farrier.cli import load
 from farrier.cli import resource_commands as commands
 from farrier.cli.connection import with_database
+from farrier.model.edges import NODE
+
+if TYPE_CHECKING:
+    from typer import _click  # typer's own classes, which it has no public names for
+
+# Kinds with tables of their own. Their commands are in the group of this name, or else at the top.
+_WITH_OWN_COMMANDS = (NODE,)
+
+
+class _Commands(TyperGroup):
+    """Runs the kind's own command where a kind has one: `resource why node gpu-1` is `node why gpu-1`."""
+
+    @override
+    def resolve_command(
+        self, ctx: _click.Context, args: list[str]
+    ) -> tuple[str | None, _click.Command | None, list[str]]:
+        match args:
+            case [name, kind, *rest] if name in self.commands and kind in _WITH_OWN_COMMANDS:
+                own = typer.main.get_group(load(kind)).commands
+                return f"{name} {kind}", own.get(name) or typer.main.get_command(load(name)), rest
+        return super().resolve_command(ctx, args)
+
 
 resource = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="List and inspect resources of any kind except nodes, and submit intents for them.",
+    cls=_Commands,
+    help="List and inspect resources of any kind, and submit intents for them.",
 )
 resource.command("list")(with_database(commands.list_))
 resource.command("show")(with_database(commands.show))

@@ -36,7 +36,7 @@ async def find_resource(conn: Connection, kind: str, given: str) -> int:
     if id_ is None:
         raise RefusedByModel(
             f"no {kind.replace('_', ' ')} is named {given!r}",
-            hint="farrier node list and farrier resource list KIND --ended show all",
+            hint=f"farrier resource list {kind} lists those that exist",
             sqlstate="FR404",
         )
     return id_

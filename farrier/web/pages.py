@@ -112,6 +112,8 @@ async def style(_request: Request) -> Response:
 ROUTES = [
     Route("/", inventory),
     Route("/nodes/{node}", lifecycle),
+    Route(f"/resources/{NODE}", inventory),
+    Route(f"/resources/{NODE}/{{node}}", lifecycle),
     Route("/resources/{kind}", resources),
     Route("/resources/{kind}/{name}", resource),
     Route("/style.css", style),

@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from farrier.errors import MalformedRequest
 from farrier.model import ib_partition, network_segment
+from farrier.model.edges import NODE
 from farrier.model.history import Order
 from farrier.model.kinds import CREATE
 from farrier.model.limits import Limits
@@ -157,6 +158,9 @@ def _flag(request: Request, name: str) -> bool:
 
 ROUTES = [
     Route("/resources", list_kinds),
+    Route(f"/resources/{NODE}", api.list_nodes),
+    Route(f"/resources/{NODE}/{{node}}", api.show_node),
+    Route(f"/resources/{NODE}/{{node}}/history", api.list_history),
     Route("/resources/{kind}", list_resources),
     Route("/resources/{kind}/{name}", show_resource),
     Route("/resources/{kind}/{name}/history", list_history),

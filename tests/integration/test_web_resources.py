@@ -195,3 +195,16 @@ async def test_every_kind_has_a_page_with_its_resources_and_one_for_each(web: ht
         assert text in shown
     assert (await web.get("/resources/crate/c-7")).status_code == 404
     assert (await web.get("/resources/barrel")).status_code == 400
+
+
+async def test_nodes_are_found_like_resources_of_any_kind(web: httpx.AsyncClient, yard: Yard) -> None:
+    await yard.pool.execute("SELECT farrier.register_node('gpu-1')")
+    (listed,) = (await web.get("/api/v1/resources/node", params={"status": "enrolling"})).json()["nodes"]
+    assert listed["name"] == "gpu-1"
+    for below in ("", "/history"):
+        own = (await web.get(f"/api/v1/nodes/gpu-1{below}")).json()
+        assert (await web.get(f"/api/v1/resources/node/gpu-1{below}")).json().keys() == own.keys()
+    assert "gpu-1" in (await web.get("/resources/node")).text
+    assert "waits for" in (await web.get("/resources/node/gpu-1")).text
+    missing = (await web.get("/api/v1/resources/node/gpu-7")).json()
+    assert "farrier resource list node" in missing["hint"]

@@ -198,13 +198,23 @@ async def test_what_cannot_be_is_refused_with_what_could(farrier: Prompt, yard: 
     assert "whole number" in size.err
 
 
-async def test_what_has_commands_of_its_own_is_refused_with_them(farrier: Prompt) -> None:
+async def test_a_kind_with_commands_of_its_own_is_given_to_them(farrier: Prompt) -> None:
+    await farrier("node", "add", "gpu-1", "--site", "ams")
+    for words in (["show"], ["why"], ["history"]):
+        own = await farrier("node", *words, "gpu-1", "--json")
+        assert (await farrier("resource", *words, "node", "gpu-1", "--json")).out == own.out
+    listed = (await farrier("resource", "list", "node", "--status", "enrolling", "--site", "ams", "--json")).json
+    assert [each["name"] for each in listed] == ["gpu-1"]
+    assert "pause of gpu-1" in (await farrier("resource", "intent", "node", "gpu-1", "pause", "reason=why not")).out
+
+
+async def test_what_does_not_exist_is_refused_with_a_list_of_what_does(farrier: Prompt, yard: Yard) -> None:
     await farrier("node", "add", "gpu-1")
-    for words in (["list", "node"], ["show", "node", "gpu-1"], ["why", "node", "gpu-1"]):
-        said = await farrier("resource", *words, ends=ExitCode.USAGE)
-        assert "kind node has tables of its own" in said.err
-        assert "farrier node --help" in said.err
-    assert "gpu-1" in (await farrier("resource", "history", "node", "gpu-1")).out
+    await yard.create("c-1")
+    for kind, there in (("node", "gpu-1"), ("crate", "c-1")):
+        refused = await farrier("resource", "show", kind, "gone", ends=ExitCode.REFUSED)
+        command = refused.err.partition("hint: farrier ")[2].partition(" lists")[0]
+        assert there in (await farrier(*command.split())).out
 
 
 async def test_a_request_that_nobody_answers_in_time_ends_with_its_own_code(farrier: Prompt, yard: Yard) -> None:

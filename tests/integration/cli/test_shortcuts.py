@@ -131,7 +131,7 @@ async def test_what_has_ended_has_no_members_and_no_addresses(farrier: Prompt, l
     twice = await farrier("partition", "add", "tenant-b", ends=ExitCode.REFUSED)
     assert "ib partition 'tenant-b' already exists" in twice.err
     unknown = await farrier("partition", "members", "tenant-c", ends=ExitCode.REFUSED)
-    assert "no ib partition is named 'tenant-c'\nhint: farrier node list and farrier resource" in unknown.err
+    assert "no ib partition is named 'tenant-c'\nhint: farrier resource list ib_partition" in unknown.err
 
 
 async def test_without_a_database_there_is_no_list(nowhere: Prompt) -> None:

@@ -62,6 +62,7 @@ def test_whatever_lists_or_shows_speaks_json(words: str) -> None:
 
 def test_the_model_is_printed_in_every_format() -> None:
     assert run("model").stdout == run("model", "--format", "md").stdout == diagram.markdown()
+    assert run("model", "--kind", "node").stdout == diagram.markdown()
     assert msgspec.json.decode(run("model", "--format", "json").stdout) == diagram.as_json()
     assert run("model", "--format", "mermaid", "--layer", "status").stdout == diagram.mermaid(Layer.STATUS)
     everything = run("model", "--format", "mermaid").stdout
