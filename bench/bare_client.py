@@ -20,7 +20,7 @@ import msgspec
 
 from bench.calls import Made, Told, needed
 from farrier.services.maas_service import CONCURRENCY
-from farrier.services.maas_signing import authorization, parsed
+from farrier.services.maas_signing import parsed
 from farrier.sim.maas import ADMIN
 
 _KEY = parsed(ADMIN.key)
@@ -78,7 +78,7 @@ class _Bare:
             await self._there[name].wait()
         url = made.to(self._ids)
         content = urlencode(made.form) if made.form else None
-        headers = {"Authorization": authorization(_KEY, time.time()), **(_FORM if content else {})}
+        headers = {**_KEY.headers(time.time()), **(_FORM if content else {})}
         answer = await self._http.request(made.method, url, content=content, headers=headers)
         self.refused += answer.is_error
         if made.machine is not None and (made.creates or made.path.endswith(f"/machines/<{made.machine}>/")):

@@ -59,7 +59,7 @@ class StatusNumber(IntEnum):
     FAILED_TESTING = 22
 
 
-_STATUS_OF = {
+_STATUS_OF: Mapping[int, MaasStatus] = {
     StatusNumber.NEW: MaasStatus.NEW,
     StatusNumber.COMMISSIONING: MaasStatus.COMMISSIONING,
     StatusNumber.TESTING: MaasStatus.COMMISSIONING,
@@ -75,14 +75,6 @@ _STATUS_OF = {
     StatusNumber.FAILED_DISK_ERASING: MaasStatus.FAILED,
     StatusNumber.BROKEN: MaasStatus.BROKEN,
 }
-
-
-def status_of(number: int) -> MaasStatus:
-    """The status of the model for a status number of MAAS; `other` for an unknown number."""
-    return _STATUS_OF.get(StatusNumber(number), MaasStatus.OTHER) if number in _NUMBERS else MaasStatus.OTHER
-
-
-_NUMBERS = frozenset(StatusNumber)
 
 
 class MaasFailure(StrEnum):
@@ -230,8 +222,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> MaasStatus:
-        """The status of the model for the machine's status number."""
-        return status_of(self.status)
+        """The status of the model for the machine's status number; `other` for an unknown number."""
+        return _STATUS_OF.get(self.status, MaasStatus.OTHER)
 
 
 class PowerAddress(msgspec.Struct, frozen=True, kw_only=True):

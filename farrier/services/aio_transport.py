@@ -87,11 +87,12 @@ class AioTransport(httpx.AsyncBaseTransport):
     @override
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request once, and return the response with its body unread."""
-        body = await request.aread()
+        body, url = await request.aread(), request.url
         try:
             response = await self._session.request(
                 request.method,
-                _url(request.url),
+                # Every byte unchanged, without user and password, which would become a header.
+                URL(f"{url.scheme}://{url.netloc.decode()}{url.raw_path.decode()}", encoded=True),
                 headers=[(name.decode(), value.decode()) for name, value in request.headers.raw],
                 data=body or None,
                 allow_redirects=False,
@@ -170,6 +171,8 @@ class _Body(httpx.AsyncByteStream):
         self._closed = None if protocol is None else protocol.closed
         if self._closed is not None:
             self._closed.add_done_callback(self._no_more)
+        has_end = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
+        self._end = None if has_end else self._closed
 
     @override
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -182,7 +185,9 @@ class _Body(httpx.AsyncByteStream):
             _raise(error, self._request)
         if chunk:
             return chunk
-        if self._was_reset():
+        # aiohttp takes a body that lasts as long as its connection for complete after a reset, too.
+        end = self._end
+        if end is not None and end.done() and not end.cancelled() and end.exception() is not None:
             raise httpx.ReadError("the connection was reset during the response", request=self._request)
         raise StopAsyncIteration
 
@@ -197,18 +202,6 @@ class _Body(httpx.AsyncByteStream):
         content = self._response.content
         if not content.is_eof() and content.exception() is None:
             content.set_exception(aiohttp.ClientPayloadError("the connection ended within the body"))
-
-    def _was_reset(self) -> bool:
-        """Whether a reset ended a body that has no length. aiohttp takes such a body for complete."""
-        headers = self._response.headers
-        if self._closed is None or "Content-Length" in headers or "Transfer-Encoding" in headers:
-            return False
-        return self._closed.done() and not self._closed.cancelled() and self._closed.exception() is not None
-
-
-def _url(url: httpx.URL) -> URL:
-    """The URL with every byte unchanged, but without user and password, which would become a header."""
-    return URL(f"{url.scheme}://{url.netloc.decode()}{url.raw_path.decode()}", encoded=True)
 
 
 def _raise(error: Exception, request: httpx.Request) -> NoReturn:

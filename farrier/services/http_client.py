@@ -27,7 +27,7 @@ from farrier.model.request_error import RequestError
 from farrier.protocols.acting import require_lease
 from farrier.services.aio_transport import AioTransport
 from farrier.services.http_failures import Failures
-from farrier.services.http_messages import Answer, Garbled, Request, received
+from farrier.services.http_messages import Answer, Garbled, Request
 from farrier.services.times import Times
 from farrier.services.trust import verifying
 
@@ -201,11 +201,22 @@ class HttpClient(Generic[_C, _E]):
         return found
 
     async def _send_once(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
-        """Send a request once, and report to the observer how it ended."""
+        """Send a request once with the current credential, decode the response or raise the service's error, and
+        report to the observer how it ended."""
         started, result = self._now(), "cancelled"
         try:
-            found = await self._understood(request, understand)
+            shown = await self.credential(request.operation)
+            if self._refused is not None:
+                self._refuse_again(*self._refused, request.operation, shown)
+            answer = await self._exchange(request, shown)
+            if answer.status not in request.answers:
+                raise self._refusal(request, answer, shown)
+            found = understand(answer)
             result = "ok"
+        except Garbled as garbled:
+            error = self._failures.garbled(request, garbled.detail)
+            result = error.failure.value
+            raise error from None
         except self._failures.error as error:
             result = error.failure.value
             raise
@@ -213,32 +224,25 @@ class HttpClient(Generic[_C, _E]):
             self._observer.requested(self._label, request.operation, result, self._now() - started)
         return found
 
-    async def _understood(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
-        """Send a request with the current credential, and decode the response or raise the service's error."""
-        shown = await self.credential(request.operation)
-        if self._refused is not None:
-            self._refuse_again(*self._refused, request.operation, shown)
-        try:
-            answer = await self._exchange(request, shown)
-            if answer.status in request.answers:
-                return understand(answer)
-        except Garbled as error:
-            raise self._failures.garbled(request, error.detail) from None
-        refusal = self._failures.of_answer(request, answer, secrets=(*shown.secrets, *request.secrets))
-        if answer.status == httpx.codes.UNAUTHORIZED:
-            self._known = None
-            self._refused = self._now(), shown, refusal
-        raise refusal
-
     def _refuse_again(self, at: float, before: _C, error: _E, operation: str, shown: _C) -> None:
         """Raise the recent error of the same credential again."""
         if before == shown and self._now() - at < self._service.refused_kept.total_seconds():
             raise error.of_another(operation=operation)
 
+    def _refusal(self, request: Request, answer: Answer, shown: _C) -> _E:
+        """The service's error for a response that is no success. A refused credential is read again for the next."""
+        refusal = self._failures.of_answer(request, answer, secrets=(*shown.secrets, *request.secrets))
+        if answer.status == httpx.codes.UNAUTHORIZED:
+            self._known = None
+            self._refused = self._now(), shown, refusal
+        return refusal
+
     async def _exchange(self, request: Request, shown: _C) -> Answer:
-        """Send the request and return the response. Errors are raised without their cause, which holds the request and
-        its credential."""
-        within = self._endpoint.change_timeout if request.changes else self._endpoint.read_timeout
+        """Send the request and read the response, up to the size limit. Errors are raised without their cause, which
+        holds the request and its credential. Raises `Garbled` for a response that is too large."""
+        within, most = self._endpoint.read_timeout, self._service.largest_body_bytes
+        if request.changes:
+            within = self._endpoint.change_timeout
         try:
             written = self._written(request, shown)
             with anyio.fail_after(within.total_seconds()):
@@ -246,13 +250,19 @@ class HttpClient(Generic[_C, _E]):
                     require_lease()
                 response = await self._transport.handle_async_request(written)
                 assert isinstance(response.stream, httpx.AsyncByteStream), "it is an asynchronous transport's"
+                body = bytearray()
                 try:
                     # As it is on the wire: we ask for no compression, so nothing grows behind the bound.
-                    return await received(response, response.stream, most=self._service.largest_body_bytes)
+                    async for chunk in response.stream:
+                        body += chunk
+                        if len(body) > most:
+                            raise Garbled(f"the response is larger than {most} bytes")
                 finally:
                     await response.stream.aclose()
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:  # TimeoutError is one of the last
             raise self._failures.of_exception(request, error, within=within) from None
+        said = response.headers
+        return Answer(response.status_code, bytes(body), said.get("Content-Type", ""), said.get("Retry-After", ""))
 
     def _written(self, request: Request, shown: _C) -> httpx.Request:
         """Encode the request for httpx, at half the cost of its own methods."""

@@ -5,12 +5,11 @@ Sent and received by `http_client`. Each client decodes its own responses; nothi
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Container, Mapping
+from collections.abc import Container, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
 
-import httpx
 import msgspec
 from typing_extensions import override
 
@@ -84,33 +83,12 @@ class Answer(msgspec.Struct, frozen=True):
         return f"Answer(status={self.status}, body=***)"
 
 
-async def received(response: httpx.Response, chunks: AsyncIterable[bytes], *, most: int) -> Answer:
-    """Read the body from `chunks` and return the response. Raises `Garbled` after more than `most` bytes, and reads no
-    further."""
-    body = bytearray()
-    async for chunk in chunks:
-        body += chunk
-        if len(body) > most:
-            raise Garbled(f"the response is larger than {most} bytes")
-    return Answer(
-        status=response.status_code,
-        body=bytes(body),
-        content_type=response.headers.get("Content-Type", ""),
-        retry_after=response.headers.get("Retry-After", ""),
-    )
-
-
 def understood(answer: Answer, shape: type[_T], *, service: str) -> _T:
     """Decode the JSON body of a response of `service`. Raises `Garbled`."""
-    if answer.is_page:
-        raise Garbled("the response is a web page instead of JSON")
-    return decoded(answer.body, shape, service=service)
-
-
-def decoded(body: bytes | msgspec.Raw, shape: type[_T], *, service: str) -> _T:
-    """Decode the body of a response, or a part of it. Raises `Garbled`."""
     try:
-        return msgspec.json.decode(body, type=shape)
+        return msgspec.json.decode(answer.body, type=shape)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        if answer.is_page:
+            raise Garbled("the response is a web page instead of JSON") from None
         # Its reasons name places and types, never values.
         raise Garbled(f"the response is not of the form that {service} documents: {error}") from None

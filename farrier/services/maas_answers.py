@@ -67,7 +67,7 @@ def vlans(answer: Answer) -> tuple[Vlan, ...]:
 def done(answer: Answer) -> None:
     """Check that MAAS accepted a change. Only the form of the response counts, because it shows the state before the
     change."""
-    if answer.is_page:
-        raise Garbled("the response is a web page, not one of MAAS's API")
     if "json" in answer.content_type.lower():
         shaped(msgspec.Raw)(answer)
+    elif answer.is_page:
+        raise Garbled("the response is a web page, not one of MAAS's API")

@@ -32,8 +32,19 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
         return (self.secret, self.token, self.consumer)
 
     def headers(self, now: float) -> Mapping[str, str]:
-        """The HTTP headers of one attempt at the Unix time `now`."""
-        return {"Authorization": authorization(self, now)}
+        """The OAuth header of one attempt. `now` is the Unix time: the region refuses a header that is five minutes
+        old."""
+        fields = {
+            "oauth_nonce": uuid4().hex,
+            "oauth_timestamp": str(int(now)),
+            "oauth_version": "1.0",
+            "oauth_signature_method": "PLAINTEXT",
+            "oauth_consumer_key": self.consumer,
+            "oauth_token": self.token,
+            "oauth_signature": f"&{self.secret}",  # between the two would be the consumer's secret, which is empty
+        }
+        shown = ", ".join(f'{name}="{quote(value, safe="")}"' for name, value in fields.items())
+        return {"Authorization": f"OAuth {shown}"}
 
 
 def parsed(text: str) -> ApiKey:
@@ -45,17 +56,3 @@ def parsed(text: str) -> ApiKey:
         )
     consumer, token, secret = parts
     return ApiKey(consumer=consumer, token=token, secret=secret)
-
-
-def authorization(key: ApiKey, now: float) -> str:
-    """The OAuth header of one attempt. `now` is the Unix time: the region refuses a header that is five minutes old."""
-    fields = {
-        "oauth_nonce": uuid4().hex,
-        "oauth_timestamp": str(int(now)),
-        "oauth_version": "1.0",
-        "oauth_signature_method": "PLAINTEXT",
-        "oauth_consumer_key": key.consumer,
-        "oauth_token": key.token,
-        "oauth_signature": f"&{key.secret}",  # between the two would be the consumer's secret, which is empty
-    }
-    return "OAuth " + ", ".join(f'{name}="{quote(value, safe="")}"' for name, value in fields.items())

@@ -38,9 +38,10 @@ _OF_ALL = frozenset({F.AUTH, F.CLOCK_SKEW, F.TLS, F.UNREACHABLE})
 
 
 class Turns:
-    """The queue for one region."""
+    """The queue for one region, and its client."""
 
-    def __init__(self, site: str, clock: protocols.Clock) -> None:
+    def __init__(self, client: protocols.MaasClient, *, site: str, clock: protocols.Clock) -> None:
+        self.client = client
         self._site = site
         self._clock = clock
         self._places = anyio.CapacityLimiter(TURNS)
@@ -53,8 +54,9 @@ class Turns:
         self._breaker.close()
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Wait for a slot and keep it for a few requests. Raises `MaasError` if there is none in time."""
+    async def turn(self) -> AsyncIterator[protocols.MaasClient]:
+        """Wait for a slot, and keep it for a few requests of the client. Raises `MaasError` if there is none in
+        time."""
         self._refuse()
         me = object()
         try:
@@ -64,7 +66,7 @@ class Turns:
             raise self._too_long(PATIENCE.total_seconds()) from None
         began = self._clock.monotonic()
         try:
-            yield
+            yield self.client
         except MaasError as error:
             if error.failure in _OF_ALL:
                 self._breaker.open(error, began=began)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from farrier.config.sites import Sites
 from farrier.model.maas import MaasError, MaasFailure
 from farrier.services.maas_service import MaasSettings
 from farrier.services.region_turns import Turns
-from farrier.services.sharing_client import SharingClient, open_sharing
+from farrier.services.sharing_client import open_sharing
 from farrier.services.site_clients import Opened, SiteClients
 from farrier.services.times import Times
 
@@ -48,30 +48,23 @@ def settings_of(sites: Sites) -> Mapping[str, RegionSettings]:
     }
 
 
-class _Region(msgspec.Struct, frozen=True):
-    client: SharingClient
-    turns: Turns
-
-
-class Regions(SiteClients[RegionSettings, _Region]):
+class Regions(SiteClients[RegionSettings, Turns]):
     """`protocols.Regions`, for real."""
 
     @override
-    def take(self, opened: Opened[RegionSettings, _Region]) -> None:
+    def take(self, opened: Opened[RegionSettings, Turns]) -> None:
         """Have exactly these regions from now on, and try each at once."""
         for kept in opened.sites.values():
-            kept.client.turns.forget_trouble()
+            kept.client.forget_trouble()
         super().take(opened)
 
-    @asynccontextmanager
-    async def turn(self, site: str) -> AsyncIterator[protocols.MaasClient]:
+    def turn(self, site: str) -> AbstractAsyncContextManager[protocols.MaasClient]:
         kept = self._sites.get(site)
         if kept is None:
             raise MaasError(
                 MaasFailure.UNREACHABLE, f"site {site} has no region in this controller's settings", operation="turn"
             )
-        async with kept.client.turns.turn():
-            yield kept.client.client
+        return kept.client.turn()
 
     def client(self, site: str) -> protocols.MaasClient | None:
         """The client of a site's region, for its observer, which is in no line."""
@@ -79,7 +72,7 @@ class Regions(SiteClients[RegionSettings, _Region]):
         return None if kept is None else kept.client.client
 
     @override
-    async def _open(self, site: str, settings: RegionSettings) -> _Region:
+    async def _open(self, site: str, settings: RegionSettings) -> Turns:
         client = await self._stack.enter_async_context(
             open_sharing(
                 settings.maas,
@@ -89,7 +82,7 @@ class Regions(SiteClients[RegionSettings, _Region]):
                 transport=self._transport,
             )
         )
-        return _Region(client, Turns(site, self._times.clock))
+        return Turns(client, site=site, clock=self._times.clock)
 
 
 @asynccontextmanager

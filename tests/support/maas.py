@@ -12,7 +12,7 @@ import httpx
 import msgspec
 
 from farrier.errors import CredentialError
-from farrier.model.maas import Machine
+from farrier.model.maas import MaasStatus, Machine
 from farrier.model.maas_changes import Abort, Commission, Deploy, NewMachine, PowerAccess, Release
 from farrier.services.maas import Maas
 from farrier.services.maas_service import KEY_KEPT, MaasSettings
@@ -31,6 +31,11 @@ DEPLOY = Deploy(user_data="#cloud-config\n", comment="workflow 7/1", distro_seri
 RELEASE = Release(comment="workflow 7/2")
 ABORT = Abort(comment="workflow 7/3")
 LONG = timedelta(hours=3)
+
+
+def state_of(number: int) -> MaasStatus:
+    """The status of the model for a status number of MAAS."""
+    return Machine(system_id="abc123", status=number, hostname="gpu001").state
 
 
 class Observed:

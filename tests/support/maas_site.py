@@ -24,7 +24,7 @@ import pytest
 from farrier.model.maas import Machine
 from farrier.model.maas import StatusNumber as N
 from farrier.model.maas_changes import Delete, NewMachine, PowerAccess
-from farrier.services.maas_signing import authorization, parsed
+from farrier.services.maas_signing import parsed
 from farrier.sim.maas import ADMIN, Region, RegionTransport
 from tests.support.maas import COMMISSION, DEPLOY, LONG, NEW, World, world_of
 
@@ -46,7 +46,7 @@ class Site:
         self._made: list[str] = []
 
     async def send(self, method: str, path: str, form: Form | None = None, *, json: object = None) -> httpx.Response:
-        headers = {"Authorization": authorization(self._parsed, time.time())}
+        headers = self._parsed.headers(time.time())
         if json is not None:
             return await self._http.request(method, path, json=json, headers=headers)
         return await self._http.request(method, path, data=form, headers=headers)
@@ -57,7 +57,7 @@ class Site:
 
     async def multipart(self, path: str, form: Mapping[str, str]) -> httpx.Response:
         """A POST whose form is multipart, as MAAS's own client sends it."""
-        headers = {"Authorization": authorization(self._parsed, time.time())}
+        headers = self._parsed.headers(time.time())
         return await self._http.post(path, files={name: (None, value) for name, value in form.items()}, headers=headers)
 
     async def new(self, *, ports: int = 1, deployed: bool = False) -> Machine:

@@ -15,10 +15,11 @@ import msgspec
 from msgspec.structs import replace
 from typing_extensions import override
 
-from farrier.model.maas import Identity, MaasError, MaasFailure, Machine, StatusNumber, status_of
+from farrier.model.maas import Identity, MaasError, MaasFailure, Machine, StatusNumber
 from farrier.model.maas_changes import Abort, Change, Delete, PowerOff, Release, Unlock
 from farrier.model.observation import MaasObservation
 from farrier.protocols import MaasClient, Regions
+from tests.support.maas import state_of
 
 S = StatusNumber
 SYSTEM_ID = "abc123"
@@ -43,7 +44,7 @@ DEPLOYED = Shown(status=S.DEPLOYED, owner=OURS)
 
 def seen(shown: Shown | None, now: datetime, before: MaasObservation | None) -> MaasObservation:
     """What the observer writes down now."""
-    state = "absent" if shown is None else status_of(shown.status)
+    state = "absent" if shown is None else state_of(shown.status)
     told = {} if shown is None else {"status": shown.status.value, "owner": shown.owner, "power_state": shown.power}
     since = before.since if before is not None and before.state == state else now
     fields = {"system_id": SYSTEM_ID, "state": state, "since": since, "read_at": now, "fresh_at": now}

@@ -18,7 +18,7 @@ from typing_extensions import override
 from farrier.config.sites import CloudInitSite, MaasSite, Site
 from farrier.handlers.node.moves import Call, Done, Failed, NodeServices, Policy, Settled, Step, Waiting, with_fields
 from farrier.handlers.node.stages import run_stage
-from farrier.model.maas import MaasError, MaasFailure, status_of
+from farrier.model.maas import MaasError, MaasFailure
 from farrier.model.management import Management
 from farrier.model.node import Decommission, Onboarding
 from farrier.model.observation import MaasObservation
@@ -30,7 +30,7 @@ from farrier.protocols import MaasClient, Regions
 from farrier.sim.maas import ADMIN, Region
 from farrier.sim.maas.records import SetType
 from tests.support.fake_bmc import FakeBmc
-from tests.support.maas import World, world_with
+from tests.support.maas import World, state_of, world_with
 from tests.support.nodes import MARK, NOW, Alone, Secrets, node
 
 MAC = "52:54:00:00:00:01"
@@ -180,7 +180,7 @@ def observation(
     else:
         commissioned = machine.newest_set(SetType.COMMISSIONING)
         shown = {
-            "state": status_of(machine.status.value),
+            "state": state_of(machine.status.value),
             "status": machine.status.value,
             "status_name": machine.status.label,
             "hostname": machine.hostname,

@@ -8,10 +8,11 @@ from farrier.handlers.node import region
 from farrier.handlers.node.moves import Failed, Waiting, with_fields
 from farrier.model.expected import disagreement
 from farrier.model.failures import FAILURES, FailureClass, QuarantineCause
-from farrier.model.maas import MaasError, MaasFailure, StatusNumber, status_of
+from farrier.model.maas import MaasError, MaasFailure, StatusNumber
 from farrier.model.node import Node, Quarantine
 from farrier.model.observation import MaasObservation
 from farrier.model.status import NodeStatus
+from tests.support.maas import state_of
 from tests.support.nodes import NOW, node
 
 NODE = node()
@@ -20,7 +21,7 @@ NODE = node()
 def held(status: StatusNumber, *, owner: str = "ann", name: str | None = None) -> MaasObservation:
     return MaasObservation(
         system_id="abc123",
-        state=status_of(status),
+        state=state_of(status),
         since=NOW,
         read_at=NOW,
         fresh_at=NOW,

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from farrier.model.maas import Event, MaasStatus, StatusNumber, status_of
+from farrier.model.maas import Event, MaasStatus, StatusNumber
 from farrier.model.maas_changes import Deploy, PowerAccess
+from tests.support.maas import state_of
 
 FAILED = {2, 11, 13, 15, 22}
 KNOWN = {
@@ -25,11 +26,11 @@ KNOWN = {
 
 @pytest.mark.parametrize("number", [*StatusNumber, 23, 4711, -1])
 def test_every_number_has_a_word_and_one_that_was_never_seen_is_other(number: int) -> None:
-    assert status_of(number) == ("failed" if number in FAILED else KNOWN.get(number, "other"))
+    assert state_of(number) == ("failed" if number in FAILED else KNOWN.get(number, "other"))
 
 
 def test_no_number_means_that_a_machine_is_absent() -> None:
-    assert MaasStatus.ABSENT not in {status_of(number) for number in range(-1, 100)}
+    assert MaasStatus.ABSENT not in {state_of(number) for number in range(-1, 100)}
 
 
 def event(description: str, created: str = "Sat, 21 Nov. 2026 01:28:04") -> Event:

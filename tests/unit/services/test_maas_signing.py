@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from farrier.model.maas import MaasError, MaasFailure
-from farrier.services.maas_signing import authorization, parsed
+from farrier.services.maas_signing import parsed
 
 KEY = "consumer01:token02:secret03"
 
 
 def test_the_signature_is_the_secret_behind_an_ampersand() -> None:
-    header = authorization(parsed(KEY), 1700000000.9)
+    header = parsed(KEY).headers(1700000000.9)["Authorization"]
     assert header.startswith("OAuth oauth_nonce=")
     for part in (
         'oauth_timestamp="1700000000"',
@@ -26,7 +26,7 @@ def test_the_signature_is_the_secret_behind_an_ampersand() -> None:
 
 def test_no_two_attempts_have_the_same_nonce() -> None:
     key = parsed(KEY)
-    assert len({authorization(key, 0.0) for _ in range(100)}) == 100
+    assert len({key.headers(0.0)["Authorization"] for _ in range(100)}) == 100
 
 
 @pytest.mark.parametrize("text", ["", "a:b", "a:b:c:d", "a::c", "a:b:c d", "a:b:\u00fc", 'a:b:c"'])
