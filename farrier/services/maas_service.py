@@ -19,6 +19,7 @@ from farrier.model.maas import MaasFailure as F
 from farrier.services.http_client import HttpClient, Service
 from farrier.services.http_failures import Failures, Rule, redirect
 from farrier.services.http_messages import Answer, Request
+from farrier.services.maas_requests import Operation
 from farrier.services.maas_signing import ApiKey
 from farrier.services.quoting import quoted
 
@@ -54,6 +55,8 @@ RULES: Final = (
         detail=f"{_START}: the clocks of this machine and the region differ by more than five minutes; correct them",
     ),
     Rule(failure=F.AUTH, statuses={401}, detail=f"{_START}: it refuses the API key"),
+    # It moved on between our reading and our asking.
+    Rule(failure=F.CONFLICT, statuses={400}, operations={Operation.COMMISSION}, text=re.compile("current state")),
     Rule(failure=F.INVALID, statuses={400}, page=False),
     Rule(failure=F.FORBIDDEN, statuses={403}, page=False),
     Rule(failure=F.PROTOCOL, statuses={404}, text=re.compile("^Unknown API endpoint")),

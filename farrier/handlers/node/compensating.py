@@ -129,14 +129,11 @@ def _undo(node: Node, now: datetime, policy: Policy) -> StageResult:
     if (waits := _observed_to_go_on(node, now)) is not None:
         return waits
 
-    async def ask(client: MaasClient) -> Settled:
-        machine = await region.own_machine(client, node)
-        if isinstance(machine, Failed):
-            return machine
+    async def decided(machine: Machine, client: MaasClient) -> Settled | Send:
         ours = machine.status in _HELD and await detour.is_ours(client, node, machine.system_id)
-        return await region.sent(client, machine, decide(node, machine, now, ours=ours))
+        return decide(node, machine, now, ours=ours)
 
-    return region.with_region(node, policy, ask, name="undo")
+    return region.with_machine(node, policy, decided, name="undo")
 
 
 def _observed_to_go_on(node: Node, now: datetime) -> Waiting | None:

@@ -1,8 +1,8 @@
 """A stage's slot at its site's MAAS region: one reading of the machine, at most one change, and the meaning of
 failures.
 
-The decision on the fresh reading is a pure function, so a run repeated after a crash continues the earlier one. Nothing
-is sent to a machine that another user owns. Waiting for MAAS uses the observer's readings instead.
+The decision depends on fresh readings only, so a run repeated after a crash continues the earlier one. Nothing is sent
+to a machine that another user owns. Waiting for MAAS uses the observer's readings instead.
 """
 
 from __future__ import annotations
@@ -57,17 +57,33 @@ class Send(Made, frozen=True, kw_only=True):
     then: Settled | None = None
 
 
-Decide: TypeAlias = Callable[[Machine], Settled | Send]
+Decide: TypeAlias = Callable[[Machine, MaasClient], Awaitable[Settled | Send]]
 Ask: TypeAlias = Callable[[MaasClient], Awaitable[Settled]]
 
 
-def with_machine(node: Node, policy: Policy, decide: Decide, *, name: str, reads_only: bool = False) -> StageResult:
-    """Read the node's machine, `decide`, and send at most one change. Needs a MAAS id."""
+def with_machine(
+    node: Node, policy: Policy, decide: Decide, *, name: str, reads_only: bool = False, absent: Settled | None = None
+) -> StageResult:
+    """Read the node's machine, `decide`, and send at most one change. Needs a MAAS id. A machine that another user
+    owns, or that is gone, is a failure; `absent` replaces the latter."""
 
     async def ask(client: MaasClient) -> Settled:
         """Read the machine, decide, and send the change."""
-        machine = await own_machine(client, node)
-        return machine if isinstance(machine, Failed) else await sent(client, machine, decide(machine))
+        assert node.maas_id is not None, "only called once the node has a machine"
+        try:
+            machine = await client.machine(node.maas_id)
+            if machine.owner and not await client.holds(machine):
+                return _of_another(node, machine)
+            decided = await decide(machine, client)
+            if not isinstance(decided, Send):
+                return decided
+            await client.do(machine, decided.change)
+        except MaasError as error:
+            if error.failure is not F.ABSENT:
+                raise
+            return gone(node) if absent is None else absent
+        again = Waiting(reason=f"requested from MAAS: {decided.reason}", requeue_after=AT_ONCE, source=decided.source)
+        return decided.then or again
 
     return with_region(node, policy, ask, name=name, reads_only=reads_only)
 
@@ -93,31 +109,13 @@ def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: 
     return Call(name=name, act=act, reads_only=reads_only)
 
 
-async def own_machine(client: MaasClient, node: Node) -> Machine | Failed:
-    """Read the node's machine in MAAS. Returns a failure if the machine is gone or belongs to another user."""
-    assert node.maas_id is not None, "only called once the node has a machine"
-    try:
-        machine = await client.machine(node.maas_id)
-    except MaasError as error:
-        if error.failure is F.ABSENT:
-            return gone(node)
-        raise
-    if machine.owner and not await client.holds(machine):
-        if node.maas is not None and node.maas.ours and node.maas.owner == machine.owner:
-            detail = f"the API key no longer belongs to {machine.owner[:64]!r}, who owns the machine of this node"
-            raise MaasError(F.AUTH, detail, operation="whoami")
-        return foreign(node, machine)
-    return machine
-
-
-async def sent(client: MaasClient, machine: Machine, decided: Settled | Send) -> Settled:
-    """Send the change if one was decided, and return the result of the stage."""
-    if not isinstance(decided, Send):
-        return decided
-    await client.do(machine, decided.change)
-    if decided.then is not None:
-        return decided.then
-    return Waiting(reason=f"requested from MAAS: {decided.reason}", requeue_after=AT_ONCE, source=decided.source)
+def _of_another(node: Node, machine: Machine) -> Failed:
+    """The failure of a machine that another user owns. Raises `MaasError` if it is the API key that changed its
+    user."""
+    if machine.owner and node.maas is not None and node.maas.ours and node.maas.owner == machine.owner:
+        detail = f"the API key no longer belongs to {machine.owner[:64]!r}, who owns the machine of this node"
+        raise MaasError(F.AUTH, detail, operation="whoami")
+    return foreign(node, machine)
 
 
 def not_configured(node: Node) -> Failed:

@@ -13,6 +13,7 @@ from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasFailure, Machine
 from farrier.model.observation import Region
 from farrier.model.stages import OnboardingStage
+from farrier.protocols import MaasClient
 from tests.support.machines import created
 from tests.support.stages import Stand
 from tests.support.stages import stand as open_stand
@@ -27,7 +28,7 @@ async def stand() -> AsyncIterator[Stand]:
 
 
 async def asked(stand: Stand) -> Waiting | Failed:
-    def decide(_machine: Machine) -> Waiting:
+    async def decide(_machine: Machine, _client: MaasClient) -> Waiting:
         pytest.fail("a machine that is not ours was given to be decided on")
 
     result = region.with_machine(stand.node, stand.policy, decide, name="look")

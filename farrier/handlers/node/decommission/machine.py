@@ -7,6 +7,7 @@ is not noted, so the machine is looked at, and what it shows decides.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 from farrier.handlers.node import region
@@ -22,9 +23,9 @@ from farrier.handlers.node.moves import (
     attempt_began_at,
     with_note,
 )
-from farrier.handlers.node.region import Decide, Send
+from farrier.handlers.node.region import Send
 from farrier.model.failures import FailureClass
-from farrier.model.maas import MaasError, MaasFailure, Machine, StatusNumber
+from farrier.model.maas import Machine, StatusNumber
 from farrier.model.maas_changes import Change, Unlock
 from farrier.model.node import Node
 from farrier.protocols import MaasClient
@@ -41,21 +42,15 @@ def left_alone(node: Node) -> Done | None:
     return Done(reason=f"MAAS: {why}", skipped=why) if why is not None else None
 
 
-def with_machine(node: Node, policy: Policy, decide: Decide, *, gone: Settled, name: str) -> StageResult:
-    """As `region.with_machine`, with an answer of its own for a machine that is not there any more."""
+def with_machine(
+    node: Node, policy: Policy, decide: Callable[[Machine], Settled | Send], *, gone: Settled, name: str
+) -> StageResult:
+    """`region.with_machine`, with a result of its own for a machine that is gone. `decide` is pure."""
 
-    async def ask(client: MaasClient) -> Settled:
-        machine = await region.own_machine(client, node)
-        if isinstance(machine, Failed):
-            return gone if machine.failure is FailureClass.MACHINE_DELETED_UPSTREAM else machine
-        try:
-            return await region.sent(client, machine, decide(machine))
-        except MaasError as error:
-            if error.failure is MaasFailure.ABSENT:  # since it was read
-                return gone
-            raise
+    async def decided(machine: Machine, _client: MaasClient) -> Settled | Send:
+        return decide(machine)
 
-    return region.with_region(node, policy, ask, name=name)
+    return region.with_machine(node, policy, decided, name=name, absent=gone)
 
 
 def asking(node: Node, now: datetime, change: Change, what: str) -> Send:

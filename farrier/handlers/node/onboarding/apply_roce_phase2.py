@@ -36,29 +36,26 @@ def apply_roce_phase2(node: Node, now: datetime, policy: Policy) -> StageResult:
             return Done(reason=f"it has {has}; no network to apply")
         return Done(reason="no network to apply", skipped="the site configures no network")
 
-    async def ask(client: MaasClient) -> Settled:
-        machine = await region.own_machine(client, node)
-        if isinstance(machine, Failed):
-            return machine
+    async def decide(machine: Machine, client: MaasClient) -> Settled | region.Send:
         settled = unready(node, machine)
         if settled is not None:
             return settled
-        subnets = await client.subnets()
         try:
-            missing = plan(_seen(machine, nearby(machine.interface_set, subnets)), network, node.name)
-        except ConfigError:
-            # Many fabrics of a region have one NIC each, and are a long list: they are read where nothing else tells.
-            everywhere = Places(vlans=await client.vlans(), subnets=subnets)
-            missing = plan(_seen(machine, everywhere), network, node.name)
-        return await region.sent(client, machine, _next(node, now, missing))
-
-    async def checked(client: MaasClient) -> Settled:
-        try:
-            return await ask(client)
+            return _next(node, now, await _missing(machine, client, network, node.name))
         except ConfigError as problem:
             return Failed(failure=FailureClass.INVALID_CONFIG, detail=str(problem))
 
-    return region.with_region(node, policy, checked, name="apply_roce_phase2")
+    return region.with_machine(node, policy, decide, name="apply_roce_phase2")
+
+
+async def _missing(machine: Machine, client: MaasClient, network: NetworkSite, name: str) -> tuple[Missing, ...]:
+    """The changes that the network of the machine lacks. Raises `ConfigError`."""
+    subnets = await client.subnets()
+    try:
+        return plan(_seen(machine, nearby(machine.interface_set, subnets)), network, name)
+    except ConfigError:
+        # Many fabrics of a region have one NIC each, and are a long list: they are read where nothing else tells.
+        return plan(_seen(machine, Places(vlans=await client.vlans(), subnets=subnets)), network, name)
 
 
 def _seen(machine: Machine, places: Places) -> Seen:

@@ -43,10 +43,7 @@ def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageR
             reason="the machine is being deployed again",
         )
 
-    async def ask(client: MaasClient) -> Settled:
-        machine = await region.own_machine(client, node)
-        if isinstance(machine, Failed):
-            return machine
+    async def decide(machine: Machine, client: MaasClient) -> Settled:
         if machine.status == S.DEPLOYED:
             to = at_stage(node, OnboardingStage.WAIT_FOR_DEPLOYED)
             return Step(to=to, reason="the deployment succeeded after all")
@@ -58,7 +55,7 @@ def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageR
         failure = classify(machine, events, scripts, comment=detour.comment(node, number))
         return _judged(node, policy, machine, failure)
 
-    return region.with_region(node, policy, ask, name="classify", reads_only=True)
+    return region.with_machine(node, policy, decide, name="classify", reads_only=True)
 
 
 def _judged(node: Node, policy: Policy, machine: Machine, failure: DeployFailure) -> Settled:

@@ -14,9 +14,9 @@ from farrier.handlers.node import region
 from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Step, Waiting, at_stage, with_note
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.onboarding.preparing import PASSED, failed_testing, quoted
-from farrier.handlers.node.region import CONFLICT_AGAIN, Send
+from farrier.handlers.node.region import Send
 from farrier.model.failures import FailureClass
-from farrier.model.maas import BlockDevice, MaasError, MaasFailure, MaasStatus, Machine, StatusNumber
+from farrier.model.maas import BlockDevice, MaasStatus, Machine, StatusNumber
 from farrier.model.maas_changes import Commission
 from farrier.model.node import Node, StopRequest
 from farrier.model.stages import OnboardingStage
@@ -33,19 +33,10 @@ def commission_node(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Done once MAAS commissions the machine, or when it need not."""
     wanted = region.site_of(node, policy).commission
 
-    async def ask(client: MaasClient) -> Settled:
-        machine = await region.own_machine(client, node)
-        if isinstance(machine, Failed):
-            return machine
-        try:
-            return await region.sent(client, machine, decide(node, machine, wanted))
-        except MaasError as error:
-            if error.failure is MaasFailure.INVALID and "current state" in error.detail:
-                # It moved on between our reading and our asking: look again.
-                return Waiting(reason=f"MAAS: {error.detail}", requeue_after=CONFLICT_AGAIN)
-            raise
+    async def decided(machine: Machine, _client: MaasClient) -> Settled | Send:
+        return decide(node, machine, wanted)
 
-    return region.with_region(node, policy, ask, name="commission_node")
+    return region.with_machine(node, policy, decided, name="commission_node")
 
 
 def decide(node: Node, machine: Machine, wanted: CommissionSite) -> Settled | Send:

@@ -20,6 +20,7 @@ from farrier.model.failures import FailureClass
 from farrier.model.maas import BlockDevice, Filesystem, Machine, Partition
 from farrier.model.maas_changes import SetBootDisk, SetStorageLayout
 from farrier.model.node import Node
+from farrier.protocols import MaasClient
 
 GB = 10**9
 # MAAS rounds partitions to 4 MiB at either end.
@@ -30,9 +31,11 @@ _UNDER_BCACHE = "bcache-backing"
 
 
 def configure_storage(node: Node, now: datetime, policy: Policy) -> StageResult:
-    def decide(machine: Machine) -> Settled | region.Send:
+    wanted = region.site_of(node, policy).storage
+
+    async def decide(machine: Machine, _client: MaasClient) -> Settled | region.Send:
         """The next change of the storage, or the result of the stage."""
-        return unready(node, machine) or _next(node, now, machine, region.site_of(node, policy).storage)
+        return unready(node, machine) or _next(node, now, machine, wanted)
 
     return region.with_machine(node, policy, decide, name="configure_storage")
 

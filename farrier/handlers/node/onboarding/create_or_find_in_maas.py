@@ -94,7 +94,7 @@ def _candidate(node: Node) -> str | None:
     return workflow.upstream.candidate
 
 
-def _deployed_already(machine: Machine) -> Settled:
+async def _deployed_already(machine: Machine, _client: MaasClient) -> Settled:
     return Done(reason=f"machine {machine.system_id} belongs to this node")
 
 

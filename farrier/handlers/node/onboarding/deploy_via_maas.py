@@ -26,6 +26,7 @@ from farrier.handlers.node.moves import (
     with_note,
 )
 from farrier.handlers.node.onboarding import detour
+from farrier.handlers.node.region import Send
 from farrier.model.failures import FailureClass
 from farrier.model.maas import Event, Machine
 from farrier.model.maas import StatusNumber as S
@@ -45,26 +46,20 @@ def deploy_via_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Done once MAAS took the deployment, whichever run asked for it."""
 
     async def act(services: NodeServices) -> Settled:
-        async def ask(client: MaasClient) -> Settled:
-            return await _looked(client, services, node, now, region.site_of(node, policy))
+        async def decide(machine: Machine, client: MaasClient) -> Settled | Send:
+            """The deployment, or the result of the stage."""
+            if machine.status in (*_ASKED_FOR, S.FAILED_DEPLOYMENT):
+                return _found(node, machine, await detour.last_start(client, machine.system_id))
+            if machine.status in _ON_ITS_WAY:
+                return Waiting(reason=f"waits until MAAS finishes its current work: {machine.status_name}")
+            if machine.status not in _DEPLOYABLE:
+                return detour.disagrees(machine.system_id, machine.status_name, "from which it cannot be deployed")
+            return await _deployment(services, node, now, region.site_of(node, policy))
 
-        asked = region.with_region(node, policy, ask, name="deploy")
+        asked = region.with_machine(node, policy, decide, name="deploy")
         return await asked.act(services) if isinstance(asked, Call) else asked
 
     return Call(name="deploy", act=act, reads_only=False)
-
-
-async def _looked(client: MaasClient, services: NodeServices, node: Node, now: datetime, site: Site) -> Settled:
-    machine = await region.own_machine(client, node)
-    if isinstance(machine, Failed):
-        return machine
-    if machine.status in (*_ASKED_FOR, S.FAILED_DEPLOYMENT):
-        return _found(node, machine, await detour.last_start(client, machine.system_id))
-    if machine.status in _ON_ITS_WAY:
-        return Waiting(reason=f"waits until MAAS finishes its current work: {machine.status_name}")
-    if machine.status not in _DEPLOYABLE:
-        return detour.disagrees(machine.system_id, machine.status_name, "from which it cannot be deployed")
-    return await _deployed(client, services, node, now, site, machine)
 
 
 def _found(node: Node, machine: Machine, newest: Event | None) -> Settled:
@@ -88,9 +83,7 @@ def _found(node: Node, machine: Machine, newest: Event | None) -> Settled:
     return Done(reason="the deployment was already requested")
 
 
-async def _deployed(
-    client: MaasClient, services: NodeServices, node: Node, now: datetime, site: Site, machine: Machine
-) -> Settled:
+async def _deployment(services: NodeServices, node: Node, now: datetime, site: Site) -> Settled | Send:
     known = detour.upstream(node)
     number = known.deploys + 1
     token = ""
@@ -118,7 +111,7 @@ async def _deployed(
         enable_hw_sync=site.deploy.hardware_sync,
     )
     then = Done(reason="MAAS accepted the deployment", to=_asked(node, now))
-    return await region.sent(client, machine, region.Send(change=change, reason="deploy", then=then))
+    return Send(change=change, reason="deploy", then=then)
 
 
 def _needs_token(site: Site, node: Node) -> bool:

@@ -16,6 +16,7 @@ from farrier.model.maas import Machine
 from farrier.model.maas import StatusNumber as S
 from farrier.model.maas_changes import Update
 from farrier.model.node import Node
+from farrier.protocols import MaasClient
 
 
 def ensure_hardware_sync_configured(node: Node, now: datetime, policy: Policy) -> StageResult:
@@ -27,7 +28,7 @@ def ensure_hardware_sync_configured(node: Node, now: datetime, policy: Policy) -
     return region.with_machine(node, policy, _decided, name="hardware_sync")
 
 
-def _decided(machine: Machine) -> Settled | Send:
+async def _decided(machine: Machine, _client: MaasClient) -> Settled | Send:
     if machine.status != S.DEPLOYED:
         return detour.disagrees(machine.system_id, machine.status_name, "after it was deployed")
     if machine.enable_hw_sync:

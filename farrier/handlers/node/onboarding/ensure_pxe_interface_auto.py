@@ -20,10 +20,7 @@ from farrier.protocols import MaasClient
 
 
 def ensure_pxe_interface_auto(node: Node, now: datetime, policy: Policy) -> StageResult:
-    async def ask(client: MaasClient) -> Settled:
-        machine = await region.own_machine(client, node)
-        if isinstance(machine, Failed):
-            return machine
+    async def decide(machine: Machine, client: MaasClient) -> Settled | region.Send:
         nic = unready(node, machine) or _boot_interface(machine)
         if not isinstance(nic, Interface):
             return nic
@@ -34,9 +31,9 @@ def ensure_pxe_interface_auto(node: Node, now: datetime, policy: Policy) -> Stag
         if isinstance(subnet, Failed):
             return subnet
         link = LinkSubnet(interface=nic.id, mode=LinkMode.AUTO, subnet=subnet.id)
-        return await region.sent(client, machine, asking(node, now, link, f"link {nic.name}: auto, {subnet.cidr}"))
+        return asking(node, now, link, f"link {nic.name}: auto, {subnet.cidr}")
 
-    return region.with_region(node, policy, ask, name="ensure_pxe_interface_auto")
+    return region.with_machine(node, policy, decide, name="ensure_pxe_interface_auto")
 
 
 def _boot_interface(machine: Machine) -> Interface | Failed:

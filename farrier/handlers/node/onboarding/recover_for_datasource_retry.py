@@ -11,7 +11,6 @@ from datetime import datetime
 
 from farrier.handlers.node import region
 from farrier.handlers.node.moves import (
-    Failed,
     Policy,
     Settled,
     StageResult,
@@ -41,17 +40,14 @@ def recover_for_datasource_retry(node: Node, now: datetime, policy: Policy) -> S
     if _waits(node):
         return Waiting(reason="waits until MAAS has released the machine")
 
-    async def ask(client: MaasClient) -> Settled:
-        machine = await region.own_machine(client, node)
-        if isinstance(machine, Failed):
-            return machine
+    async def decide(machine: Machine, client: MaasClient) -> Settled | Send:
         decided = _decided(node, now, machine)
         if isinstance(decided, Send) and not await _may_undo(client, node, machine):
             why = "by a deployment that this onboarding did not request"
             return detour.disagrees(machine.system_id, machine.status_name, why)
-        return await region.sent(client, machine, decided)
+        return decided
 
-    return region.with_region(node, policy, ask, name="recover")
+    return region.with_machine(node, policy, decide, name="recover")
 
 
 async def _may_undo(client: MaasClient, node: Node, machine: Machine) -> bool:

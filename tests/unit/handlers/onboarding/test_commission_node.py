@@ -172,6 +172,13 @@ async def test_a_machine_that_moves_on_while_it_is_asked_is_looked_at_again(stan
     is_done(await stand.settle())
 
 
+async def test_a_machine_that_is_deleted_while_it_is_asked_is_gone(stand: Stand) -> None:
+    given(stand, S.NEW)
+    body = b"No Machine matches the given query."
+    stand.region.faults.add(Fault(op="commission", status=404, body=body, content_type="text/plain"))
+    fails(await stand.once(), F.MACHINE_DELETED_UPSTREAM, "no longer exists in MAAS")
+
+
 async def test_what_maas_will_not_do_needs_a_person(stand: Stand) -> None:
     given(stand, S.NEW, power_type="")
     fails(await stand.settle(), F.UPSTREAM_REFUSED, "Unconfigured power type")
