@@ -83,7 +83,6 @@ EXCEPT: Mapping[tuple[str, str], str] = {
     ("nodes/still_clocks.sql", ASKED): "the one place",
     ("queries/nodes.sql", ASKED): "the fact itself, for Python",
     ("nodes/register_node.sql", "sla.STOPS of enrolling by management"): "in which of them a node begins",
-    ("queries/census.sql", "workflow.AT_WORK"): "the clock of `running` is its stage's; `compensating` may be a cancel",
 }
 
 LISTS = """

@@ -36,17 +36,9 @@ not_on AS MATERIALIZED (
     SELECT CASE power WHEN 'off' THEN 'off' ELSE 'unknown' END AS power, count(*) AS n FROM farrier.nodes
      WHERE power IS DISTINCT FROM 'on' AND management = 'manageable' AND status <> 'deleted' GROUP BY 1),
 workflows AS MATERIALIZED (
-    SELECT 'onboarding' AS kind, o.id, o.node_id, o.status, o.failure_class, o.mode_given_at,
-           o.status = 'compensating' AND o.after_undo IS DISTINCT FROM 'restart' AS is_being_cancelled,
-           CASE o.status WHEN 'running' THEN coalesce(o.stage, '') ELSE '' END AS substate,
-           CASE o.status WHEN 'running' THEN o.stage_entered_at ELSE o.status_entered_at END AS entered_at
-      FROM farrier.node_onboardings o WHERE o.ended_at IS NULL
-    UNION ALL
-    SELECT 'decommission', d.id, d.node_id, d.status, d.failure_class, d.mode_given_at,
-           d.status = 'compensating' AND d.after_undo IS DISTINCT FROM 'restart',
-           CASE d.status WHEN 'running' THEN coalesce(d.stage, '') ELSE '' END,
-           CASE d.status WHEN 'running' THEN d.stage_entered_at ELSE d.status_entered_at END
-      FROM farrier.node_decommissions d WHERE d.ended_at IS NULL),
+    SELECT w.kind, w.id, w.node_id, w.status, w.substate, w.entered_at, w.mode_given_at, w.failure_class,
+           w.status = 'compensating' AND w.after_undo IS DISTINCT FROM 'restart' AS is_being_cancelled
+      FROM farrier.node_workflows w WHERE w.ended_at IS NULL),
 of_kinds AS MATERIALIZED (
     SELECT c.kind, split_part(c.state, '/', 1) AS state, split_part(c.state, '/', 2) AS substate, c.n, c.first, c.above, c.lasts
       FROM farrier.count_resources($10::text[], $11::text[], $12::text[], $13::interval[]) c),

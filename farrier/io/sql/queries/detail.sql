@@ -31,10 +31,7 @@ SELECT row_to_json(x)::text
                  ORDER BY i.id DESC LIMIT 1) END AS quarantined_by,
            o.outcome, o.at AS outcome_at, so.controller, so.swept_at, e.step, e.begun_at AS step_begun_at,
            (SELECT row_to_json(w) FROM (
-                SELECT 'onboarding' AS kind, a.* FROM farrier.node_onboardings a WHERE a.node_id = n.id
-                UNION ALL
-                SELECT 'decommission', d.* FROM farrier.node_decommissions d WHERE d.node_id = n.id
-                ORDER BY created_at DESC, id DESC LIMIT 1) w) AS last_workflow,
+                SELECT x.* FROM farrier.node_workflows x WHERE x.node_id = n.id ORDER BY x.created_at DESC, x.id DESC LIMIT 1) w) AS last_workflow,
            (SELECT coalesce(json_agg(r ORDER BY r.id DESC), '[]') FROM (
                 SELECT i.id, i.action, i.params, i.requested_by, i.status, i.reason, i.created_at, i.answered_at
                   FROM farrier.intents i WHERE i.node_id = n.id ORDER BY i.id DESC LIMIT 10) r) AS requests

@@ -10,11 +10,7 @@ SELECT n.id
         SELECT FROM farrier.columns_of(n) c CROSS JOIN jsonb_each($3::jsonb) w WHERE (w.value ? (to_jsonb(c) ->> w.key)) IS NOT TRUE))
    AND (NOT $6::boolean
         OR n.bmc ->> 'failure' IS NOT NULL OR n.management = 'manageable' AND n.sync_failure IS NOT NULL
-        OR n.live_workflow_kind = 'onboarding' AND (
-           SELECT o.status FROM farrier.node_onboardings o WHERE o.id = n.live_workflow_id)
-           = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.failed))
-        OR n.live_workflow_kind = 'decommission' AND (
-           SELECT d.status FROM farrier.node_decommissions d WHERE d.id = n.live_workflow_id)
+        OR (SELECT w.status FROM farrier.node_workflows w WHERE w.kind = n.live_workflow_kind AND w.id = n.live_workflow_id)
            = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.failed)))
  ORDER BY n.name
  LIMIT $5

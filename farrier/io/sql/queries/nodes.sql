@@ -10,12 +10,8 @@ SELECT row_to_json(x)::text
            n.quarantine ->> 'reason' AS quarantine_reason,
            v.last_heartbeat_at, n.created_at, n.bmc ->> 'failure' AS bmc_failure,
            CASE n.management WHEN 'manageable' THEN n.sync_failure END AS power_failure,
-           CASE n.live_workflow_kind
-             WHEN 'onboarding' THEN (SELECT row_to_json(w) FROM (
-                SELECT 'onboarding' AS kind, o.* FROM farrier.node_onboardings o WHERE o.id = n.live_workflow_id) w)
-             WHEN 'decommission' THEN (SELECT row_to_json(w) FROM (
-                SELECT 'decommission' AS kind, d.* FROM farrier.node_decommissions d WHERE d.id = n.live_workflow_id) w)
-           END AS workflow,
+           (SELECT row_to_json(w) FROM farrier.node_workflows w
+             WHERE w.kind = n.live_workflow_kind AND w.id = n.live_workflow_id) AS workflow,
            CASE n.status WHEN 'enrolling' THEN (
                 SELECT o.status FROM farrier.node_onboardings o WHERE o.node_id = n.id ORDER BY o.id DESC LIMIT 1)
            END AS last_onboarding

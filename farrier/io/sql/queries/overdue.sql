@@ -15,15 +15,7 @@ floors AS MATERIALIZED (
            EXISTS (SELECT FROM farrier.clock_stops s WHERE s.kind = l.kind AND s.state = l.state) AS stops
       FROM limits l GROUP BY kind, state, substate),
 workflows AS MATERIALIZED (
-    SELECT 'onboarding' AS kind, o.id, o.status, o.mode_given_at,
-           CASE o.status WHEN 'running' THEN coalesce(o.stage, '') ELSE '' END AS substate,
-           CASE o.status WHEN 'running' THEN o.stage_entered_at ELSE o.status_entered_at END AS entered_at, o.node_id
-      FROM farrier.node_onboardings o WHERE o.ended_at IS NULL
-    UNION ALL
-    SELECT 'decommission', d.id, d.status, d.mode_given_at,
-           CASE d.status WHEN 'running' THEN coalesce(d.stage, '') ELSE '' END,
-           CASE d.status WHEN 'running' THEN d.stage_entered_at ELSE d.status_entered_at END, d.node_id
-      FROM farrier.node_decommissions d WHERE d.ended_at IS NULL),
+    SELECT w.kind, w.id, w.node_id, w.status, w.substate, w.entered_at, w.mode_given_at FROM farrier.node_workflows w WHERE w.ended_at IS NULL),
 late AS (
     SELECT f.place, n.id, n.site, n.model, n.entered_at
       FROM floors f CROSS JOIN LATERAL (

@@ -9,12 +9,8 @@ DECLARE
 BEGIN
     SELECT n.id, n.status, n.live_workflow_kind, n.live_workflow_id, live.* INTO pair
       FROM farrier.nodes n, LATERAL (
-           SELECT count(*) AS how_many, min(w.kind) AS kind, min(w.id) AS workflow_id, min(w.status) AS workflow_status FROM (
-                SELECT 'onboarding' AS kind, o.id, o.status FROM farrier.node_onboardings o
-                 WHERE o.node_id = n.id AND o.ended_at IS NULL
-                UNION ALL
-                SELECT 'decommission', d.id, d.status FROM farrier.node_decommissions d
-                 WHERE d.node_id = n.id AND d.ended_at IS NULL) w) live
+           SELECT count(*) AS how_many, min(w.kind) AS kind, min(w.id) AS workflow_id, min(w.status) AS workflow_status
+             FROM farrier.node_workflows w WHERE w.node_id = n.id AND w.ended_at IS NULL) live
      WHERE n.id = check_pair.node_id;
     IF pair.how_many > 1 THEN
         RAISE EXCEPTION 'node % has both a live onboarding and a live decommission', pair.id USING ERRCODE = 'FR409';

@@ -12,17 +12,9 @@ SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
         UNION ALL
         SELECT n.id, w.kind, c.state, c.substate, c.since, n.site, n.model
           FROM farrier.nodes n
-          JOIN LATERAL (
-               SELECT 'onboarding' AS kind, o.status, o.stage, o.status_entered_at, o.stage_entered_at, o.mode_given_at
-                 FROM farrier.node_onboardings o
-                WHERE n.live_workflow_kind = 'onboarding' AND o.id = n.live_workflow_id
-               UNION ALL
-               SELECT 'decommission' AS kind, d.status, d.stage, d.status_entered_at, d.stage_entered_at, d.mode_given_at
-                 FROM farrier.node_decommissions d
-                WHERE n.live_workflow_kind = 'decommission' AND d.id = n.live_workflow_id) w ON true
+          JOIN farrier.node_workflows w ON w.kind = n.live_workflow_kind AND w.id = n.live_workflow_id
          CROSS JOIN LATERAL (VALUES
-               (w.status, CASE w.status WHEN 'running' THEN coalesce(w.stage, '') ELSE '' END,
-                CASE w.status WHEN 'running' THEN w.stage_entered_at ELSE w.status_entered_at END),
+               (w.status, w.substate, w.entered_at),
                ('end_to_end', '', w.mode_given_at)) AS c (state, substate, since)) c
  CROSS JOIN LATERAL (
        SELECT x.lasts FROM farrier.limits x

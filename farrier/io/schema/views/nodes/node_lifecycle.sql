@@ -23,14 +23,9 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
        a.last_heartbeat_at, a.health -> 'alerts' AS health_alerts
   FROM farrier.nodes n
   LEFT JOIN LATERAL (
-       SELECT 'onboarding' AS kind, x.id, x.mode, x.status, x.status_entered_at, x.stage, x.stage_entered_at,
-              x.attempt, x.next_attempt_at, x.failure_class, x.failure_detail, x.created_at
-         FROM farrier.node_onboardings x WHERE x.node_id = n.id
-       UNION ALL
-       SELECT 'decommission' AS kind, x.id, x.mode, x.status, x.status_entered_at, x.stage, x.stage_entered_at,
-              x.attempt, x.next_attempt_at, x.failure_class, x.failure_detail, x.created_at
-         FROM farrier.node_decommissions x WHERE x.node_id = n.id
-       ORDER BY created_at DESC, id DESC LIMIT 1) w ON true
+       SELECT x.kind, x.id, x.mode, x.status, x.status_entered_at, x.stage, x.stage_entered_at,
+              x.attempt, x.next_attempt_at, x.failure_class, x.failure_detail
+         FROM farrier.node_workflows x WHERE x.node_id = n.id ORDER BY x.created_at DESC, x.id DESC LIMIT 1) w ON true
   LEFT JOIN farrier.advice adv ON adv.failure = w.failure_class AND w.status = ANY (ARRAY(SELECT x.status FROM farrier.workflow_statuses x WHERE x.failed))
   LEFT JOIN farrier.advice qa ON n.status = 'quarantined' AND qa.failure = 'quarantine:' || (n.quarantine ->> 'cause')
   LEFT JOIN farrier.advice ba ON ba.failure = 'bmc:' || coalesce(
