@@ -21,7 +21,7 @@
 --                                                 limits
 -- loop                 15          2          2   controllers, shards, wakes, marks, outcomes, locks
 -- history               3                         history, history_retention
--- nodes                30          4         19   nodes, node_macs, node_bmcs, bmc_logins, node_identities
+-- nodes                30          5         19   nodes, node_macs, node_bmcs, bmc_logins, node_identities
 -- workflows             5                    12   node_onboardings, node_decommissions
 -- agents               12                     1   bootstrap_tokens, node_agents
 -- tasks                18                         task_types, node_tasks, workers
@@ -2498,12 +2498,8 @@ DECLARE
 BEGIN
     SELECT n.id, n.status, n.live_workflow_kind, n.live_workflow_id, live.* INTO pair
       FROM farrier.nodes n, LATERAL (
-           SELECT count(*) AS how_many, min(w.kind) AS kind, min(w.id) AS workflow_id, min(w.status) AS workflow_status FROM (
-                SELECT 'onboarding' AS kind, o.id, o.status FROM farrier.node_onboardings o
-                 WHERE o.node_id = n.id AND o.ended_at IS NULL
-                UNION ALL
-                SELECT 'decommission', d.id, d.status FROM farrier.node_decommissions d
-                 WHERE d.node_id = n.id AND d.ended_at IS NULL) w) live
+           SELECT count(*) AS how_many, min(w.kind) AS kind, min(w.id) AS workflow_id, min(w.status) AS workflow_status
+             FROM farrier.node_workflows w WHERE w.node_id = n.id AND w.ended_at IS NULL) live
      WHERE n.id = check_pair.node_id;
     IF pair.how_many > 1 THEN
         RAISE EXCEPTION 'node % has both a live onboarding and a live decommission', pair.id USING ERRCODE = 'FR409';
@@ -5149,6 +5145,21 @@ SELECT s.kind, s.shard, s.epoch, c.id AS controller_id, c.name AS controller,
 -- Views: nodes
 -- =====================================================================================================================
 
+-- The workflows of nodes, of both kinds, ended ones included. The clock of a workflow has run in its status since entered_at; while it
+-- is running, in its stage (substate, else empty).
+CREATE OR REPLACE VIEW farrier.node_workflows AS
+SELECT w.kind, w.id, w.node_id, w.mode, w.status, w.status_entered_at, w.stage, w.stage_entered_at, w.attempt, w.next_attempt_at,
+       w.failure_class, w.failure_detail, w.after_undo, w.mode_given_at, w.created_at, w.ended_at,
+       CASE w.status WHEN 'running' THEN coalesce(w.stage, '') ELSE '' END AS substate,
+       CASE w.status WHEN 'running' THEN w.stage_entered_at ELSE w.status_entered_at END AS entered_at
+  FROM (SELECT 'onboarding' AS kind, o.id, o.node_id, o.mode, o.status, o.status_entered_at, o.stage, o.stage_entered_at, o.attempt,
+               o.next_attempt_at, o.failure_class, o.failure_detail, o.after_undo, o.mode_given_at, o.created_at, o.ended_at
+          FROM farrier.node_onboardings o
+        UNION ALL
+        SELECT 'decommission' AS kind, d.id, d.node_id, d.mode, d.status, d.status_entered_at, d.stage, d.stage_entered_at, d.attempt,
+               d.next_attempt_at, d.failure_class, d.failure_detail, d.after_undo, d.mode_given_at, d.created_at, d.ended_at
+          FROM farrier.node_decommissions d) w;
+
 -- The states in which the clock of a node stands still now, by clock_stops: of the node, its management and its live workflow.
 -- Facts are looked up only where a stop asks for them. Read for one node, as (SELECT true ... LIMIT 1) IS NULL: an EXISTS may be
 -- planned as a hash of the facts of all nodes.
@@ -5178,17 +5189,9 @@ SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
         UNION ALL
         SELECT n.id, w.kind, c.state, c.substate, c.since, n.site, n.model
           FROM farrier.nodes n
-          JOIN LATERAL (
-               SELECT 'onboarding' AS kind, o.status, o.stage, o.status_entered_at, o.stage_entered_at, o.mode_given_at
-                 FROM farrier.node_onboardings o
-                WHERE n.live_workflow_kind = 'onboarding' AND o.id = n.live_workflow_id
-               UNION ALL
-               SELECT 'decommission' AS kind, d.status, d.stage, d.status_entered_at, d.stage_entered_at, d.mode_given_at
-                 FROM farrier.node_decommissions d
-                WHERE n.live_workflow_kind = 'decommission' AND d.id = n.live_workflow_id) w ON true
+          JOIN farrier.node_workflows w ON w.kind = n.live_workflow_kind AND w.id = n.live_workflow_id
          CROSS JOIN LATERAL (VALUES
-               (w.status, CASE w.status WHEN 'running' THEN coalesce(w.stage, '') ELSE '' END,
-                CASE w.status WHEN 'running' THEN w.stage_entered_at ELSE w.status_entered_at END),
+               (w.status, w.substate, w.entered_at),
                ('end_to_end', '', w.mode_given_at)) AS c (state, substate, since)) c
  CROSS JOIN LATERAL (
        SELECT x.lasts FROM farrier.limits x
@@ -5241,14 +5244,9 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
        a.last_heartbeat_at, a.health -> 'alerts' AS health_alerts
   FROM farrier.nodes n
   LEFT JOIN LATERAL (
-       SELECT 'onboarding' AS kind, x.id, x.mode, x.status, x.status_entered_at, x.stage, x.stage_entered_at,
-              x.attempt, x.next_attempt_at, x.failure_class, x.failure_detail, x.created_at
-         FROM farrier.node_onboardings x WHERE x.node_id = n.id
-       UNION ALL
-       SELECT 'decommission' AS kind, x.id, x.mode, x.status, x.status_entered_at, x.stage, x.stage_entered_at,
-              x.attempt, x.next_attempt_at, x.failure_class, x.failure_detail, x.created_at
-         FROM farrier.node_decommissions x WHERE x.node_id = n.id
-       ORDER BY created_at DESC, id DESC LIMIT 1) w ON true
+       SELECT x.kind, x.id, x.mode, x.status, x.status_entered_at, x.stage, x.stage_entered_at,
+              x.attempt, x.next_attempt_at, x.failure_class, x.failure_detail
+         FROM farrier.node_workflows x WHERE x.node_id = n.id ORDER BY x.created_at DESC, x.id DESC LIMIT 1) w ON true
   LEFT JOIN farrier.advice adv ON adv.failure = w.failure_class AND w.status = ANY (ARRAY(SELECT x.status FROM farrier.workflow_statuses x WHERE x.failed))
   LEFT JOIN farrier.advice qa ON n.status = 'quarantined' AND qa.failure = 'quarantine:' || (n.quarantine ->> 'cause')
   LEFT JOIN farrier.advice ba ON ba.failure = 'bmc:' || coalesce(
@@ -5298,12 +5296,8 @@ SELECT b.site, b.since, d.held, d.leaving, b.in_service
 -- the stage waits for a reading.
 CREATE OR REPLACE VIEW farrier.maas_motion AS
 SELECT n.id AS node_id, n.site, n.maas_id AS system_id, greatest(w.stage_entered_at, w.status_entered_at) AS began_at
-  FROM farrier.node_onboardings w JOIN farrier.nodes n ON n.live_workflow_kind = 'onboarding' AND n.live_workflow_id = w.id AND n.id = w.node_id
- WHERE w.ended_at IS NULL AND w.status = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.at_work))
-   AND w.mode = ANY (ARRAY(SELECT m.mode FROM farrier.workflow_modes m WHERE m.uses_maas)) AND n.maas_id IS NOT NULL
-UNION ALL
-SELECT n.id, n.site, n.maas_id, greatest(w.stage_entered_at, w.status_entered_at)
-  FROM farrier.node_decommissions w JOIN farrier.nodes n ON n.live_workflow_kind = 'decommission' AND n.live_workflow_id = w.id AND n.id = w.node_id
+  FROM farrier.node_workflows w
+  JOIN farrier.nodes n ON n.id = w.node_id AND n.live_workflow_kind = w.kind AND n.live_workflow_id = w.id
  WHERE w.ended_at IS NULL AND w.status = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.at_work))
    AND w.mode = ANY (ARRAY(SELECT m.mode FROM farrier.workflow_modes m WHERE m.uses_maas)) AND n.maas_id IS NOT NULL;
 
@@ -5626,7 +5620,7 @@ GRANT SELECT ON
     farrier.kinds, farrier.kind_layers, farrier.kind_states, farrier.kind_actions, farrier.callable,
     farrier.locks, farrier.history, farrier.history_retention,
     farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,
-    farrier.brakes_holding, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks,
+    farrier.brakes_holding, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks, farrier.node_workflows,
     farrier.all_intents, farrier.node_inventory, farrier.node_lifecycle, farrier.shard_owners, farrier.effects
     TO farrier_controller;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
@@ -5661,7 +5655,7 @@ GRANT EXECUTE ON FUNCTION
 -- For dashboards and operators: reads everything except secrets and the tokens of tasks.
 GRANT SELECT ON
     farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.still_clocks, farrier.brakes_holding,
-    farrier.nodes, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions, farrier.node_observations, farrier.maas_regions,
+    farrier.nodes, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions, farrier.node_workflows, farrier.node_observations, farrier.maas_regions,
     farrier.intents, farrier.all_intents, farrier.history, farrier.outcomes, farrier.controllers, farrier.shards, farrier.shard_owners, farrier.wakes, farrier.effects, farrier.workers, farrier.departures, farrier.brake_lifts,
     farrier.limits, farrier.edges, farrier.workflow_statuses, farrier.clock_stops, farrier.actions, farrier.advice,
     farrier.kinds, farrier.kind_layers, farrier.kind_states, farrier.kind_actions, farrier.resource_intents, farrier.number_pools, farrier.pool_numbers
