@@ -61,7 +61,7 @@ class FarrierError(Exception):
 
 
 class ConfigError(FarrierError):
-    """A setting, a flag or a file named by one is wrong. Raised before anything is started."""
+    """A setting, a flag, or a file that one of these names is wrong. Raised before farrier starts anything."""
 
     label = "config"
     fate = Fate.NEEDS_HUMAN
@@ -81,7 +81,7 @@ class DatabaseUnreachable(FarrierError):
 
 
 class SchemaError(FarrierError):
-    """The schema in the database and this program do not fit."""
+    """The schema in the database does not fit this program."""
 
     label = "schema"
     fate = Fate.NEEDS_HUMAN
@@ -100,7 +100,7 @@ class SchemaMissing(SchemaError):
 
 
 class SchemaTooNew(SchemaError):
-    """The database was migrated by a newer program; going on could corrupt what that one wrote."""
+    """A newer program migrated the database. This program refuses to use it, because it could corrupt newer data."""
 
     label = "schema_too_new"
     exit_code = ExitCode.SCHEMA_TOO_NEW
@@ -113,8 +113,8 @@ class SchemaTooNew(SchemaError):
 
 
 class SchemaUnrecorded(SchemaError):
-    """The schema has tables and no record of what made them: a dump without data, or one of before the first release.
-    `directory` is that of an embedded server."""
+    """The schema has tables, but no record of its version: a dump was restored without data, or the schema is older
+    than the first release. `directory` is the directory of an embedded server."""
 
     label = "schema_unrecorded"
 
@@ -131,7 +131,7 @@ class SchemaUnrecorded(SchemaError):
 
 
 class SchemaEdited(SchemaError):
-    """Functions, views or triggers of farrier were changed by hand in the database."""
+    """Someone edited functions, views or triggers of farrier in the database by hand."""
 
     label = "schema_edited"
 
@@ -142,7 +142,8 @@ class SchemaEdited(SchemaError):
 
 
 class SchemaChanged(SchemaError):
-    """Tables or a migration of this program changed after they were applied. A change of tables is a new migration."""
+    """The program's tables or one of its migrations changed after they were applied. To change tables, add a new
+    migration."""
 
     label = "schema_changed"
 
@@ -156,8 +157,8 @@ class SchemaChanged(SchemaError):
 
 
 class RefusedByModel(FarrierError):
-    """The state model does not allow what was asked; the text names what it would allow. `hint` says what to do
-    instead; `sqlstate` is the database's code for it, empty if the database was not asked."""
+    """The state model does not allow the request; the text names what it allows. `hint` says what to do instead.
+    `sqlstate` is the database's code for the error, empty if the database was not involved."""
 
     label = "refused_by_model"
     fate = Fate.PERMANENT
@@ -171,20 +172,20 @@ class RefusedByModel(FarrierError):
 
 
 class MalformedRequest(RefusedByModel):
-    """A request that would be wrong whatever state the node is in: an unknown action, a wrong parameter."""
+    """The request is invalid in every state of the node: an unknown action, a wrong parameter."""
 
     label = "malformed_request"
     exit_code = ExitCode.USAGE
 
 
 class HandlerError(FarrierError):
-    """One run of one resource failed. Stored as that resource's outcome; everything else goes on."""
+    """One run of a resource failed. The error is stored as the resource's outcome; other resources are not affected."""
 
     label = "handler"
 
 
 class UndecodableState(HandlerError):
-    """A stored state that this program cannot read; a newer program may have written it."""
+    """This program cannot read a stored state. A newer program may have written it."""
 
     label = "undecodable_state"
     fate = Fate.NEEDS_HUMAN
@@ -194,7 +195,7 @@ class UndecodableState(HandlerError):
 
 
 class IllegalEdge(HandlerError):
-    """A handler asked for a transition that the model does not have. Nothing was written."""
+    """A handler requested a transition that the model does not have. Nothing was written."""
 
     label = "illegal_edge"
     fate = Fate.NEEDS_HUMAN
@@ -205,7 +206,7 @@ class IllegalEdge(HandlerError):
 
 
 class HandlerTimeout(HandlerError):
-    """A run was cancelled at its deadline."""
+    """A run took longer than its time limit and was cancelled."""
 
     label = "timeout"
 
@@ -226,13 +227,13 @@ class HandlerGarbage(HandlerError):
 
 
 class LeaseLost(FarrierError):
-    """The controller may not act on the resource any more: a step was cut off, and nothing of it was committed."""
+    """The controller lost the right to act on the resource. It cancelled a step and committed nothing of it."""
 
     label = "lease_lost"
 
 
 class ServiceError(FarrierError):
-    """A call to an outside service failed. The cause is chained; `detail` is free of secrets."""
+    """A call to an outside service failed. The cause is chained; `detail` has no secrets."""
 
     label = "service"
 
@@ -244,9 +245,9 @@ class ServiceError(FarrierError):
 
 
 class CredentialError(FarrierError):
-    """A credential reference that cannot be resolved. Names the reference, never what it points to.
+    """farrier cannot resolve a credential reference. The error names the reference, never the secret.
 
-    `temporary`: where the secret is kept cannot be asked now, so the same reference may do later without an edit.
+    `temporary`: the store of the secret is unavailable, so the same reference may resolve later without an edit.
     """
 
     label = "credential"

@@ -134,7 +134,7 @@ def _settings() -> str:
         )
         for s in config.settings()
     ]
-    return _table(("setting", "default", "what it does, and why the default"), rows)
+    return _table(("setting", "default", "meaning"), rows)
 
 
 def _site_settings() -> str:
@@ -178,7 +178,7 @@ def _exit_codes() -> str:
         )
         for code in errors.ExitCode
     ]
-    return _table(("code", "meaning", "errors that end so"), rows)
+    return _table(("code", "meaning", "errors that end with this code"), rows)
 
 
 def _log_events() -> str:

@@ -32,8 +32,9 @@ class CredentialBinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     hosts: Annotated[
         tuple[str, ...],
         Meta(
-            description="Host names of BMCs, in lower case. * matches any characters within one label, the part "
-            "between two dots, and never part of an IP address. Empty: any host with an address in networks."
+            description="Host names of BMCs, in lower case. * matches any characters within one label (the part "
+            "between two dots), and never part of an IP address. Empty: any host with an address in "
+            "networks."
         ),
     ] = ()
     networks: Annotated[
@@ -72,15 +73,15 @@ class CredentialsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         Meta(description="Directories that may contain the files of file: references, after symlinks are resolved."),
     ] = ()
     env_prefix: Annotated[
-        str, Meta(min_length=1, description="Only variables with this prefix may be named by env: references.")
+        str, Meta(min_length=1, description="Prefix of the variables that env: references may name.")
     ] = "FARRIER_SECRET_"
     bindings: Annotated[
         tuple[CredentialBinding, ...],
         Meta(
-            description="Which credentials may be sent to which BMCs: [[credentials.bindings]] with references, "
-            "hosts and networks. A site's own bindings are in the file of the site. If no binding "
-            "allows a reference for a BMC's address, the secret is not read and the BMC is not "
-            "contacted. In the environment: a JSON array."
+            description="Which credentials farrier may send to which BMCs: [[credentials.bindings]] with references, "
+            "hosts and networks. A site may have further bindings in its file. If no binding allows a "
+            "reference for a BMC's address, farrier does not read the secret and does not contact the BMC. "
+            "In the environment: a JSON array."
         ),
     ] = ()
 

@@ -30,12 +30,12 @@ class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             "embedded server."
         ),
     ] = ""
-    embedded: Annotated[str, Meta(description="Directory of the embedded PostgreSQL. Excludes dsn.")] = ""
+    embedded: Annotated[str, Meta(description="Directory of the embedded PostgreSQL. Set either this or dsn.")] = ""
     pgbouncer: Annotated[
         bool,
         Meta(
-            description="Set this if the DSN leads to PgBouncer in transaction mode: no prepared statements, and "
-            "polling instead of LISTEN."
+            description="Set this if the DSN leads to PgBouncer in transaction mode. farrier then uses no prepared "
+            "statements, and polls instead of LISTEN."
         ),
     ] = False
     db_timeout: Annotated[
@@ -48,17 +48,16 @@ class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     connect_timeout: Annotated[
         timedelta,
         Meta(
-            description="Time limit for a connection to one host of the DSN; then the next host is tried. A "
-            "reachable server accepts within milliseconds. Must be shorter than 5 s."
+            description="Time limit for a connection to one host of the DSN. After it, farrier tries the next host. A "
+            "reachable server accepts a connection within milliseconds. Must be shorter than 5 s."
         ),
     ] = _seconds(3)
     statement_timeout: Annotated[
         timedelta,
         Meta(
-            description="Time limit for a statement of the loop; then the connection is closed and the hosts of "
-            "the DSN are tried again. Statements take milliseconds. If an old primary stops "
-            "responding, this limit and connect_timeout bound how late the loop follows the "
-            "fail-over."
+            description="Time limit for a statement of the loop. After it, farrier closes the connection and tries the "
+            "hosts of the DSN again. Statements take milliseconds. If an old primary stops responding, this "
+            "limit and connect_timeout bound how late the loop follows the fail-over."
         ),
     ] = _seconds(5)
     read_timeout: Annotated[
@@ -73,8 +72,8 @@ class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         Meta(
             ge=2,
             le=100,
-            description="Connections in the pool. farrier batches its statements, so a few connections are enough for "
-            "a fleet of any size.",
+            description="Number of connections in the pool. farrier batches its statements, so a few connections are "
+            "enough for a fleet of any size.",
         ),
     ] = 8
 

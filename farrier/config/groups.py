@@ -36,7 +36,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     period: Annotated[
         timedelta,
-        Meta(description="Each resource's handler runs at least this often, even without an event."),
+        Meta(description="Interval at which the handler of each resource runs, even without an event."),
     ] = _seconds(30)
     jitter: Annotated[
         float,
@@ -49,8 +49,8 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     resync: Annotated[
         timedelta,
         Meta(
-            description="Each resource is read from the database at least this often. This bounds how late "
-            "farrier sees a change without a wake, such as rows edited by hand."
+            description="Interval at which farrier reads each resource from the database. This bounds how late farrier "
+            "sees a change without a wake, such as rows edited by hand."
         ),
     ] = _seconds(300)
     batch: Annotated[
@@ -66,7 +66,8 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         Meta(
             ge=1,
             le=16,
-            description="Concurrent loads per kind. While one is processed, the others wait for the database.",
+            description="Concurrent loads per kind. While farrier processes one load, the others wait for the "
+            "database.",
         ),
     ] = 3
     max_in_flight: Annotated[
@@ -75,13 +76,16 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     ] = 1000
     max_handling_time: Annotated[
         timedelta,
-        Meta(description="A step that takes longer is cancelled, and its outcome is error: timeout."),
+        Meta(
+            description="Time limit for a step. farrier cancels a step that takes longer, and records the error "
+            "timeout."
+        ),
     ] = _seconds(180)
     poll_interval: Annotated[
         timedelta,
         Meta(
-            description="Interval at which the loop polls for wakes. This bounds the delay of a wake while "
-            "LISTEN is lost."
+            description="Interval at which the loop polls for wakes. While LISTEN is lost, a wake is delayed by at "
+            "most this."
         ),
     ] = _seconds(0.5)
     drain_timeout: Annotated[
@@ -92,8 +96,8 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         int,
         Meta(
             ge=1,
-            description="Immediate reruns of one resource in a row; then it waits for its period once. This "
-            "keeps a handler that loops from starving other resources.",
+            description="Largest number of immediate reruns of a resource in a row. After these, the resource waits "
+            "once for its period, so that a handler that loops does not delay other resources.",
         ),
     ] = 50
     kinds: Annotated[
@@ -110,7 +114,10 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     ] = _seconds(180)
     force_after: Annotated[
         timedelta,
-        Meta(description="With force, farrier cancels unfinished agent tasks this long after the stage began."),
+        Meta(
+            description="If an intent has force, farrier cancels agent tasks that are unfinished this long after their "
+            "stage began."
+        ),
     ] = _seconds(600)
     observation_ttl: Annotated[
         timedelta, Meta(description="farrier does not act on what it read from MAAS or a BMC longer ago than this.")
@@ -118,57 +125,58 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     power_sync_interval: Annotated[
         timedelta,
         Meta(
-            description="Interval at which power, health and identity of each manageable node are read, with one "
-            "request. More requests make some BMCs fail. Must be shorter than observation_ttl."
+            description="Interval at which farrier reads power, health and identity of each manageable node, with one "
+            "request. Some BMCs fail if they receive more requests. Must be shorter than observation_ttl."
         ),
     ] = _seconds(60)
     confirmed_every: Annotated[
         timedelta,
         Meta(
-            description="Interval at which an unchanged power reading is stored. Storing every reading of "
-            "100,000 BMCs would update 1,700 rows a second. While no BMC failure is recorded, a "
-            "stored reading stays fresh for observation_ttl plus this. 1s stores each reading."
+            description="Interval at which farrier stores an unchanged power reading. To store every reading of "
+            "100,000 BMCs would update 1,700 rows a second. A stored reading is fresh for "
+            "observation_ttl plus this interval, unless a BMC failure is recorded. With 1s, farrier "
+            "stores each reading."
         ),
     ] = _seconds(600)
     probe_deadline: Annotated[
-        timedelta, Meta(description="Time limit for one probe of a BMC, for all its requests together.")
+        timedelta, Meta(description="Time limit for all requests of one probe of a BMC together.")
     ] = _seconds(30)
     transient_deadline: Annotated[
         timedelta, Meta(description="How long a node may be verifying or adopting before its onboarding fails.")
     ] = _seconds(60)
     max_task_attempts: Annotated[
-        int, Meta(ge=1, description="An agent task fails for good after this many failed results.")
+        int, Meta(ge=1, description="Number of failed results after which an agent task fails for good.")
     ] = 5
     brake_share: Annotated[
         float,
         Meta(
             gt=0,
             le=1,
-            description="Largest share of a site's nodes in service that may leave service within brake_window "
-            "because of silence or drift. If more would leave, none of them does: a failure of so many suggests "
-            "a fault of network, region or heartbeats. 1: no brake.",
+            description="Largest share of a site's nodes in service that may leave service within brake_window because "
+            "of silence or drift. If more would leave, farrier holds them in service: a failure of so many "
+            "suggests a fault of the network, the region or the path of heartbeats. 1: no brake.",
         ),
     ] = 0.1
     brake_at_least: Annotated[
         int,
         Meta(
             ge=2,
-            description="Up to this many nodes may always leave service. One machine can exceed the share of a "
-            "small site.",
+            description="The brake holds nodes only if at least this many would leave service. In a small site, a "
+            "single machine can exceed brake_share.",
         ),
     ] = 5
     brake_window: Annotated[
         timedelta,
         Meta(
-            description="How long a node that left service counts for the brake; it may count up to a minute longer. "
-            "farrier tries again to take a held node out of service after half this time."
+            description="Time for which the brake counts a node that left service, or up to a minute longer. After "
+            "half of this time, farrier tries again to take a held node out of service."
         ),
     ] = _seconds(600)
     bootstrap_ttl: Annotated[
         timedelta,
         Meta(
-            description="How long a bootstrap token stays valid; it can be used once. The default leaves time to "
-            "rack and cable a machine."
+            description="How long a bootstrap token stays valid. It can be used once. The default leaves time to rack "
+            "and cable a machine."
         ),
     ] = timedelta(hours=72)
 
@@ -197,13 +205,16 @@ class BmcTrustConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         Meta(description="PEM file with the authorities that sign BMC certificates. Empty: those of the system."),
     ] = ""
     fingerprint: Annotated[
-        str, Meta(description="SHA-256 fingerprint of the only certificate to trust, instead of authorities.")
+        str,
+        Meta(
+            description="SHA-256 fingerprint of the only certificate that farrier trusts; it then trusts no authority."
+        ),
     ] = ""
     insecure: Annotated[
         bool,
         Meta(
-            description="Accept any certificate. A machine that impersonates a BMC then receives its password. "
-            "Logged at every start."
+            description="Accept any certificate. A machine that impersonates a BMC then receives its password. farrier "
+            "logs a warning at every start."
         ),
     ] = False
 
@@ -232,9 +243,9 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
     session_directory: Annotated[
         str,
         Meta(
-            description="Local directory that records open sessions, so that the next process closes the "
-            "sessions of a killed one. Required if auth is session. Several processes may share it. Empty: the "
-            "unit's StateDirectory."
+            description="Local directory in which farrier records open sessions, so that the next process can close "
+            "the sessions of a killed process. Required if auth is session. Several processes may share "
+            "the directory. Empty: the unit's StateDirectory."
         ),
     ] = ""
     allowed_networks: Annotated[
@@ -245,8 +256,8 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
         int,
         Meta(
             ge=1,
-            description="BMCs that one process contacts at the same time. A BMC that has not answered within a second "
-            "no longer counts towards this limit; its requests continue.",
+            description="Largest number of BMCs that one process contacts at the same time. A BMC that has not "
+            "answered within a second no longer counts; its requests continue.",
         ),
     ] = 200
     connect_timeout: Annotated[
@@ -281,8 +292,8 @@ class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     path_prefix: Annotated[
         str,
         Meta(
-            description="Path that every vault: reference must begin with. Whole names are compared: with farrier, "
-            "farrier-b/x is refused. Empty: any path of the mount."
+            description="Path with which every vault: reference must begin. farrier compares whole names: if this is "
+            "farrier, it refuses farrier-b/x. Empty: any path of the mount."
         ),
     ] = "farrier"
     namespace: Annotated[str, Meta(description="Namespace (Vault Enterprise, HCP). Empty: the root.")] = ""
@@ -300,8 +311,8 @@ class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     keep: Annotated[
         timedelta,
         Meta(
-            description="How long a secret stays in memory after it was read. A rotated secret is noticed at "
-            "most this much later. With the default, 5,000 BMCs that share one secret cause two requests a minute."
+            description="How long farrier keeps a secret in memory. It notices a rotated secret at most this much "
+            "later. With the default, 5,000 BMCs that share one secret cause two requests a minute."
         ),
     ] = _seconds(30)
 
@@ -333,9 +344,9 @@ class HistoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         Meta(
             ge=0,
             le=36_500,
-            description="History older than this many days is removed, a few thousand rows at a time. The newest "
-            "entry of each layer of a resource stays. 0: history is kept for ever, because removed "
-            "history cannot be recovered. Set the same value on all replicas.",
+            description="Number of days after which farrier removes history, a few thousand rows at a time. It keeps "
+            "the newest entry of each layer of a resource. 0: farrier removes nothing; this is the default, "
+            "because removed history cannot be recovered. Set the same value on all replicas.",
         ),
     ] = 0
 
@@ -346,8 +357,8 @@ class SitesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     directory: Annotated[
         str,
         Meta(
-            description="Directory with one TOML file per site, NAME.toml. farrier reads it at the start and on "
-            "SIGHUP. Empty: no sites, so no node is onboarded through MAAS."
+            description="Directory with one TOML file for each site, NAME.toml. farrier reads it at the start and on "
+            "SIGHUP. Empty: no sites, so farrier cannot onboard nodes through MAAS."
         ),
     ] = ""
 
@@ -370,9 +381,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     sla: Annotated[
         Limits,
         Meta(
-            description='Limits that replace the defaults, by "layer.state", such as "status.offline" = "1h". '
-            "[sla.site.NAME] sets those of one site, [sla.model.NAME] those of one machine model. A "
-            "site's limit has precedence over a model's, and a model's over the general one. farrier "
-            "sla list shows every name."
+            description='Limits that replace the defaults. The key of a limit is "layer.state", for example '
+            '"status.offline" = "1h". [sla.site.NAME] sets limits of one site, and [sla.model.NAME] '
+            "limits of one machine model. A site's limit has precedence over a model's limit, and a model's "
+            "limit over a general one. farrier sla list shows every key."
         ),
     ] = Limits()

@@ -21,22 +21,26 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     host: Annotated[
         str,
         # Nothing would be every address there is.
-        Meta(min_length=1, description="Address to listen on. Beyond loopback, put a proxy with TLS in front."),
+        Meta(
+            min_length=1,
+            description="Address to listen on. If you set another address than loopback, put a proxy with TLS in front "
+            "of farrier.",
+        ),
     ] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0 lets the system choose.")] = 9464
     names: Annotated[
         tuple[str, ...],
         Meta(
-            description="Accepted host names, such as that of a proxy that forwards the Host header. IP addresses and "
-            "localhost are always accepted. A request for another host gets 421, except for /metrics, /healthz and "
-            "/readyz."
+            description="Host names that farrier accepts in the Host header of a request, such as the name of a proxy "
+            "that forwards this header. It always accepts IP addresses and localhost. A request for another "
+            "host gets 421, except for /metrics, /healthz and /readyz."
         ),
     ] = ()
     bearer_token: Annotated[
         str,
         Meta(
-            description="Reference (file:, env:, …) to the bearer token that POST requests need, in a file of "
-            "one line. Empty: POST requests are refused."
+            description="Reference (file:, env:, …) to the bearer token that POST requests need. The file has one "
+            "line. Empty: farrier refuses POST requests."
         ),
     ] = ""
 
@@ -60,8 +64,8 @@ class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     name_nodes: Annotated[
         bool,
         Meta(
-            description="Name the nodes above a limit, at most a hundred, in farrier_node_above_sla_seconds, so "
-            "that alerts can name them."
+            description="The metric farrier_node_above_sla_seconds names up to a hundred nodes above a limit, so that "
+            "alerts can name them."
         ),
     ] = True
 
