@@ -43,7 +43,7 @@ def _index() -> str:
 
 
 def _facts(rules: list[Alert]) -> str:
-    return f"Severity: {_severities(rules)}. Fires {_held(rules[0])}: {rules[0].because}.\n"
+    return f"Severity: {_severities(rules)}. Fires {_held(rules[0])}, because {rules[0].because}.\n"
 
 
 def _severities(rules: list[Alert]) -> str:

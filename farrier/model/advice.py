@@ -116,7 +116,7 @@ def _all(case: Case) -> Iterator[Advice]:
     if diagnosis.is_held(node):
         yield Advice("unpause the node when your work on it is done", Action.UNPAUSE)
     if diagnosis.is_unowned(node):
-        forced = "with force, because this node is agentless" if node.agentless else ""
+        forced = " with force, because this node is agentless" if node.agentless else ""
         yield Advice(f"resume creates the decommission that is missing{forced}; cancel then ends it", Action.RESUME)
     yield from _of_failure(case)
     yield from _of_quarantine(node)

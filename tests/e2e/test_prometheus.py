@@ -166,8 +166,8 @@ async def test_a_stuck_node_is_told_by_name_until_it_moves(
         await until(lambda: fires("FarrierStuck", state="bootstrap_issued", severity="page"))
         by_state = await server.alert("FarrierStuck", state="bootstrap_issued")
         assert by_state is not None
-        assert by_state["annotations"]["description"].endswith("The worst: gpu-1")
-        assert by_state["annotations"]["summary"] == "1 above the limit of node bootstrap_issued"
+        assert by_state["annotations"]["description"].endswith("Furthest above the limit: gpu-1")
+        assert by_state["annotations"]["summary"] == "1 resource(s) above the limit of node bootstrap_issued"
         assert {rule["health"] for rule in await server.rules()} == {"ok"}
         exposed = (await other.get("/metrics")).text
         assert not [name for name in asked_for() if f"\n{name}" not in exposed]

@@ -26,7 +26,7 @@ from farrier.model import duration, sweeps
 from farrier.model.runs import Verdict
 
 _NONE = timedelta(0)
-_ONCE = "one failure is worth a report; the alert stays active until the failure is older than the window of its query"
+_ONCE = "a single failure is worth a report; the alert ends when its query no longer covers the failure"
 
 _CONFLICTS = 0.05  # of all runs; a shard that changes its owner, or an API write during a run, is one in a hundred
 _ERRORS = 0.1  # of all runs; a site with a dead service is more, a few broken nodes are less
@@ -70,7 +70,8 @@ def _controller_down() -> Alert:
         hold=timedelta(minutes=3),
         because="a restart or an upgrade of the only replica takes less time",
         summary="No replica of farrier responds to Prometheus",
-        description="No node is handled, or farrier is not monitored. Alerts about the fleet cannot fire meanwhile.",
+        description="Either no replica runs, or Prometheus cannot reach the replicas. Meanwhile alerts about the "
+        "fleet cannot fire.",
     )
 
 
@@ -81,9 +82,9 @@ def _replica_down() -> Alert:
         # By the job: the replica itself has not been there to say what it is.
         expr=f"up == 0 and on (job) max_over_time({series(gauges.BUILD_INFO)}[1d])",
         hold=timedelta(minutes=10),
-        because="a reboot of its machine or a drain takes less time",
+        because="a reboot of the replica's machine takes less time",
         summary="A replica of farrier does not respond: {{ $labels.instance }}",
-        description="The other replicas have taken over its nodes. If it was removed for good, remove it from "
+        description="The other replicas have taken over its nodes. If you removed the replica, also remove it from "
         "Prometheus's targets.",
     )
 
@@ -94,10 +95,10 @@ def _figures_stale() -> Alert:
         severity=Severity.PAGE,
         expr=f"time() - max({series(gauges.COLLECTED)}) > {STALE_AFTER.total_seconds():.0f}",
         hold=timedelta(minutes=2),
-        because="a fail-over of the database may take that long in addition",
+        because="a fail-over of the database can add this time to the age of the figures",
         summary="No replica of farrier has counted the fleet for {{ $value | humanizeDuration }}",
-        description="No replica reaches the database, or the clocks of database and Prometheus differ by "
-        "minutes. Alerts about the fleet cannot fire meanwhile.",
+        description="Either no replica can reach the database, or the clocks of the database and of Prometheus "
+        "differ by minutes. Meanwhile alerts about the fleet cannot fire.",
     )
 
 
@@ -109,10 +110,10 @@ def _replica_without_database() -> Alert:
         severity=Severity.TICKET,
         expr=f"max by (job, instance) ({age}) > {stale} and on () ({newest} <= {stale})",
         hold=FLEET_HOLD,
-        because="a fail-over of the database is over by then",
+        because="a fail-over of the database takes less time",
         summary="A replica of farrier no longer counts the fleet: {{ $labels.instance }}",
-        description="Its figures are {{ $value | humanizeDuration }} old; those of other replicas are current. "
-        "It handles no nodes, and no alert uses its figures.",
+        description="Its figures are {{ $value | humanizeDuration }} old; the figures of other replicas are current. "
+        "This replica handles no nodes, and no alert uses its figures.",
     )
 
 
@@ -124,9 +125,9 @@ def _sweep_late(config: Config) -> Alert:
         expr=f"{fleet(latest(gauges.OLDEST_SWEEP), 'kind')} > {limit.total_seconds():.0f}",
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
-        summary="The loop of {{ $labels.kind }} does not keep up",
-        description="The shard that waited longest was last swept {{ $value | humanizeDuration }} ago. The limit of "
-        f"{duration.human(limit)} is two periods, at least a minute.",
+        summary="The loop of {{ $labels.kind }} is overloaded or hangs",
+        description=f"A controller last ran every resource of one shard {{{{ $value | humanizeDuration }}}} ago. The "
+        f"limit is {duration.human(limit)}: two periods, and at least a minute.",
     )
 
 
@@ -140,8 +141,9 @@ def _shards_unowned() -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="No controller runs {{ $value }} of the shards of {{ $labels.kind }}",
-        description="Their resources are not handled. Live controllers take the shards of a dead one within 13 "
-        "seconds. So either no live controller runs this kind, or none can take the shards.",
+        description="Nothing happens to the resources in these shards. Live controllers take the shards of a dead "
+        "controller within 13 seconds. So either no live controller runs this kind, or no controller can "
+        "take the shards.",
     )
 
 
@@ -154,7 +156,7 @@ def _commit_conflicts() -> Alert:
         severity=Severity.TICKET,
         expr=f"{conflicts} / ({runs} + {conflicts}) > {_CONFLICTS}",
         hold=_LASTS,
-        because="a fail-over of the database causes a few, once",
+        because="a fail-over of the database causes only a few conflicts, once",
         summary="{{ $value | humanizePercentage }} of the runs of {{ $labels.kind }} fail to commit",
         description="Controllers lose shards during runs, or another program writes the same rows. No data is "
         "lost, but work is repeated.",
@@ -170,8 +172,8 @@ def _writes_refused() -> Alert:
         hold=_NONE,
         because=_ONCE,
         summary="The database rejects writes by the handler of {{ $labels.kind }}",
-        description="This is a bug, or the schema does not belong to this version. The node makes no progress "
-        "until it is fixed. The log has PostgreSQL's error.",
+        description="This is a bug, or the schema is of another release. The resource makes no progress until the "
+        "cause is fixed. The log has PostgreSQL's error.",
     )
 
 
@@ -183,8 +185,8 @@ def _steps_cut() -> Alert:
         severity=Severity.TICKET,
         expr=f"count_over_time(({cut} > 0){looks}) >= {_CUTS_TIMES}",
         hold=_NONE,
-        because="a fail-over of the database cancels many steps, but only once; the alert requires that steps are "
-        "cancelled repeatedly within half an hour",
+        because="the query itself requires that steps are cancelled repeatedly within half an hour; a fail-over of "
+        "the database cancels steps only once",
         summary="Steps of {{ $labels.kind }} are cancelled because their controller cannot renew its lease in time",
         description="The database responds too late, or the process gets too little CPU. farrier reads what the "
         "cancelled steps changed outside, and continues from there.",
@@ -200,7 +202,7 @@ def _handler_bug() -> Alert:
         hold=_NONE,
         because=_ONCE,
         summary="A run of {{ $labels.kind }} failed with an internal error: {{ $labels.error }}",
-        description="Only that resource is affected. Report it with the log of the failed run (run.failed, "
+        description="Other resources are not affected. Report the error with the log of the failed run (run.failed, "
         "handler.crashed).",
     )
 
@@ -215,7 +217,7 @@ def _handler_errors() -> Alert:
         hold=_LASTS,
         because="a restart of a service takes less time",
         summary="{{ $value | humanizePercentage }} of the runs of {{ $labels.kind }} end in an error",
-        description="So many failures have a common cause, mostly an outside service.",
+        description="So many failures usually have a common cause, such as an outside service.",
     )
 
 
@@ -227,7 +229,7 @@ def _rerun_limited() -> Alert:
         expr=f"{increase(series(definitions.RERUN_LIMITED), window, 'kind')} > 0",
         hold=_NONE,
         because=_ONCE,
-        summary="A handler of {{ $labels.kind }} runs in a cycle",
-        description="A resource required too many immediate reruns in a row. farrier slows it down; its history "
-        "shows the cycle.",
+        summary="A handler of {{ $labels.kind }} repeats the same transitions",
+        description="The handler of a resource requested too many immediate reruns in a row. farrier delays its "
+        "further runs. The history of the resource shows the repeated transitions.",
     )

@@ -59,7 +59,7 @@ _WORST = (
     "{{ with printf `topk(5, max by (node) ("
     f"{gauges.NODE_ABOVE_SLA.name}"
     "{kind=%q,state=%q,substate=%q}))` $labels.kind $labels.state $labels.substate | query }}"
-    " The worst:{{ range . }} {{ .Labels.node }}{{ end }}{{ end }}"
+    " Furthest above the limit:{{ range . }} {{ .Labels.node }}{{ end }}{{ end }}"
 )
 
 
@@ -104,8 +104,8 @@ def _stuck_at(severity: Severity, selected: str, *, named: bool) -> Alert:
         expr=fleet(selected, *_PLACE) + " > 0",
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
-        summary=f"{{{{ $value }}}} above the limit of {_WHERE}",
-        description="Each is above its own limit. Run: farrier sla breaches." + (_WORST if named else ""),
+        summary=f"{{{{ $value }}}} resource(s) above the limit of {_WHERE}",
+        description="To list them, run farrier sla breaches." + (_WORST if named else ""),
     )
 
 
@@ -146,8 +146,8 @@ def _end_to_end(config: Config) -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} {{ $labels.kind }} workflow(s) take longer than the limit for the whole workflow",
-        description="This limit counts through all stages, however often they changed. Limits unless the site or model "
-        f"sets its own: {limits}. Run: farrier sla breaches",
+        description="A change of the stage does not reset the clock of this limit. Limits, unless the site or model "
+        f"has another one: {limits}. To list the workflows, run farrier sla breaches",
     )
 
 
@@ -161,8 +161,8 @@ def _manual_intervention(failure: FailureClass) -> Alert:
         because=FLEET_HOLD_BECAUSE,
         summary=f"{{{{ $value }}}} node(s) wait for an operator: {failure}",
         description=f"To do: {FAILURES[failure].action}."
-        + ("farrier may be working on the wrong machine." if unsafe else "")
-        + f" Which: SELECT name, failure_detail FROM farrier.node_lifecycle WHERE failure_class = '{failure}'",
+        + (" farrier may be working on the wrong machine." if unsafe else "")
+        + f" To list them: SELECT name, failure_detail FROM farrier.node_lifecycle WHERE failure_class = '{failure}'",
         runbook=f"failures.md#failure-{failure}",
         labels={"failure_class": str(failure)},
     )
@@ -178,7 +178,7 @@ def _manual_intervention_unknown() -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} node(s) wait for an operator: {{ $labels.failure_class }}",
-        description="These rules do not include this failure class: the replicas are newer than the rules. Run "
+        description="These rules do not have this failure class, because the replicas are newer than the rules. Run "
         "farrier node why for each node, and generate the rules again with farrier alerts.",
     )
 
@@ -191,7 +191,8 @@ def _region_failing() -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} MAAS region(s) cannot be read ({{ $labels.state }})",
-        description="farrier does not act on its outdated facts about their machines. Run: farrier site list",
+        description="farrier does not act on outdated observations of their machines. For the error, run farrier "
+        "site list",
     )
 
 
@@ -203,9 +204,10 @@ def _region_unconfigured() -> Alert:
         expr=fleet(latest(gauges.RESOURCES, equals("kind", maas_region.KIND), state)) + " > 0",
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
-        summary="{{ $value }} MAAS region(s) are in the settings of no controller",
-        description="No controller reads them, and work at their sites that needs MAAS has stopped. Restore the "
-        "site, or run farrier resource intent maas_region SITE delete --wait. Run: farrier site list",
+        summary="No controller has {{ $value }} known MAAS region(s) in its settings",
+        description="No controller reads these regions, and work that needs MAAS has stopped at their sites. farrier "
+        "site list names the sites. Restore the file of a site, or run farrier resource intent "
+        "maas_region SITE delete --wait",
     )
 
 
@@ -225,10 +227,11 @@ def _observations_stale_at(severity: Severity, expr: str) -> Alert:
         severity=severity,
         expr=expr,
         hold=timedelta(minutes=15),
-        because="a failing region has its own alert by then, and farrier normally reads a machine again within minutes",
+        because="a failing region fires another alert earlier, and farrier normally reads a machine again within "
+        "minutes",
         summary="{{ $value }} machine(s) are not observed in MAAS",
-        description="The facts about them are too old to act on. Their region may fail, no controller may read "
-        "it, or a read is incomplete. Run: farrier site list",
+        description="farrier does not act on their old observations. Either their region fails, or no controller "
+        "reads it, or it does not return these machines. To find out, run farrier site list",
     )
 
 
@@ -239,10 +242,10 @@ def _resources_failing() -> Alert:
         severity=Severity.TICKET,
         expr=f"{failing} > 0",
         hold=timedelta(minutes=15),
-        because="each has failed for five minutes already; a restart of a service takes less time",
+        because="a restart of a service takes less time; each resource had already failed for five minutes",
         summary="Every run of {{ $value }} {{ $labels.kind }}(s) ends in the same error: {{ $labels.error }}",
-        description="These resources make no progress. The alert covers all states, also those without a limit. Which: "
-        "SELECT id, at, outcome FROM farrier.outcomes WHERE outcome ->> 'error' = '{{ $labels.error }}'",
+        description="These resources make no progress. To list them: SELECT id, at, outcome FROM farrier.outcomes "
+        "WHERE outcome ->> 'error' = '{{ $labels.error }}'",
     )
 
 
@@ -254,8 +257,8 @@ def _bmc_unreadable(failure: BmcFailure) -> Alert:
         hold=_BMC_AWAY,
         because=_BMC_AWAY_BECAUSE,
         summary=f"{{{{ $value }}}} BMC(s) cannot be read: {failure}",
-        description=f"To do: {BMC_ADVICE[failure]}. Which: SELECT name, bmc_address FROM farrier.node_lifecycle "
-        f"WHERE power_failure = '{failure}'",
+        description=f"To do: {BMC_ADVICE[failure]}. To list them: SELECT name, bmc_address FROM "
+        f"farrier.node_lifecycle WHERE power_failure = '{failure}'",
         runbook=f"failures.md#bmc-{failure}",
         labels={"failure": str(failure)},
     )
@@ -270,7 +273,7 @@ def _bmc_unreadable_unknown() -> Alert:
         hold=_BMC_AWAY,
         because=_BMC_AWAY_BECAUSE,
         summary="{{ $value }} BMC(s) cannot be read: {{ $labels.failure }}",
-        description="These rules do not include this failure: the replicas are newer than the rules. Generate "
+        description="These rules do not have this failure, because the replicas are newer than the rules. Generate "
         "the rules again with farrier alerts.",
     )
 
@@ -291,8 +294,8 @@ def _many_bmcs_unreadable() -> Alert:
         hold=timedelta(minutes=10),
         because="a restart of a switch takes less time",
         summary="{{ $value | humanizePercentage }} of all BMCs cannot be read",
-        description="So many failures have a common cause: the management network or a credential. farrier does "
-        "not act on the last known power states.",
+        description="So many failures usually have a common cause: the management network or a credential. farrier "
+        "does not act on old power states.",
     )
 
 
@@ -304,8 +307,8 @@ def _same_machine() -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} nodes have recorded the same machine as another node",
-        description="An action on one of them affects the other; set_power is refused for both. farrier db check "
-        "names them.",
+        description="An action on one of these nodes affects the other, so farrier refuses set_power for both. To "
+        "list them, run farrier db check.",
     )
 
 
@@ -316,9 +319,10 @@ def _brake() -> Alert:
         expr=f"{fleet(latest(gauges.BRAKES_HOLDING))} > 0",
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
-        summary="{{ $value }} sites have more failing nodes than may leave service at once",
-        description="Their failing nodes stay active until the failures end or an operator lifts the brake. "
-        "Which: SELECT site, since, held, leaving FROM farrier.brakes_holding",
+        summary="The brake holds failing nodes in service at {{ $value }} site(s)",
+        description="More nodes fail than may leave service at once. The failing nodes stay active until the "
+        "failures end or an operator lifts the brake. To list the sites: SELECT site, since, held, "
+        "leaving FROM farrier.brakes_holding",
     )
 
 
@@ -331,8 +335,8 @@ def _intents_unanswered() -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="An intent has had no answer for {{ $value | humanizeDuration }}",
-        description=f"An intent should be answered within {duration.human(_ANSWERED_WITHIN)}. Intents that a "
-        "pause delays are not counted.",
+        description=f"farrier should answer an intent within {duration.human(_ANSWERED_WITHIN)}. The alert does not "
+        "count intents that a pause delays.",
     )
 
 
@@ -352,9 +356,9 @@ def _flapping() -> Alert:
         severity=Severity.TICKET,
         expr=f"({stays}) > {_SHORT_STAYS}",
         hold=timedelta(minutes=5),
-        because="the query counts over an hour, which filters noise; the wait only covers a missing replica",
+        because="a replica may be missing for a moment; against noise, the query itself counts over an hour",
         summary="{{ $labels.kind }}s leave {{ $labels.state }} soon after entering it",
-        description="In the last hour {{ $labels.state }} was left {{ $value | humanize }} times within "
-        f"{duration.human(SHORT_STAY)} of being entered. "
-        "Run: farrier history list --last 1h --from {{ $labels.state }}",
+        description=f"In the last hour, resources left {{{{ $labels.state }}}} {{{{ $value | humanize }}}} times, "
+        f"each time within {duration.human(SHORT_STAY)} of entering it. To list them, run farrier history "
+        f"list --last 1h --from {{{{ $labels.state }}}}",
     )

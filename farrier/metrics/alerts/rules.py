@@ -26,7 +26,7 @@ alert, and longer than a fail-over of the database.
 """
 
 FLEET_HOLD_BECAUSE = (
-    f"figures of the fleet are at most {duration.human(STALE_AFTER)} old, so one outdated figure cannot fire the alert"
+    f"figures of the fleet can be {duration.human(STALE_AFTER)} old, and one outdated figure should not fire the alert"
 )
 
 

@@ -43,7 +43,7 @@ def _service_failing() -> Alert:
         hold=timedelta(minutes=10),
         because="a restart of a service takes less time",
         summary="{{ $value | humanizePercentage }} of requests to {{ $labels.service }} fail",
-        description="So many failures have a common cause: the network, a credential, or the service itself. "
+        description="So many failures usually have a common cause: the network, a credential, or the service itself. "
         "Nodes wait, and farrier retries.",
     )
 
@@ -54,8 +54,8 @@ def _tls_insecure() -> Alert:
         severity=Severity.INFO,
         expr=f"max by (job) ({series(gauges.BMC_TLS_INSECURE)}) > 0",
         hold=timedelta(hours=1),
-        because="an operator's short experiment ends earlier",
+        because="a short experiment of an operator needs no message",
         summary="Certificates of BMCs are not checked",
-        description="bmc.insecure is set for all hosts or for some. Any machine that takes the address of a BMC "
+        description="bmc.insecure is set for all hosts or for some. Any machine that takes the address of such a BMC "
         "receives its password.",
     )

@@ -167,7 +167,7 @@ def test_the_example_for_alertmanager_names_alerts_labels_and_severities_that_th
 
 async def test_questions_to_the_database_have_answers(db: pg.Database) -> None:
     """Those of descriptions and those of pages, for whoever may only read."""
-    asked = [question for alert in ALERTS for question in re.findall(r"Which: (.+)$", alert.description)]
+    asked = [question for alert in ALERTS for question in re.findall(r"To list [a-z ]+: (SELECT .+)$", alert.description)]
     pages = [question for page in PAGES.glob("*.md") for question in PSQL.findall(page.read_text())]
     assert pages
     asked += pages
@@ -248,9 +248,9 @@ def test_an_alert_tells_the_nodes_it_can_the_numbers_and_where_to_read_on(named:
             {
                 "exp_labels": {"severity": "page", **labels},
                 "exp_annotations": {
-                    "summary": "2 above the limit of onboarding running wait_for_ready",
-                    "description": "Each is above its own limit. Run: farrier sla breaches."
-                    + (" The worst: gpu-1 gpu-2" if named else ""),
+                    "summary": "2 resource(s) above the limit of onboarding running wait_for_ready",
+                    "description": "To list them, run farrier sla breaches."
+                    + (" Furthest above the limit: gpu-1 gpu-2" if named else ""),
                     "runbook_url": "https://docs.example/operating/alerts/FarrierStuck.md",
                 },
             }
