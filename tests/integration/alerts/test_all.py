@@ -167,7 +167,7 @@ def test_the_example_for_alertmanager_names_alerts_labels_and_severities_that_th
 
 async def test_questions_to_the_database_have_answers(db: pg.Database) -> None:
     """Those of descriptions and those of pages, for whoever may only read."""
-    asked = [question for alert in ALERTS for question in re.findall(r"To list [a-z ]+: (SELECT .+)$", alert.description)]
+    asked = [each for alert in ALERTS for each in re.findall(r"To list [a-z ]+: (SELECT .+)$", alert.description)]
     pages = [question for page in PAGES.glob("*.md") for question in PSQL.findall(page.read_text())]
     assert pages
     asked += pages
