@@ -4,9 +4,8 @@ CREATE OR REPLACE FUNCTION farrier.enqueue_resource() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
     PERFORM enqueue(TG_ARGV[0], NEW.id);
-    PERFORM record_beginning(TG_ARGV[0], NEW.id, NEW.version, l.layer, to_jsonb(NEW) ->> l.layer,
+    PERFORM record_beginning(TG_ARGV[0], to_jsonb(NEW),
         coalesce('intent ' || nullif(current_setting('farrier.created_for', true), ''), 'created'),
-        'created by ' || coalesce(nullif(current_setting('farrier.created_by', true), ''), session_user))
-       FROM kind_layers l WHERE l.kind = TG_ARGV[0];
+        'created by ' || coalesce(nullif(current_setting('farrier.created_by', true), ''), session_user));
     RETURN NULL;
 END $$;

@@ -40,10 +40,8 @@ BEGIN
     ELSE
         INSERT INTO bootstrap_tokens (hash, node_id, expires_at) VALUES (digest(bootstrap_token), new_id, farrier.now() + bootstrap_ttl);
     END IF;
-    PERFORM record_beginning('node', new_id, 1, l.layer, l.value, 'register_node', 'registered by ' || session_user)
-       FROM (VALUES ('status', first_status), ('management', first_management), ('onboarding', CASE WHEN onboarding IS NOT NULL THEN 'pending' END))
-           AS l (layer, value)
-     WHERE l.value IS NOT NULL;
+    PERFORM record_beginning('node', to_jsonb(n) || jsonb_build_object('onboarding', o.status), 'register_node', 'registered by ' || session_user)
+       FROM nodes n LEFT JOIN node_onboardings o ON o.id = onboarding WHERE n.id = new_id;
     PERFORM enqueue('node', new_id);
     RETURN new_id;
 EXCEPTION
