@@ -1784,12 +1784,15 @@ CREATE OR REPLACE FUNCTION farrier.prune_history(
       LEFT JOIN (SELECT * FROM looked ORDER BY at DESC, id DESC, version DESC, kind DESC, layer DESC LIMIT 1) l ON true;
 $$;
 
--- Records the first value of a layer of a resource in history, with its cause. The row has no from_value, and its controller and
--- epoch are zero. SECURITY DEFINER functions call it: no role of farrier may insert into history.
-CREATE OR REPLACE FUNCTION farrier.record_beginning(kind text, id bigint, version bigint, layer text, value text, cause text, reason text) RETURNS void
+-- Records the first value of each layer of a resource in history, with its cause. `new` has id, version, and the value of each layer by
+-- its name. The rows have no from_value, and their controller and epoch are zero. SECURITY DEFINER functions call it: no role of farrier
+-- may insert into history.
+CREATE OR REPLACE FUNCTION farrier.record_beginning(of_kind text, new jsonb, cause text, reason text) RETURNS void
     LANGUAGE sql SET search_path = farrier, pg_temp AS $$
     INSERT INTO farrier.history (kind, id, version, layer, to_value, at, cause, reason, source, controller, epoch)
-    VALUES ($1, $2, $3, $4, $5, farrier.now(), $6, $7, 'database', '00000000-0000-0000-0000-000000000000', 0);
+    SELECT $1, ($2 ->> 'id')::bigint, ($2 ->> 'version')::bigint, l.layer, $2 ->> l.layer, farrier.now(), $3, $4, 'database',
+           '00000000-0000-0000-0000-000000000000', 0
+      FROM farrier.kind_layers l WHERE l.kind = $1 AND $2 ->> l.layer IS NOT NULL;
 $$;
 
 -- Takes the next step of the pass over old history if it is due and no other session takes it: prunes up to `most` rows that are
@@ -2235,10 +2238,8 @@ BEGIN
     ELSE
         INSERT INTO bootstrap_tokens (hash, node_id, expires_at) VALUES (digest(bootstrap_token), new_id, farrier.now() + bootstrap_ttl);
     END IF;
-    PERFORM record_beginning('node', new_id, 1, l.layer, l.value, 'register_node', 'registered by ' || session_user)
-       FROM (VALUES ('status', first_status), ('management', first_management), ('onboarding', CASE WHEN onboarding IS NOT NULL THEN 'pending' END))
-           AS l (layer, value)
-     WHERE l.value IS NOT NULL;
+    PERFORM record_beginning('node', to_jsonb(n) || jsonb_build_object('onboarding', o.status), 'register_node', 'registered by ' || session_user)
+       FROM nodes n LEFT JOIN node_onboardings o ON o.id = onboarding WHERE n.id = new_id;
     PERFORM enqueue('node', new_id);
     RETURN new_id;
 EXCEPTION
@@ -3310,10 +3311,9 @@ CREATE OR REPLACE FUNCTION farrier.enqueue_resource() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
     PERFORM enqueue(TG_ARGV[0], NEW.id);
-    PERFORM record_beginning(TG_ARGV[0], NEW.id, NEW.version, l.layer, to_jsonb(NEW) ->> l.layer,
+    PERFORM record_beginning(TG_ARGV[0], to_jsonb(NEW),
         coalesce('intent ' || nullif(current_setting('farrier.created_for', true), ''), 'created'),
-        'created by ' || coalesce(nullif(current_setting('farrier.created_by', true), ''), session_user))
-       FROM kind_layers l WHERE l.kind = TG_ARGV[0];
+        'created by ' || coalesce(nullif(current_setting('farrier.created_by', true), ''), session_user));
     RETURN NULL;
 END $$;
 
