@@ -22,11 +22,11 @@
 -- loop                 15          2          2   controllers, shards, wakes, marks, outcomes, locks
 -- history               3                         history, history_retention
 -- nodes                30          5         19   nodes, node_macs, node_bmcs, bmc_logins, node_identities
--- workflows             5                    12   node_onboardings, node_decommissions
+-- workflows             6                    12   node_onboardings, node_decommissions
 -- agents               12                     1   bootstrap_tokens, node_agents
 -- tasks                18                         task_types, node_tasks, workers
 -- intents               7          1          3   intents
--- kinds                24                     1   kinds, kind_layers, kind_states, kind_actions, resources, callable
+-- kinds                25                     1   kinds, kind_layers, kind_states, kind_actions, resources, callable
 -- brakes                5          1              departures, brakes, brake_lifts
 -- maas                  8          1              maas_regions, node_observations
 -- requests              6                     3   resource_intents
@@ -425,6 +425,8 @@ CREATE UNIQUE INDEX nodes_maas ON farrier.nodes (site, maas_id) NULLS NOT DISTIN
 -- For a controller that takes a shard; see shard_of.
 CREATE INDEX nodes_shard ON farrier.nodes (((id % 64)::smallint)) WHERE status <> 'deleted';
 CREATE INDEX nodes_status ON farrier.nodes (status, status_entered_at);
+-- For the brake, which counts the nodes in service of a site in the commit of nodes that leave it.
+CREATE INDEX nodes_in_service ON farrier.nodes ((coalesce(site, ''))) WHERE status = 'active';
 CREATE INDEX nodes_management ON farrier.nodes (management, management_entered_at) WHERE status <> 'deleted';
 -- For gauges of the few nodes that need attention; nodes at rest are in none of these.
 CREATE INDEX nodes_not_on ON farrier.nodes (power)
@@ -2474,16 +2476,11 @@ END $$;
 -- Functions: workflows
 -- =====================================================================================================================
 
--- Checks the pair of a node and its live workflow; see check_pair. Deferred trigger on nodes. Of a node that named no workflow and
--- names none, only the status can be wrong: a workflow that is live has a check of its own. Runs as the owner, because before
+-- Checks the pair of a node and its live workflow; see check_pair. Deferred trigger on nodes. Runs as the owner, because before
 -- PostgreSQL 18 a deferred trigger runs as the role that commits, which may have no right to read the tables.
 CREATE OR REPLACE FUNCTION farrier.check_node_pair() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
-    IF TG_OP = 'UPDATE' AND OLD.live_workflow_kind IS NULL AND NEW.live_workflow_kind IS NULL
-       AND EXISTS (SELECT FROM workflow_mapping m WHERE m.kind = 'none' AND m.workflow_status = 'none' AND m.node_status = NEW.status) THEN
-        RETURN NULL;
-    END IF;
     PERFORM check_pair(NEW.id, NULL, NULL);
     RETURN NULL;
 END $$;
@@ -2538,6 +2535,13 @@ BEGIN
         PERFORM farrier.check_pair(NEW.node_id, NULL, NULL);
     END IF;
     RETURN NULL;
+END $$;
+
+-- Returns whether a node of this status may have no live workflow.
+CREATE OR REPLACE FUNCTION farrier.may_have_no_workflow(status text) RETURNS boolean
+    LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM farrier.workflow_mapping m WHERE (m.kind, m.workflow_status, m.node_status) = ('none', 'none', status));
 END $$;
 
 -- Keeps ended_at, which marks an ended workflow, consistent with its status, for each writer of the row. A status that the model
@@ -3206,12 +3210,11 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Refuses a change of a layer of a resource that the model has no edge for (FR409). Called by the triggers that guard layers.
+-- Refuses a change of a layer of a resource for which the model has no edge (FR409). Called by the triggers that guard layers.
 CREATE OR REPLACE FUNCTION farrier.check_edge(of_kind text, of_layer text, called text, from_value text, to_value text) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM farrier.edges e
-                    WHERE e.kind = of_kind AND e.layer = of_layer AND e.from_value = check_edge.from_value AND e.to_value = check_edge.to_value) THEN
+    IF NOT farrier.is_edge(of_kind, of_layer, from_value, to_value) THEN
         RAISE EXCEPTION '% %: the model has no edge % -> % in layer %', replace(of_kind, '_', ' '), called, from_value, to_value, of_layer
             USING ERRCODE = 'FR409', HINT = 'farrier.edges lists every edge; submit an intent to request one.';
     END IF;
@@ -3394,18 +3397,6 @@ BEGIN
     DELETE FROM callable WHERE to_regprocedure(function) IS NULL;
 END $$;
 
--- Checks a change of a layer; see check_edge. AFTER UPDATE trigger on tables whose writers set the time of the change themselves; the
--- arguments are the kind, the layer and its column. For each row, because a statement trigger would join old rows with new ones, which
--- is planned for a handful of rows and takes a quarter of a million comparisons for a batch.
-CREATE OR REPLACE FUNCTION farrier.guard_layer() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-    after jsonb := to_jsonb(NEW);
-BEGIN
-    PERFORM farrier.check_edge(TG_ARGV[0], TG_ARGV[1], coalesce(after ->> 'name', after ->> 'node_id'),
-                               to_jsonb(OLD) ->> TG_ARGV[2], after ->> TG_ARGV[2]);
-    RETURN NULL;
-END $$;
-
 -- Returns the states that a layer is in of those resources of a kind which have not ended, and locks the kind's table against changes until the
 -- transaction ends, so that the result stays true.
 CREATE OR REPLACE FUNCTION farrier.inhabited_states(of_kind text, layer text) RETURNS SETOF text
@@ -3413,6 +3404,14 @@ CREATE OR REPLACE FUNCTION farrier.inhabited_states(of_kind text, layer text) RE
 BEGIN
     EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', relation_of(of_kind));
     RETURN QUERY EXECUTE format('SELECT DISTINCT r.%2$I FROM %1$s r WHERE r.ended_at IS NULL ORDER BY r.%2$I', relation_of(of_kind), layer);
+END $$;
+
+-- Returns whether the model has an edge between two values of a layer of a kind.
+CREATE OR REPLACE FUNCTION farrier.is_edge(of_kind text, of_layer text, from_value text, to_value text) RETURNS boolean
+    LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM farrier.edges e
+                    WHERE e.kind = of_kind AND e.layer = of_layer AND e.from_value = is_edge.from_value AND e.to_value = is_edge.to_value);
 END $$;
 
 -- Returns the row of a kind in kinds. FR400 for an unknown kind, which is any whose table is not like farrier.resources if template
@@ -3566,6 +3565,18 @@ END $$;
 CREATE OR REPLACE FUNCTION farrier.name_index(of_kind text) RETURNS text
     LANGUAGE sql IMMUTABLE
     RETURN of_kind || '_live_name';
+
+-- Refuses a change of a layer (FR409) for which is_edge is false. AFTER UPDATE trigger on tables whose writers set the time of the
+-- change themselves; the arguments are the kind, the layer and its column. The trigger's condition calls is_edge, so that a change
+-- along an edge makes no call of a trigger: converting both rows to JSON would cost more than the update.
+CREATE OR REPLACE FUNCTION farrier.refuse_edge() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    after jsonb := to_jsonb(NEW);
+BEGIN
+    PERFORM farrier.check_edge(TG_ARGV[0], TG_ARGV[1], coalesce(after ->> 'name', after ->> 'node_id'),
+                               to_jsonb(OLD) ->> TG_ARGV[2], after ->> TG_ARGV[2]);
+    RETURN NULL;
+END $$;
 
 -- Keeps farrier.resources empty (FR409): it is the template of the tables of kinds. Trigger function.
 CREATE OR REPLACE FUNCTION farrier.refuse_template_row() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -5321,11 +5332,12 @@ CREATE OR REPLACE TRIGGER notify_wakes AFTER INSERT ON farrier.wakes
 CREATE OR REPLACE TRIGGER begin_resource BEFORE INSERT ON farrier.nodes
     FOR EACH ROW EXECUTE FUNCTION farrier.begin_resource('node');
 
--- At COMMIT, when the workflow's row is written, too. Only for updates that could break the pair: others make no call.
+-- At COMMIT, when the workflow's row is written, too. Only for updates that could break the pair: others make no call. Of a node
+-- that names no workflow before and after, only the status can be wrong, and the condition checks it at once.
 CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.nodes
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN (OLD.live_workflow_id IS DISTINCT FROM NEW.live_workflow_id OR OLD.live_workflow_kind IS DISTINCT FROM NEW.live_workflow_kind
-          OR OLD.status <> NEW.status)
+          OR OLD.status <> NEW.status AND (NEW.live_workflow_kind IS NOT NULL OR NOT farrier.may_have_no_workflow(NEW.status)))
     EXECUTE FUNCTION farrier.check_node_pair();
 
 -- At COMMIT, when the workflow's row is written, too. Apart from check_pair, because a condition of INSERT cannot refer to OLD.
@@ -5370,13 +5382,15 @@ CREATE CONSTRAINT TRIGGER forget_keys AFTER UPDATE ON farrier.nodes
 CREATE OR REPLACE TRIGGER forget_machine BEFORE UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (NEW.status = 'deleted') EXECUTE FUNCTION farrier.forget_machine();
 
--- Only for a node that changes its management: most updates leave it, and make no call.
+-- Only for a change without an edge: a change along an edge makes no call. See refuse_edge.
 CREATE OR REPLACE TRIGGER guard_management AFTER UPDATE ON farrier.nodes
-    FOR EACH ROW WHEN (OLD.management <> NEW.management) EXECUTE FUNCTION farrier.guard_layer('node', 'management', 'management');
+    FOR EACH ROW WHEN (OLD.management <> NEW.management AND NOT farrier.is_edge('node', 'management', OLD.management, NEW.management))
+    EXECUTE FUNCTION farrier.refuse_edge('node', 'management', 'management');
 
--- Only for a node that changes its status: most updates leave it, and make no call.
+-- Only for a change without an edge: a change along an edge makes no call. See refuse_edge.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.nodes
-    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_layer('node', 'status', 'status');
+    FOR EACH ROW WHEN (OLD.status <> NEW.status AND NOT farrier.is_edge('node', 'status', OLD.status, NEW.status))
+    EXECUTE FUNCTION farrier.refuse_edge('node', 'status', 'status');
 
 -- Only for a node whose tries change: bmc changes with every read. Not for a deleted node, whose failed logins go on counting for
 -- the node that has the BMC next.
@@ -5427,9 +5441,10 @@ CREATE CONSTRAINT TRIGGER check_pair_delete AFTER DELETE ON farrier.node_decommi
 CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.node_decommissions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('decommission');
 
--- Only for a workflow that changes its status: most updates leave it, and make no call.
+-- Only for a change without an edge: a change along an edge makes no call. See refuse_edge.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.node_decommissions
-    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_layer('node', 'decommission', 'status');
+    FOR EACH ROW WHEN (OLD.status <> NEW.status AND NOT farrier.is_edge('node', 'decommission', OLD.status, NEW.status))
+    EXECUTE FUNCTION farrier.refuse_edge('node', 'decommission', 'status');
 
 CREATE OR REPLACE TRIGGER set_ended_at BEFORE INSERT OR UPDATE OF status, ended_at ON farrier.node_decommissions
     FOR EACH ROW EXECUTE FUNCTION farrier.set_ended_at();
@@ -5452,9 +5467,10 @@ CREATE CONSTRAINT TRIGGER check_pair_delete AFTER DELETE ON farrier.node_onboard
 CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.node_onboardings
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('onboarding');
 
--- Only for a workflow that changes its status: most updates leave it, and make no call.
+-- Only for a change without an edge: a change along an edge makes no call. See refuse_edge.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.node_onboardings
-    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_layer('node', 'onboarding', 'status');
+    FOR EACH ROW WHEN (OLD.status <> NEW.status AND NOT farrier.is_edge('node', 'onboarding', OLD.status, NEW.status))
+    EXECUTE FUNCTION farrier.refuse_edge('node', 'onboarding', 'status');
 
 CREATE OR REPLACE TRIGGER set_ended_at BEFORE INSERT OR UPDATE OF status, ended_at ON farrier.node_onboardings
     FOR EACH ROW EXECUTE FUNCTION farrier.set_ended_at();

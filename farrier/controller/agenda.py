@@ -1,13 +1,12 @@
-"""What there is to do for the resources of one kind that this controller owns: load, run, commit, settle, requeue.
+"""The state of every resource of one kind that this controller owns: resting, queued, loading, running, committing.
 
-A pure data structure: events in, work out. It has no I/O and no clock of its own; `now` is this process' monotonic
-time. The loop around it sends statements and reports here what became of them, so a simulation can drive it through
-every order.
+A pure data structure: events go in, work comes out. It has no I/O and no clock; `now` is this process' monotonic time.
+The loop sends the statements and reports their results here, so a simulation can drive the agenda through every order.
 
-An entry is one resource. Its snapshot in memory may only say that there is nothing to do: whatever else a run over it
-decides is dropped, the resource is loaded, and the run over that fresh snapshot counts. Each load returns the snapshot
-together with the wakes that the snapshot saw, and only those are deleted with what the run decides. An entry whose
-commit was sent and not answered is closed until it is known whether that commit happened.
+An entry is one resource. A run over its snapshot in memory may only decide that there is nothing to do. Any other
+decision is dropped: the resource is loaded, and the run over the fresh snapshot counts. Each load returns a snapshot
+with the wakes that it saw, and the commit of its run deletes only these. An entry whose commit got no reply is closed
+until the loop knows whether the commit happened.
 """
 
 from __future__ import annotations
@@ -28,57 +27,56 @@ R = TypeVar("R")
 
 # The golden ratio spreads consecutive ids evenly.
 _SPREAD = 0.6180339887498949
-# Seconds for which a snapshot that is merely old waits for others, and how many of them wait for no more: a load has a
-# price of its own.
+# Old snapshots are loaded together, because each load has a cost of its own: for how many seconds the first one waits,
+# and how many do not wait longer.
 _TOGETHER_AFTER = 1.0
 _TOGETHER = 256
 
 
 class Phase(enum.IntEnum):
-    """Where a resource is. Each phase but IDLE is left by an event that the loop waits for."""
+    """The phase of a resource. The loop waits for the event that ends it, except for IDLE."""
 
-    IDLE = 0  # waits for a wake, or for the passing of time
-    QUEUED = 1  # is to be loaded
+    IDLE = 0  # waits for a wake or for its time
+    QUEUED = 1  # waits to be loaded
     LOADING = 2  # a load was sent
-    RUNNING = 3  # was loaded, and is being decided on
-    ACTING = 4  # a step is to begin, or is under way outside
+    RUNNING = 3  # was loaded, and its handler runs
+    ACTING = 4  # a step is about to begin, or runs
     COMMITTING = 5  # a commit was sent
-    UNKNOWN = 6  # a commit was sent, and it is not known whether it happened
-    GONE = 7  # this controller has nothing to do with it any more
+    UNKNOWN = 6  # a commit was sent, and the loop does not know whether it happened
+    GONE = 7  # this controller lost the shard, or the resource ended
 
 
 class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
-    """One resource. `again`: it was woken after the load that its snapshot is from was sent. `step`: the name of one
-    that began and whose end is not recorded; the next run recovers from it."""
+    """One resource. `again`: a wake came after its load was sent. `step`: the name of a step that began and whose end
+    is not recorded; the next run recovers from it."""
 
     id: int
     shard: int
     phase: Phase = Phase.QUEUED
     slot: int = NOWHERE  # of the wheel
-    urgent: bool = False  # of the queues, the one that it waits in
+    urgent: bool = False  # in which queue it waits
     again: bool = False
     step: str | None = None
     reruns: int = 0
     snapshot: R | None = None
     reload_at: float = 0.0
-    outcome: Any = None  # the decision that it rests on
-    confirmed: R | None = None  # the snapshot with what is confirmed in it and not stored yet
+    outcome: Any = None  # the decision on which it rests
+    confirmed: R | None = None  # the snapshot with confirmations that are not stored yet
     key: int | None = None  # of the stored outcome
     error: Any = None  # why the snapshot could not be read
     wakes: tuple[Any, ...] = ()
 
 
 class _Queue(Generic[R]):
-    """Entries to load, in the order in which they are loaded."""
+    """Entries to load, in order."""
 
     def __init__(self) -> None:
         self.entries: deque[Entry[R]] = deque()
-        self.ahead = 0  # how many of those that waited at `_marked_at` still wait
+        self.ahead = 0  # how many of the entries that waited at `_marked_at` still wait
         self._marked_at = math.inf
 
     def lag(self, now: float) -> float:
-        """For how many seconds entries that were queued at an earlier call have waited; 0 when all of them were
-        loaded."""
+        """For how many seconds the entries of an earlier call have waited; 0 once all of them were loaded."""
         if self._marked_at > now or not self.ahead:
             self.ahead, self._marked_at = len(self.entries), now
         return now - self._marked_at
@@ -91,27 +89,27 @@ class Agenda(Generic[R]):
         self._reload_every = reload_every
         self._modulus = shards
         self._shards: dict[int, dict[int, Entry[R]]] = {}
-        # To load: what was woken or goes on, and what has no reason but the time.
+        # To load: entries with a wake or a run that goes on, and entries whose time has come.
         self._urgent, self._routine = _Queue[R](), _Queue[R]()
         self.load_at = math.inf  # when `load` is to be called
         self.under_way: dict[int, Entry[R]] = {}  # ACTING or COMMITTING
-        # What rests, by the moment at which it is due. The loop takes it out, runs it over its snapshot, and puts it in
-        # again; one that does not rest any more is requeued, one whose snapshot is old is reloaded.
+        # Resting entries by due time. The loop takes them out, runs them over their snapshots and puts them back, or
+        # requeues those that no longer rest and reloads those whose snapshots are old.
         self.wheel: Wheel[Entry[R]] = Wheel()
 
     def __len__(self) -> int:
         return sum(map(len, self._shards.values()))
 
     def entry(self, id_: int) -> Entry[R] | None:
-        """The entry of a resource that this controller owns and knows."""
+        """The entry of a resource, if this controller owns its shard and has listed it."""
         shard = self._shards.get(id_ % self._modulus)
         return None if shard is None else shard.get(id_)
 
     # --- shards
 
     def took(self, shard: int, ids: Mapping[int, bool], steps: Mapping[int, str]) -> list[Entry[R]]:
-        """A shard was taken and its ids were listed in a later statement; true for those that were woken. `steps` are
-        the marked ones: their ends are not recorded. Returns what `lost` does of it."""
+        """Add a shard that was taken, with the IDs that a later statement listed (true: with a wake). `steps` are the
+        marked ones: their ends are not recorded. Returns the entries that `lost` returns."""
         acting = self.lost(shard)
         self._shards[shard] = {}
         for id_, woken in ids.items():
@@ -119,16 +117,16 @@ class Agenda(Generic[R]):
         return acting
 
     def listed(self, shard: int, ids: Collection[int]) -> None:
-        """These ids are the shard's now: what no wake announced is loaded, and what is gone is found out by a load."""
+        """Load the resources that have appeared in the shard or are gone from it since the last listing."""
         if shard in self._shards:
             self.woken(self._shards[shard].keys() ^ set(ids))
 
     def lag(self, now: float) -> float:
-        """By how many seconds the run or the load that has waited longest is late."""
+        """By how many seconds the oldest run or load that waits is late."""
         return max(self.wheel.overdue(now), self._urgent.lag(now), self._routine.lag(now))
 
     def is_quiet(self, shard: int) -> bool:
-        """Whether no step and no commit of the shard is under way: it may be given back."""
+        """Whether no step and no commit of the shard is under way, so that it may be given back."""
         return all(entry.shard != shard for entry in self.under_way.values())
 
     def lost(self, shard: int) -> list[Entry[R]]:
@@ -148,7 +146,7 @@ class Agenda(Generic[R]):
             self._wake(id_)
 
     def polled(self, wakes: Mapping[int, AbstractSet[Any]]) -> None:
-        """These wakes are in the database: those that no snapshot here has seen are news."""
+        """Enqueue the resources of wakes in the database that no snapshot here has seen."""
         for id_, found in wakes.items():
             entry = self.entry(id_)
             if entry is None or not found <= set(entry.wakes):
@@ -168,7 +166,7 @@ class Agenda(Generic[R]):
             entry.again = True
 
     def woken_all(self) -> None:
-        """Nothing is known of what happened meanwhile: load everything again."""
+        """Load everything again, because wakes may have been lost."""
         for shard in self._shards.values():
             for entry in shard.values():
                 if entry.phase is Phase.IDLE:
@@ -207,16 +205,16 @@ class Agenda(Generic[R]):
         return True
 
     def not_loaded(self, entries: Iterable[Entry[R]]) -> None:
-        """The load failed, or its reply was lost."""
+        """Enqueue entries again whose load failed or whose reply was lost."""
         for entry in entries:
             if entry.phase is Phase.LOADING:
                 self._enqueue(entry, once_more=True)
 
     def absent(self, entry: Entry[R]) -> None:
-        """The load found no such resource: its id never was one, or its row was deleted by hand."""
+        """Remove an entry for which the load found no resource."""
         if entry.phase is not Phase.LOADING:
             return
-        if entry.again:  # it may have been made after the load was sent
+        if entry.again:  # the resource may have been created after the load was sent
             self._enqueue(entry)
         else:
             self._remove(entry)
@@ -224,15 +222,15 @@ class Agenda(Generic[R]):
     # --- runs
 
     def reload(self, entry: Entry[R], now: float) -> None:
-        """The time of a resting entry has come, and it has no snapshot, or one that is too old to be run over. One that
-        is merely old is loaded together with others."""
+        """Enqueue a resting entry that is due and has no snapshot, or one that is too old to run over. An old one is
+        loaded together with others."""
         together = entry.snapshot is not None and len(self._routine.entries) < _TOGETHER
         self._enqueue(entry, urgent=False, load_at=now + _TOGETHER_AFTER if together else 0.0)
 
     def rests(self, entry: Entry[R], due_at: float, *, outcome: Any = None) -> tuple[Any, ...]:
-        """Record that a fresh run had nothing to do, and that nothing is to be written before `due_at`. Returns the
-        wakes to delete: those that its snapshot saw. `outcome` is what runs over this snapshot are compared with;
-        without one the resource is loaded for each run."""
+        """Record that a fresh run had nothing to do, and that the next run is due at `due_at`. Returns the wakes to
+        delete: those that its snapshot saw. Runs over this snapshot are compared with `outcome`; without one, the
+        resource is loaded for each run."""
         if entry.phase not in (Phase.RUNNING, Phase.ACTING):
             return ()
         wakes, entry.wakes = entry.wakes, ()
@@ -244,25 +242,24 @@ class Agenda(Generic[R]):
         return wakes
 
     def confirms(self, entry: Entry[R], snapshot: Any, due_at: float) -> tuple[Any, ...]:
-        """A run changed only how recently something was confirmed, and that stays in memory. Otherwise as `rests`: the
-        stored outcome is still the one before. `snapshot` is the state that the run made, which of kinds whose runs
-        confirm anything is an `R`."""
+        """Record a run that changed only how recently something was confirmed, which stays in memory. Otherwise as
+        `rests`; the stored outcome does not change. `snapshot` is the state that the run returned: for kinds whose runs
+        confirm anything, an `R`."""
         entry.snapshot = entry.confirmed = snapshot
         return self.rests(entry, due_at, outcome=entry.outcome)
 
     def requeue(self, entry: Entry[R]) -> None:
-        """A run over the snapshot in memory decided something, or a run did not come to an end: load the resource."""
+        """Load the resource: a run over the snapshot in memory decided to act, or a run did not end."""
         if entry.phase not in (Phase.QUEUED, Phase.GONE):
             self._enqueue(entry)
 
     def defer(self, entry: Entry[R], due_at: float) -> None:
-        """There is no room for what a fresh run decided to do: it is loaded again at `due_at`. Its wakes stay in the
-        database."""
+        """Load the resource again at `due_at`, because no slot is free for its step. Its wakes stay in the database."""
         if entry.phase is Phase.RUNNING:
             self._postpone(entry, due_at)
 
     def acts(self, entry: Entry[R], step: str) -> bool:
-        """A step of the resource is to begin; false where the shard was lost since it was decided, and it must not."""
+        """Record that a step is about to begin. False if the shard was lost: the step must not begin."""
         if entry.phase is Phase.GONE:
             return False
         assert entry.phase is Phase.RUNNING, "a step is decided over a fresh snapshot"
@@ -277,15 +274,15 @@ class Agenda(Generic[R]):
             return False
         assert entry.phase in (Phase.RUNNING, Phase.ACTING), "what acts was decided over a fresh snapshot"
         entry.phase = Phase.COMMITTING
-        entry.outcome = None  # the stored one may be another then
+        entry.outcome = None  # the commit may store another one
         self.under_way[entry.id] = entry
         return True
 
-    # --- what became of commits
+    # --- results of commits
 
     def committed(self, entry: Entry[R], due_at: float | None, rests_on: tuple[R, Any] | None = None) -> None:
-        """The commit won. `due_at` None: the resource runs again at once. Its snapshot is one of before the commit;
-        where it is known what the commit left, and what was decided over that, it `rests_on` both."""
+        """Record that the commit succeeded. `due_at` None: the resource runs again at once. `rests_on`: the snapshot
+        after the commit and the decision over it, if both are known; the snapshot before the commit is dropped."""
         if entry.phase is not Phase.COMMITTING:
             return
         entry.wakes, entry.step = (), None
@@ -298,7 +295,7 @@ class Agenda(Generic[R]):
             self._settle(entry, due_at)
 
     def ended(self, entry: Entry[R]) -> None:
-        """The commit won and ended the resource. A wake that came meanwhile has one more run."""
+        """Record that the commit succeeded and ended the resource. A wake that came meanwhile gets one more run."""
         if entry.phase is not Phase.COMMITTING:
             return
         entry.wakes, entry.snapshot, entry.step = (), None, None
@@ -308,7 +305,7 @@ class Agenda(Generic[R]):
             self._remove(entry)
 
     def not_committed(self, entry: Entry[R], due_at: float | None = None) -> None:
-        """The commit did not win: what it was decided on has changed. It is decided anew, at once or at `due_at`."""
+        """Decide again, at once or at `due_at`: the commit was refused because its snapshot is no longer current."""
         if entry.phase is not Phase.COMMITTING:
             return
         if due_at is None:
@@ -317,19 +314,19 @@ class Agenda(Generic[R]):
             self._postpone(entry, due_at)
 
     def unknown(self, entry: Entry[R]) -> None:
-        """The commit's reply was lost: the entry is closed until `settled`."""
+        """Close the entry until `settled`: the reply to its commit was lost."""
         if entry.phase is Phase.COMMITTING:
             self.under_way.pop(entry.id, None)
             entry.phase = Phase.UNKNOWN
 
     def settled(self, entry: Entry[R], *, happened: bool) -> None:
-        """A statement has locked the resource and raised its version: the commit `happened`, or never will."""
+        """Open the entry again. A statement has raised the version, so the commit `happened` or never will."""
         if entry.phase is Phase.UNKNOWN:
             if happened:
                 entry.step = None
             self._enqueue(entry)
 
-    # --- inside
+    # --- internals
 
     def _add(self, id_: int, number: int, *, urgent: bool, step: str | None = None) -> None:
         entry = self._shards[number][id_] = Entry(id=id_, shard=number, step=step)
@@ -352,7 +349,7 @@ class Agenda(Generic[R]):
         self._settle(entry, due_at)
 
     def _settle(self, entry: Entry[R], due_at: float) -> None:
-        """Nothing of the entry is under way any more."""
+        """Let the entry rest until `due_at`, or enqueue it if a wake came."""
         if entry.again:
             self._enqueue(entry)
             return

@@ -1,8 +1,8 @@
-"""When a step that found no slot may find one: the later, the more have been put off before it.
+"""Computes when a step that found no slot retries: the more steps were deferred before it, the later.
 
-Held by `steps`. A thousand that were tried each second would be loaded and decided only to be put off again. How fast
-they are let in is measured while there are too few slots. It is slower than slots become free: a resource that goes on
-from one step to the next takes its own again.
+A thousand steps that retried each second would be loaded and decided only to be deferred again. The rate at which steps
+get slots is measured while there are too few. It is lower than the rate at which slots become free, because a resource
+with another step takes its own slot again.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from datetime import timedelta
 
 from farrier.protocols import Clock
 
-# Never at once: what found no slot now would be loaded and put off again in a tight loop.
+# Never at once: the step would be loaded and deferred again in a tight loop.
 SOONEST = timedelta(seconds=1)
-# Slots may become free sooner than they have until now, and then a step should be there to take them.
+# Slots may become free sooner than before; steps must then be there to use them.
 LATEST = timedelta(seconds=15)
-# About the last twenty who were let in.
+# About the last twenty steps that got a slot.
 _WEIGHT = 0.1
 _FIRST_GUESS_SECONDS = 0.02
 
 
 class Backlog:
-    """Those who were put off, as one moment up to which places are promised."""
+    """The deferred steps, as one moment up to which slots are promised."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -42,12 +42,12 @@ class Backlog:
         self._last_in = None
         self._promised = float("-inf")
 
-    def put_off(self, count: int) -> timedelta:
-        """How long so many deferred entries should wait before they retry."""
+    def defer(self, count: int) -> timedelta:
+        """How long `count` steps without a slot wait before they retry."""
         now = self._clock.monotonic()
         if self._last_in is None:
             self._last_in = now
         wait = min(max(self._promised - now, SOONEST.total_seconds()), LATEST.total_seconds())
-        # Where none was let in for long, the next waits as long at the least.
+        # If no step got a slot for long, the next one waits at least as long.
         self._promised = now + wait + count * max(self._each, now - self._last_in)
         return timedelta(seconds=wait)

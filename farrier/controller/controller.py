@@ -1,8 +1,8 @@
 """The controller of this process: which shards it owns, and the loops that run their resources.
 
-Every two seconds a round renews this process' row, sees who else is alive, and takes or gives back shards. One round
-runs at a time: a renewal beside the process' own take would miss it. Wakes that no notification announced are polled
-for. `ownership` decides, and `loop` does the work.
+Every two seconds a round renews this process' row, reads which other controllers are alive, and takes or gives back
+shards. Rounds run one at a time, because a renewal would miss a take of the same process that is still open. A poll
+finds wakes without a notification. `ownership` decides, and `loop` does the work.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ AnyLoop = Loop[Any, Any, Any, Any]
 
 _LIST_SECONDS = 60.0
 _POLL_SECONDS = _LEAVE_SECONDS = 5.0
-# Shards of one statement; a renewal is not to wait for the listing of a million resources, so a round takes no more
-# shards of a kind once it has listed so many resources.
+# Shards of one statement. A renewal must not wait for the listing of a million resources, so a round takes no more
+# shards of a kind once it has listed _MANY resources.
 _AT_ONCE = 16
 _MANY = 10_000
-# A former owner on a server that is no longer the primary may act for six.
+# A former owner that is connected to the former primary may act for ACT_FOR.
 _AFTER_PROMOTION = ACT_FOR + 1
 _COLLAPSE_EVERY = 60.0
 # How often kinds that cannot be read are tried again, in seconds.
@@ -46,7 +46,7 @@ _WATCH = 0.2
 
 
 class Controller:
-    """One process. `ready` is set once it has its first shards, or has seen that others have them all."""
+    """One process. `ready` is set after the first complete round, with or without shards."""
 
     def __init__(
         self, controllers: Controllers, loops: Sequence[AnyLoop], host: Host, *, name: str | None = None
@@ -61,7 +61,7 @@ class Controller:
         self._nudge, self._poll_now = Wakeup(), Wakeup()
         self._era: tuple[str, float] | None = None
         self._join_at = self._kinds_at = self._collapse_at = float("-inf")
-        self._before: UUID | None = None  # what this process joined as last
+        self._before: UUID | None = None  # the ID under which this process joined last
         self._floor = "0"
         self._resync: dict[str, int] = dict.fromkeys(self._loops, 0)
         self._resynced_at = host.clock.monotonic()
@@ -84,12 +84,12 @@ class Controller:
             self._loops[kind].woken(ids)
 
     def heard_nothing(self) -> None:
-        """Notifications may have been missed: look for their wakes."""
+        """Poll now: notifications may have been missed."""
         self._poll_now.set("notify")
 
     async def run(self, stop: anyio.Event) -> None:
-        """Work until `stop` is set, then drain and give all shards back. Cancelling instead leaves them to others, once
-        these have seen for ten seconds that its row is not renewed."""
+        """Work until `stop` is set, then drain and give all shards back. After a cancellation, other controllers take
+        the shards once they have seen for ten seconds that this process' row is not renewed."""
         async with anyio.create_task_group() as managing:
             for serve in (self._manage, self._poll, self._watch):
                 managing.start_soon(serve)
@@ -99,7 +99,7 @@ class Controller:
                 await stop.wait()
                 self._stopping = True
                 self._nudge.set("stop")
-            # A torn statement may have given its shards back or not: others would wait until this controller expires.
+            # A cancelled statement may not have given its shards back: other controllers would wait for the expiry.
             async with self._rounds:
                 managing.cancel_scope.cancel()
         await self._leave()
@@ -122,12 +122,12 @@ class Controller:
             if not more:
                 soon = _DRAINING if self._stopping else _SOON
                 hurries = failed or self._stopping or self._own.id is None
-                # From one beginning to the next: observers count reads that are not far apart, however slow a round is.
+                # From beginning to beginning: observers count only reads that are close together, also in slow rounds.
                 left = RENEW_EVERY - (self._clock.monotonic() - began)
                 await self._nudge.wait(soon if hurries else max(left, _DRAINING))
 
     async def _round(self) -> bool:
-        """Renew, look around, take and give back. Returns whether there is more to take at once."""
+        """Renew, observe the other controllers, take and give back. Returns whether there is more to take at once."""
         await self._try_kinds()
         if self._own.id is None and not await self._join():
             return False
@@ -137,7 +137,7 @@ class Controller:
         seen = await self._controllers.renew(self._own.id, lags)
         if not self._is_same_server(seen):
             return False
-        if not self._host.may_act():  # no step of before the silence goes on after it
+        if not self._host.may_act():  # steps from before the silence must end
             self._cut()
         owned = seen.owned_by(self._own.id) if seen.renewed else None
         self._lose(self._own.renewed(owned, sent_at))
@@ -152,12 +152,12 @@ class Controller:
         return more
 
     async def _join(self) -> bool:
-        """Under a new id, once the steps of the old one have ended."""
+        """Join under a new ID, once the steps of the old one have ended. Returns whether this process joined."""
         now = self._clock.monotonic()
         if now < self._join_at or self._stopping or any(len(loop.steps) for loop in self._loops.values()):
             return False
         id_ = uuid4()
-        if self._before is not None:  # none is to wait until its row has stood still for long enough
+        if self._before is not None:  # so that its shards need not wait for its expiry
             await self._controllers.expire(self._before, None)
         await self._controllers.join(id_, self._name, sorted(self._own.kinds))
         self._before = id_
@@ -166,8 +166,9 @@ class Controller:
         return True
 
     def _is_same_server(self, seen: Seen) -> bool:
-        """After a restart all that is in memory is loaded anew; after the promotion of a standby this process owns
-        nothing, and waits until none that believes in the former primary can act."""
+        """Compare the server with that of the last round. After a restart, everything in memory is loaded again. After
+        the promotion of a standby, this process owns nothing, and waits until no owner that is still connected to the
+        former primary may act."""
         before, self._era = self._era, seen.era
         if before is None or before == seen.era:
             return True
@@ -218,8 +219,8 @@ class Controller:
         return len(listed.ids)
 
     async def _give_back_quiet(self) -> None:
-        """Those that are closing and of which nothing is under way; when the process stops, all that are quiet. Steps
-        have as long to end as when the process stops."""
+        """Give back the closing shards of which nothing is under way; when the process stops, all such shards. Steps of
+        a closing shard have as long to end as when the process stops."""
         latest = self._clock.monotonic() - self._host.config.drain_timeout.total_seconds()
         quiet: list[Shard] = []
         for kind, shard in self._own.held:
@@ -234,14 +235,14 @@ class Controller:
         assert self._own.id is not None
         held = self._own.held
         for kind, numbers in _by_kind(shards).items():
-            for number in numbers:  # from here on no commit of it is sent
+            for number in numbers:  # no commit of it is sent after this
                 self._loops[kind].lost(number)
             self._own.gave_back((kind, number) for number in numbers)
             epochs = {number: held[kind, number] for number in numbers}
             await self._controllers.give_back(self._own.id, kind, epochs)
 
     async def _list_anew(self) -> None:
-        """List some shards' resources again, so that each is listed once in the time of a resync."""
+        """List the resources of some shards again, so that each shard is listed once in the period of a resync."""
         now = self._clock.monotonic()
         due = int((now - self._resynced_at) / self._host.config.resync.total_seconds() * SHARDS)
         if due < 1:
@@ -259,7 +260,7 @@ class Controller:
                     loop.listed(number, [id_ for id_ in listed.ids if id_ % SHARDS == number])
 
     async def _tidy_up(self, seen: Seen) -> None:
-        """Remove what is left of dead controllers, and wakes that none is there to run."""
+        """Remove the rows of dead controllers, and wakes of kinds that no controller runs."""
         now = self._clock.monotonic()
         if seen.expired:
             await self._controllers.forget()
@@ -268,7 +269,7 @@ class Controller:
             self._collapse_at = now + _COLLAPSE_EVERY
 
     async def _try_kinds(self) -> None:
-        """A kind whose tables this process may not read is not run here, and the shards of it are for others."""
+        """Find out which kinds this process can run. It takes no shards of a kind whose tables it may not read."""
         now = self._clock.monotonic()
         if now < self._kinds_at or len(self._own.kinds) == len(self._loops):
             return
@@ -294,14 +295,15 @@ class Controller:
             _log.warning("shards.lost", shards=len(lost))
 
     async def _give_up(self) -> None:
-        """Replies come too late, if they come: the shards are for a controller that is heard in time."""
+        """Give all shards back, because the database's replies come too late. Another controller may do better."""
         held = self._own.held
         await self._leave()
-        self._lose(held)  # whatever became of the statements
+        self._lose(held)  # also if the statements failed
         self._own.abandoned()
 
     async def _leave(self) -> None:
-        """Steps that have not ended leave their marks, and commits that are under way are fenced off."""
+        """Give all shards back and remove this process' row. Steps that have not ended leave their marks, and the fence
+        refuses commits that are under way."""
         if self._own.id is None:
             return
         with asked(_LEAVE_SECONDS, lambda error: _log.warning("give_back.failed", error=error), shield=True):
@@ -309,7 +311,7 @@ class Controller:
             await self._controllers.leave(self._own.id)
 
     async def _poll(self) -> NoReturn:
-        """Look for wakes that no notification announced, for ever."""
+        """Find wakes without a notification, until cancelled."""
         while True:
             self._host.sink.woken(await self._poll_now.wait(self._host.config.poll_interval.total_seconds()))
             if not self._own.held:
@@ -327,7 +329,7 @@ class Controller:
             self._loops[kind].polled(wakes)
 
     async def _watch(self) -> NoReturn:
-        """End all steps once this process may not act any more: it could not renew in time."""
+        """Cut all steps when this process may no longer act, because it could not renew in time; until cancelled."""
         might = False
         while True:
             may = self._host.may_act()

@@ -1,5 +1,4 @@
-"""What the loops of one process share: settings, where to report, the clock, what the process owns, and how they ask
-the database."""
+"""What the loops of one process share: settings, metrics, clock and ownership."""
 
 from __future__ import annotations
 

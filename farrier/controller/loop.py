@@ -1,9 +1,9 @@
 """One kind's loop, from beginning to end.
 
-Each resource of an owned shard has an entry in the agenda. What is due runs over its snapshot in memory, in `_sweep`:
-if that finds nothing to do, that is all. Everything else goes through `_pass`: load the resource together with its
-wakes, decide, and hand over what came of it: to `_commit`, which writes it under the fence of its shard, to a step, or
-to nothing at all. `controller` says which shards there are.
+Each resource of an owned shard has an entry in the agenda. `_sweep` runs due resources over their snapshots in memory;
+most have nothing to do, and rest. `_pass` loads the others together with their wakes and decides again. Then `_commit`
+writes the result under the fence of the shard, or a step begins, or the resource rests. `controller` takes and gives
+back the shards.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ S = TypeVar("S")
 W = TypeVar("W")
 V = TypeVar("V")
 
-# Runs that came to an end, with their entries.
+# Runs that ended, with their entries.
 Batch: TypeAlias = Sequence[tuple[Entry[Any], Run[Any, Any, Any]]]
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# After so many handlers the event loop serves others: about half a millisecond of work.
+# Handlers of one slice, after which other tasks run: about half a millisecond of work.
 _SLICE = 64
-# How often the wheel is looked at, in seconds.
+# How often the sweep takes due entries, in seconds.
 _TICK = 0.05
 _QUERY_SECONDS = 10.0
-# A snapshot that this process loaded longer ago is loaded again: the process was stopped meanwhile.
+# An older snapshot is loaded again, because the process was stopped after the load.
 _FRESH_SECONDS = 1.0
-# Commits of one kind at a time: while PostgreSQL works on one, the next is decided and sent.
+# Commits of one kind at a time: while PostgreSQL processes one, the next runs are decided and sent.
 _COMMITTERS = 3
-# Without the database, or the right to act, seconds until the next try.
+# Seconds until the next attempt without the database or the right to act.
 _PAUSE = 0.5
 
 
@@ -83,7 +83,7 @@ class Loop(Generic[R, S, W, V]):
         self.steps: Steps[R, S, W, V] = Steps(
             io, self.agenda, self._runner, host, kind=kind.name, commit=self._step_ended
         )
-        self._unknown: list[tuple[Entry[R], Run[R, S, W]]] = []  # whose commit may have happened
+        self._unknown: list[tuple[Entry[R], Run[R, S, W]]] = []  # runs whose commits may have happened
         self._to_load, self._to_commit = Bell(), Bell()
         self._finished: list[tuple[Entry[R], Run[R, S, W]]] = []
         self._seen: dict[int, Sequence[UUID]] = {}  # wakes of runs that had nothing to write
@@ -141,7 +141,7 @@ class Loop(Generic[R, S, W, V]):
     # --- the loop
 
     async def run(self, stop: anyio.Event) -> None:
-        """Work until `stop` is set, then drain: load nothing more, let steps end, commit what they say."""
+        """Work until `stop` is set, then drain: load nothing more, let steps end, and commit their outcomes."""
         async with anyio.create_task_group() as background:
             for serve in (self._sweep, self._settle, self.steps.interrupt):
                 background.start_soon(serve)
@@ -213,7 +213,7 @@ class Loop(Generic[R, S, W, V]):
     async def _load(self) -> None:
         """Load and run resources in batches, until the process stops."""
         while not self._stopping:
-            # Behind with commits, or without the right to act, the next commit or sweep asks again.
+            # If commits are behind, or without the right to act, the next commit or sweep rings the bell again.
             may = self._host.may_act() and len(self._finished) <= 2 * self._host.config.batch
             entries = self.agenda.load(self._host.config.batch) if may else ()
             if entries:
@@ -237,7 +237,7 @@ class Loop(Generic[R, S, W, V]):
         if loaded.resources:
             self._time = at, loaded.now
         if loaded.woken_at and self._time is not None:
-            # A clock that was set back makes no time negative.
+            # Never negative, even if the clock was set back.
             waited = [max(0.0, (self._now() - at).total_seconds()) for at in loaded.woken_at.values()]
             self._host.sink.waited(self.kind, waited)
         planned: list[Planned[R, S, W, V]] = []
@@ -246,7 +246,7 @@ class Loop(Generic[R, S, W, V]):
                 if self._take_in(entry, loaded, at):
                     self._run_fresh(entry, at, planned)
             await anyio.lowlevel.checkpoint()
-        self._to_commit.ring()  # only now: what is loaded together is committed together
+        self._to_commit.ring()  # not before: runs that were loaded together are committed together
         if planned:
             self.steps.begin(planned)
 
@@ -292,7 +292,7 @@ class Loop(Generic[R, S, W, V]):
         else:
             planned.append(Planned(entry, turn, decision))
 
-    # --- what runs led to
+    # --- results of runs
 
     def _step_ended(self, entry: Entry[R], run: Run[R, S, W]) -> None:
         """Hand the outcome of a step over to the commit, like that of a run."""
@@ -302,7 +302,7 @@ class Loop(Generic[R, S, W, V]):
     def _hand_over(self, entry: Entry[R], run: Run[R, S, W]) -> None:
         """Hand a finished run over to the commit, if it has anything to write now."""
         finished = run.finished
-        # Counted from the decision: a commit that waits makes the next run no later.
+        # Counted from the decision, so that a commit that waits does not delay the next run.
         due_at = self._clock.monotonic() + finished.delay.total_seconds()
         if finished.rests or finished.stays_in_memory:
             self.steps.ended(entry, run)
@@ -323,8 +323,8 @@ class Loop(Generic[R, S, W, V]):
                 self._seen[id_] = (*self._seen.get(id_, ()), *seen)
 
     async def _commit(self, tasks: TaskGroup) -> NoReturn:
-        """Commit finished runs, until cancelled; all that wait go into one commit. A run whose rows another transaction
-        has locked waits in a task of its own, so that it does not delay other runs."""
+        """Commit finished runs together, until cancelled. A run whose rows another transaction has locked waits in a
+        task of its own, so that it does not delay other runs."""
         many = self._host.config.batch
         while True:
             if self._finished:
@@ -339,7 +339,7 @@ class Loop(Generic[R, S, W, V]):
     async def _commit_together(self, batch: Batch, *, patient: bool) -> Batch:
         """Commit runs and publish their results. Returns the runs whose rows another transaction has locked. Shielded,
         with a time limit: a cancellation does not interrupt the commit."""
-        # A shard that was lost since may be owned again, under another epoch than that of the run.
+        # The shard may have been lost since then, and be owned again under another epoch.
         batch = [each for each in batch if each[0].phase is not Phase.GONE]
         if not batch:
             return []
@@ -392,14 +392,14 @@ class Loop(Generic[R, S, W, V]):
 
     async def _delete_seen(self) -> None:
         seen, self._seen = self._seen, {}
-        # Without an answer, the poll finds them, and their resources run once more.
+        # After a failure the poll finds the wakes, and their resources run once more.
         with asked(
             _QUERY_SECONDS, lambda error: _log.warning("consume.failed", kind=self.kind, rows=len(seen), error=error)
         ):
             await self.io.consume(seen)
 
     async def _settle(self) -> NoReturn:
-        """Find out what became of commits whose reply was lost, for ever."""
+        """Settle commits whose replies were lost, until cancelled."""
         while True:
             await anyio.sleep(_PAUSE)
             self._unknown = [each for each in self._unknown if each[0].phase is Phase.UNKNOWN]
@@ -408,7 +408,7 @@ class Loop(Generic[R, S, W, V]):
                 self._to_load.ring()
 
     async def _settle_all(self, unknown: Batch, id_: UUID) -> None:
-        # What could not be read has no version, and nothing of it was written.
+        # A resource that could not be read has no version, and its run wrote no state.
         versions = {entry.id: run.finished.version for entry, run in unknown if run.finished.version is not None}
         with asked(
             _QUERY_SECONDS,
@@ -421,7 +421,7 @@ class Loop(Generic[R, S, W, V]):
                     self.steps.ended(entry, run)
                 self.agenda.settled(entry, happened=entry.id in happened)
 
-    # --- inside
+    # --- internals
 
     def _now(self) -> datetime:
         """The current time of the database, computed from the last load."""

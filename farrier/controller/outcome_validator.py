@@ -1,7 +1,7 @@
-"""From a decision to what is committed: the pure part of a run.
+"""Turns an outcome into a run to commit; pure.
 
-Checks that a handler returned an outcome at all, that every layer it moves takes an edge the model has, and
-that an `Update` moves none; works out when the resource runs next and whether its stored outcome changed.
+It checks that the handler returned an outcome, that every change of a layer is an edge of the model, and that an
+`Update` changes no layer. It computes when the resource runs next and whether its stored outcome changes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ S = TypeVar("S")
 W = TypeVar("W")
 
 _AT_ONCE = timedelta(0)
-# A resource that stays where it is and still wants to look again at once has spun by then. One that moves gets
-# somewhere, and is let through.
+# The pause of a resource that has requeued itself at once too often without a transition.
 _SPINNING = timedelta(seconds=1)
 
 
@@ -64,7 +63,7 @@ class OutcomeValidator(Generic[R, S, W]):
             again = _AT_ONCE if then is None else then.requeue_after
         elif not isinstance(outcome, Deleted):
             again = outcome.requeue_after
-        # At once means at once, as often in a row as after transitions: what always asks for it has a limit.
+        # A resource that always requeues itself at once has the same limit as a chain of transitions.
         at_once = again is not None and again <= _AT_ONCE
         tired = at_once and turn.reruns >= self._config.rerun_limit
         record = describe(outcome)
@@ -91,7 +90,7 @@ class OutcomeValidator(Generic[R, S, W]):
         )
 
     def fail(self, turn: Turn, version: int | None, error: FarrierError) -> Finished[S, W]:
-        """A run that ended in `error`: stored and shown like any outcome, tried again next period."""
+        """The run to commit after an `error`, which is stored and shown like an outcome; retried after the period."""
         detail = "see the log" if isinstance(error, InternalError) else str(error)
         record = Record("error", detail, "", error.label)
         key = _key(record)
@@ -122,7 +121,7 @@ class OutcomeValidator(Generic[R, S, W]):
         return tuple(moves)
 
     def _delay(self, requeue_after: timedelta | None) -> timedelta:
-        """The period with its jitter, or less if the handler requires an earlier run."""
+        """The period with its jitter, or `requeue_after` if that is shorter."""
         seconds = self._period * (1 + self._config.jitter * (2 * random.random() - 1))
         if requeue_after is not None:
             seconds = min(seconds, max(requeue_after.total_seconds(), 0.0))

@@ -1,12 +1,12 @@
 """Which shards this controller owns, which it should take or give back, and whether it may act now.
 
 A pure data structure: rows that were read and replies that arrived go in, decisions come out. It has no I/O and no
-clock of its own; `now` is always this process' monotonic time. No wall clock decides anything here.
+clock; `now` is always this process' monotonic time. No decision depends on a wall clock.
 
-One row of `controllers` is one process. Its owner renews it every RENEW_EVERY; an observer declares it dead when its
-counter of renewals stood still over EXPIRED_AFTER of the observer's own time, seen in reads that were at most GAP
-apart. The owner acts for ACT_FOR after it sent its last successful renewal, which is shorter, so a controller that was
-declared dead has stopped.
+Each row of `controllers` is one process, which renews it every RENEW_EVERY. An observer declares the process dead when
+the counter of renewals has not changed for EXPIRED_AFTER of the observer's own time, in reads at most GAP apart. A
+process acts for ACT_FOR after it sent its last successful renewal. That is shorter, so a process that was declared dead
+no longer acts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from farrier.model.controllers import ACT_FOR, Controller, Shard, ShardRow
 RENEW_EVERY = 2.0
 EXPIRED_AFTER = 10.0
 GAP = 3.0
-# Replies that always arrive too late: the shards are for a controller that is heard in time.
+# With replies that are late for so long, another controller may do better with the shards.
 GIVE_UP_AFTER = 30.0
 
 
@@ -34,16 +34,16 @@ class Expired(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What to do about shards now."""
+    """The next changes of ownership."""
 
     expired: tuple[Expired, ...] = ()
     take: tuple[ShardRow, ...] = ()
     close: tuple[Shard, ...] = ()
-    reopen: tuple[Shard, ...] = ()  # closing ones that are no longer too many
+    reopen: tuple[Shard, ...] = ()  # closing ones that are within the share again
 
 
 class _Sight(msgspec.Struct):
-    """How long a controller's counter has stood still before this observer's eyes."""
+    """Since when this observer has seen the same counter of a controller."""
 
     renewals: int
     since: float
@@ -56,25 +56,25 @@ class _Held(msgspec.Struct):
 
 
 class Ownership:
-    """The shards of one process. `join` begins it, and begins it anew under another id."""
+    """The shards of one process, from `join` to `abandoned`."""
 
     def __init__(self, kinds: Iterable[str]) -> None:
         self.kinds = frozenset(kinds)
         self.id: UUID | None = None
         self._held: dict[Shard, _Held] = {}
-        self.acts_until = -math.inf  # until then a run may start and a step may go on
+        self.acts_until = -math.inf  # until then, runs may start and steps may continue
         self._sight: dict[UUID, _Sight] = {}
         self._live: tuple[Controller, ...] = ()
         self._rows: dict[Shard, ShardRow] = {}
 
     def join(self, id_: UUID, sent_at: float) -> None:
-        """This process has a row of its own, by a statement that was sent at `sent_at`. It owns nothing yet."""
+        """Record that this process has its row, by a statement that was sent at `sent_at`. It owns nothing yet."""
         self.id = id_
         self._held.clear()
         self.acts_until = sent_at + ACT_FOR
 
     def is_out_of_touch(self, now: float) -> bool:
-        """Whether no renewal was confirmed in time for so long that the shards are to be given back."""
+        """Whether no renewal has succeeded for so long that this process must give its shards back."""
         return self.id is not None and now - self.acts_until > GIVE_UP_AFTER - ACT_FOR
 
     def epoch(self, shard: Shard) -> int | None:
@@ -83,7 +83,8 @@ class Ownership:
         return held.epoch if held is not None else None
 
     def closing_since(self, shard: Shard) -> float | None:
-        """Since when it is to be given back: it still serves wakes, and starts no steps. None for one that is kept."""
+        """Since when the shard is closing: it serves wakes and starts no steps until it is given back. None if it is
+        kept."""
         held = self._held.get(shard)
         return None if held is None else held.closing
 
@@ -93,12 +94,11 @@ class Ownership:
         return {shard: held.epoch for shard, held in self._held.items()}
 
     def renewed(self, owned: Mapping[Shard, int] | None, sent_at: float) -> tuple[Shard, ...]:
-        """A renewal that was sent at `sent_at` was confirmed, with what the database says is owned; None: there was no
-        row, because an observer declared this process dead. Returns the shards that are lost, whose entries must go at
-        once.
+        """Record the reply to a renewal that was sent at `sent_at`: the owned shards, or None if the row is gone
+        because an observer declared this process dead. Returns the shards that are lost.
 
-        A shard that the database lists and memory lacks was taken, or not given back, by a statement whose reply was
-        lost: `plan` takes it anew, because nothing was loaded under that epoch.
+        The reply to a take or a give-back may have been lost, so the database may list a shard that memory lacks.
+        `plan` takes it again, because nothing was loaded under that epoch.
         """
         if owned is None:
             return self.abandoned()
@@ -109,27 +109,27 @@ class Ownership:
         return lost
 
     def observed(self, controllers: Iterable[Controller], rows: Iterable[ShardRow], read_at: float) -> None:
-        """All controllers and all shards of this process' kinds, as one statement read them at `read_at`."""
+        """Record all controllers and all shards of this process' kinds, as one statement read them at `read_at`."""
         sight: dict[UUID, _Sight] = {}
         self._live = tuple(controllers)
         for controller in self._live:
             before = self._sight.get(controller.id)
             still = before is not None and before.renewals == controller.renewals and read_at - before.read_at <= GAP
-            # An observer that was paused or cut off begins to count anew.
+            # After a gap, the observer begins to count again.
             since = before.since if still and before is not None else read_at
             sight[controller.id] = _Sight(controller.renewals, since, read_at)
         self._sight = sight
         self._rows = {row.shard: row for row in rows}
 
     def abandoned(self) -> tuple[Shard, ...]:
-        """This process gives up: it owns nothing any more, and joins again. Returns what it owned."""
+        """Record that this process owns nothing until it joins again. Returns what it owned."""
         lost = tuple(self._held)
         self._held.clear()
         self.id, self.acts_until = None, -math.inf
         return lost
 
     def plan(self) -> Plan:
-        """What to do after `observed`. The same again until something else was observed or confirmed."""
+        """The next changes, from what was observed. Equal until something else is observed or confirmed."""
         if self.id is None:
             return Plan()
         expired = tuple(
@@ -157,10 +157,11 @@ class Ownership:
                 ),
                 key=lambda row: row.shard,
             )
-            # What is this process' in the database is taken also beyond its share, and then given back: no other may.
+            # Shards that the database assigns to this process are taken even beyond its share, and then given back: no
+            # other controller may take them.
             own = [row for row in free if row.owner == self.id]
             free = [row for row in free if row.owner != self.id]
-            # Two processes that begin at once want different ones first.
+            # Two processes that start together begin with different shards.
             begin = self.id.int % len(free) if free else 0
             ended = sorted(shard for shard, held in self._held.items() if shard[0] == kind and held.closing is not None)
             missing = max(0, share - len(kept))
@@ -169,25 +170,25 @@ class Ownership:
         return Plan(expired, tuple(take), tuple(close), tuple(reopen))
 
     def took(self, shards: Mapping[Shard, int]) -> None:
-        """These were taken, each under its epoch; what others had locked is missing and is wanted again by `plan`."""
+        """Record the shards that were taken, with their epochs. `plan` takes those later that were locked."""
         for shard, epoch in shards.items():
             self._held[shard] = _Held(epoch)
             self._rows[shard] = ShardRow(shard, self.id, epoch)
 
     def closing(self, shards: Iterable[Shard], now: float) -> None:
-        """These are to be given back once nothing of them is under way."""
+        """Record that these are to be given back once nothing of them is under way."""
         for shard in shards:
             if shard in self._held:
                 self._held[shard].closing = now
 
     def reopened(self, shards: Iterable[Shard]) -> None:
-        """These are kept after all."""
+        """Record that these are no longer closing."""
         for shard in shards:
             if shard in self._held:
                 self._held[shard].closing = None
 
     def gave_back(self, shards: Iterable[Shard]) -> None:
-        """These are not this process' any more."""
+        """Record that these were given back."""
         for shard in shards:
             held = self._held.pop(shard, None)
             if held is not None:

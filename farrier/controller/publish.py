@@ -1,6 +1,5 @@
-"""What a commit leads to outside the database: metrics counted, moves and answers logged.
-
-Runs only after the commit it speaks of, and publishes nothing for a run that did not win it.
+"""The metrics and log events of runs, published after their commit; a run that was not committed has only those of its
+failure.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 def _has_effects(run: Run[Any, Any, Any]) -> bool:
-    """Whether there is more to a run than that it was made."""
+    """Whether the run has more to publish than its count and duration."""
     finished = run.finished
     return bool(finished.moves or finished.writes or finished.samples or run.error or finished.limited)
 
 
 class Publisher(Generic[R, S]):
-    """Effects of commits of one kind."""
+    """Publishes the runs of one kind."""
 
     def __init__(self, kind: Kind[R, S], *, sink: MetricsSink) -> None:
         self._kind = kind
         self._sink = sink
 
     def publish(self, runs: Sequence[Run[R, S, Any]], results: Mapping[int, Result]) -> None:
-        """Report `runs`, committed with `results`."""
+        """Publish runs with the results of their commits."""
         seconds: dict[str, list[float]] = defaultdict(list)
-        log = _log.bind()  # once: every look at the lazy one assembles it anew
+        log = _log.bind()  # once: each use of the lazy logger assembles it again
         for run in runs:
             result = results[run.finished.id]
             if result.verdict is Verdict.COMMITTED:
@@ -102,7 +101,7 @@ class Publisher(Generic[R, S]):
     def _publish_loss(self, run: Run[R, S, Any], result: Result) -> None:
         kind, id_, name, verdict = self._kind.name, run.finished.id, self._name_of(run), result.verdict.value
         self._sink.conflicted(kind, verdict)
-        if result.verdict is Verdict.CONFLICT:  # another transaction was faster; it is decided anew
+        if result.verdict is Verdict.CONFLICT:  # another transaction was faster; the resource is decided again
             _log.info("commit.not_won", kind=kind, id=id_, name=name, verdict=verdict)
         elif result.error is None:
             _log.warning("commit.not_won", kind=kind, id=id_, name=name, verdict=verdict)
@@ -114,12 +113,12 @@ class Publisher(Generic[R, S]):
             self._sink.failed(self._kind.name, state, substate, result.error.label)
 
     def _name_of(self, run: Run[R, S, Any]) -> str | None:
-        """What a resource is called that could be read."""
+        """The name of the resource, or None if it could not be read."""
         return None if run.resource is None else self._kind.display_name(run.resource)
 
 
 def _seconds_in_source(move: Move, result: Result) -> float | None:
-    """From commit to commit, by the database's clock; a clock that was set back makes no time negative."""
+    """The time between the two commits by the database's clock; never negative, even if the clock was set back."""
     if move.since is None or result.at is None:
         return None
     return max(0.0, (result.at - move.since).total_seconds())

@@ -1,7 +1,7 @@
-"""The loop that keeps the history no longer than is configured: step after step of a pass that all replicas share.
+"""Removes old history, in the steps of a pass that all replicas share.
 
-Run by the daemon beside the loops over resources. Guarantees: one step at a time over all replicas, with pauses; a
-database that does not answer, or refuses, is tried again, and never ends the daemon.
+The daemon runs it beside the loops over resources. One step runs at a time over all replicas, with pauses. If the
+database does not respond or refuses, the step is retried; the daemon goes on.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from farrier.protocols import Retention
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# The longest sleep: a pass that another replica left unfinished goes on after it.
+# The longest pause, after which a pass that another replica left unfinished goes on.
 _LOOK_EVERY = timedelta(minutes=1)
-# The shortest: whatever the database says of the next step.
+# The shortest pause, also if the next step is due sooner.
 _LEAST = timedelta(milliseconds=100)
-# For one step, which takes a tenth of a second. A connection that fell silent never answers.
+# The time limit of one step, which takes a tenth of a second.
 _PATIENCE = timedelta(minutes=1)
 
 
 class Keeper:
-    """Removes what is older than it need be. `run` never ends by itself."""
+    """Removes history older than `keep`. `run` ends only when cancelled."""
 
     def __init__(self, retention: Retention, *, keep: timedelta, patience: timedelta = _PATIENCE) -> None:
         """`patience`: how long a step may take."""
@@ -40,7 +40,7 @@ class Keeper:
             await anyio.sleep(pause.total_seconds())
 
     async def turn(self) -> timedelta:
-        """Take the next step if it is due; answers how long to wait before the next turn."""
+        """Take the next step if it is due. Returns how long to wait before the next turn."""
         try:
             with anyio.fail_after(self._patience):
                 done = await self._retention.step(self._keep)

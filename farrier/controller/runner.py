@@ -31,16 +31,16 @@ V = TypeVar("V")
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# What a handler may raise at the cost of its own run only. Awaiting nothing, its decision cannot be cancelled
-# from outside, so a cancellation that comes out of it is of its own making.
+# What a handler may raise without an effect on other runs. A decision awaits nothing, so only the handler itself can
+# have raised a cancellation.
 _ITS_OWN = (Exception, SystemExit)
 _ITS_OWN_OR_CANCELLED = (*_ITS_OWN, asyncio.CancelledError)
 
 
 class Run(msgspec.Struct, Generic[R, S, W]):
-    """How one run ended: what to commit, and what to publish once that is done. `rests_on`: the snapshot that the
-    commit leaves and the decision over it, if that decision rests. `due_at`: by this process's clock, when the resource
-    runs again. `recovers`: the step from which the run was to recover, and did not."""
+    """A run that ended: what to commit, and what to publish after the commit. `rests_on`: the snapshot after the
+    commit and the decision over it, if that decision rests. `due_at`: when the resource runs again, by this process'
+    clock. `recovers`: the step from which the run failed to recover."""
 
     finished: Finished[S, W]
     seconds: float
@@ -52,7 +52,7 @@ class Run(msgspec.Struct, Generic[R, S, W]):
 
 
 class Acting:
-    """A step under way. `cut` and `interrupt` end it from outside, and it says afterwards which of the two it was."""
+    """A running step, which `cut` and `interrupt` end from outside."""
 
     def __init__(self, may_act: Callable[[], bool], *, reads_only: bool) -> None:
         self._may_act = may_act
@@ -62,17 +62,17 @@ class Acting:
         self.lost: LeaseLost | None = None
 
     def interrupt(self) -> None:
-        """Something else is to be done, or the process stops."""
+        """End the step: an intent must not wait for it, or the process stops."""
         self.interrupted = True
         self.scope.cancel()
 
     def cut(self) -> None:
-        """The process may not act on this resource any more."""
+        """End the step: the process may no longer act on the resource."""
         self.lost = self.lost or LeaseLost("the process lost its lease before the step ended")
         self.scope.cancel()
 
     def may_begin(self) -> bool:
-        """Whether the step may begin: nothing has ended it since it was planned."""
+        """Whether the step may begin: neither interrupted nor cut since it was planned."""
         return not self.interrupted and self.lost is None and self._may_act()
 
     def require(self) -> None:
@@ -115,7 +115,7 @@ class Runner(Generic[R, S, W, V]):
             return None
 
     def confirmed(self, stored: R, remembered: R, now: datetime) -> R:
-        """A snapshot that was loaded, with what was confirmed since; the stored one where the handler raises."""
+        """A snapshot that was loaded, with the confirmations since then; without them if the handler raises."""
         try:
             return self._handler.confirmed(stored, remembered, now)
         except _ITS_OWN_OR_CANCELLED:
@@ -168,7 +168,7 @@ class Runner(Generic[R, S, W, V]):
                 outcome = error
             except anyio.get_cancelled_exc_class():
                 if acting.scope.cancel_called or anyio.current_effective_deadline() == -math.inf:
-                    raise  # cancelled from outside; otherwise it did so to itself
+                    raise  # cancelled from outside
                 outcome = InternalError("the step cancelled itself")
         if acting.lost is not None:
             raise acting.lost
@@ -211,7 +211,7 @@ class Runner(Generic[R, S, W, V]):
 
 
 def _with_error(kept: Run[R, S, W], failed: Run[R, S, W]) -> Run[R, S, W]:
-    """The part of a failed step's result that is kept, recorded and counted as the error."""
+    """The outcome that a failed step keeps, recorded and counted as the error."""
     error = failed.finished
     finished = msgspec.structs.replace(
         kept.finished, outcome=error.outcome, record=error.record, outcome_key=error.outcome_key

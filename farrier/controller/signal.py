@@ -1,4 +1,4 @@
-"""Signals between tasks. None is lost."""
+"""Signals between tasks, none of which is lost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import anyio
 
 
 class Bell:
-    """Any number of waiters, each of which looks for work before it waits."""
+    """A signal to any number of tasks. Each looks for work before it waits."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
@@ -22,7 +22,7 @@ class Bell:
 
 
 class Wakeup:
-    """Many setters, one waiter: set before or during the wait, it ends the wait."""
+    """A signal from any number of tasks to one. Set before or during the wait, it ends the wait."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
@@ -34,7 +34,7 @@ class Wakeup:
         self._event.set()
 
     async def wait(self, seconds: float) -> str:
-        """Until the next signal, at most so many seconds; returns its source, or `poll`."""
+        """Wait for the next signal, at most so many seconds. Returns its source, or `poll`."""
         with anyio.move_on_after(seconds):
             await self._event.wait()
         if not self._event.is_set():

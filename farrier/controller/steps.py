@@ -1,9 +1,9 @@
-"""Steps: the runs that need the outside world, each a task of its own.
+"""Steps: the parts of runs that call outside services, each a task of its own.
 
-They are bounded in number. Each is marked on disk before it begins, and its mark is removed after its end was recorded:
-a controller that takes a shard over recovers from the steps whose marks it finds. One statement marks all that are to
-begin, and removes all marks that are to go. Steps are cut short when a request comes that should not wait for a reading
-step, and cut off when the process stops or may not act any more.
+Their number is limited. A mark is written to disk before a step begins, and removed after its end is recorded: a
+controller that takes a shard over recovers from the steps whose marks it finds. One statement writes and removes marks
+of many steps. An intent that must not wait interrupts a reading step. A step is cut when the process stops or may no
+longer act.
 """
 
 from __future__ import annotations
@@ -37,18 +37,19 @@ V = TypeVar("V")
 _log = structlog.stdlib.get_logger(__name__)
 
 _QUERY_SECONDS = 5.0
-# Of all slots taken. One that is free for a moment while hundreds wait is not the end of waiting.
+# The backlog counts as over when fewer than this share of the slots is in use. One slot that is free for a moment while
+# hundreds of steps wait does not end it.
 _ROOM = 0.5
-# A storm of wakes asks the database about running steps no more often than this.
+# The shortest interval between two queries for intents that interrupt steps, in seconds.
 _ASK_AT_MOST_EVERY = 0.1
-# How long a mark may outlive its step, in seconds; steps that begin meanwhile wait for each other.
+# The shortest interval between two statements about marks, in seconds.
 _MARK_EVERY = 0.1
-# Without the database, until the next try to remove marks.
+# The pause after a statement that failed, in seconds.
 _PAUSE = 0.5
 
 
 class Planned(msgspec.Struct, Generic[R, S, W, V], frozen=True):
-    """A run over the entry's snapshot that was decided to need the outside world."""
+    """A step that a run over the entry's snapshot decided."""
 
     entry: Entry[R]
     turn: Turn
@@ -56,7 +57,7 @@ class Planned(msgspec.Struct, Generic[R, S, W, V], frozen=True):
 
 
 class Steps(Generic[R, S, W, V]):
-    """Everything of one kind that is waiting for an outside service."""
+    """The steps of one kind."""
 
     def __init__(
         self,
@@ -74,12 +75,12 @@ class Steps(Generic[R, S, W, V]):
         self._runner = runner
         self._host = host
         self._commit = commit
-        self._acting: dict[int, Acting] = {}  # those included that are still to begin
+        self._acting: dict[int, Acting] = {}  # also steps that have not begun
         self._planned: list[Planned[R, S, W, V]] = []
-        self._ended: set[int] = set()  # whose marks are to be removed
-        self._removing: set[int] = set()  # by the statement under way
+        self._ended: set[int] = set()  # IDs whose marks must be removed
+        self._removing: set[int] = set()  # IDs whose marks the current statement removes
         self._markings = 0
-        self._marking = anyio.Lock()  # one statement at a time: an earlier one may not come after a later one
+        self._marking = anyio.Lock()  # one statement at a time, so that they run in order
         self._news = Wakeup()
         self._backlog = Backlog(host.clock)
         self._closed = False
@@ -89,12 +90,12 @@ class Steps(Generic[R, S, W, V]):
         return len(self._acting)
 
     def begin(self, planned: Sequence[Planned[R, S, W, V]]) -> None:
-        """Begin steps, once their marks are on disk; those for which there is no room are put off."""
+        """Begin steps once their marks are on disk. Steps without a free slot are deferred."""
         room = 0 if self._closed else max(0, self._host.config.max_in_flight - len(self._acting))
         chosen: list[Planned[R, S, W, V]] = []
         others: list[Planned[R, S, W, V]] = []
         for plan in planned:
-            # An earlier step of the same resource, of before its shard was lost, may still be dying.
+            # A step of the same resource that began before its shard was lost may not have ended yet.
             if len(chosen) < room and plan.entry.id not in self._acting:
                 if self._agenda.acts(plan.entry, plan.step.name):
                     self._acting[plan.entry.id] = Acting(self._host.may_act, reads_only=plan.step.reads_only)
@@ -102,7 +103,7 @@ class Steps(Generic[R, S, W, V]):
             else:
                 others.append(plan)
         if others:
-            delay = SOONEST if self._closed else self._backlog.put_off(len(others))
+            delay = SOONEST if self._closed else self._backlog.defer(len(others))
             due_at = self._host.clock.monotonic() + delay.total_seconds()
             for plan in others:
                 self._agenda.defer(plan.entry, due_at)
@@ -113,7 +114,7 @@ class Steps(Generic[R, S, W, V]):
     # --- marks
 
     async def mark(self, tasks: TaskGroup) -> NoReturn:
-        """Mark steps and begin them in `tasks`, and remove the marks of those that have ended, for ever."""
+        """Mark steps and begin them in `tasks`, and remove the marks of ended steps, until cancelled."""
         while True:
             await self._news.wait(math.inf)
             planned, self._planned = self._planned, []
@@ -123,12 +124,13 @@ class Steps(Generic[R, S, W, V]):
                     tasks.start_soon(self._run, plan, name=f"{self._kind} {plan.entry.id} {plan.step.name}")
                 else:
                     self._not_begun(plan)
-            if self._ended:  # those of a statement that failed, too: without them no shard is given back
+            if self._ended:  # also after a failure: a shard with such marks cannot be given back
                 self._news.set("step")
             await anyio.sleep(_PAUSE if marked is None else _MARK_EVERY)
 
     async def _mark(self, begun: Mapping[int, str]) -> AbstractSet[int] | None:
-        """Returns those that are marked, none of a shard that is not owned any more; None without the database."""
+        """Write and remove marks. Returns the resources that were marked; those of lost shards are not. None if the
+        statement failed."""
         async with self._marking:
             self._removing, self._ended = self._ended, set()
             own, ids = self._host.ownership, {*begun, *self._removing}
@@ -144,16 +146,16 @@ class Steps(Generic[R, S, W, V]):
                 else:
                     marked = frozenset()
                 self._removing = set()
-            self._ended |= self._removing  # again with the next marks
+            self._ended |= self._removing  # retried with the next statement
             self._removing = set()
             return marked
 
     async def flush(self) -> None:
-        """Remove the marks of all steps that have ended; before the process stops."""
+        """Remove the marks of all ended steps, before the process stops."""
         await self._mark({})
 
     def ended(self, entry: Entry[R], run: Run[R, S, W] | None = None) -> None:
-        """The end of the entry's step, if it had one, is recorded; not by a `run` that failed to recover from it."""
+        """Remove the mark of the entry's step, whose end is recorded; not if `run` failed to recover from it."""
         left = None if run is None else run.recovers
         if entry.step is not None and left is None and entry.phase is not Phase.GONE:
             self._ended.add(entry.id)
@@ -179,8 +181,8 @@ class Steps(Generic[R, S, W, V]):
             self._backlog.over()
 
     def _nothing_done(self, plan: Planned[R, S, W, V]) -> None:
-        """The step changed nothing outside, and spent nothing: its resource is loaded and run again. What the run
-        recovered from is still to be recovered from."""
+        """Load and run the resource again, after a step without any effect. If the run was to recover from an earlier
+        step, the next run must do so."""
         entry, before = plan.entry, plan.turn.recovers
         if before is None:
             self.ended(entry)
@@ -190,7 +192,7 @@ class Steps(Generic[R, S, W, V]):
     # --- ends
 
     def close(self) -> None:
-        """Begin no more steps; those that run go on."""
+        """Begin no more steps. Running ones go on."""
         self._closed = True
         self._news.set("step")
 
@@ -199,23 +201,23 @@ class Steps(Generic[R, S, W, V]):
         self._maybe_interrupted.set("notify")
 
     def interrupt_all(self, shard: int | None = None) -> None:
-        """The process stops, or gives a shard back, and has waited long enough."""
+        """Interrupt all steps, or those of one shard, after the time that they had to end."""
         for id_, acting in self._acting.items():
             if shard is None or id_ % SHARDS == shard:
                 acting.interrupt()
 
     def cut(self, ids: Iterable[int]) -> None:
-        """The process may not act on these any more."""
+        """Cut the steps of these resources: the process may no longer act on them."""
         for id_ in ids:
             if id_ in self._acting:
                 self._acting[id_].cut()
 
     def cut_all(self) -> None:
-        """It may not act on anything any more."""
+        """Cut all steps."""
         self.cut(self._acting)
 
     async def interrupt(self) -> NoReturn:
-        """Cut reading steps short for which a request waits, for ever."""
+        """Interrupt reading steps for which an intent waits, until cancelled."""
         while True:
             await self._maybe_interrupted.wait(self._host.config.poll_interval.total_seconds())
             reading = [id_ for id_, acting in self._acting.items() if acting.reads_only]
@@ -233,7 +235,7 @@ class Steps(Generic[R, S, W, V]):
         entry, step, resource = plan.entry, plan.step, plan.entry.snapshot
         assert resource is not None, "a step is decided over a snapshot"
         acting, name = self._acting[entry.id], self._runner.name_of(resource)
-        if not acting.may_begin():  # since it was planned: nothing is to be accounted for
+        if not acting.may_begin():  # nothing was done yet, so there is nothing to recover from
             self._not_begun(plan)
             return
         try:

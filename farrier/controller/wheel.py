@@ -1,21 +1,22 @@
-"""A timer wheel: what is due by now, of any number of entries that each have one moment to come.
+"""A timer wheel: returns the entries that are due.
 
-Putting an entry in and taking it out cost the same for a thousand and for a million, unlike with a heap. An entry
-remembers its slot, and is passed over in any other: to put it in anew, or to set its slot to NOWHERE, takes it out of
-its former place.
+Unlike with a heap, adding or removing an entry costs the same for a thousand entries and for a million. An entry stores
+its slot, and `take` skips it in any other slot: adding it again, or setting its slot to NOWHERE, removes it from its
+former place.
 """
 
 from __future__ import annotations
 
 from typing import Generic, Protocol, TypeVar
 
-# No entry is late by more than this, and a slot of a million entries with a period of 30 s holds three thousand.
+# The length of a slot, and the most by which an entry is late. With a million entries and a period of 30 s, a slot has
+# three thousand.
 TICK = 0.1
 NOWHERE = -1
 
 
 class Timed(Protocol):
-    """What can be put into a wheel."""
+    """An entry of a wheel."""
 
     slot: int
 
@@ -47,7 +48,7 @@ class Wheel(Generic[T]):
         taken: list[T] = []
         after = int(now / TICK) + 1
         first = after if self._first is None else self._first
-        # After a long sleep, without the empty ones.
+        # After a long pause most slots between are empty, and are not visited.
         is_short = after - first <= len(self._slots)
         for slot in range(first, after) if is_short else sorted(slot for slot in self._slots if slot < after):
             waiting = self._slots.get(slot)
@@ -64,7 +65,7 @@ class Wheel(Generic[T]):
         return taken
 
     def overdue(self, now: float) -> float:
-        """By how many seconds the earliest slot with entries is in the past; 0 if none is."""
+        """By how many seconds the earliest slot with entries is in the past, or 0."""
         if self._first is None:
             return 0.0
         return max(0.0, now - self._first * TICK)

@@ -1,9 +1,9 @@
-"""Commits finished runs of one kind: many in one call, each all or nothing.
+"""Commits finished runs of one kind: many in one call, each as a whole or not at all.
 
-`farrier.commit_runs` holds the shards, and the kind's writer locks the resources in order and compares versions; only
-winners are written. An error of the database splits the batch until the run that caused it stands alone and carries the
-blame, or, where another transaction holds what it writes, is left to be committed with patience. A run whose reply was
-lost is `unknown`: nothing is written again. Nothing here publishes: the loop does, for what is `committed`.
+`farrier.commit_runs` locks the shards. The kind's writer locks the resources in order, compares versions, and writes
+the runs whose versions are current. After an error of the database the batch is halved until the run that caused it is
+alone: that run is refused, or, if another transaction holds its rows, reported as locked. A run whose reply was lost is
+`unknown` and never sent again.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _log = structlog.stdlib.get_logger(__name__)
 
 _COMMIT = statements.load("loop/commit")
 
-# Less than the loop waits for a commit. Whatever is not done by then is unknown.
+# Less than the loop waits for a commit. Runs without a result by then are unknown.
 WITHIN = timedelta(seconds=9)
-# A refused run is tried again at the pace of the period: its cause is in the data, not in the moment.
+# A refused run is retried after the period, because its cause is in the data.
 _REFUSED_AGAIN = timedelta(seconds=30)
 
-# What encoders raise for a value that a handler put where its type does not belong.
+# What encoders raise for a value of the wrong type in what a handler returned.
 _UNENCODABLE = (TypeError, ValueError, AttributeError, AssertionError, msgspec.MsgspecError)
 
 _encode = msgspec.json.Encoder().encode
@@ -50,7 +50,7 @@ _LOCKED = Result(Verdict.LOCKED)
 
 
 class Committer(Generic[R, S, W]):
-    """Turns finished runs into rows, and says for each what became of it."""
+    """Writes finished runs, and returns the result of each."""
 
     def __init__(self, connections: Pool, rows: Rows[R, S, W], *, within: timedelta = WITHIN) -> None:
         self._pool = connections
@@ -87,8 +87,8 @@ class Committer(Generic[R, S, W]):
                 await self._together(batch, work, again=True)
 
     async def _apart(self, batch: Sequence[Finished[S, W]], work: _Work) -> None:
-        """Another transaction holds what one of these writes: halve them until that run stands alone. It is waited for
-        in a call of its own."""
+        """Halve a batch in which another transaction holds rows of a run, until that run is alone. It is reported as
+        locked, and committed in a call of its own."""
         if len(batch) > 1:
             middle = len(batch) // 2
             await self._together(batch[:middle], work, again=True)
@@ -97,7 +97,7 @@ class Committer(Generic[R, S, W]):
             work.results[batch[0].id] = _LOCKED
 
     async def _blame(self, batch: Sequence[Finished[S, W]], error: Exception, work: _Work) -> None:
-        """The database refuses something in this batch: halve it until the culprit is alone."""
+        """Halve a batch that the database refuses until the refused run is alone. Store the error as its outcome."""
         if len(batch) > 1:
             middle = len(batch) // 2
             await self._together(batch[:middle], work)
@@ -117,7 +117,7 @@ class Committer(Generic[R, S, W]):
 
     async def _call(self, batch: Sequence[Finished[S, W]], work: _Work) -> dict[int, Result]:
         """Send one batch as one statement, and return the result of each run."""
-        # What the kind's writer gets: its own sections, and the version that each of their runs was decided on.
+        # For the kind's writer: the version of each run's snapshot, and the kind's own sections.
         read = [run for run in batch if run.version is not None]
         runs = [{"run": run.id, "version": run.version, "writes": bool(run.writes) and run.to is None} for run in read]
         try:
@@ -133,14 +133,14 @@ class Committer(Generic[R, S, W]):
 
 
 class _Work(msgspec.Struct):
-    """One commit under way: for which controller, whether locked rows are waited for, and what is known of its runs."""
+    """One commit: its controller, whether to wait for locked rows, and the results so far."""
 
     controller: UUID
     patient: bool
     results: dict[int, Result] = msgspec.field(default_factory=dict)
 
     def unknown(self, runs: Iterable[Finished[Any, Any]]) -> None:
-        """Nothing can be said of these."""
+        """Record that it is not known whether these were committed."""
         self.results |= {run.id: _UNKNOWN for run in runs}
 
 
@@ -153,8 +153,8 @@ def _result(record: asyncpg.Record, moved: set[int]) -> Result:
 
 
 def _confession(run: Finished[S, W], refusal: FarrierError) -> Finished[S, W]:
-    """The same run with nothing left of it but the error it ended in. It has no outcome key that a later run
-    could match, so whatever that one says is stored again."""
+    """The same run with only the error as its outcome. It has no outcome key, so the outcome of the next run is stored
+    in any case."""
     return Finished(
         id=run.id,
         epoch=run.epoch,

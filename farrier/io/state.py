@@ -1,8 +1,7 @@
-"""Storage of one kind for the loop: list, load, mark, settle, delete wakes.
+"""Storage of one kind for the loop: list, load, mark, settle, delete wakes; `commit` has the commits.
 
-`PostgresStateIO` is the same for every kind; what differs is a `Rows`: the kind's own SQL and codec.
-Committing is long enough for a module of its own (`commit`). Every method borrows a connection for one round
-trip and holds none when it returns.
+`PostgresStateIO` is the same for every kind; a `Rows` has the SQL and the codec of one kind. Every method borrows a
+connection for one round trip and holds none when it returns.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ W = TypeVar("W")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# After so many snapshots the event loop serves others: half a millisecond of decoding.
+# Snapshots to decode before other tasks run: half a millisecond of work.
 _SLICE = 64
 
 _LIST = statements.load("loop/list")
@@ -72,7 +71,7 @@ class PostgresStateIO(commit.Committer[R, S, W]):
                 records = await conn.fetch(self._load, ids, self._rows.kind)
         except session.Refusal as refusal:
             if session.classify(refusal) is session.Trouble.MOMENT:
-                return await self.load(ids)  # the other transaction goes on, and the caller's time is limited
+                return await self.load(ids)  # the conflict is transient, and the caller has a time limit
             return await self._load_apart(ids, refusal)
         return await self._read(records)
 
@@ -121,10 +120,10 @@ class PostgresStateIO(commit.Committer[R, S, W]):
         return frozenset(record["id"] for record in records)
 
     async def _load_apart(self, ids: Sequence[int], refusal: Exception) -> Loaded[R]:
-        """The query itself fails on something stored: halve the ids until that row is alone."""
+        """Halve the IDs of a load that fails because of stored data until the row that causes it is alone."""
         if len(ids) == 1:
             error = UndecodableState(f"{self._rows.kind} {ids[0]}", session.reason_of(refusal))
-            # With its wakes, or they would wake it for ever.
+            # With its wakes, so that its run deletes them.
             rest = await self._read(await self._fetch(_LOAD_REST, ids, self._rows.kind))
             return msgspec.structs.replace(rest, unreadable={ids[0]: error})
         middle = len(ids) // 2
@@ -139,7 +138,7 @@ class PostgresStateIO(commit.Committer[R, S, W]):
         )
 
     async def _fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
-        """One statement: what it is refused for is of the moment, so it counts as no answer."""
+        """Run one statement. A refusal is transient, and raised as `DatabaseUnreachable`."""
         try:
             async with session.borrowed(self._pool) as conn:
                 return await conn.fetch(sql, *arguments)

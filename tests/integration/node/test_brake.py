@@ -172,6 +172,23 @@ async def test_one_site_does_not_hold_another_and_no_site_is_one(site: Site) -> 
     assert [tuple(row) for row in left] == [("fra1", 1), (None, 1)]
 
 
+async def test_a_commit_reads_only_the_nodes_of_the_sites_that_it_takes_nodes_from(site: Site) -> None:
+    machines = await fleet(site, 3)
+    async with site.conn.transaction():
+        await site.conn.execute("SET LOCAL session_replication_role = replica")
+        await site.conn.execute(
+            "INSERT INTO farrier.nodes (name, site, status, management) "
+            "SELECT 'far-' || n, 'far-' || n % 100, 'active', 'unmanaged' FROM generate_series(1, 2000) n"
+        )
+        await site.conn.execute("ANALYZE farrier.nodes")
+    async with site.conn.transaction():
+        await admitted(site.conn, machines)
+        read = await site.conn.fetchval(
+            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relid = 'farrier.nodes'::regclass"
+        )
+    assert read < 200  # rows and their dead versions; all nodes are two thousand
+
+
 async def test_commits_of_one_site_count_one_after_the_other(site: Site) -> None:
     """However many controllers decide at once, no more nodes leave than may; whichever commit began first."""
     machines = await fleet(site, 6)

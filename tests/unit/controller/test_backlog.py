@@ -20,17 +20,17 @@ def served(backlog: Backlog, clock: HandClock, times: int, each: timedelta, *, t
 
 
 def test_the_first_come_again_soon() -> None:
-    assert Backlog(HandClock()).put_off(3) == SOONEST
+    assert Backlog(HandClock()).defer(3) == SOONEST
 
 
 @pytest.mark.parametrize("together", [1, 7, 100])
 def test_whoever_comes_behind_many_comes_later_as_others_are_let_in(together: int) -> None:
     clock = HandClock()
     backlog = Backlog(clock)
-    backlog.put_off(1)
+    backlog.defer(1)
     served(backlog, clock, 200, together * SECOND / 10, together=together)
-    first = backlog.put_off(50)
-    second = backlog.put_off(1)
+    first = backlog.defer(50)
+    second = backlog.defer(1)
     assert first == SOONEST
     assert abs(second - first - 5 * SECOND) < SECOND / 2
 
@@ -38,22 +38,22 @@ def test_whoever_comes_behind_many_comes_later_as_others_are_let_in(together: in
 def test_where_no_slot_becomes_free_they_come_seldom() -> None:
     clock = HandClock()
     backlog = Backlog(clock)
-    backlog.put_off(1)
+    backlog.defer(1)
     clock.advance(60 * SECOND)
-    backlog.put_off(1)
-    assert backlog.put_off(1) == LATEST
+    backlog.defer(1)
+    assert backlog.defer(1) == LATEST
 
 
 def test_nobody_waits_for_longer_than_half_a_period_however_many_there_are() -> None:
     backlog = Backlog(HandClock())
-    assert max(backlog.put_off(100_000) for _ in range(10)) == LATEST
+    assert max(backlog.defer(100_000) for _ in range(10)) == LATEST
 
 
 def test_once_there_is_room_for_all_nothing_is_promised_any_more() -> None:
     clock = HandClock()
     backlog = Backlog(clock)
-    backlog.put_off(100_000)
+    backlog.defer(100_000)
     backlog.over()
     clock.advance(3600 * SECOND)
-    assert backlog.put_off(1) == SOONEST
-    assert backlog.put_off(1) < 2 * SECOND, "an hour in which nobody needed a slot says nothing of how fast one is free"
+    assert backlog.defer(1) == SOONEST
+    assert backlog.defer(1) < 2 * SECOND, "an hour in which nobody needed a slot says nothing of how fast one is free"

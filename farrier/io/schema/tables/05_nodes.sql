@@ -68,6 +68,8 @@ CREATE UNIQUE INDEX nodes_maas ON farrier.nodes (site, maas_id) NULLS NOT DISTIN
 -- For a controller that takes a shard; see shard_of.
 CREATE INDEX nodes_shard ON farrier.nodes (((id % 64)::smallint)) WHERE status <> 'deleted';
 CREATE INDEX nodes_status ON farrier.nodes (status, status_entered_at);
+-- For the brake, which counts the nodes in service of a site in the commit of nodes that leave it.
+CREATE INDEX nodes_in_service ON farrier.nodes ((coalesce(site, ''))) WHERE status = 'active';
 CREATE INDEX nodes_management ON farrier.nodes (management, management_entered_at) WHERE status <> 'deleted';
 -- For gauges of the few nodes that need attention; nodes at rest are in none of these.
 CREATE INDEX nodes_not_on ON farrier.nodes (power)

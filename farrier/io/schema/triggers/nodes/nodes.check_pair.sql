@@ -1,6 +1,7 @@
--- At COMMIT, when the workflow's row is written, too. Only for updates that could break the pair: others make no call.
+-- At COMMIT, when the workflow's row is written, too. Only for updates that could break the pair: others make no call. Of a node
+-- that names no workflow before and after, only the status can be wrong, and the condition checks it at once.
 CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.nodes
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN (OLD.live_workflow_id IS DISTINCT FROM NEW.live_workflow_id OR OLD.live_workflow_kind IS DISTINCT FROM NEW.live_workflow_kind
-          OR OLD.status <> NEW.status)
+          OR OLD.status <> NEW.status AND (NEW.live_workflow_kind IS NOT NULL OR NOT farrier.may_have_no_workflow(NEW.status)))
     EXECUTE FUNCTION farrier.check_node_pair();

@@ -1,3 +1,4 @@
--- Only for a node that changes its management: most updates leave it, and make no call.
+-- Only for a change without an edge: a change along an edge makes no call. See refuse_edge.
 CREATE OR REPLACE TRIGGER guard_management AFTER UPDATE ON farrier.nodes
-    FOR EACH ROW WHEN (OLD.management <> NEW.management) EXECUTE FUNCTION farrier.guard_layer('node', 'management', 'management');
+    FOR EACH ROW WHEN (OLD.management <> NEW.management AND NOT farrier.is_edge('node', 'management', OLD.management, NEW.management))
+    EXECUTE FUNCTION farrier.refuse_edge('node', 'management', 'management');

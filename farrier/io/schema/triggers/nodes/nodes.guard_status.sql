@@ -1,3 +1,4 @@
--- Only for a node that changes its status: most updates leave it, and make no call.
+-- Only for a change without an edge: a change along an edge makes no call. See refuse_edge.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.nodes
-    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_layer('node', 'status', 'status');
+    FOR EACH ROW WHEN (OLD.status <> NEW.status AND NOT farrier.is_edge('node', 'status', OLD.status, NEW.status))
+    EXECUTE FUNCTION farrier.refuse_edge('node', 'status', 'status');

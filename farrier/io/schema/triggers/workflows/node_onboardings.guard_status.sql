@@ -1,3 +1,4 @@
--- Only for a workflow that changes its status: most updates leave it, and make no call.
+-- Only for a change without an edge: a change along an edge makes no call. See refuse_edge.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.node_onboardings
-    FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION farrier.guard_layer('node', 'onboarding', 'status');
+    FOR EACH ROW WHEN (OLD.status <> NEW.status AND NOT farrier.is_edge('node', 'onboarding', OLD.status, NEW.status))
+    EXECUTE FUNCTION farrier.refuse_edge('node', 'onboarding', 'status');
