@@ -23,6 +23,7 @@ from farrier.config import kinds
 from farrier.config.groups import Config
 from farrier.model import duration, limits, sla
 from farrier.model.built_in import BUILT_IN
+from farrier.model.kinds import KindSpec
 from farrier.model.limits import Limits
 
 ENV_PREFIX = "FARRIER_"
@@ -185,24 +186,22 @@ def _limits(pairs: Mapping[str, _Given], named_kinds: Iterable[str]) -> Limits:
     named = {scope: _tables(scope, table.pop(scope, {}), source) for scope in ("site", "model")}
     everywhere = dict(_flat(table))
     sites = {name: dict(_flat(given)) for name, given in named["site"].items()}
-    known = _keys((key for given in (everywhere, *sites.values()) for key in given), named_kinds)
+    models = {name: dict(_flat(given)) for name, given in named["model"].items()}
+    specs = _specs((key for given in (everywhere, *sites.values(), *models.values()) for key in given), named_kinds)
+    known = sla.KEYS | limits.keys_of(specs)
+    by_model = sla.KEYS | limits.keys_of(spec for spec in specs if spec.by_model)
     return Limits(
         everywhere=_overrides(everywhere, _SLA, source, known),
-        models={
-            # Only a node has a model.
-            name: _overrides(dict(_flat(given)), f"{_SLA}.model.{name}", source, sla.KEYS)
-            for name, given in named["model"].items()
-        },
+        models={name: _overrides(given, f"{_SLA}.model.{name}", source, by_model) for name, given in models.items()},
         sites={name: _overrides(given, f"{_SLA}.site.{name}", source, known) for name, given in sites.items()},
     )
 
 
-def _keys(given: Iterable[str], named_kinds: Iterable[str]) -> frozenset[str]:
-    """The names that limits may have. Kinds of others are only looked for if a key may be of one."""
-    known = sla.KEYS | limits.keys_of(BUILT_IN)
-    if _first_words(given) <= _first_words(known):
-        return known
-    return known | limits.keys_of(kinds.specs(named_kinds))
+def _specs(given: Iterable[str], named_kinds: Iterable[str]) -> tuple[KindSpec, ...]:
+    """The kinds besides nodes that may have limits. Kinds of others are only looked for if a key may be of one."""
+    if _first_words(given) <= _first_words(sla.KEYS | limits.keys_of(BUILT_IN)):
+        return BUILT_IN
+    return (*BUILT_IN, *kinds.specs(named_kinds))
 
 
 def _first_words(keys: Iterable[str]) -> frozenset[str]:

@@ -60,6 +60,7 @@ def kind_columns(held: Limits) -> tuple[list[Any], ...]:
     return (
         [rule.kind for rule in found],
         [rule.state for rule in found],
-        [rule.site for rule in found],
+        [rule.scope for rule in found],
+        [rule.name for rule in found],
         [rule.lasts for rule in found],
     )

@@ -114,7 +114,8 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
     `what` names one in a sentence ("a network segment"). `relation` is its table, with its schema. A state may have one
     substate: "deleting/db_delete". `states`, `edges`, `initial` and `terminal` are its first layer, whose end is the
     end of the resource; `layers` are those besides. The fields of `create` are columns of the table; None: nobody may
-    ask for one. `actions` are all others. `metrics` are counted by the samples in its handler's outcomes.
+    ask for one. `actions` are all others. `metrics` are counted by the samples in its handler's outcomes. `by_model`:
+    limits may differ by the column `model` of its table.
     """
 
     name: str
@@ -130,6 +131,7 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
     create: type[Params] | None = NoParams
     actions: Mapping[str, KindAction] = {}
     metrics: tuple[KindMetric, ...] = ()
+    by_model: bool = False
 
     def __post_init__(self) -> None:
         for fault in _faults(self):

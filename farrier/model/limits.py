@@ -113,26 +113,26 @@ def resource_key(kind: str, state: str) -> str:
     return f"{kind}.{state.replace(SUBSTATE, '.')}"
 
 
-def resource_limit(
-    limits: Limits, kind: str, site: str | None, state: str, default: timedelta | None
-) -> timedelta | None:
-    """The limit of a resource of a registered kind; `default` is the kind's own."""
-    return limits.of(site, None).get(resource_key(kind, state), default)
+def resource_limit(limits: Overrides, kind: str, state: str, default: timedelta | None) -> timedelta | None:
+    """The limit of a resource of a registered kind; `limits` hold for it, `default` is the kind's own."""
+    return limits.get(resource_key(kind, state), default)
 
 
 class KindRule(msgspec.Struct, frozen=True):
-    """A limit of a registered kind that is not the kind's own; of all sites if `site` is None."""
+    """A limit of a registered kind that is not the kind's own; `scope` as that of a `Rule`."""
 
     kind: str
     state: str
-    site: str | None
+    scope: str
+    name: str
     lasts: timedelta
 
 
 def kind_rules(limits: Limits) -> Iterator[KindRule]:
     """What the configuration says of registered kinds; the kinds' own limits are in the database."""
-    for site, overrides in ((None, limits.everywhere), *limits.sites.items()):
-        for key, lasts in overrides.items():
-            if key not in sla.KEYS:
-                kind, _, state = key.partition(".")
-                yield KindRule(kind, state.replace(".", SUBSTATE), site, lasts)
+    for scope, named in (("", {"": limits.everywhere}), ("model", limits.models), ("site", limits.sites)):
+        for name, overrides in named.items():
+            for key, lasts in overrides.items():
+                if key not in sla.KEYS:
+                    kind, _, state = key.partition(".")
+                    yield KindRule(kind, state.replace(".", SUBSTATE), scope, name, lasts)

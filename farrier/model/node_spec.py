@@ -64,4 +64,5 @@ SPEC = KindSpec(
         *map(_stages, _TABLES),
     ),
     create=None,
+    by_model=True,
 )

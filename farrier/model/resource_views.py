@@ -16,7 +16,7 @@ from farrier.model import limits as limits_of
 from farrier.model import sla
 from farrier.model.clocks import Clock
 from farrier.model.kinds import LAYER
-from farrier.model.limits import Limits
+from farrier.model.limits import Limits, Overrides
 from farrier.model.outcome import Record
 from farrier.model.params import Schema
 from farrier.model.views import RequestView
@@ -82,6 +82,7 @@ class ResourceView(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     name: str
     site: str | None
+    model: str | None
     version: int
     state: str
     state_entered_at: datetime
@@ -154,12 +155,15 @@ class WantedResources(msgspec.Struct, frozen=True, kw_only=True):
 def clocks_of(resource: ResourceView, now: datetime, limits: Limits) -> tuple[Clock, ...]:
     """The clock of each layer of a resource, its state's first; none of one that has ended. `limits` are those that are
     not the kind's."""
-    return () if resource.ended_at is not None else tuple(_clock(resource, e, now, limits) for e in resource.layers)
+    if resource.ended_at is not None:
+        return ()
+    overrides = limits.of(resource.site, resource.model)
+    return tuple(_clock(layer, now, overrides) for layer in resource.layers)
 
 
-def _clock(resource: ResourceView, at: LayerView, now: datetime, limits: Limits) -> Clock:
+def _clock(at: LayerView, now: datetime, overrides: Overrides) -> Clock:
     default = None if at.default_limit is None else timedelta(seconds=at.default_limit)
-    limit = limits_of.resource_limit(limits, at.label, resource.site, at.state, default)
+    limit = limits_of.resource_limit(overrides, at.label, at.state, default)
     return Clock(
         layer=at.layer,
         state=at.state,

@@ -118,13 +118,18 @@ async def test_a_state_without_a_limit_has_one_as_soon_as_it_is_given_one(yard: 
         Limits(sites={"south": {"crate.packing": timedelta(hours=1)}}),
         Limits(sites={"north": {"crate.packing": 2 * MINUTE}, "south": {"crate.packing": 8 * MINUTE}}),
         Limits({"crate.packing": MINUTE}, sites={"north": {"crate.packing": 4 * MINUTE}, "nowhere": {}}),
+        Limits(models={"flat": {"crate.packing": MINUTE}, "tall": {"crate.packing": 8 * MINUTE}}),
+        Limits(models={"flat": {"crate.packing": MINUTE}}, sites={"north": {"crate.packing": timedelta(hours=1)}}),
     ],
 )
 async def test_what_is_counted_above_a_limit_is_what_people_are_shown_above_it(yard: Yard, limits: Limits) -> None:
     await yard.pool.execute("SELECT farrier.set_pool('slots', 1, 12)")
+    await yard.pool.execute("ALTER TABLE farrier_crates.crates ADD model text")
     for number in range(12):
-        site = ("north", "south", None)[number % 3]
-        await yard.pool.execute("INSERT INTO farrier_crates.crates (name, site) VALUES ($1, $2)", f"c-{number}", site)
+        site, model = ("north", "south", None)[number % 3], ("flat", "tall", None, "odd")[number % 4]
+        await yard.pool.execute(
+            "INSERT INTO farrier_crates.crates (name, site, model) VALUES ($1, $2, $3)", f"c-{number}", site, model
+        )
         await yard.db.advance(MINUTE)
     queries = PostgresResourceQueries(yard.pool)
     page = await queries.resources(WantedResources(kind="crate"))
@@ -149,8 +154,12 @@ async def test_of_a_state_without_a_limit_only_those_of_sites_that_give_it_one_a
     assert (await scraped(yard, limits))["farrier_resources_above_sla", ("crate", "packed", "")] == 2
 
 
-@pytest.mark.parametrize("limits", [([], [], [], []), (["crate"], ["packing"], ["north"], [timedelta(hours=3)])])
-@pytest.mark.parametrize("function", ["count_resources($1, $2, $3, $4)", "late_resources($1, $2, $3, $4, 1000)"])
+@pytest.mark.parametrize(
+    "limits", [([], [], [], [], []), (["crate"], ["packing"], ["site"], ["north"], [timedelta(hours=3)])]
+)
+@pytest.mark.parametrize(
+    "function", ["count_resources($1, $2, $3, $4, $5)", "late_resources($1, $2, $3, $4, $5, 1000)"]
+)
 async def test_the_clock_is_read_once_for_each_kind_and_not_for_each_resource(
     yard: Yard, function: str, limits: tuple[list[object], ...]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from farrier import config
@@ -12,7 +13,9 @@ from farrier.errors import ConfigError
 from farrier.model import limits
 from farrier.model.built_in import BUILT_IN
 from farrier.model.limits import KindRule, Limits
+from tests.support import crates
 
+BY_MODEL = msgspec.structs.replace(crates.SPEC, by_model=True)
 CRATES = '[controller]\nkinds = ["tests.support.crates:SPEC"]\n'
 
 
@@ -26,8 +29,15 @@ def test_a_kind_that_settings_name_has_limits_for_all_and_for_a_site(tmp_path: P
     text = f'{CRATES}[sla]\ncrate.emptying.unpack = "1h"\n[sla.site.north]\ncrate.packed = "2h"\n'
     hour = timedelta(hours=1)
     assert set(limits.kind_rules(load(tmp_path, text))) == {
-        KindRule("crate", "emptying/unpack", None, hour),
-        KindRule("crate", "packed", "north", 2 * hour),
+        KindRule("crate", "emptying/unpack", "", "", hour),
+        KindRule("crate", "packed", "site", "north", 2 * hour),
+    }
+
+
+def test_a_kind_with_a_model_has_limits_for_one(tmp_path: Path) -> None:
+    text = '[controller]\nkinds = ["tests.unit.test_kind_limits:BY_MODEL"]\n[sla.model.flat]\ncrate.packed = "2h"\n'
+    assert set(limits.kind_rules(load(tmp_path, text))) == {
+        KindRule("crate", "packed", "model", "flat", timedelta(hours=2))
     }
 
 
@@ -67,6 +77,6 @@ def test_a_site_s_limit_of_a_state_comes_before_that_of_all_and_before_the_kind_
         {"crate.emptying.unpack": timedelta(hours=2)}, sites={"north": {"crate.emptying.unpack": timedelta(1)}}
     )
     own = timedelta(minutes=15)
-    assert limits.resource_limit(held, "crate", "north", "emptying/unpack", own) == timedelta(1)
-    assert limits.resource_limit(held, "crate", None, "emptying/unpack", own) == timedelta(hours=2)
-    assert limits.resource_limit(Limits(), "crate", "north", "emptying/unpack", own) == own
+    assert limits.resource_limit(held.of("north", None), "crate", "emptying/unpack", own) == timedelta(1)
+    assert limits.resource_limit(held.of(None, None), "crate", "emptying/unpack", own) == timedelta(hours=2)
+    assert limits.resource_limit({}, "crate", "emptying/unpack", own) == own

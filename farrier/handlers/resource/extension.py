@@ -95,10 +95,11 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
 
     def needed_columns(self) -> frozenset[str]:
         """Columns that the kind's table must have: what `create` fills, what runs write, and, unless `load` brings it,
-        what a snapshot cannot do without."""
+        what a snapshot cannot do without; and that by which its limits differ."""
         fields = msgspec.structs.fields(self.snapshot)
         required = (field.encode_name for field in fields if self.load is None and field.required)
-        return frozenset((*self.spec.columns_of_create(), *self._columns_of_layers(), *self.columns, *required))
+        model = ("model",) if self.spec.by_model else ()
+        return frozenset((*self.spec.columns_of_create(), *self._columns_of_layers(), *self.columns, *required, *model))
 
     def _columns_of_layers(self) -> set[str]:
         return {name for layer in self.spec.columns_of_layers() for name in (layer, f"{layer}_entered_at")}

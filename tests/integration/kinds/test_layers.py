@@ -128,6 +128,13 @@ async def test_a_table_without_the_layers_columns_is_refused(every_db: pg.Databa
             await kinds.install(conn, wiring.installable(short))
 
 
+async def test_a_table_without_the_model_by_which_limits_differ_is_refused(every_db: pg.Database) -> None:
+    by_model = racks(spec=msgspec.structs.replace(SPEC, by_model=True))
+    async with every_db.connect() as conn:
+        with pytest.raises(RefusedByModel, match="lacks columns: model"):
+            await kinds.install(conn, wiring.installable(by_model))
+
+
 async def test_each_layer_begins_by_itself_and_is_recorded(conn: Connection) -> None:
     recorded = await conn.fetch("SELECT layer, to_value FROM farrier.history WHERE kind = 'rack' ORDER BY layer")
     assert [tuple(row) for row in recorded] == [("power", "off"), ("state", "empty")]
@@ -183,7 +190,9 @@ async def test_each_layer_has_limits_of_its_own_which_a_site_may_change(
         detail = await queries.resource("rack", "r-1")
         why = dict(resource_view.in_words(explain(detail.rows[0], detail.now, limits), detail.now))
         assert "power off" in str(why["SLA"])
-    counted = await conn.fetch("SELECT kind, state, n, above FROM farrier.count_resources('{}', '{}', '{}', '{}')")
+    counted = await conn.fetch(
+        "SELECT kind, state, n, above FROM farrier.count_resources('{}', '{}', '{}', '{}', '{}')"
+    )
     assert ("rack_power", "off", 1, 1) in [tuple(row) for row in counted]
 
 

@@ -104,10 +104,10 @@ async def test_a_dropped_schema_harms_no_other_kind(conn: Connection) -> None:
     await conn.execute("SELECT farrier.grant_rights()")
     assert await conn.fetch("SELECT * FROM farrier.list_resources(NULL)") == []
     counted = await conn.fetch(
-        "SELECT DISTINCT kind FROM farrier.count_resources('{}', '{}', '{}', '{}') ORDER BY kind"
+        "SELECT DISTINCT kind FROM farrier.count_resources('{}', '{}', '{}', '{}', '{}') ORDER BY kind"
     )
     assert [row["kind"] for row in counted] == ["ib_partition", "maas_region", "network_segment"]
-    assert await conn.fetch("SELECT * FROM farrier.late_resources('{}', '{}', '{}', '{}', 9)") == []
+    assert await conn.fetch("SELECT * FROM farrier.late_resources('{}', '{}', '{}', '{}', '{}', 9)") == []
     assert await conn.fetch("SELECT * FROM farrier.resource_names('crate', '{1}')") == []
     for asks in ("SELECT farrier.resource_intent('crate', 'c-2', 'create')", "SELECT farrier.list_resources('crate')"):
         with pytest.raises(pg.PostgresError, match="the table of kind crate was dropped") as refused:

@@ -24,8 +24,8 @@ OF_ALL = {
 LOOKING = {
     "any_resource": "'network_segment', 'lan'",
     "resource_names": "'network_segment', ARRAY[$segment]",
-    "count_resources": "'{network_segment}', '{ready}', '{ams1}', '{1 minute}'",
-    "late_resources": "'{network_segment}', '{ready}', '{ams1}', '{1 minute}', 10",
+    "count_resources": "'{network_segment}', '{ready}', '{site}', '{ams1}', '{1 minute}'",
+    "late_resources": "'{network_segment}', '{ready}', '{site}', '{ams1}', '{1 minute}', 10",
     "list_resources": "'network_segment'",
     "shard_of": "$segment",
     "show_resources": "'network_segment', NULL, NULL, NULL, false, NULL, NULL, 10",

@@ -1,7 +1,7 @@
 -- The fleet counted: states and their oldest, clocks above their own limits, who waits for a person, health and power.
 -- $1 to $6: limits as (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $7 offline_after,
--- $8 observation_ttl, $9 how many clocks above a limit to name; $10 to $13: limits of registered kinds that are not their
--- own, as farrier.count_resources takes them; $14 how many alerts to name; $15 from when on a resource
+-- $8 observation_ttl, $9 how many clocks above a limit to name; $10 to $14: limits of registered kinds that are not their
+-- own, as farrier.count_resources takes them; $15 how many alerts to name; $16 from when on a resource
 -- that fails is counted. One pass over an index and one over the agents, and all else by what is not as it should be. `< OR >`
 -- for `<>`, because an index has ranges.
 WITH limits AS MATERIALIZED (
@@ -41,7 +41,7 @@ workflows AS MATERIALIZED (
       FROM farrier.node_workflows w WHERE w.ended_at IS NULL),
 of_kinds AS MATERIALIZED (
     SELECT c.kind, split_part(c.state, '/', 1) AS state, split_part(c.state, '/', 2) AS substate, c.n, c.first, c.above, c.lasts
-      FROM farrier.count_resources($10::text[], $11::text[], $12::text[], $13::interval[]) c),
+      FROM farrier.count_resources($10::text[], $11::text[], $12::text[], $13::text[], $14::interval[]) c),
 -- Paused nodes whose workflow goes on all the same: a pause stops neither a deletion nor what a cancel began. It does stop
 -- work on management.
 goes_on AS MATERIALIZED (
@@ -115,7 +115,7 @@ worst AS (
      LIMIT $9::integer),
 failing AS (
     SELECT o.kind, o.error, count(*) AS n FROM farrier.outcomes o
-     WHERE o.error IS NOT NULL AND o.error_at < farrier.now() - $15::interval GROUP BY o.kind, o.error),
+     WHERE o.error IS NOT NULL AND o.error_at < farrier.now() - $16::interval GROUP BY o.kind, o.error),
 agents AS MATERIALIZED (
     SELECT count(*) AS n,
            count(*) FILTER (WHERE a.last_heartbeat_at IS NULL OR a.last_heartbeat_at < farrier.now() - $7::interval) AS silent
@@ -144,7 +144,7 @@ alerts AS MATERIALIZED (
            CASE jsonb_typeof(a.health -> 'alerts') WHEN 'array' THEN a.health -> 'alerts' END) AS e (alert)
      WHERE a.condition <> 'ok' AND a.last_heartbeat_at >= farrier.now() - $7::interval AND e.alert ->> 'id' IS NOT NULL),
 named_alerts AS MATERIALIZED (
-    SELECT id, count(*) AS n FROM alerts WHERE id <> 'other' GROUP BY id ORDER BY count(*) DESC, id COLLATE "C" LIMIT $14::integer),
+    SELECT id, count(*) AS n FROM alerts WHERE id <> 'other' GROUP BY id ORDER BY count(*) DESC, id COLLATE "C" LIMIT $15::integer),
 by_alert AS (
     SELECT id, n FROM named_alerts
     UNION ALL

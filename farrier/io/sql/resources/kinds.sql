@@ -1,6 +1,6 @@
 -- The kinds that are registered, by name: their states with limits and what is in them if $1, and what may be asked for.
 WITH counted AS MATERIALIZED (
-    SELECT c.* FROM (SELECT WHERE $1::boolean) wanted CROSS JOIN LATERAL farrier.count_resources('{}', '{}', '{}', '{}') c)
+    SELECT c.* FROM (SELECT WHERE $1::boolean) wanted CROSS JOIN LATERAL farrier.count_resources('{}', '{}', '{}', '{}', '{}') c)
 SELECT json_build_object(
            'kind', k.kind,
            'states', (SELECT coalesce(json_agg(json_build_object(

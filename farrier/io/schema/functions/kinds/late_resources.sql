@@ -1,28 +1,30 @@
 -- Returns the resources that are above the limit that holds for them in a layer, of each the `most` that exceed it the furthest. The
 -- arrays are limits as count_resources takes them.
-CREATE OR REPLACE FUNCTION farrier.late_resources(kinds text[], states text[], sites text[], limits interval[], most integer)
+CREATE OR REPLACE FUNCTION farrier.late_resources(kinds text[], states text[], scopes text[], names text[], limits interval[], most integer)
     RETURNS TABLE (kind text, layer text, id bigint, name text, site text, state text, since timestamptz, lasts interval, last_error text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     one record;
 BEGIN
-    FOR one IN SELECT l.kind, l.layer, l.label, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation JOIN kind_layers l USING (kind)
+    FOR one IN SELECT l.kind, l.layer, l.label, k.relation, model_of(k.relation) AS model FROM kinds k JOIN pg_class c ON c.oid = k.relation JOIN kind_layers l USING (kind)
                 WHERE k.from_template ORDER BY l.label LOOP
         RETURN QUERY EXECUTE format($q$
             WITH changed AS MATERIALIZED (
-                SELECT c.* FROM unnest($2, $3, $4, $5) AS c (kind, state, site, lasts) WHERE c.kind = $1),
+                SELECT c.* FROM unnest($2, $3, $9, $4, $5) AS c (kind, state, scope, name, lasts) WHERE c.kind = $1),
             known AS MATERIALIZED (
-                SELECT s.state, coalesce((SELECT c.lasts FROM changed c WHERE c.state = s.state AND c.site IS NULL), s.sla) AS lasts,
-                       (SELECT min(c.lasts) FROM changed c WHERE c.state = s.state AND c.site IS NOT NULL) AS of_a_site
+                SELECT s.state, coalesce((SELECT c.lasts FROM changed c WHERE c.state = s.state AND c.scope = ''), s.sla) AS lasts,
+                       (SELECT min(c.lasts) FROM changed c WHERE c.state = s.state AND c.scope <> '') AS of_some
                   FROM farrier.kind_states s WHERE s.kind = $8 AND s.layer = %2$L AND NOT s.terminal)
-            SELECT $8, %2$L, r.id, r.name, r.site, r.%2$I, r.%3$I, coalesce(o.lasts, k.lasts), r.last_error
+            SELECT $8, %2$L, r.id, r.name, r.site, r.%2$I, r.%3$I, coalesce(s.lasts, m.lasts, k.lasts), r.last_error
               FROM known k
               JOIN %1$s r ON r.%2$I = k.state AND r.ended_at IS NULL
-               AND r.%3$I < $7 - least(k.lasts, k.of_a_site)
-              LEFT JOIN changed o ON o.state = k.state AND o.site = r.site
-             WHERE r.%3$I < $7 - coalesce(o.lasts, k.lasts)
-             ORDER BY r.%3$I + coalesce(o.lasts, k.lasts), r.id
+               AND r.%3$I < $7 - least(k.lasts, k.of_some)
+              LEFT JOIN changed s ON s.state = k.state AND s.scope = 'site' AND s.name = r.site
+              LEFT JOIN changed m ON m.state = k.state AND m.scope = 'model' AND m.name = %4$s
+             WHERE r.%3$I < $7 - coalesce(s.lasts, m.lasts, k.lasts)
+             ORDER BY r.%3$I + coalesce(s.lasts, m.lasts, k.lasts), r.id
              LIMIT $6
-        $q$, one.relation, one.layer, one.layer || '_entered_at') USING one.label, kinds, states, sites, limits, most, farrier.now(), one.kind;
+        $q$, one.relation, one.layer, one.layer || '_entered_at', one.model)
+        USING one.label, kinds, states, names, limits, most, farrier.now(), one.kind, scopes;
     END LOOP;
 END $$;

@@ -13,7 +13,7 @@ DECLARE
 BEGIN
     RETURN QUERY EXECUTE format($q$
         SELECT jsonb_build_object(
-                   'kind', $1, 'id', r.id, 'name', r.name, 'site', r.site, 'version', r.version, 'state', r.state,
+                   'kind', $1, 'id', r.id, 'name', r.name, 'site', r.site, 'model', to_jsonb(r) -> 'model', 'version', r.version, 'state', r.state,
                    'state_entered_at', r.state_entered_at, 'created_at', r.created_at, 'ended_at', r.ended_at,
                    'last_error', r.last_error,
                    'detail', %2$s, 'layers', s.layers,
