@@ -26,7 +26,7 @@
 -- agents               12                     1   bootstrap_tokens, node_agents
 -- tasks                18                         task_types, node_tasks, workers
 -- intents               7          1          3   intents
--- kinds                25                     1   kinds, kind_layers, kind_states, kind_actions, resources, callable
+-- kinds                26                     1   kinds, kind_layers, kind_states, kind_actions, resources, callable
 -- brakes                5          1              departures, brakes, brake_lifts
 -- maas                  8          1              maas_regions, node_observations
 -- requests              6                     3   resource_intents
@@ -3222,46 +3222,48 @@ END $$;
 
 -- Returns for each layer, by its label, and each state that is not terminal how many resources are in it, since when the first of them is, how
 -- many are above the limit that holds for them, and the limit of those whose site has none of its own. The arrays are the limits
--- that differ from the kind's: (label, state, site, lasts), site null for all. Counts by the index alone what is above the limit
--- of all; looks up sites only for resources that entered between the shortest and the longest limit of their state.
-CREATE OR REPLACE FUNCTION farrier.count_resources(kinds text[], states text[], sites text[], limits interval[])
+-- that differ from the kind's: (label, state, scope, name, lasts), as in farrier.limits. Counts by the index alone what is above the
+-- limit of all; looks up sites and models only for resources that entered between the shortest and the longest limit of their state.
+CREATE OR REPLACE FUNCTION farrier.count_resources(kinds text[], states text[], scopes text[], names text[], limits interval[])
     RETURNS TABLE (kind text, state text, n bigint, first timestamptz, above bigint, lasts interval)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     one record;
 BEGIN
-    FOR one IN SELECT l.kind, l.layer, l.label, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation JOIN kind_layers l USING (kind)
+    FOR one IN SELECT l.kind, l.layer, l.label, k.relation, model_of(k.relation) AS model FROM kinds k JOIN pg_class c ON c.oid = k.relation JOIN kind_layers l USING (kind)
                 WHERE k.from_template ORDER BY l.label LOOP
         RETURN QUERY EXECUTE format($q$
             WITH changed AS MATERIALIZED (
-                SELECT c.* FROM unnest($2, $3, $4, $5) AS c (kind, state, site, lasts) WHERE c.kind = $1),
+                SELECT c.* FROM unnest($2, $3, $8, $4, $5) AS c (kind, state, scope, name, lasts) WHERE c.kind = $1),
             known AS MATERIALIZED (
                 SELECT s.state, own.lasts, $6 - own.lasts AS late_before,
                        $6 - CASE WHEN o.least IS NOT NULL THEN least(own.lasts, o.least) END AS first_late,
                        coalesce($6 - greatest(own.lasts, o.most), '-infinity') AS all_late
                   FROM farrier.kind_states s
                  CROSS JOIN LATERAL (
-                       SELECT coalesce((SELECT c.lasts FROM changed c WHERE c.state = s.state AND c.site IS NULL), s.sla) AS lasts) own
+                       SELECT coalesce((SELECT c.lasts FROM changed c WHERE c.state = s.state AND c.scope = ''), s.sla) AS lasts) own
                  CROSS JOIN LATERAL (
                        SELECT min(c.lasts) AS least, CASE WHEN own.lasts IS NOT NULL THEN max(c.lasts) END AS most
-                         FROM changed c WHERE c.state = s.state AND c.site IS NOT NULL) o
+                         FROM changed c WHERE c.state = s.state AND c.scope <> '') o
                  WHERE s.kind = $7 AND s.layer = %2$L AND NOT s.terminal),
             counted AS MATERIALIZED (
                 SELECT r.%2$I AS state, count(*) AS n, min(r.%3$I) AS first FROM %1$s r WHERE r.ended_at IS NULL GROUP BY r.%2$I),
             otherwise AS MATERIALIZED (
-                SELECT k.state, count(*) FILTER (WHERE r.%3$I < $6 - o.lasts)
-                                - count(*) FILTER (WHERE o.lasts IS NOT NULL AND r.%3$I < k.late_before) AS n
+                SELECT k.state, count(*) FILTER (WHERE r.%3$I < $6 - coalesce(s.lasts, m.lasts))
+                                - count(*) FILTER (WHERE coalesce(s.lasts, m.lasts) IS NOT NULL AND r.%3$I < k.late_before) AS n
                   FROM known k
                   JOIN %1$s r ON r.%2$I = k.state AND r.ended_at IS NULL
                    AND r.%3$I >= k.all_late AND r.%3$I < k.first_late
-                  LEFT JOIN changed o ON o.state = k.state AND o.site = r.site
+                  LEFT JOIN changed s ON s.state = k.state AND s.scope = 'site' AND s.name = r.site
+                  LEFT JOIN changed m ON m.state = k.state AND m.scope = 'model' AND m.name = %4$s
                  GROUP BY k.state)
             SELECT $1, state, coalesce(c.n, 0), c.first, coalesce(late.n, 0) + coalesce(o.n, 0), k.lasts
               FROM known k FULL JOIN counted c USING (state) LEFT JOIN otherwise o USING (state)
               LEFT JOIN LATERAL (
                    SELECT count(*) AS n FROM %1$s r
                     WHERE r.ended_at IS NULL AND r.%2$I = k.state AND r.%3$I < k.late_before) late ON c.n > 0
-        $q$, one.relation, one.layer, one.layer || '_entered_at') USING one.label, kinds, states, sites, limits, farrier.now(), one.kind;
+        $q$, one.relation, one.layer, one.layer || '_entered_at', one.model)
+        USING one.label, kinds, states, names, limits, farrier.now(), one.kind, scopes;
     END LOOP;
 END $$;
 
@@ -3441,30 +3443,32 @@ END $$;
 
 -- Returns the resources that are above the limit that holds for them in a layer, of each the `most` that exceed it the furthest. The
 -- arrays are limits as count_resources takes them.
-CREATE OR REPLACE FUNCTION farrier.late_resources(kinds text[], states text[], sites text[], limits interval[], most integer)
+CREATE OR REPLACE FUNCTION farrier.late_resources(kinds text[], states text[], scopes text[], names text[], limits interval[], most integer)
     RETURNS TABLE (kind text, layer text, id bigint, name text, site text, state text, since timestamptz, lasts interval, last_error text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     one record;
 BEGIN
-    FOR one IN SELECT l.kind, l.layer, l.label, k.relation FROM kinds k JOIN pg_class c ON c.oid = k.relation JOIN kind_layers l USING (kind)
+    FOR one IN SELECT l.kind, l.layer, l.label, k.relation, model_of(k.relation) AS model FROM kinds k JOIN pg_class c ON c.oid = k.relation JOIN kind_layers l USING (kind)
                 WHERE k.from_template ORDER BY l.label LOOP
         RETURN QUERY EXECUTE format($q$
             WITH changed AS MATERIALIZED (
-                SELECT c.* FROM unnest($2, $3, $4, $5) AS c (kind, state, site, lasts) WHERE c.kind = $1),
+                SELECT c.* FROM unnest($2, $3, $9, $4, $5) AS c (kind, state, scope, name, lasts) WHERE c.kind = $1),
             known AS MATERIALIZED (
-                SELECT s.state, coalesce((SELECT c.lasts FROM changed c WHERE c.state = s.state AND c.site IS NULL), s.sla) AS lasts,
-                       (SELECT min(c.lasts) FROM changed c WHERE c.state = s.state AND c.site IS NOT NULL) AS of_a_site
+                SELECT s.state, coalesce((SELECT c.lasts FROM changed c WHERE c.state = s.state AND c.scope = ''), s.sla) AS lasts,
+                       (SELECT min(c.lasts) FROM changed c WHERE c.state = s.state AND c.scope <> '') AS of_some
                   FROM farrier.kind_states s WHERE s.kind = $8 AND s.layer = %2$L AND NOT s.terminal)
-            SELECT $8, %2$L, r.id, r.name, r.site, r.%2$I, r.%3$I, coalesce(o.lasts, k.lasts), r.last_error
+            SELECT $8, %2$L, r.id, r.name, r.site, r.%2$I, r.%3$I, coalesce(s.lasts, m.lasts, k.lasts), r.last_error
               FROM known k
               JOIN %1$s r ON r.%2$I = k.state AND r.ended_at IS NULL
-               AND r.%3$I < $7 - least(k.lasts, k.of_a_site)
-              LEFT JOIN changed o ON o.state = k.state AND o.site = r.site
-             WHERE r.%3$I < $7 - coalesce(o.lasts, k.lasts)
-             ORDER BY r.%3$I + coalesce(o.lasts, k.lasts), r.id
+               AND r.%3$I < $7 - least(k.lasts, k.of_some)
+              LEFT JOIN changed s ON s.state = k.state AND s.scope = 'site' AND s.name = r.site
+              LEFT JOIN changed m ON m.state = k.state AND m.scope = 'model' AND m.name = %4$s
+             WHERE r.%3$I < $7 - coalesce(s.lasts, m.lasts, k.lasts)
+             ORDER BY r.%3$I + coalesce(s.lasts, m.lasts, k.lasts), r.id
              LIMIT $6
-        $q$, one.relation, one.layer, one.layer || '_entered_at') USING one.label, kinds, states, sites, limits, most, farrier.now(), one.kind;
+        $q$, one.relation, one.layer, one.layer || '_entered_at', one.model)
+        USING one.label, kinds, states, names, limits, most, farrier.now(), one.kind, scopes;
     END LOOP;
 END $$;
 
@@ -3561,6 +3565,13 @@ BEGIN
     PERFORM grant_kind_rights(relation);
 END $$;
 
+-- Returns the SQL expression of the model of a row r of a kind's table, by which limits may differ: its column model, or null without one.
+CREATE OR REPLACE FUNCTION farrier.model_of(relation regclass) RETURNS text
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
+    SELECT CASE WHEN EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = 'model' AND NOT a.attisdropped)
+                THEN 'r.model::text' ELSE 'NULL::text' END
+$$;
+
 -- Returns the name of the unique index on the names of a kind's resources. A kind has 40 bytes at most, so it is never truncated.
 CREATE OR REPLACE FUNCTION farrier.name_index(of_kind text) RETURNS text
     LANGUAGE sql IMMUTABLE
@@ -3618,7 +3629,7 @@ DECLARE
 BEGIN
     RETURN QUERY EXECUTE format($q$
         SELECT jsonb_build_object(
-                   'kind', $1, 'id', r.id, 'name', r.name, 'site', r.site, 'version', r.version, 'state', r.state,
+                   'kind', $1, 'id', r.id, 'name', r.name, 'site', r.site, 'model', to_jsonb(r) -> 'model', 'version', r.version, 'state', r.state,
                    'state_entered_at', r.state_entered_at, 'created_at', r.created_at, 'ended_at', r.ended_at,
                    'last_error', r.last_error,
                    'detail', %2$s, 'layers', s.layers,

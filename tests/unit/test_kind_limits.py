@@ -37,7 +37,7 @@ def test_a_kind_that_settings_name_has_limits_for_all_and_for_a_site(tmp_path: P
 def test_a_kind_with_a_model_has_limits_for_one(tmp_path: Path) -> None:
     text = '[controller]\nkinds = ["tests.unit.test_kind_limits:BY_MODEL"]\n[sla.model.flat]\ncrate.packed = "2h"\n'
     assert set(limits.kind_rules(load(tmp_path, text))) == {
-        KindRule("crate", "packed", "model", "flat", timedelta(hours=2))
+        KindRule(BY_MODEL.name, "packed", "model", "flat", timedelta(hours=2))
     }
 
 
