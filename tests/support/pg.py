@@ -173,6 +173,9 @@ class Server:
             await migrate.migrate(conn, after=catalog.sync)
             await catalog.set_settings(conn, NO_BRAKE)
             await conn.execute(MOVABLE_CLOCK)
+        # The first session after the last change writes what every session has to know; copies have that file, too.
+        async with Database(self._dsn_of(TEMPLATE)).connect():
+            pass
         self._has_template = True
 
     async def _execute(self, statement: str) -> None:
