@@ -67,36 +67,37 @@ def with_machine(
     """Read the node's machine, `decide`, and send at most one change. Needs a MAAS id. A machine that another user
     owns, or that is gone, is a failure; `absent` replaces the latter."""
 
-    async def ask(client: MaasClient) -> Settled:
-        """Read the machine, decide, and send the change."""
+    site = _usable(node, policy)
+    if isinstance(site, Waiting):
+        return site
+
+    async def act(services: NodeServices) -> Settled:
+        """Wait for a slot of the region, read the machine, decide, and send the change."""
         assert node.maas_id is not None, "only called once the node has a machine"
         try:
-            machine = await client.machine(node.maas_id)
-            if machine.owner and not await client.holds(machine):
-                return _of_another(node, machine)
-            decided = await decide(machine, client)
-            if not isinstance(decided, Send):
-                return decided
-            await client.do(machine, decided.change)
+            async with services.maas.turn(site.name) as client:
+                machine = await client.machine(node.maas_id)
+                if machine.owner and not await client.holds(machine):
+                    return _of_another(node, machine)
+                decided = await decide(machine, client)
+                if not isinstance(decided, Send):
+                    return decided
+                await client.do(machine, decided.change)
         except MaasError as error:
-            if error.failure is not F.ABSENT:
-                raise
-            return gone(node) if absent is None else absent
+            if error.failure is F.ABSENT:
+                return gone(node) if absent is None else absent
+            return of_error(error)
         again = Waiting(reason=f"requested from MAAS: {decided.reason}", requeue_after=AT_ONCE, source=decided.source)
         return decided.then or again
 
-    return with_region(node, policy, ask, name=name, reads_only=reads_only)
+    return Call(name=name, act=act, reads_only=reads_only)
 
 
 def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: bool = False) -> StageResult:
     """Run `ask` with a slot of the site's region; its errors become results of the stage."""
-    site = policy.site_of(node)
-    if site is None or site.maas is None:
-        return elsewhere(node)
-    doubt = node.region.doubt if node.region is not None else None
-    if doubt is not None:
-        # Another region may be at the URL, or another user's key. Nothing it says is about us.
-        return Waiting(reason=f"MAAS: {doubt}", requeue_after=REGION_AGAIN, timed=False)
+    site = _usable(node, policy)
+    if isinstance(site, Waiting):
+        return site
 
     async def act(services: NodeServices) -> Settled:
         """Wait for a slot of the region, and run `ask` with its client."""
@@ -107,6 +108,18 @@ def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: 
             return of_error(error)
 
     return Call(name=name, act=act, reads_only=reads_only)
+
+
+def _usable(node: Node, policy: Policy) -> Site | Waiting:
+    """The node's site, once its region is known and may be asked."""
+    site = policy.site_of(node)
+    if site is None or site.maas is None:
+        return elsewhere(node)
+    doubt = node.region.doubt if node.region is not None else None
+    if doubt is not None:
+        # Another region may be at the URL, or another user's key. Nothing it says is about us.
+        return Waiting(reason=f"MAAS: {doubt}", requeue_after=REGION_AGAIN, timed=False)
+    return site
 
 
 def _of_another(node: Node, machine: Machine) -> Failed:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import assert_never
 
 from farrier.config.sites import Layout, StorageSite
@@ -31,17 +32,17 @@ _UNDER_BCACHE = "bcache-backing"
 
 
 def configure_storage(node: Node, now: datetime, policy: Policy) -> StageResult:
-    wanted = region.site_of(node, policy).storage
-
-    async def decide(machine: Machine, _client: MaasClient) -> Settled | region.Send:
-        """The next change of the storage, or the result of the stage."""
-        return unready(node, machine) or _next(node, now, machine, wanted)
-
+    decide = partial(_decided, node, now, region.site_of(node, policy).storage)
     return region.with_machine(node, policy, decide, name="configure_storage")
 
 
-def _next(node: Node, now: datetime, machine: Machine, wanted: StorageSite) -> Settled | region.Send:
+async def _decided(
+    node: Node, now: datetime, wanted: StorageSite, machine: Machine, _client: MaasClient
+) -> Settled | region.Send:
     """The first difference between the machine and its configuration, as a change; else the result of the stage."""
+    settled = unready(node, machine)
+    if settled is not None:
+        return settled
     disk = _boot_disk(machine, wanted)
     if isinstance(disk, Failed):
         return disk
