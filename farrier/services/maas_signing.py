@@ -7,7 +7,6 @@ A key shows itself in no representation; `secrets` says in which spellings it mu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import quote
 from uuid import uuid4
 
 import msgspec
@@ -17,7 +16,7 @@ from farrier.model.maas import MaasError, MaasFailure
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
-    """One user's key, in its three parts."""
+    """One user's key, in its three parts of ASCII letters and digits."""
 
     consumer: str
     token: str
@@ -34,17 +33,14 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     def headers(self, now: float) -> Mapping[str, str]:
         """The OAuth header of one attempt. `now` is the Unix time: the region refuses a header that is five minutes
         old."""
-        fields = {
-            "oauth_nonce": uuid4().hex,
-            "oauth_timestamp": str(int(now)),
-            "oauth_version": "1.0",
-            "oauth_signature_method": "PLAINTEXT",
-            "oauth_consumer_key": self.consumer,
-            "oauth_token": self.token,
-            "oauth_signature": f"&{self.secret}",  # between the two would be the consumer's secret, which is empty
+        # Its parts are letters and digits. Before the ampersand would be the consumer's secret, which is empty.
+        return {
+            "Authorization": (
+                f'OAuth oauth_nonce="{uuid4().hex}", oauth_timestamp="{int(now)}", oauth_version="1.0", '
+                f'oauth_signature_method="PLAINTEXT", oauth_consumer_key="{self.consumer}", '
+                f'oauth_token="{self.token}", oauth_signature="%26{self.secret}"'
+            )
         }
-        shown = ", ".join(f'{name}="{quote(value, safe="")}"' for name, value in fields.items())
-        return {"Authorization": f"OAuth {shown}"}
 
 
 def parsed(text: str) -> ApiKey:
