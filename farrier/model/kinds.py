@@ -115,7 +115,8 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
     substate: "deleting/db_delete". `states`, `edges`, `initial` and `terminal` are its first layer, whose end is the
     end of the resource; `layers` are those besides. The fields of `create` are columns of the table; None: nobody may
     ask for one. `actions` are all others. `metrics` are counted by the samples in its handler's outcomes. `by_model`:
-    limits may differ by the column `model` of its table.
+    limits may differ by the column `model` of its table. `steady` is the state that a resource seldom leaves: an alert
+    reports when resources leave it soon after entering it.
     """
 
     name: str
@@ -132,6 +133,7 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
     actions: Mapping[str, KindAction] = {}
     metrics: tuple[KindMetric, ...] = ()
     by_model: bool = False
+    steady: str = ""
 
     def __post_init__(self) -> None:
         for fault in _faults(self):
@@ -212,6 +214,8 @@ def _faults(spec: KindSpec) -> Iterator[str]:
     yield from _faults_of_states(first)
     if not first.terminal:
         yield "no state is terminal; a resource must be able to end"
+    if spec.steady and spec.steady not in spec.states.keys() - spec.terminal:
+        yield f"its steady state {spec.steady} is not one of its states that are not terminal; {_known(spec.states)}"
     yield from _faults_of_edges(first)
     for layer in others:
         if not _NAME.fullmatch(layer.name) or layer.name in {*_FILLED, "site"}:

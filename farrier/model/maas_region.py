@@ -64,6 +64,7 @@ SPEC = KindSpec(
     ),
     initial=RegionState.STARTING,
     terminal=frozenset({RegionState.GONE}),
+    steady=RegionState.OBSERVING,
     create=None,
     actions={
         "delete": KindAction(

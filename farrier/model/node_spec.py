@@ -5,6 +5,7 @@ from __future__ import annotations
 from farrier.model import edges, sla
 from farrier.model.edges import NODE, Layer
 from farrier.model.kinds import KindLayer, KindSpec, KindState
+from farrier.model.status import NodeStatus
 from farrier.model.workflow import WorkflowKind, WorkflowStatus
 
 _TABLES = {
@@ -65,4 +66,5 @@ SPEC = KindSpec(
     ),
     create=None,
     by_model=True,
+    steady=NodeStatus.ACTIVE,
 )

@@ -70,6 +70,7 @@ SPEC = KindSpec(
     ),
     initial="packing",
     terminal=frozenset({"gone"}),
+    steady="packed",
     create=Pack,
     actions={
         "update": KindAction(description="label it anew", params=Relabel),

@@ -60,7 +60,9 @@ PARAMETERS = {
     "KindAction": "description interrupts params",
     "KindEdge": "owner source target trigger",
     "KindLayer": "edges initial inside key label name relation states terminal",
-    "KindSpec": "actions by_model create edges initial key layer layers metrics name relation states terminal what",
+    "KindSpec": (
+        "actions by_model create edges initial key layer layers metrics name relation states steady terminal what"
+    ),
     "KindMetric": "buckets help labels name type",
     "Sample": "labels metric value",
     "KindState": "limit unless why_none",

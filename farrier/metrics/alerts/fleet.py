@@ -23,14 +23,14 @@ from farrier.metrics.alerts.rules import (
     none_of,
     series,
 )
-from farrier.model import duration, maas_region
+from farrier.model import duration, maas_region, node_spec
 from farrier.model.bmc import BmcFailure
 from farrier.model.built_in import BUILT_IN
 from farrier.model.edges import NODE
 from farrier.model.failures import BMC_ADVICE, FAILURES, UNSAFE, FailureClass
+from farrier.model.kinds import KindSpec
 from farrier.model.limits import END_TO_END, PLACES, Limits, Place, places_of, rules
 from farrier.model.maas_region import RegionState
-from farrier.model.status import NodeStatus
 
 _PLACE = ("kind", "state", "substate")
 _WHERE = "{{ $labels.kind }} {{ $labels.state }}{{ with $labels.substate }} {{ . }}{{ end }}"
@@ -45,7 +45,6 @@ _ANSWERED_WITHIN = timedelta(minutes=15)
 SHORT_STAY = timedelta(minutes=15)
 # A node may be taken out of service by somebody right after it came in; not five of them in an hour.
 _SHORT_STAYS = 5
-_BELONGS = {NODE: NodeStatus.ACTIVE.value, maas_region.KIND: RegionState.OBSERVING.value}
 
 # A BMC is read every minute; these have had no good read for `node.observation_ttl`, five minutes.
 _BMC_AWAY = timedelta(minutes=30)
@@ -81,20 +80,25 @@ def alerts(config: Config) -> tuple[Alert, ...]:
         _same_machine(),
         _brake(),
         _intents_unanswered(),
-        _flapping(),
+        _flapping(config),
     )
 
 
 def _stuck(config: Config) -> Iterator[Alert]:
     """Two rules, for limits of people and for all the others: a state that gets its first limit after the rules were
     written is one of those at once."""
-    of_kinds = places_of((*BUILT_IN, *kinds.specs(config.controller.kinds)))
+    of_kinds = places_of(_kinds(config))
     patient = " or ".join(latest(gauges.ABOVE_SLA, *place) for place in _patient(config.sla, (*PLACES, *of_kinds)))
     others = latest(gauges.ABOVE_SLA, f'kind!="{maas_region.KIND}"', f'state!="{END_TO_END}"')
     named = config.metrics.name_nodes
     yield _stuck_at(Severity.PAGE, f"({others} unless ({patient}))" if patient else others, named=named)
     if patient:
         yield _stuck_at(Severity.TICKET, f"({patient})", named=named)
+
+
+def _kinds(config: Config) -> tuple[KindSpec, ...]:
+    """All kinds of these settings besides nodes."""
+    return (*BUILT_IN, *kinds.specs(config.controller.kinds))
 
 
 def _stuck_at(severity: Severity, selected: str, *, named: bool) -> Alert:
@@ -340,16 +344,23 @@ def _intents_unanswered() -> Alert:
     )
 
 
-def _flapping() -> Alert:
+def _flapping(config: Config) -> Alert:
     short = equals("le", str(SHORT_STAY.total_seconds()))
     stays = " or ".join(
         increase(
-            series(definitions.TIME_IN_STATE, equals("kind", kind), equals("state", state), short, suffix="_bucket"),
+            series(
+                definitions.TIME_IN_STATE,
+                equals("kind", spec.name),
+                equals("state", spec.steady),
+                short,
+                suffix="_bucket",
+            ),
             timedelta(hours=1),
             "kind",
             "state",
         )
-        for kind, state in _BELONGS.items()
+        for spec in (node_spec.SPEC, *_kinds(config))
+        if spec.steady
     )
     return Alert(
         name="FarrierFlapping",

@@ -225,6 +225,14 @@ def test_so_is_a_limit_of_another_kind_of_farriers_own_or_of_another_package() -
     assert ours not in stuck(Config())["ticket"]
 
 
+def test_a_kind_of_another_package_flaps_by_the_state_that_it_names() -> None:
+    theirs = 'kind="crate",state="packed",le="900.0"'
+    with_crates = type(Config().controller)(kinds=("tests.support.crates:SPEC",))
+    for config, flaps in ((Config(), False), (msgspec.structs.replace(Config(), controller=with_crates), True)):
+        (flapping,) = [alert for alert in alerts.groups(config)[0].alerts if alert.name == "FarrierFlapping"]
+        assert (theirs in flapping.expr) is flaps
+
+
 def test_lag_is_measured_by_the_period_of_the_settings() -> None:
     config = msgspec.structs.replace(Config(), controller=type(Config().controller)(period=timedelta(minutes=4)))
     lag = next(alert for alert in alerts.groups(config)[1].alerts if alert.name == "FarrierSweepLate")
