@@ -10,7 +10,7 @@ merged URLs are not needed, and cost half of a request.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -176,7 +176,7 @@ class HttpClient(Generic[_C, _E]):
         callers do not wait long for the slot. Raises the service's error if no slot is free within its `patience`."""
         holder, patience = object(), self._service.patience
         try:
-            with anyio.fail_after(None if patience is None else patience.total_seconds()):
+            with nullcontext() if patience is None else anyio.fail_after(patience.total_seconds()):
                 await self._slots.acquire_on_behalf_of(holder)
         except TimeoutError:
             assert patience is not None, "no other time runs out"
