@@ -15,13 +15,10 @@ from farrier.config import Config, kinds
 from farrier.errors import FarrierError
 from farrier.io.client import client
 from farrier.model import duration, limits
-from farrier.model import sla as defaults
 from farrier.model.built_in import BUILT_IN
-from farrier.model.kinds import KindSpec
-from farrier.model.limits import Limits
+from farrier.model.limits import PLACES, Limits, places_of
 from farrier.model.resource_views import KindView, late_clock
 from farrier.model.views import Wanted
-from farrier.model.workflow import WorkflowStatus
 
 sla = typer.Typer(
     no_args_is_help=True,
@@ -50,8 +47,7 @@ def list_(settings: Config, as_json: output.AsJson = False) -> None:
     known = (*BUILT_IN, *kinds.specs(settings.controller.kinds))
     others = anyio.run(_registered, settings, {spec.name for spec in known})
     found = (
-        *_everywhere(settings.sla),
-        *_of_kinds(settings.sla, known),
+        *(_limit(settings.sla, each.key, each.default, each.note) for each in (*PLACES, *places_of(known))),
         *_of_others(settings.sla, others),
         *_named(settings.sla),
     )
@@ -108,25 +104,6 @@ async def breaches(session: Session, as_json: output.AsJson = False) -> None:
             for name, paused, clock in found
         ),
     )
-
-
-def _everywhere(held: Limits) -> Iterator[Limit]:
-    for layer, states in defaults.DEFAULTS.items():
-        for state, default in states.items():
-            if layer not in defaults.STAGES or state != WorkflowStatus.RUNNING:
-                yield _limit(held, defaults.key(layer, state), default.limit, default.note)
-        for stage, limit in defaults.STAGES.get(layer, {}).items():
-            yield _limit(held, f"{layer}.{WorkflowStatus.RUNNING}.{stage}", limit)
-        if layer in defaults.END_TO_END:
-            yield _limit(held, f"{layer}.{limits.END_TO_END}", defaults.END_TO_END[layer])
-
-
-def _of_kinds(held: Limits, specs: Iterable[KindSpec]) -> Iterator[Limit]:
-    for spec in specs:
-        for layer in spec.every_layer:
-            for state, default in layer.states.items():
-                if state not in layer.terminal:
-                    yield _limit(held, layer.sla_key(state), default.limit, default.note)
 
 
 async def _registered(settings: Config, known: set[str]) -> tuple[KindView, ...]:

@@ -21,7 +21,7 @@ import msgspec
 from farrier import errors
 from farrier.config import kinds
 from farrier.config.groups import Config
-from farrier.model import duration, limits, sla
+from farrier.model import duration, limits
 from farrier.model.built_in import BUILT_IN
 from farrier.model.kinds import KindSpec
 from farrier.model.limits import Limits
@@ -188,8 +188,8 @@ def _limits(pairs: Mapping[str, _Given], named_kinds: Iterable[str]) -> Limits:
     sites = {name: dict(_flat(given)) for name, given in named["site"].items()}
     models = {name: dict(_flat(given)) for name, given in named["model"].items()}
     specs = _specs((key for given in (everywhere, *sites.values(), *models.values()) for key in given), named_kinds)
-    known = sla.KEYS | limits.keys_of(specs)
-    by_model = sla.KEYS | limits.keys_of(spec for spec in specs if spec.by_model)
+    known = limits.KEYS | limits.keys_of(specs)
+    by_model = limits.KEYS | limits.keys_of(spec for spec in specs if spec.by_model)
     return Limits(
         everywhere=_overrides(everywhere, _SLA, source, known),
         models={name: _overrides(given, f"{_SLA}.model.{name}", source, by_model) for name, given in models.items()},
@@ -199,7 +199,7 @@ def _limits(pairs: Mapping[str, _Given], named_kinds: Iterable[str]) -> Limits:
 
 def _specs(given: Iterable[str], named_kinds: Iterable[str]) -> tuple[KindSpec, ...]:
     """The kinds besides nodes that may have limits. Kinds of others are only looked for if a key may be of one."""
-    if _first_words(given) <= _first_words(sla.KEYS | limits.keys_of(BUILT_IN)):
+    if _first_words(given) <= _first_words(limits.KEYS | limits.keys_of(BUILT_IN)):
         return BUILT_IN
     return (*BUILT_IN, *kinds.specs(named_kinds))
 

@@ -46,13 +46,14 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a clock runs, in the words of metrics, the key of its limit, and its default."""
+    """Where a clock runs, in the words of metrics, the key of its limit, its default, and what to know of that."""
 
     kind: str
     state: str
     substate: str
     key: str
     default: timedelta | None
+    note: str = ""
 
 
 def places_of(specs: Iterable[KindSpec]) -> Iterator[Place]:
@@ -64,9 +65,10 @@ def places_of(specs: Iterable[KindSpec]) -> Iterator[Place]:
             for state, default in layer.states.items() if layer.inside is None else ():
                 if inner := substates.get((layer.name, state)):
                     for substate, own in inner.states.items():
-                        yield Place(layer.label, str(state), str(substate), inner.sla_key(substate), own.limit)
+                        key = inner.sla_key(substate)
+                        yield Place(layer.label, str(state), str(substate), key, own.limit, own.note)
                 elif state not in layer.terminal:
-                    yield Place(layer.label, *label(str(state)), layer.sla_key(state), default.limit)
+                    yield Place(layer.label, *label(str(state)), layer.sla_key(state), default.limit, default.note)
 
 
 STATES: tuple[Place, ...] = tuple(places_of((node_spec.SPEC,)))
@@ -80,6 +82,9 @@ PLACES: tuple[Place, ...] = (
     ),
 )
 """Every place in which a clock runs: the states, and the whole of each workflow."""
+
+KEYS: frozenset[str] = frozenset(place.key for place in PLACES)
+"""Every name that a limit of nodes may have."""
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -133,6 +138,6 @@ def kind_rules(limits: Limits) -> Iterator[KindRule]:
     for scope, named in (("", {"": limits.everywhere}), ("model", limits.models), ("site", limits.sites)):
         for name, overrides in named.items():
             for key, lasts in overrides.items():
-                if key not in sla.KEYS:
+                if key not in KEYS:
                     kind, _, state = key.partition(".")
                     yield KindRule(kind, state.replace(".", SUBSTATE), scope, name, lasts)

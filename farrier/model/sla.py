@@ -186,14 +186,6 @@ def key(layer: Layer, state: str, stage: Stage | None = None) -> str:
     return f"{layer}.{state}" if stage is None else f"{layer}.{state}.{stage}"
 
 
-KEYS: frozenset[str] = frozenset(
-    {f"{layer}.{state}" for layer, states in DEFAULTS.items() for state in states}
-    | {f"{layer}.{WorkflowStatus.RUNNING}.{stage}" for layer, stages in STAGES.items() for stage in stages}
-    | {f"{layer}.end_to_end" for layer in END_TO_END}
-) - {key(layer, WorkflowStatus.RUNNING) for layer in STAGES}
-"""Every name that an override may have."""
-
-
 def limit(
     layer: Layer,
     state: str,

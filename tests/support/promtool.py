@@ -18,9 +18,8 @@ import msgspec
 
 from farrier.config import Config
 from farrier.metrics import alerts
-from farrier.model import sla
 from farrier.model.built_in import BUILT_IN
-from farrier.model.limits import Limits, keys_of
+from farrier.model.limits import KEYS, Limits, keys_of
 from tests.support.programs import program
 
 RULES = alerts.groups(Config())
@@ -115,6 +114,6 @@ def limits(everywhere: Mapping[str, timedelta], **scopes: Mapping[str, Mapping[s
 
 def quiet() -> Config:
     """Settings that name no nodes, and have no limit that is a person's."""
-    short = {key: timedelta(hours=1) for key in sla.KEYS | keys_of(BUILT_IN) if not key.startswith("maas_region")}
+    short = {key: timedelta(hours=1) for key in KEYS | keys_of(BUILT_IN) if not key.startswith("maas_region")}
     named = msgspec.structs.replace(Config().metrics, name_nodes=False)
     return msgspec.structs.replace(limits(short), metrics=named)

@@ -39,7 +39,7 @@ class NodeServices(msgspec.Struct, frozen=True):
 
 
 class Policy(NodeConfig, frozen=True, kw_only=True):
-    """The settings of nodes, the limits that are not the default (`model.sla.KEYS`), and the sites by name."""
+    """The settings of nodes, the limits that are not the default (`model.limits.KEYS`), and the sites by name."""
 
     sla: Mapping[str, timedelta] = {}
     sites: Mapping[str, Site] = {}

@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from farrier import cli, config
-from farrier.model import diagram, kind_diagram, limits, sla
+from farrier.model import diagram, kind_diagram, limits
 from farrier.model.built_in import BUILT_IN
 from farrier.model.edges import Layer
 from farrier.model.kinds import KindSpec
@@ -101,7 +101,7 @@ def test_the_configuration_is_a_file_with_every_default() -> None:
 
 def test_limits_are_listed_by_the_key_that_would_change_them() -> None:
     listed = msgspec.json.decode(run("sla", "list", "--json").stdout)
-    keys = sla.KEYS | limits.keys_of(BUILT_IN)
+    keys = limits.KEYS | limits.keys_of(BUILT_IN)
     assert {limit["key"] for limit in listed} == keys
     assert len(listed) == len(keys)
     by_key = {limit["key"]: limit for limit in listed}

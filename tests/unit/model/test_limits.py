@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from farrier.model import edges, limits, sla
+from farrier.model import edges, limits
 from farrier.model.edges import Layer
 from farrier.model.limits import PLACES, STATES, Limits
 
@@ -38,9 +38,7 @@ def test_every_state_that_is_not_terminal_is_a_place_and_every_place_has_a_key_o
         assert states == set(map(str, edges.STATES[layer])) - edges.TERMINAL[layer]
     keys = [place.key for place in PLACES]
     assert len(keys) == len(set(keys))
-    assert set(keys) <= sla.KEYS
-    terminal = {sla.key(layer, state) for layer, states in edges.TERMINAL.items() for state in states}
-    assert sla.KEYS - set(keys) == terminal
+    assert set(keys) == limits.KEYS
 
 
 def test_a_rule_is_there_for_every_limit_in_force_and_for_no_other() -> None:
