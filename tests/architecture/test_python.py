@@ -24,9 +24,9 @@ CATCHES_EVERYTHING = {
     "farrier/metrics/fleet.py",  # a figure that cannot be counted hides no other metric
 }
 
-# A server that drips its answer is slow on purpose, and so is a step that kills are to come in the middle of; nothing
-# waits for them by sleeping.
-SETS_A_PACE = {"tests/support/bmc.py", "tests/support/lamps.py"}
+# A server that drips its answer is slow on purpose, and so is a step that kills are to come in the middle of; and who
+# asks another process until it has come somewhere leaves it the CPU. Nothing waits for them by sleeping.
+SETS_A_PACE = {"tests/support/again.py", "tests/support/bmc.py", "tests/support/lamps.py"}
 LIMITS_OF_TIME = {"move_on_after", "fail_after"}
 
 LOG_METHODS = {"debug", "info", "warning", "error", "exception", "critical"}

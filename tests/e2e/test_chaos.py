@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from farrier.io import kinds
 from farrier.io.kinds import Installable
-from tests.support import lamps, pg, pgbouncer, standby
+from tests.support import again, lamps, pg, pgbouncer, standby
 from tests.support.process import Farrier, farrier
 
 LAMPS = 150
@@ -131,7 +131,7 @@ class Chaos:
         with anyio.fail_after(PATIENCE):
             async with self.db.connect() as conn:
                 while not await conn.fetchval(query, *arguments):
-                    await anyio.lowlevel.checkpoint()
+                    await again.later()
 
     async def some_moves(self) -> None:
         """Wait until a few hundred more lamps were switched."""

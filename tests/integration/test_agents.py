@@ -16,7 +16,7 @@ from farrier.model.agent import Enrolled, Heartbeat
 from farrier.model.health import Alert, Health
 from farrier.model.node import TaskType
 from farrier.sim.agents import Pace, SimulatedAgents
-from tests.support import pg
+from tests.support import again, pg
 from tests.support.tokens import named
 
 MINUTE = timedelta(minutes=1)
@@ -64,7 +64,7 @@ async def give_task(conn: Connection, node: int) -> int:
 async def until(conn: Connection, query: str, *arguments: Any) -> None:
     """Look until the query says true; the test's time-out is the patience."""
     while not await conn.fetchval(query, *arguments):
-        await anyio.lowlevel.checkpoint()
+        await again.later()
 
 
 async def test_a_token_brings_an_agent_to_life_once(api: PostgresAgents, conn: Connection) -> None:

@@ -22,7 +22,7 @@ from anyio.streams.text import TextReceiveStream
 from farrier.config import BmcConfig, Config, DatabaseConfig, HttpConfig
 from farrier.daemon import Daemon, Serving
 from farrier.io.embedded import wheel_binaries
-from tests.support import pg
+from tests.support import again, pg
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -79,7 +79,7 @@ async def until(db: pg.Database, query: str) -> None:
     async with db.connect() as conn:
         with anyio.fail_after(pg.PATIENCE.total_seconds()):
             while not await conn.fetchval(query):
-                await anyio.lowlevel.checkpoint()
+                await again.later()
 
 
 async def until_status(db: pg.Database, status: str) -> None:

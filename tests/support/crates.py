@@ -31,7 +31,7 @@ from farrier.model.outcome import Decision, Deleted, DoNothing, Outcome, Step, T
 from farrier.model.params import Params
 from farrier.model.resource import Answer, Resource
 from farrier.protocols import StateHandler
-from tests.support import loop, pg
+from tests.support import again, loop, pg
 from tests.support.owner import Owner
 
 Label: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=20, pattern=r"\A\S+\Z")]
@@ -227,7 +227,7 @@ class Yard:
         """Return once a query says so."""
         with anyio.fail_after(loop.PATIENCE):
             while not await self.pool.fetchval(condition, *arguments):
-                await anyio.lowlevel.checkpoint()
+                await again.later()
 
 
 async def ask(conn: Connection | Pool, action: str | None, crate: str | None = "c-1", params: str | None = "{}") -> int:

@@ -29,7 +29,7 @@ from farrier.io.state import PostgresStateIO
 from farrier.model.measures import Sample
 from farrier.model.outcome import DoNothing, Outcome, Step
 from farrier.protocols import Clock, MetricsSink
-from tests.support import pg, toy
+from tests.support import again, pg, toy
 
 WidgetIO: TypeAlias = PostgresStateIO[toy.Widget, toy.Shape, toy.Answer]
 WidgetLoop: TypeAlias = Loop[toy.Widget, toy.Shape, toy.Answer, object]
@@ -188,7 +188,7 @@ class Shop:
             while not await self.pool.fetchval(
                 "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
             ):
-                await anyio.lowlevel.checkpoint()
+                await again.later()
 
     async def widget(self, id_: int) -> Any:
         return await self.pool.fetchrow("SELECT * FROM farrier_toy.widgets WHERE id = $1", id_)

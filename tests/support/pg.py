@@ -27,6 +27,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from farrier.config import NodeConfig
 from farrier.io import catalog, migrate, pool
 from farrier.io.embedded import EmbeddedServer
+from tests.support import again
 
 PostgresError = asyncpg.PostgresError
 
@@ -111,7 +112,7 @@ class Database:
         async with self.connect() as conn:
             with anyio.fail_after(PATIENCE.total_seconds()):
                 while await conn.fetchval(BLOCKED) < sessions:
-                    await anyio.lowlevel.checkpoint()
+                    await again.later()
 
     async def now(self) -> datetime:
         """What the database says is the time."""

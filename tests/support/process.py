@@ -17,6 +17,8 @@ import httpx
 import msgspec
 from anyio.streams.text import TextReceiveStream
 
+from tests.support import again
+
 Event: TypeAlias = dict[str, Any]
 
 # Enough for a busy machine; a test that passes never waits so long.
@@ -137,4 +139,4 @@ async def until(true: Callable[[], Awaitable[bool]]) -> None:
     """Ask `true` until it says so."""
     with anyio.fail_after(PATIENCE):
         while not await true():
-            await anyio.lowlevel.checkpoint()
+            await again.later()

@@ -20,7 +20,7 @@ from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
 from farrier.io.network_segment import SegmentRows
 from farrier.io.pool import Connection, Pool
 from farrier.model.network_segment import KIND
-from tests.support import loop, pg
+from tests.support import again, loop, pg
 from tests.support.owner import Owner
 
 Address: TypeAlias = IPv4Address | IPv6Address
@@ -149,7 +149,7 @@ class Lan:
             while not await self.conn.fetchval(
                 "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
             ):
-                await anyio.lowlevel.checkpoint()
+                await again.later()
 
 
 async def ask(conn: Connection | Pool, segment: str, action: str, **params: object) -> int:

@@ -15,7 +15,7 @@ import pytest
 
 from farrier.errors import ExitCode
 from tests.integration.cli.conftest import Prompt
-from tests.support import pg
+from tests.support import again, pg
 
 ANSWER = """
     WITH answered AS (
@@ -43,7 +43,7 @@ async def until(db: pg.Database, query: str) -> None:
     """Look until the query says true; the test's time-out is the patience."""
     async with db.connect() as conn:
         while not await conn.fetchval(query):
-            await anyio.lowlevel.checkpoint()
+            await again.later()
 
 
 @asynccontextmanager

@@ -13,7 +13,8 @@ from tests.support.onboarded import active, manageable, record
 from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site
 from tests.support.wire import Wire
 
-STEP = 10 * SECOND
+# Half of the time between two heartbeats.
+STEP = 30 * SECOND
 Human = Callable[[Site, Record], None]
 
 
@@ -40,10 +41,13 @@ def deploys_again(site: Site, machine: Record) -> None:
 
 async def lives(node: Machine, time: timedelta) -> str:
     """Time passes in small steps, with a heartbeat in each minute; its status then."""
-    for step in range(time // STEP):
-        if step % 6 == 0:
+    passed = timedelta(0)
+    while passed < time:
+        if not passed % MINUTE:
             await node.beat()
-        await node.site.wait(STEP)
+        step = min(STEP, time - passed)
+        await node.site.wait(step)
+        passed += step
     return (await node.state())[0] or ""
 
 

@@ -58,8 +58,8 @@ async def why(node: Machine) -> Why:
 
 async def later(node: Machine) -> tuple[str, str]:
     """Its status, and what is wrong with it, once its machine was read again."""
-    for _ in range(SWEEP // MINUTE):
-        await node.site.wait(MINUTE)
+    for _ in range(SWEEP // (5 * MINUTE)):
+        await node.site.wait(5 * MINUTE)
     said = await why(node)
     return said.status, "; ".join(error for error in said.errors if "MAAS" in error)
 

@@ -18,8 +18,8 @@ UNREADABLE = {
 
 async def outage(site: Site, what: str = "bad gateway", minutes: int = HOURS) -> None:
     site.maas.region.faults.add(UNREADABLE[what])
-    for _ in range(0, minutes, 5):
-        await site.wait(5 * MINUTE)
+    for _ in range(0, minutes, 15):
+        await site.wait(15 * MINUTE)
     site.maas.region.faults.clear()
 
 

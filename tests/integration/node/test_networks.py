@@ -313,9 +313,12 @@ async def test_the_loop_may_do_all_of_it_in_the_controllers_role(db: pg.Database
         assert await lan.addresses(node) == []
 
 
-async def test_many_nodes_at_once_have_an_address_each_and_wait_for_one_another_by_no_lock(lan: Tenancy) -> None:
+@pytest.mark.parametrize("many", [8, pytest.param(24, marks=pytest.mark.full)])
+async def test_many_nodes_at_once_have_an_address_each_and_wait_for_one_another_by_no_lock(
+    lan: Tenancy, many: int
+) -> None:
     """Their commits want rows that the commits of segment and partition want, too."""
-    nodes = [await lan.node() for _ in range(24)]
+    nodes = [await lan.node() for _ in range(many)]
     async with lan.site.conn.transaction():
         for node in nodes:
             await node.tell("onboard", mode="deploy")
