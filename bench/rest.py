@@ -43,6 +43,7 @@ _CHANGES = """
 """
 # What a controller writes however many nodes it has.
 _ITS_OWN = ["controllers", "pulse", "marks"]
+_START_IS_OVER = 1.0  # by the lag, in seconds
 _LAG = "SELECT max(l) FROM farrier.controllers c, unnest(c.lags) l"
 
 
@@ -153,6 +154,9 @@ async def _a_million(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
         async with daemon.running(ground.dsn) as process:
             began = time.perf_counter()
             await process.until_runs(nodes)
+            # Some of these are second runs. The start is over when no node waits for its first one.
+            while await ground.pool.fetchval(_LAG) > _START_IS_OVER:  # noqa: ASYNC110 - another process
+                await anyio.sleep(_LOOK_SECONDS)
             loaded = time.perf_counter() - began
             await anyio.sleep(_WARM_UP_SECONDS)
             before, lags = await _look(ground, process, postmaster), []

@@ -1471,15 +1471,14 @@ $$;
 -- Commits runs of one kind, each whole or not at all. The verdict of a run is `lost` if the controller does not own the resource's
 -- shard under this epoch, `conflict` if the writer wrote nothing of it, and `committed` otherwise. Locks shards, then resources,
 -- each in their order, and waits for a lock for 50 ms at most, or for a second if patient.
--- `writer` names the kind's own function (jsonb) RETURNS TABLE (run bigint, due_in interval). It compares the versions in section
--- `runs`, writes the states and everything else in changes, and returns the runs of which it wrote nothing because what they were
--- decided on has changed; these are due after due_in. The wakes that a run's snapshot saw are deleted with it.
+-- `changes` and `records` are objects of arrays, the sections, whose elements name their run. `changes` is empty, or for `writer`:
+-- the kind's own function (jsonb) RETURNS TABLE (run bigint, due_in interval). It compares the versions in section `runs`, writes
+-- the states and everything else in changes, and returns the runs of which it wrote nothing because what they were decided on has
+-- changed; these are due after due_in. Sections of `records`: `moves` (see record_moves), `outcomes` [{run, outcome, key}], and
+-- `wakes` [{run, wake}], which the snapshots of the runs saw and which are deleted.
 CREATE OR REPLACE FUNCTION farrier.commit_runs(
-    of_kind text, controller uuid, of_shards smallint[], epochs bigint[], patient boolean, writer text, changes jsonb, ids bigint[],
-    woken bigint[], wakes uuid[],
-    moved bigint[], versions bigint[], layers text[], from_values text[], to_values text[], entered timestamptz[],
-    causes text[], reasons text[], sources text[],
-    told bigint[], outcomes text[], keys integer[])
+    of_kind text, controller uuid, of_shards smallint[], epochs bigint[], patient boolean, writer text, ids bigint[], changes jsonb,
+    records jsonb)
     RETURNS TABLE (id bigint, verdict text, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -1488,19 +1487,15 @@ DECLARE
     won bigint[] := ids;
     failed_runs bigint[];
     failed_dues interval[];
-    all_won boolean;
     unused text;
 BEGIN
     -- Clients may hold rows that a run writes, and all runs of the call wait for them together: only for as long as it takes to
     -- notice. The controller then commits that run alone, with patience.
     -- An assignment, which takes no query, unlike PERFORM.
     unused := set_config('lock_timeout', CASE WHEN patient THEN '1s' ELSE '50ms' END, true);
-    -- What a run only says, and the wakes that it saw, are not worth waiting for the disk: after a crash of the server everything is
-    -- loaded and run again.
-    IF moved = '{}' THEN
-        IF NOT EXISTS (SELECT FROM jsonb_each(changes - 'runs') e WHERE e.value <> '[]') THEN
-            unused := set_config('synchronous_commit', 'off', true);
-        END IF;
+    -- Outcomes and wakes alone are not worth waiting for the disk: after a crash of the server everything is loaded and run again.
+    IF NOT records ? 'moves' AND NOT EXISTS (SELECT FROM jsonb_each(changes - 'runs') e WHERE e.value <> '[]') THEN
+        unused := set_config('synchronous_commit', 'off', true);
     END IF;
     held := farrier.hold_shards(of_kind, controller, of_shards, epochs);
     IF cardinality(held) < cardinality(of_shards) THEN
@@ -1524,28 +1519,28 @@ BEGIN
             won := ARRAY(SELECT w FROM unnest(won) w WHERE w <> ALL (failed_runs));
         END IF;
     END IF;
-    all_won := cardinality(won) = cardinality(ids);
-
-    IF cardinality(moved) > 0 THEN
-        PERFORM farrier.record_moves(of_kind, controller, CASE WHEN all_won THEN NULL ELSE won END, moved, versions, layers,
-            from_values, to_values, commit_runs.entered, causes, reasons, sources);
+    IF cardinality(won) < cardinality(ids) THEN
+        records := farrier.filter_runs(records, won);
     END IF;
-    IF cardinality(told) > 0 THEN
+
+    IF records ? 'moves' THEN
+        PERFORM farrier.record_moves(of_kind, controller, records -> 'moves');
+    END IF;
+    IF records ? 'outcomes' THEN
         INSERT INTO farrier.outcomes AS o (kind, id, at, outcome, key)
-        SELECT of_kind, r.id, farrier.now(), r.outcome::jsonb, r.key FROM unnest(told, commit_runs.outcomes, keys) AS r (id, outcome, key)
-         WHERE all_won OR r.id = ANY (won)
+        SELECT of_kind, r.run, farrier.now(), r.outcome, r.key
+          FROM jsonb_to_recordset(records -> 'outcomes') r (run bigint, outcome jsonb, key integer)
             ON CONFLICT (kind, id) DO UPDATE SET at = excluded.at, outcome = excluded.outcome, key = excluded.key;
     END IF;
-    IF cardinality(woken) > 0 THEN
+    IF records ? 'wakes' THEN
         -- Each by its key: a join planned while the table was empty would read all wakes of the kind. No row of it is updated.
         DELETE FROM farrier.wakes w
          WHERE w.ctid = ANY (ARRAY(
                    SELECT found.ctid
-                     FROM unnest(woken, commit_runs.wakes) r (resource, id)
+                     FROM jsonb_to_recordset(records -> 'wakes') r (run bigint, wake uuid)
                     CROSS JOIN LATERAL (
                           SELECT x.ctid FROM farrier.wakes x
-                           WHERE x.kind = of_kind AND x.resource = r.resource AND x.id = r.id OFFSET 0) found
-                    WHERE all_won OR r.resource = ANY (won)));
+                           WHERE x.kind = of_kind AND x.resource = r.run AND x.id = r.wake OFFSET 0) found));
     END IF;
     -- Checks deferred constraints before the verdicts are returned: what they refuse is never reported as committed.
     SET CONSTRAINTS ALL IMMEDIATE;
@@ -1568,8 +1563,8 @@ BEGIN
     INSERT INTO wakes (kind, resource) VALUES ($1, $2);
 END $$;
 
--- Returns the part of changes that belongs to these runs. changes is what commit_runs hands to a kind's writer: an object of
--- arrays, the sections, whose elements name their run.
+-- Returns the part of changes that belongs to these runs. changes is an object of arrays, the sections, whose elements name their
+-- run; see commit_runs.
 CREATE OR REPLACE FUNCTION farrier.filter_runs(changes jsonb, runs bigint[]) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN (SELECT coalesce(jsonb_object_agg(section.key, section.kept), '{}') FROM (
@@ -1679,31 +1674,23 @@ CREATE OR REPLACE FUNCTION farrier.on_disk() RETURNS boolean
                                                  ELSE current_setting('synchronous_commit') END, true) IS NOT NULL
 $$;
 
--- Records in history the moves of resources whose shards this controller owns; FR409 for any other resource. `won` limits the
--- moves to these runs; null: all. Called by commit_runs and write_details. Runs as the owner, because no role may insert into
--- history.
-CREATE OR REPLACE FUNCTION farrier.record_moves(
-    of_kind text, controller uuid, won bigint[], moved bigint[], versions bigint[], layers text[], from_values text[], to_values text[],
-    entered timestamptz[], causes text[], reasons text[], sources text[]) RETURNS void
+-- Records in history the moves of resources whose shards this controller owns; FR409 for any other resource. moves is [{run, version,
+-- layer, from_value, to_value, entered, cause, reason, source}]: entered is when the layer came to from_value. Called by commit_runs
+-- and write_details. Runs as the owner, because no role may insert into history.
+CREATE OR REPLACE FUNCTION farrier.record_moves(of_kind text, controller uuid, moves jsonb) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     recorded bigint;
-    wanted bigint;
 BEGIN
     INSERT INTO history (kind, id, version, layer, from_value, to_value, at, seconds_in_source, cause, reason, source, controller, epoch)
-    SELECT of_kind, r.id, r.version, r.layer, r.from_value, r.to_value, farrier.now(),
+    SELECT of_kind, r.run, r.version, r.layer, r.from_value, r.to_value, farrier.now(),
            CASE WHEN r.entered IS NOT NULL THEN extract(epoch FROM greatest(farrier.now() - r.entered, '0')) END, r.cause, r.reason, r.source,
            s.owner, s.epoch
-      FROM unnest(moved, versions, layers, from_values, to_values, record_moves.entered, causes, reasons, sources)
-           AS r (id, version, layer, from_value, to_value, entered, cause, reason, source)
-      JOIN shards s ON s.kind = of_kind AND s.shard = shard_of(r.id) AND s.owner = record_moves.controller
-     WHERE won IS NULL OR r.id = ANY (won);
+      FROM jsonb_to_recordset(moves) r (
+           run bigint, version bigint, layer text, from_value text, to_value text, entered timestamptz, cause text, reason text, source text)
+      JOIN shards s ON s.kind = of_kind AND s.shard = shard_of(r.run) AND s.owner = record_moves.controller;
     GET DIAGNOSTICS recorded = ROW_COUNT;
-    wanted := cardinality(moved);
-    IF won IS NOT NULL THEN
-        wanted := (SELECT count(*) FROM unnest(moved) m (id) WHERE m.id = ANY (won));
-    END IF;
-    IF recorded < wanted THEN
+    IF recorded < jsonb_array_length(moves) THEN
         RAISE EXCEPTION 'history can only be recorded for resources in shards of this controller'
             USING ERRCODE = 'FR409', HINT = 'farrier.commit_runs records history.';
     END IF;
@@ -2351,9 +2338,9 @@ BEGIN
             DELETE FROM node_macs m WHERE m.node_id = d.run;
             INSERT INTO node_macs (mac, node_id) SELECT DISTINCT a, d.run FROM unnest(read_macs(d.given -> 'macs')) a;
         END IF;
-        PERFORM record_moves('node', s.owner, NULL, ARRAY[n.id], ARRAY[was.version], ARRAY['details.' || after.key],
-                             ARRAY[before ->> after.key], ARRAY[coalesce(after.value #>> '{}', '(none)')], ARRAY[NULL::timestamptz],
-                             ARRAY[d.cause], ARRAY[d.reason], ARRAY['write_details'])
+        PERFORM record_moves('node', s.owner, jsonb_build_array(jsonb_build_object(
+                    'run', n.id, 'version', was.version, 'layer', 'details.' || after.key, 'from_value', before ->> after.key,
+                    'to_value', coalesce(after.value #>> '{}', '(none)'), 'cause', d.cause, 'reason', d.reason, 'source', 'write_details')))
            FROM nodes n CROSS JOIN jsonb_each(details_of(n)) after JOIN shards s ON s.kind = 'node' AND s.shard = shard_of(n.id)
           WHERE n.id = d.run AND after.value IS DISTINCT FROM before -> after.key;
     END LOOP;

@@ -19,7 +19,7 @@ import structlog
 
 from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.errors import FarrierError, HandlerTimeout, InternalError, LeaseLost
-from farrier.model.outcome import Resting, Step, Transition, rests
+from farrier.model.outcome import Resting, Step, Transition, Wait, rests
 from farrier.model.runs import Finished, Turn
 from farrier.protocols import Kind, StateHandler
 from farrier.protocols.acting import acting_while
@@ -100,6 +100,7 @@ class Runner(Generic[R, S, W, V]):
         self._validator = validator
         self._services = services
         self._limit = max_handling_time
+        self._idle: dict[str, Resting] = {}  # by source line
 
     def name_of(self, resource: R) -> str:
         """The name of the resource in the log."""
@@ -137,7 +138,13 @@ class Runner(Generic[R, S, W, V]):
             run = self._failed(turn, resource, error, started)
             run.recovers = turn.recovers
             return run
-        return Run(finished, time.perf_counter() - started, resource, rests_on=then)
+        rests_on = None if then is None else (then[0], self._shared(then[1]))
+        return Run(finished, time.perf_counter() - started, resource, rests_on=rests_on)
+
+    def _shared(self, outcome: Resting) -> Resting:
+        """One outcome for all idle resources that rest on the same line: later runs compare nothing else of it, and a
+        million of them would take 100 MB."""
+        return outcome if type(outcome) is Wait else self._idle.setdefault(outcome.source, outcome)
 
     def _then(self, resource: R, decision: object, now: datetime) -> tuple[R, Resting] | None:
         """The snapshot after the commit of the decision, with the decision over it. None if that snapshot cannot be

@@ -8,7 +8,8 @@ alone: that run is refused, or, if another transaction holds its rows, reported 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
@@ -24,7 +25,7 @@ from farrier.io.pool import Pool
 from farrier.io.rows import Rows
 from farrier.model.controllers import SHARDS
 from farrier.model.outcome import Record
-from farrier.model.runs import Due, Finished, Move, Result, Verdict
+from farrier.model.runs import Due, Finished, Result, Verdict
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -122,14 +123,15 @@ class Committer(Generic[R, S, W]):
         runs = [{"run": run.id, "version": run.version, "writes": bool(run.writes) and run.to is None} for run in read]
         try:
             changes = _encode({"runs": runs, **self._rows.changes(read)} if read else {}).decode()
+            records = _encode(_records(batch)).decode()
         except _UNENCODABLE as error:
             raise session.Unsendable(f"{type(error).__name__} while encoding what the handler returned") from error
         fence = {run.id % SHARDS: run.epoch for run in batch}
         to = self._rows.kind, work.controller, list(fence), list(fence.values()), work.patient, self._rows.writer
         async with session.borrowed(self._pool) as conn:
-            records = await session.commit_by(conn, _COMMIT, *to, changes, *_settlement(batch))
+            rows = await session.commit_by(conn, _COMMIT, *to, [run.id for run in batch], changes, records)
         moved = {run.id for run in batch if run.moves}
-        return {record["id"]: _result(record, moved) for record in records}
+        return {row["id"]: _result(row, moved) for row in rows}
 
 
 class _Work(msgspec.Struct):
@@ -144,12 +146,12 @@ class _Work(msgspec.Struct):
         self.results |= {run.id: _UNKNOWN for run in runs}
 
 
-def _result(record: asyncpg.Record, moved: set[int]) -> Result:
+def _result(row: asyncpg.Record, moved: set[int]) -> Result:
     """The result of one run, from the row that the database returned for it."""
-    verdict = Verdict(record["verdict"])
+    verdict = Verdict(row["verdict"])
     if verdict is Verdict.COMMITTED:
-        return Result(verdict, at=record["at"]) if record["id"] in moved else _COMMITTED
-    return Result(verdict, due_in=record["due_in"])
+        return Result(verdict, at=row["at"]) if row["id"] in moved else _COMMITTED
+    return Result(verdict, due_in=row["due_in"])
 
 
 def _confession(run: Finished[S, W], refusal: FarrierError) -> Finished[S, W]:
@@ -167,31 +169,26 @@ def _confession(run: Finished[S, W], refusal: FarrierError) -> Finished[S, W]:
     )
 
 
-def _settlement(batch: Sequence[Finished[Any, Any]]) -> Iterator[list[Any]]:
-    """The array parameters of the statement: runs, wakes, moves, outcomes."""
-    yield [run.id for run in batch]
-    yield from _columns([(run.id, wake) for run in batch for wake in run.wakes], width=2)
-    yield from _columns([_history(run, move) for run in batch for move in run.moves], width=9)
-    result = [(run.id, _encode(run.record).decode(), run.outcome_key) for run in batch if run.record is not None]
-    yield from _columns(result, width=3)
-
-
-def _history(run: Finished[Any, Any], move: Move) -> tuple[Any, ...]:
-    """The row of a move."""
-    assert run.version is not None, "a run that moves a layer has read its resource"
-    return (
-        run.id,
-        run.version + 1,
-        move.layer,
-        move.source,
-        move.target,
-        move.since,
-        run.cause,
-        run.reason,
-        run.source,
-    )
-
-
-def _columns(rows: Sequence[tuple[Any, ...]], *, width: int) -> list[list[Any]]:
-    """Rows as the arrays that unnest takes."""
-    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
+def _records(batch: Sequence[Finished[Any, Any]]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """The moves, outcomes and consumed wakes of the runs, by section of `commit_runs`."""
+    records: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for run in batch:
+        for move in run.moves:
+            assert run.version is not None, "a run that moves a layer has read its resource"
+            row = {
+                "run": run.id,
+                "version": run.version + 1,
+                "layer": move.layer,
+                "from_value": move.source,
+                "to_value": move.target,
+                "entered": move.since,
+                "cause": run.cause,
+                "reason": run.reason,
+                "source": run.source,
+            }
+            records["moves"].append(row)
+        if run.record is not None:
+            records["outcomes"].append({"run": run.id, "outcome": run.record, "key": run.outcome_key})
+        if run.wakes:
+            records["wakes"] += [{"run": run.id, "wake": wake} for wake in run.wakes]
+    return records

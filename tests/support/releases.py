@@ -91,7 +91,7 @@ CREATE CONSTRAINT TRIGGER guard_bay AFTER UPDATE OF bay ON farrier.nodes DEFERRA
 def following() -> Schema:
     """The next release."""
     columns = "  FROM farrier.nodes n LEFT"
-    parameters = "outcomes text[], keys integer[]"
+    parameters = "    records jsonb"
     return schema(
         {
             "function set_bay": _SET_BAY,

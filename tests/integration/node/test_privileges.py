@@ -299,8 +299,9 @@ async def test_history_is_recorded_by_owners_of_shards_only_and_removed_by_reten
 ) -> None:
     """The role of the loop has no right of its own on history: the two functions of the owner have."""
     record = """
-        SELECT farrier.record_moves('node', $1, NULL, ARRAY[$2::bigint], '{2}', '{status}', '{enrolling}', '{active}',
-                                    ARRAY[farrier.now()], '{forged}', '{forged}', '{forged}')
+        SELECT farrier.record_moves('node', $1, jsonb_build_array(jsonb_build_object(
+                   'run', $2::bigint, 'version', 2, 'layer', 'status', 'from_value', 'enrolling', 'to_value', 'active',
+                   'entered', farrier.now(), 'cause', 'forged', 'reason', 'forged', 'source', 'forged')))
     """
     async with every_db.connect() as owner:
         node = await owner.fetchval("SELECT farrier.register_node('gpu-1')")

@@ -1,15 +1,14 @@
 -- Commits runs of one kind, each whole or not at all. The verdict of a run is `lost` if the controller does not own the resource's
 -- shard under this epoch, `conflict` if the writer wrote nothing of it, and `committed` otherwise. Locks shards, then resources,
 -- each in their order, and waits for a lock for 50 ms at most, or for a second if patient.
--- `writer` names the kind's own function (jsonb) RETURNS TABLE (run bigint, due_in interval). It compares the versions in section
--- `runs`, writes the states and everything else in changes, and returns the runs of which it wrote nothing because what they were
--- decided on has changed; these are due after due_in. The wakes that a run's snapshot saw are deleted with it.
+-- `changes` and `records` are objects of arrays, the sections, whose elements name their run. `changes` is empty, or for `writer`:
+-- the kind's own function (jsonb) RETURNS TABLE (run bigint, due_in interval). It compares the versions in section `runs`, writes
+-- the states and everything else in changes, and returns the runs of which it wrote nothing because what they were decided on has
+-- changed; these are due after due_in. Sections of `records`: `moves` (see record_moves), `outcomes` [{run, outcome, key}], and
+-- `wakes` [{run, wake}], which the snapshots of the runs saw and which are deleted.
 CREATE OR REPLACE FUNCTION farrier.commit_runs(
-    of_kind text, controller uuid, of_shards smallint[], epochs bigint[], patient boolean, writer text, changes jsonb, ids bigint[],
-    woken bigint[], wakes uuid[],
-    moved bigint[], versions bigint[], layers text[], from_values text[], to_values text[], entered timestamptz[],
-    causes text[], reasons text[], sources text[],
-    told bigint[], outcomes text[], keys integer[])
+    of_kind text, controller uuid, of_shards smallint[], epochs bigint[], patient boolean, writer text, ids bigint[], changes jsonb,
+    records jsonb)
     RETURNS TABLE (id bigint, verdict text, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -18,19 +17,15 @@ DECLARE
     won bigint[] := ids;
     failed_runs bigint[];
     failed_dues interval[];
-    all_won boolean;
     unused text;
 BEGIN
     -- Clients may hold rows that a run writes, and all runs of the call wait for them together: only for as long as it takes to
     -- notice. The controller then commits that run alone, with patience.
     -- An assignment, which takes no query, unlike PERFORM.
     unused := set_config('lock_timeout', CASE WHEN patient THEN '1s' ELSE '50ms' END, true);
-    -- What a run only says, and the wakes that it saw, are not worth waiting for the disk: after a crash of the server everything is
-    -- loaded and run again.
-    IF moved = '{}' THEN
-        IF NOT EXISTS (SELECT FROM jsonb_each(changes - 'runs') e WHERE e.value <> '[]') THEN
-            unused := set_config('synchronous_commit', 'off', true);
-        END IF;
+    -- Outcomes and wakes alone are not worth waiting for the disk: after a crash of the server everything is loaded and run again.
+    IF NOT records ? 'moves' AND NOT EXISTS (SELECT FROM jsonb_each(changes - 'runs') e WHERE e.value <> '[]') THEN
+        unused := set_config('synchronous_commit', 'off', true);
     END IF;
     held := farrier.hold_shards(of_kind, controller, of_shards, epochs);
     IF cardinality(held) < cardinality(of_shards) THEN
@@ -54,28 +49,28 @@ BEGIN
             won := ARRAY(SELECT w FROM unnest(won) w WHERE w <> ALL (failed_runs));
         END IF;
     END IF;
-    all_won := cardinality(won) = cardinality(ids);
-
-    IF cardinality(moved) > 0 THEN
-        PERFORM farrier.record_moves(of_kind, controller, CASE WHEN all_won THEN NULL ELSE won END, moved, versions, layers,
-            from_values, to_values, commit_runs.entered, causes, reasons, sources);
+    IF cardinality(won) < cardinality(ids) THEN
+        records := farrier.filter_runs(records, won);
     END IF;
-    IF cardinality(told) > 0 THEN
+
+    IF records ? 'moves' THEN
+        PERFORM farrier.record_moves(of_kind, controller, records -> 'moves');
+    END IF;
+    IF records ? 'outcomes' THEN
         INSERT INTO farrier.outcomes AS o (kind, id, at, outcome, key)
-        SELECT of_kind, r.id, farrier.now(), r.outcome::jsonb, r.key FROM unnest(told, commit_runs.outcomes, keys) AS r (id, outcome, key)
-         WHERE all_won OR r.id = ANY (won)
+        SELECT of_kind, r.run, farrier.now(), r.outcome, r.key
+          FROM jsonb_to_recordset(records -> 'outcomes') r (run bigint, outcome jsonb, key integer)
             ON CONFLICT (kind, id) DO UPDATE SET at = excluded.at, outcome = excluded.outcome, key = excluded.key;
     END IF;
-    IF cardinality(woken) > 0 THEN
+    IF records ? 'wakes' THEN
         -- Each by its key: a join planned while the table was empty would read all wakes of the kind. No row of it is updated.
         DELETE FROM farrier.wakes w
          WHERE w.ctid = ANY (ARRAY(
                    SELECT found.ctid
-                     FROM unnest(woken, commit_runs.wakes) r (resource, id)
+                     FROM jsonb_to_recordset(records -> 'wakes') r (run bigint, wake uuid)
                     CROSS JOIN LATERAL (
                           SELECT x.ctid FROM farrier.wakes x
-                           WHERE x.kind = of_kind AND x.resource = r.resource AND x.id = r.id OFFSET 0) found
-                    WHERE all_won OR r.resource = ANY (won)));
+                           WHERE x.kind = of_kind AND x.resource = r.run AND x.id = r.wake OFFSET 0) found));
     END IF;
     -- Checks deferred constraints before the verdicts are returned: what they refuse is never reported as committed.
     SET CONSTRAINTS ALL IMMEDIATE;
