@@ -125,7 +125,7 @@ WAYS: Mapping[str, Way] = {
             "Loop._commit": _of_nodes,
         },
         ends="Publisher.publish",
-        limit=66,
+        limit=65,
     ),
     "maas": Way(
         title="A step that reads a machine in MAAS and changes it",
