@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from typer import _click  # typer's own classes, which it has no public names for
 
 COMMANDS = {
-    "run": "Run the controller until SIGTERM or Ctrl-C. A second signal ends it without the drain.",
-    "demo": ("Run a simulated fleet with its own PostgreSQL: real daemon, Redfish BMCs, MAAS region, SQL clients."),
+    "run": "Run the controller until SIGTERM or Ctrl-C. A second signal ends it at once, without the drain.",
+    "demo": "Run a simulated fleet: real daemon and PostgreSQL, simulated BMCs, MAAS region, agents and clients.",
     "db": "Manage the database: schema, roles, DSN of the embedded server.",
     "node": "Register, list and inspect nodes.",
     "intent": "Submit an intent for a node.",
@@ -33,7 +33,7 @@ COMMANDS = {
     "resource": "List and inspect resources of any kind, and submit intents for them.",
     "task": "List the tasks of agents and workers.",
     "enqueue": "Enqueue a resource, so that its handler runs as soon as possible.",
-    "controllers": "List the controllers, their shards and how far they are behind, and shards without a controller.",
+    "controllers": "List the controllers with their shards and their lag, and the shards without a controller.",
     "history": "List, export and prune the history of the fleet.",
     "site": "Check the files of sites, and show their settings and the health of their regions.",
     "sla": "List the limits of all states, and the resources above a limit.",
@@ -46,7 +46,7 @@ COMMANDS = {
 
 
 class _Commands(TyperGroup):
-    """Loads commands late, and ends foreseen errors with their exit code."""
+    """Loads commands only when they are needed, and ends expected errors with their exit codes."""
 
     @override
     def resolve_command(
@@ -99,7 +99,7 @@ def _root(
 
 
 def _not_loaded() -> None:
-    """Stands for a command in the list of them; `resolve_command` puts the real one in its place."""
+    """A placeholder for a command in the list of commands. `resolve_command` replaces it with the command."""
 
 
 for _name, _help in COMMANDS.items():
@@ -107,6 +107,6 @@ for _name, _help in COMMANDS.items():
 
 
 def main() -> None:
-    """Run the command line and leave the process with one of `farrier.errors.ExitCode`."""
+    """Run the command line, and end the process with one of `farrier.errors.ExitCode`."""
     with standard.watched():
         app()

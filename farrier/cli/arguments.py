@@ -17,7 +17,7 @@ _WHOLE = re.compile(r"-?[0-9]{1,18}|0[xX][0-9a-fA-F]{1,15}")  # what fits into 6
 
 
 def pairs(given: Sequence[str]) -> dict[str, str]:
-    """KEY=VALUE texts as a mapping; each key once."""
+    """Convert KEY=VALUE texts to a mapping. Each key may occur once."""
     found: dict[str, str] = {}
     for text in given:
         key, equals, value = text.partition("=")
@@ -31,7 +31,7 @@ def pairs(given: Sequence[str]) -> dict[str, str]:
 
 def typed(fields: Mapping[str, Field], given: Mapping[str, str]) -> dict[str, object]:
     """Convert texts to the types of their parameters: flags, whole numbers, lists with commas and JSON objects. A text
-    that does not fit its type stays a text; the database then refuses it and says why."""
+    that does not match the type of its parameter stays a text; the database refuses it and names the reason."""
     return {name: _typed(fields[name].type, text) if name in fields else text for name, text in given.items()}
 
 
@@ -57,7 +57,7 @@ def _object(text: str) -> object:
 
 
 def whole(text: str) -> int:
-    """A whole number; 0x begins one in hexadecimal, as the keys of partitions are written elsewhere."""
+    """Convert a whole number. The prefix 0x means hexadecimal, as for the keys of partitions."""
     if not _WHOLE.fullmatch(text):
         raise typer.BadParameter(f"expected a whole number, 0x… for hexadecimal; got {text!r}")
     return _number(text)
@@ -68,7 +68,7 @@ def _number(text: str) -> int:
 
 
 def patience(text: str) -> timedelta:
-    """How long to wait."""
+    """Convert a duration."""
     try:
         return duration.parse(text)
     except ValueError as error:
@@ -76,7 +76,7 @@ def patience(text: str) -> timedelta:
 
 
 def age_or_moment(text: str) -> timedelta | datetime:
-    """How long ago, or when; a time without a zone is UTC."""
+    """Convert an age or a time. A time without a zone is UTC."""
     try:
         return history.parse_bound(text)
     except ValueError as error:
@@ -84,7 +84,7 @@ def age_or_moment(text: str) -> timedelta | datetime:
 
 
 def key(text: str) -> history.HistoryKey:
-    """From where to go on in history."""
+    """Convert the key of a history entry."""
     try:
         return history.parse_key(text)
     except ValueError as error:

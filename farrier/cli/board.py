@@ -44,20 +44,20 @@ _COLOURS: dict[StrEnum, str] = {
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where the demo can be looked at, as pairs of what and where."""
+    """The addresses of the demo, each with its description."""
 
     rows: tuple[tuple[str, str], ...]
 
 
 class Board:
-    """What the demo says while it runs."""
+    """What the demo prints while it runs."""
 
     def show(self, seconds: float, nodes: Sequence[NodeGlance], moves: Sequence[PastMove]) -> None:
-        """The fleet as it is now, `seconds` after the start."""
+        """Show the fleet `seconds` after the start."""
 
 
 class _Lines(Board):
-    """One line whenever a count has changed."""
+    """Print a line whenever a count has changed."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -75,7 +75,7 @@ class _Lines(Board):
 
 
 class _Redrawn(Board):
-    """Bars and the newest moves, in place."""
+    """Redraw bars and the newest transitions in place."""
 
     def __init__(self, live: Live, place: Place) -> None:
         self._live = live
@@ -101,7 +101,7 @@ class _Redrawn(Board):
 
 @contextmanager
 def board(console: Console, place: Place) -> Iterator[Board]:
-    """The board that fits the console."""
+    """Return the board that fits the console."""
     if console.is_terminal:
         with Live(console=console, refresh_per_second=_REFRESH_PER_SECOND) as live:
             yield _Redrawn(live, place)
@@ -132,7 +132,7 @@ def _bars(title: str, values: Sequence[StrEnum], states: type[StrEnum], width: i
 
 
 def _stages(nodes: Sequence[NodeGlance]) -> list[tuple[str, int]]:
-    """How many workflows run at each stage, in the order of the stages; and how many wait for a person."""
+    """How many workflows are in each stage, in the order of the stages, and how many wait for an operator."""
     order = [str(stage) for stage in (*OnboardingStage, *DecommissionStage)]
     counts = Counter(node.stage for node in nodes if node.stage is not None and node.workflow_status is W.RUNNING)
     waiting = Counter(node.workflow_status for node in nodes)
@@ -142,7 +142,8 @@ def _stages(nodes: Sequence[NodeGlance]) -> list[tuple[str, int]]:
 
 
 def _news(nodes: Sequence[NodeGlance], moves: Sequence[PastMove], lines: int) -> tuple[Table, Table]:
-    """Workflows and newest moves, in so many lines with their titles: moves fill what the workflows leave."""
+    """Show workflows and the newest transitions in this number of lines. Transitions use the lines that workflows do
+    not need."""
     workflows = _workflow_rows(nodes)
     room = max(lines - 2, 0)
     shown = min(len(moves), max(_FEWEST_MOVES, room - len(workflows)), room)
@@ -150,7 +151,7 @@ def _news(nodes: Sequence[NodeGlance], moves: Sequence[PastMove], lines: int) ->
 
 
 def _workflow_rows(nodes: Sequence[NodeGlance]) -> list[tuple[Text, Text, Text]]:
-    """What workflows do, and then who waits for a person."""
+    """The lines of workflows, then those of nodes that wait for an operator."""
     rows = []
     for stage, count in _stages(nodes):
         style = "red" if stage == W.FAILED_MANUAL_INTERVENTION else "yellow" if stage == W.FAILED_RETRYABLE else "cyan"

@@ -26,7 +26,7 @@ _PANEL = "Which database"
 
 
 class Session(msgspec.Struct, frozen=True):
-    """What a command works with."""
+    """The settings and the database session of a command."""
 
     settings: config.Config
     queries: Queries
@@ -36,7 +36,7 @@ class Session(msgspec.Struct, frozen=True):
 
 
 def with_database(command: Callable[Concatenate[Session, P], Awaitable[None]]) -> Callable[P, None]:
-    """A command that gets a session with a database that was reached and fits this program."""
+    """A command that receives a session with a database whose schema fits this program."""
 
     @wraps(command)
     def connected(settings: config.Config, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -51,7 +51,7 @@ def with_database(command: Callable[Concatenate[Session, P], Awaitable[None]]) -
 
 
 def with_settings(command: Callable[Concatenate[config.Config, P], None]) -> Callable[P, None]:
-    """A command that gets the settings, in which one of the options may have named the database."""
+    """A command that receives the settings. Its options may name the database."""
     signature = inspect.signature(command, eval_str=True)
     where = inspect.signature(_settings, eval_str=True).parameters
 

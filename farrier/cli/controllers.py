@@ -19,7 +19,7 @@ _COLOURS = {Life.ALIVE: "green", Life.OUT_OF_TOUCH: "yellow", Life.EXPIRED: "red
 
 @with_database
 async def controllers(session: Session, as_json: output.AsJson = False) -> None:
-    """List the controllers, their shards and how far they are behind, and shards without a controller.
+    """List the controllers with their shards and their lag, and the shards without a controller.
 
     Expired controllers are listed, too. LAG is how far the latest run was overdue when the controller last renewed its
     lease.

@@ -14,7 +14,7 @@ from farrier.metrics import dashboards
 
 
 class About(msgspec.Struct, frozen=True):
-    """A dashboard in the list of them."""
+    """A dashboard in the list of dashboards."""
 
     name: str
     title: str

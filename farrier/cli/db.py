@@ -44,8 +44,8 @@ def migrate_(
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:
-    """Bring the schema up to this program's version, and give each role its rights. May be run at any time, also by
-    several processes at once."""
+    """Bring the schema to this program's version, and grant each role its rights. Several processes may run it at the
+    same time."""
     if only_plan:
         planned = _administer(settings, schema_plan.plan)
         migration.show_plan(planned, as_json=as_json)
@@ -57,11 +57,11 @@ def migrate_(
 @db.command("check")
 @with_settings
 def check(settings: Config, as_json: output.AsJson = False) -> None:
-    """Check whether schema and program fit. Exit code 0: they fit; 1: the schema is older, or was edited by hand; 5:
-    the schema is newer. The check names edited functions, views and triggers, and nodes that recorded the same machine.
-    It does not check columns, defaults, constraints and indexes of tables, rights, or triggers of kinds. `farrier db
-    migrate` restores rights and missing triggers of built-in kinds, `farrier kind install` missing triggers of other
-    kinds. `farrier db schema` prints the tables as they should be."""
+    """Check whether the schema fits this program. Exit code 0: it fits; 1: it is older, or was edited by hand; 5: it is
+    newer. The check names edited functions, views and triggers, and nodes that recorded the same machine. It does not
+    check columns, defaults, constraints and indexes of tables, rights, or triggers of kinds. `farrier db migrate`
+    restores rights and missing triggers of built-in kinds, `farrier kind install` missing triggers of other kinds.
+    `farrier db schema` prints the tables as they should be."""
     status, shared = _administer(settings, _checked)
     if as_json:
         output.json({**msgspec.structs.asdict(status), "same_machine": shared})
@@ -96,8 +96,8 @@ def schema(
 @db.command("roles")
 @with_settings
 def roles(settings: Config) -> None:
-    """Create those of the five roles of farrier that are missing. Requires CREATEROLE. The next `farrier db migrate`
-    gives them their rights."""
+    """Create the missing roles of farrier. Requires CREATEROLE. The next `farrier db migrate` grants the roles their
+    rights."""
     _administer(settings, migrate.create_roles)
     typer.echo(
         "the roles farrier_controller, farrier_intents, farrier_agent, farrier_worker and farrier_reader exist; "
@@ -108,7 +108,7 @@ def roles(settings: Config) -> None:
 @db.command("url")
 @with_settings
 def url(settings: Config) -> None:
-    """Start the embedded server, unless it runs, and print its DSN. The server keeps running."""
+    """Start the embedded server if it does not run, and print its DSN. The server keeps running."""
     if settings.database.dsn:
         typer.echo(settings.database.dsn)
         return
@@ -118,7 +118,7 @@ def url(settings: Config) -> None:
 
 
 async def _checked(conn: Single) -> tuple[migrate.SchemaStatus, tuple[identities.Duplicate, ...]]:
-    """How the schema fits, and where it does, the machines that several nodes recorded."""
+    """Return how the schema fits and, if it fits, the machines that several nodes recorded."""
     status = await migrate.inspect(conn)
     return status, await identities.duplicates(conn) if status.found == status.needed else ()
 

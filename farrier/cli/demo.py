@@ -58,7 +58,7 @@ def demo(  # noqa: PLR0913 - one parameter is one option
     ] = 60,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
 ) -> None:
-    """Run a simulated fleet with its own PostgreSQL: real daemon, Redfish BMCs, MAAS region, SQL clients."""
+    """Run a simulated fleet: real daemon and PostgreSQL, simulated BMCs, MAAS region, agents and clients."""
     try:
         from farrier.cli import simulation
     except ModuleNotFoundError as missing:

@@ -26,12 +26,12 @@ _AGAIN = "Repeatable"
 
 
 def described(command: Taking[Mapping[str, Any], P]) -> Taken[P]:
-    """A command that gets the details of a registration, by name, as far as they are given."""
+    """A command that receives the given details of a registration, by name."""
     return _with(command, [_description(name) for name in DETAILS], _value)
 
 
 def narrowed(command: Taking[Mapping[str, tuple[str, ...]], P]) -> Taken[P]:
-    """A command that gets the values that are wanted of each listed detail, by name, as far as there are any."""
+    """A command that receives the values by which to filter each listed detail, by name."""
     options = [_option(name, list[str], f"--{name}", f"Only this {name}. {_AGAIN}.") for name in LISTED]
     return _with(command, options, lambda _, given: tuple(given))
 
@@ -54,7 +54,7 @@ def _with(
 
 
 def _description(name: str) -> inspect.Parameter:
-    """The option by which a detail is given: a list by its elements, each under the singular."""
+    """The option for a detail. For a list, the option has the singular name and is repeated for each element."""
     option = f"--{name.replace('_', '-')}"
     help_ = f"{DETAILS[name].help[0].upper()}{DETAILS[name].help[1:]}"
     usual = DEFAULTS[name]

@@ -90,7 +90,7 @@ async def prune(
     older_than: Annotated[str, typer.Option(help="Age of the entries to remove, such as 90d. At least 1d.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing; only count.")] = False,
 ) -> None:
-    """Remove old changes now. The newest change of each layer of a resource stays for as long as the resource does."""
+    """Remove old changes now. The newest change of each layer stays until the resource is deleted."""
     age = arguments.patience(older_than)
     if age < _YOUNGEST:
         raise typer.BadParameter(f"--older-than must be at least {duration.human(_YOUNGEST)}, not {older_than}")

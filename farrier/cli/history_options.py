@@ -31,7 +31,7 @@ COLUMNS = ("AT", "NAME", "LAYER", "FROM", "TO", "AFTER", "CAUSE", "REASON", "SOU
 
 
 def row(past: HistoryEntry) -> tuple[Cell, ...]:
-    """A change as a line of a table."""
+    """Return a change as a row of a table."""
     return (
         output.moment(past.at),
         past.name,
@@ -46,7 +46,7 @@ def row(past: HistoryEntry) -> tuple[Cell, ...]:
 
 
 def show(changes: Sequence[HistoryEntry], *, as_json: bool) -> None:
-    """Print changes: a table, or each as JSON with its key, on a line of its own."""
+    """Print changes as a table, or as JSON Lines with their keys."""
     if as_json:
         output.json_lines(output.plain(change) | {"key": change.key.text} for change in changes)
     elif changes:
@@ -56,7 +56,7 @@ def show(changes: Sequence[HistoryEntry], *, as_json: bool) -> None:
 
 
 async def show_pages(pages: AsyncIterator[HistoryPage], *, as_json: bool) -> HistoryKey | None:
-    """Print changes page by page as they come; answers where the next one would begin, None at the end."""
+    """Print changes page by page. Returns where the next page would begin, None at the end."""
     there, following = False, None
     async for page in pages:
         if page.changes:
@@ -70,7 +70,7 @@ async def show_pages(pages: AsyncIterator[HistoryPage], *, as_json: bool) -> His
 async def walk(
     session: Session, wanted: HistoryFilter, order: Order, *, after: HistoryKey | None = None, most: int | None = None
 ) -> AsyncIterator[HistoryPage]:
-    """All pages of what is wanted, or those with the first `most` changes."""
+    """All pages of the matching changes, or the pages with the first `most` changes."""
     printed = 0
     while most is None or printed < most:
         limit = PAGE if most is None else min(PAGE, most - printed)
@@ -85,7 +85,7 @@ async def walk(
 def narrowed(
     command: Callable[Concatenate[Session, HistoryFilter, P], Awaitable[None]],
 ) -> Callable[Concatenate[Session, P], Awaitable[None]]:
-    """A command that gets which changes are wanted of it."""
+    """A command with the options that select changes."""
     session, _, *own = inspect.signature(command, eval_str=True).parameters.values()
     which = inspect.signature(_wanted, eval_str=True).parameters
 
@@ -110,7 +110,9 @@ def _wanted(  # noqa: PLR0913 - one parameter is one option
         _option("Only changes not older than this age or time: 2h, 2026-01-31T12:00:00Z.", "--since", "--last"),
     ] = None,
     until: Annotated[str | None, _option("Only changes older than this age or time.")] = None,
-    layer: Annotated[list[str] | None, _option("Only this layer. Repeatable, as are all options below.")] = None,
+    layer: Annotated[
+        list[str] | None, _option("Only this layer. This option and the options below can be repeated.")
+    ] = None,
     source: Annotated[list[str] | None, _option("Only transitions out of this state.", "--from")] = None,
     target: Annotated[list[str] | None, _option("Only transitions into this state.", "--to")] = None,
     cause: Annotated[

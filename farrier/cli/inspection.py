@@ -24,7 +24,7 @@ NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name or ID.")
 
 @with_database
 async def show(session: Session, node: NodeArgument, as_json: output.AsJson = False) -> None:
-    """Show everything that is known of a node, including a deleted node."""
+    """Show all data of a node. The node may be deleted."""
     page = await session.queries.node(node)
     (detail,) = page.rows
     running = clocks.running(detail, page.now, session.settings.sla)
@@ -41,7 +41,7 @@ async def show(session: Session, node: NodeArgument, as_json: output.AsJson = Fa
 
 @with_database
 async def why(session: Session, node: NodeArgument, as_json: output.AsJson = False) -> None:
-    """Say what a node waits for, since when, what went wrong, and what to do."""
+    """Show what a node waits for and since when, its last errors, and what to do."""
     page = await session.queries.node(node)
     patience = session.settings.node.patience
     explained = explain(

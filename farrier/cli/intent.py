@@ -66,12 +66,12 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
 
 
 def _values(action: str, given: dict[str, str]) -> dict[str, object]:
-    """Texts as the action's parameters; what the action does not know the database says."""
+    """Convert texts to the action's parameters. The database refuses parameters that the action does not have."""
     return arguments.typed(actions.rules(Action(action)).fields if action in set(Action) else {}, given)
 
 
 async def _until(session: Session, node: int, status: NodeStatus, seconds: float, timeout: str) -> str:
-    """Return the node's name once it has the status."""
+    """Wait until the node has the status, and return the node's name."""
     found = ""
     with anyio.move_on_after(seconds):
         while True:

@@ -27,7 +27,7 @@ def this_user() -> str:
 
 
 def print_pending(intent: int, text: str, *, as_json: bool) -> None:
-    """Print that an intent is submitted, without waiting for its answer."""
+    """Print that an intent was submitted. Does not wait for its answer."""
     if as_json:
         output.json({"intent": intent, "status": "pending"})
     else:
@@ -55,6 +55,6 @@ def judged(intent: int, answer: A | None, timeout: str, *, see: str, as_json: bo
 
 
 def late(text: str) -> typer.Exit:
-    """Say that patience is over, and how to go on; to be raised."""
+    """Return the error that the answer did not arrive in time, with what to do."""
     typer.echo(f"farrier: {text}", err=True)
     return typer.Exit(ExitCode.FAILED)

@@ -23,8 +23,8 @@ def install(
     settings: Config,
     name: Annotated[str, typer.Argument(metavar="PACKAGE.MODULE:NAME", help="The Extension of the kind.")],
 ) -> None:
-    """Create a kind's table with the kind's own SQL, unless it exists, and register the kind's states, edges and
-    actions. May be repeated, and must be repeated after these change."""
+    """Create the table of a kind with the kind's SQL, unless it exists, and register the kind's states, edges and
+    actions. Run it again after these change."""
     from farrier import wiring  # imports that take a second, which --help need not wait for
     from farrier.io import catalog, kinds, migrate
     from farrier.io.client import administrator
@@ -48,8 +48,8 @@ def remove(
     settings: Config,
     name: Annotated[str, typer.Argument(metavar="KIND", help="Name of the kind, as in farrier kind list.")],
 ) -> None:
-    """Remove a kind of another package. Refused until all resources of the kind have ended. The table, the history and
-    the intents of the kind stay."""
+    """Remove a kind of another package. All resources of the kind must have ended. The kind's table, history and
+    intents stay."""
     from farrier.io import kinds, migrate
     from farrier.io.client import administrator
 

@@ -62,7 +62,7 @@ def _verdict(plan: Plan) -> str:
 
 
 def _by_verb(done: Migrated, verbs: tuple[str, str, str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """What is made, replaced and dropped."""
+    """Return the lines about created, replaced and dropped objects."""
     return zip(verbs, (done.made, [name for name in done.changed if name not in done.made], done.dropped), strict=True)
 
 

@@ -17,7 +17,7 @@ from farrier.model.params import describe
 
 
 class Format(StrEnum):
-    """How the model is printed."""
+    """Format in which the model is printed."""
 
     MD = "md"
     MERMAID = "mermaid"

@@ -99,7 +99,7 @@ async def list_(
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:
-    """List nodes by name. Nodes above an SLA come first, the worst on top."""
+    """List nodes by name. Nodes above a limit are first, those furthest above it on top."""
     wanted = Wanted(statuses=tuple(status or ()), managements=tuple(management or ()), details=chosen, failed=failed)
     above = await session.queries.overdue(wanted, session.settings.sla)
     if as_json:
@@ -117,7 +117,7 @@ _COLUMNS = ("NODE", "STATUS", "FOR", "ABOVE SLA", "MANAGEMENT", *map(str.upper, 
 async def _pages(
     session: Session, wanted: Wanted, without: set[int]
 ) -> AsyncIterator[tuple[datetime, Sequence[NodeView]]]:
-    """All nodes but those already shown, page by page; one page at least."""
+    """All nodes except those already shown, in pages; at least one page."""
     after, full = "", True
     while full:
         page = await session.queries.inventory(wanted, after=after, limit=_PAGE)
@@ -149,7 +149,7 @@ def _note(line: NodeView) -> str:
 
 
 def _notes(line: NodeView) -> Iterator[str]:
-    """What may need a decision."""
+    """What an operator may have to decide on."""
     workflow = line.workflow
     if line.paused is not None:
         yield f"paused: {line.paused}"

@@ -48,12 +48,12 @@ Cell = str | Text | None
 
 
 def words(kind: str) -> str:
-    """A kind in a sentence, as the database has it there."""
+    """Return the name of a kind for a sentence, as the database has it."""
     return kind.replace("_", " ")
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-    """Print rows under headings; nothing at all if there are none."""
+    """Print rows under headings. Print nothing if there are no rows."""
     found = [[shown(cell) for cell in row] for row in rows]
     if found:
         _print([[Text(column, style="bold") for column in columns], *found])
@@ -65,7 +65,7 @@ def facts(pairs: Iterable[tuple[str, Cell]]) -> None:
 
 
 def _print(rows: Sequence[Sequence[Text]]) -> None:
-    """Print rows in columns; without rich unless on a terminal, because rich takes a minute for a large fleet."""
+    """Print rows in columns. Use rich only on a terminal, because rich takes a minute for a large fleet."""
     out = Console(highlight=False)
     if out.is_terminal:
         grid = Table.grid(padding=(0, 2, 0, 0))
@@ -82,31 +82,31 @@ def _print(rows: Sequence[Sequence[Text]]) -> None:
 
 
 def shown(cell: Cell) -> Text:
-    """A cell with nothing in it that a terminal would obey."""
+    """Return a cell without control characters of a terminal."""
     if isinstance(cell, Text):
         return cell
     return Text("".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in cell or ""))
 
 
 def state(value: str) -> Text:
-    """The name of a state, in its colour."""
+    """Return the name of a state in its colour."""
     return Text(shown(value).plain, style=next((colour for known, colour in _COLOURS.items() if known == value), ""))
 
 
 def excess(clock: Clock | None) -> Text | None:
-    """How far a clock is above its limit, and which one it is."""
+    """Return which clock is above its limit, and by how much."""
     if clock is None or clock.above is None:
         return None
     return Text(f"{duration.human(clock.above)} ({clock.layer}: {clock.state})", style="bold red")
 
 
 def ago(then: datetime | None, now: datetime) -> str | None:
-    """How long it is since then."""
+    """Return the time since then."""
     return None if then is None else duration.human(now - then)
 
 
 def moment(at: datetime | None) -> str | None:
-    """A time as it is printed: to the second, in UTC."""
+    """Return a time to the second, in UTC."""
     return None if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
@@ -116,12 +116,12 @@ def json(value: object) -> None:
 
 
 def json_lines(values: Iterable[object]) -> None:
-    """Print each value on a line of its own."""
+    """Print each value on a separate line."""
     typer.echo(b"".join(msgspec.json.encode(plain(value)) + b"\n" for value in values), nl=False)
 
 
 async def json_array(pages: AsyncIterator[Iterable[object]]) -> None:
-    """Print one array, an element on each line, page by page as they come."""
+    """Print one array with an element on each line, page by page."""
     before = b"["
     async for page in pages:
         if elements := b",\n".join(msgspec.json.encode(plain(value)) for value in page):
@@ -131,7 +131,7 @@ async def json_array(pages: AsyncIterator[Iterable[object]]) -> None:
 
 
 def plain(value: object) -> Any:
-    """The value as JSON has it."""
+    """Return the value in its JSON form."""
     return _seconds(msgspec.to_builtins(value, builtin_types=(timedelta,)))
 
 

@@ -45,7 +45,7 @@ By = Annotated[str | None, typer.Option(help="Name of the client, for the histor
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for, and how long to wait for what."""
+    """An intent to submit, and what to wait for and how long."""
 
     request: ResourceRequest
     wait: bool
@@ -57,7 +57,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
 def of_kind(
     kind: str, command: Callable[Concatenate[Session, P], Awaitable[None]]
 ) -> Callable[Concatenate[Session, P], Awaitable[None]]:
-    """The command for this kind alone: one argument less."""
+    """The command for this kind only, without the argument for the kind."""
     signature = inspect.signature(command, eval_str=True)
 
     @wraps(command)
@@ -72,7 +72,7 @@ def of_kind(
 
 
 async def kinds(session: Session, as_json: output.AsJson = False) -> None:
-    """List the registered kinds, with the number of their resources by state, and their actions."""
+    """List the registered kinds, with their actions and the number of resources in each state."""
     found = await session.resources.kinds()
     if as_json:
         output.json(found)
@@ -110,7 +110,7 @@ async def list_(
 
 
 async def _refuse_unknown(session: Session, kind: str, *states: str) -> None:
-    """Raise a usage error for a state that the kind does not have. An unknown kind is refused by the database."""
+    """Raise a usage error for a state that the kind does not have. The database refuses an unknown kind."""
     if not states:
         return
     known = [
@@ -136,7 +136,7 @@ async def _pages(session: Session, wanted: WantedResources) -> AsyncIterator[Pag
 
 
 async def show(session: Session, kind: KindArgument, name: NameArgument, as_json: output.AsJson = False) -> None:
-    """Show everything that is known of a resource, including a resource that has ended."""
+    """Show all data of a resource. The resource may have ended."""
     page = await session.resources.resource(kind, name)
     (detail,) = page.rows
     limits = session.settings.sla
@@ -148,7 +148,7 @@ async def show(session: Session, kind: KindArgument, name: NameArgument, as_json
 
 
 async def why(session: Session, kind: KindArgument, name: NameArgument, as_json: output.AsJson = False) -> None:
-    """Say what a resource waits for, since when, what went wrong, and what to do."""
+    """Show what a resource waits for and since when, its last errors, and what to do."""
     page = await session.resources.resource(kind, name)
     explained = explain(page.rows[0], page.now, session.settings.sla, period=session.settings.controller.period)
     if as_json:
@@ -169,7 +169,8 @@ async def history(  # noqa: PLR0913 - one parameter is one option
     limit: Annotated[int, typer.Option(min=1, help="Number of entries, the newest first.")] = 50,
     as_json: history_options.AsJsonLines = False,
 ) -> None:
-    """Show the changes of a resource, oldest first; with --all and no name, of every resource of the kind."""
+    """Show the changes of a resource, the oldest first. With --all and without a name, show the changes of all
+    resources of the kind."""
     if name is None and not everything:
         raise typer.BadParameter(f"give a name, or --all for every {output.words(kind)}")
     if everything:
@@ -204,7 +205,7 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
     requested_by: By = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Submit an intent for a resource. The action `create` makes a new resource."""
+    """Submit an intent for a resource. The action `create` creates a new resource."""
     given = arguments.pairs(params or ())
     request = ResourceRequest(
         kind=kind,
@@ -218,13 +219,13 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
 
 
 async def _fields(session: Session, kind: str, action: str) -> Mapping[str, Field]:
-    """The rules of an action's parameters; empty for an unknown action, which the database refuses."""
+    """Return the rules of an action's parameters. An unknown action has none; the database refuses it."""
     found = await session.resources.kinds(counted=False)
     return next((a.params.fields for k in found if k.kind == kind for a in k.actions if a.action == action), {})
 
 
 async def ask(session: Session, asked: Asking) -> None:
-    """Submit the intent, and wait for as long as required. Raises as `farrier intent` does."""
+    """Submit the intent, and wait for the requested answer or state. Raises the errors of `farrier intent`."""
     request, timeout = asked.request, asked.timeout
     patience = arguments.patience(timeout)
     await _refuse_unknown(session, request.kind, *filter(None, [asked.until]))
@@ -247,7 +248,7 @@ async def ask(session: Session, asked: Asking) -> None:
 
 
 async def _until(session: Session, kind: str, id_: int, asked: Asking, seconds: float) -> str:
-    """Return the resource's name once it has the state."""
+    """Wait until the resource has the state, and return the resource's name."""
     found = ""
     with anyio.move_on_after(seconds):
         while True:

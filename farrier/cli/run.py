@@ -33,7 +33,7 @@ def run(  # noqa: PLR0913 - one parameter is one option
         log.Level | None, typer.Option(help="Lowest level that is logged.", case_sensitive=False)
     ] = None,
 ) -> None:
-    """Run the controller until SIGTERM or Ctrl-C. A second signal ends it without the drain.
+    """Run the controller until SIGTERM or Ctrl-C. A second signal ends it at once, without the drain.
 
     Any number of controllers can share one database. SIGHUP reads the settings again.
     """

@@ -68,7 +68,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_troubled(self) -> bool:
-        """Whether things go wrong on purpose."""
+        """Whether the simulation injects faults."""
         return self.faults and not self.until_active
 
 
@@ -94,7 +94,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def simulate(options: Options, console: Console) -> Summary:
-    """Run until the goal is reached, the time is up, or a signal comes; answers how far the fleet got."""
+    """Run until the fleet has reached the goal, the time is up, or a signal arrives. Returns the state of the fleet."""
     started = anyio.current_time()
     seen: tuple[NodeGlance, ...] = ()
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as received:
@@ -209,7 +209,7 @@ def _place(scene: Scene) -> Place:
 
 
 async def _play(scene: Scene, options: Options, shown: Board, started: float) -> None:
-    """Let the fleet arrive and live, until the goal is reached or the time is up."""
+    """Register and run the fleet until it has reached the goal or the time is up."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(scene.fleet.arrive, timedelta(0) if options.until_active else _ARRIVAL)
         if options.is_troubled:

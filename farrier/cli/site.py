@@ -56,7 +56,8 @@ class _Unobserved(ServiceObserver):
 @with_settings
 def list_(settings: Config, as_json: output.AsJson = False) -> None:
     """List the configured sites with their regions, and the regions of sites that are not configured here. The states
-    of regions require a database. If the sites cannot be read, exit with code 2 after listing the regions."""
+    of regions require a database. If the files of sites cannot be read, the command lists the regions and exits with
+    code 2."""
     wrong: ConfigError | None = None
     sites: Sites = {}
     try:
@@ -70,7 +71,7 @@ def list_(settings: Config, as_json: output.AsJson = False) -> None:
 
 
 def _list(settings: Config, sites: Sites, page: Page[RegionView] | None, *, as_json: bool, complete: bool) -> None:
-    """Print what is known. `complete`: `sites` has every site that is configured on this machine."""
+    """Print what is known. If `complete`, `sites` has every site that is configured on this machine."""
     regions = _by_site(page)
     others = [region for name, region in regions.items() if name not in sites]
     if as_json:
@@ -151,7 +152,7 @@ def lift_brake(
         str, typer.Option("--for", metavar="DURATION", help="How long the brake stays lifted, at most 24 hours.")
     ] = "1h",
 ) -> None:
-    """Lift the brake of a site for a time, so that any number of its nodes may leave service."""
+    """Lift the brake of a site for some time, so that any number of its nodes may leave service."""
     anyio.run(_lift_brake, settings, name, reason, arguments.patience(lasts))
     typer.echo(f"the brake of site {name or 'none'} is lifted for {lasts}")
 
@@ -172,7 +173,7 @@ def _configured(settings: Config) -> Sites:
 
 
 async def _observed(settings: Config) -> Page[RegionView] | None:
-    """The regions as observed; None, with a note, if no database responds."""
+    """The observed regions. If no database responds, print a note and return None."""
     try:
         async with client(settings.database) as reached:
             found = await reached.resources.resources(WantedResources(kind=maas_region.KIND))

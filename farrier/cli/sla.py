@@ -40,7 +40,7 @@ class Limit(msgspec.Struct, frozen=True):
 @sla.command("list")
 @with_settings
 def list_(settings: Config, as_json: output.AsJson = False) -> None:
-    """List the configured limit of every state and stage; the limits of sites and models come last.
+    """List the limit of every state and stage, then the limits of sites and models.
 
     With a database, the list includes kinds that are registered there but not in these settings.
     """
@@ -72,7 +72,7 @@ def list_(settings: Config, as_json: output.AsJson = False) -> None:
 @sla.command("breaches")
 @with_database
 async def breaches(session: Session, as_json: output.AsJson = False) -> None:
-    """List nodes, then other resources, that are above a limit; the worst of each come first."""
+    """List nodes above a limit, then other resources above a limit. Those furthest above the limit are first."""
     held = session.settings.sla
     page = await session.queries.overdue(Wanted(), held)
     others = await session.resources.late(held)
@@ -107,7 +107,8 @@ async def breaches(session: Session, as_json: output.AsJson = False) -> None:
 
 
 async def _registered(settings: Config, known: set[str]) -> tuple[KindView, ...]:
-    """The kinds that are stored only in the database; none, with a note, if it does not respond."""
+    """The kinds that are stored only in the database. If the database does not respond, print a note and return
+    none."""
     if not settings.database.dsn and not settings.database.embedded:
         return ()
     try:

@@ -33,32 +33,32 @@ _STATE_SECONDS = (
 )
 _REQUEST_SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
-STATE_ENTERED = Definition("farrier_state_entered", "Transitions into a state.", ("kind", "state"))
-STATE_EXITED = Definition("farrier_state_exited", "Transitions out of a state.", ("kind", "state"))
+STATE_ENTERED = Definition("farrier_state_entered", "Number of transitions into a state.", ("kind", "state"))
+STATE_EXITED = Definition("farrier_state_exited", "Number of transitions out of a state.", ("kind", "state"))
 TIME_IN_STATE = Definition(
     "farrier_time_in_state_seconds",
-    "Time spent in a state, recorded when the resource leaves it.",
+    "Time for which a resource was in a state, recorded when it leaves the state.",
     ("kind", "state"),
     _STATE_SECONDS,
 )
 HANDLER_RUNS = Definition(
-    "farrier_handler_runs", "Handler runs that were committed or had nothing to commit.", ("kind", "outcome")
+    "farrier_handler_runs", "Number of handler runs that were committed or had nothing to commit.", ("kind", "outcome")
 )
 HANDLER_DURATION = Definition(
     "farrier_handler_duration_seconds",
-    "Time from snapshot to outcome of a run.",
+    "Duration of a run, from the snapshot to the outcome.",
     ("kind",),
     _RUN_SECONDS,
 )
 HANDLER_ERRORS = Definition(
-    "farrier_handler_errors", "Handler runs that ended in an error.", ("kind", "state", "substate", "error")
+    "farrier_handler_errors", "Number of handler runs that ended in an error.", ("kind", "state", "substate", "error")
 )
 RERUN_LIMITED = Definition(
     "farrier_rerun_limited",
-    "Times that a resource reached the limit of immediate reruns and waited for its period.",
+    "How often a resource reached the limit of immediate reruns and had to wait for its period.",
     ("kind",),
 )
-WAKEUPS = Definition("farrier_wakeups", "Reasons for which the loop looked for wakes.", ("source",))
+WAKEUPS = Definition("farrier_wakeups", "How often the loop looked for wakes, by reason.", ("source",))
 WAKE_WAIT = Definition(
     "farrier_wake_wait_seconds",
     "Time from the INSERT of a wake to the load that reads it.",
@@ -66,16 +66,20 @@ WAKE_WAIT = Definition(
     _WAIT_SECONDS,
 )
 COMMIT_CONFLICTS = Definition(
-    "farrier_commit_conflicts", "Runs whose commit failed or has an unknown result, by verdict.", ("kind", "verdict")
+    "farrier_commit_conflicts",
+    "Number of runs whose commit failed or has an unknown result, by verdict.",
+    ("kind", "verdict"),
 )
-STEPS_CUT = Definition("farrier_steps_cut", "Steps cancelled because the controller lost its lease.", ("kind",))
+STEPS_CUT = Definition(
+    "farrier_steps_cut", "Number of steps that were cancelled because the controller lost its lease.", ("kind",)
+)
 WORKFLOW_FAILURES = Definition(
     "farrier_workflow_failures",
-    "Failed attempts of stages, and workflows that stopped for an operator, by failure class.",
+    "Number of failed attempts of stages, and of workflows that stopped for an operator, by failure class.",
     ("workflow", "stage", "failure_class"),
 )
 SERVICE_REQUESTS = Definition(
-    "farrier_service_requests", "Requests to outside services.", ("service", "operation", "result")
+    "farrier_service_requests", "Number of requests to outside services, by result.", ("service", "operation", "result")
 )
 SERVICE_DURATION = Definition(
     "farrier_service_request_duration_seconds",
@@ -94,8 +98,8 @@ class OwnMetric(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KindWords(msgspec.Struct, frozen=True, kw_only=True):
-    """The label values of one kind: its layers as (label `kind`, states), and every (state, substate) that
-    its `label` may answer."""
+    """The label values of one kind: its layers as (label `kind`, states), and every (state, substate) that its `label`
+    may return."""
 
     layers: Mapping[str, tuple[str, tuple[str, ...]]]
     labels: tuple[tuple[str, str], ...]

@@ -1,7 +1,7 @@
 """Compares a partition with UFM: the changes that are due, and the states of its members. Pure.
 
 Each change stands alone, so a refused one blocks no other. Ports are removed before others are added, unless none would
-be left; refused ones come last. A port that no member has is removed only if a later reading still shows it.
+be left; refused ones come last. A port without a member is removed only if a later reading still shows it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ PartitionChange: TypeAlias = Create | SetQos | Add | SetPorts | Remove
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """`strangers` are ports in UFM that no member has, including those that are being removed."""
+    """`strangers` are ports in UFM without a member, including ports that are being removed."""
 
     changes: tuple[PartitionChange, ...]
     strangers: tuple[Stranger, ...]

@@ -157,7 +157,7 @@ async def _reconcile(partition: IbPartition, now: datetime, client: UfmClient) -
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """The last reading of a run, the remaining differences, the refusals of UFM, and the ports that no member has."""
+    """The last reading of a run, the remaining differences, the refusals of UFM, and the ports without a member."""
 
     have: Pkey | None
     plan: Plan
@@ -184,10 +184,10 @@ def _settled(partition: IbPartition, now: datetime, seen: Seen) -> Outcome:
         reason = "created in UFM" if partition.state == PROVISIONING else "UFM accepts the change"
         return Transition(to=to, reason=reason, cause="reconciled", writes=writes)
     if taken:
-        return Update(to=to, reason=f"removed ports from UFM that no member has: {listed(taken)}", writes=writes)
+        return Update(to=to, reason=f"removed ports without a member from UFM: {listed(taken)}", writes=writes)
     if plan.strangers:
         guids = tuple(one.guid for one in plan.strangers)
-        reason = f"UFM has ports that no member has; they are removed if they stay: {listed(guids)}"
+        reason = f"UFM has ports without a member; farrier removes them if a later read confirms them: {listed(guids)}"
         return _waits(to, partition, reason, SEEN_AGAIN_AFTER, writes)
     if to != partition:
         return Update(to=to, reason="UFM matches the partition", quiet=True, writes=writes)

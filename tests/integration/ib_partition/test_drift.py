@@ -1,4 +1,4 @@
-"""A change made in UFM is reverted, and ports that no member has are removed, but not at the first read of them."""
+"""A change made in UFM is reverted, and ports without a member are removed, but not at the first read of them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_a_port_that_nobody_asked_for_is_told_first_and_removed_when_it_st
     await fabric.wait()
     assert GUIDS[9] in fabric.ports
     outcome = await fabric.outcome(made)
-    assert GUIDS[9] in outcome["reason"] and "that no member has" in outcome["reason"]
+    assert GUIDS[9] in outcome["reason"] and "without a member" in outcome["reason"]
     with capture_logs() as logs:
         await fabric.wait()
     assert fabric.ports == {GUIDS[0]: "full"}
