@@ -108,7 +108,7 @@ class SchemaTooNew(SchemaError):
     def __init__(self, *, found: int, known: int, release: str) -> None:
         what = f"has schema version {found} of farrier {release}, but this program supports at most {known}"
         if found <= known:
-            what = f"was migrated by farrier {release}, this program is an older release"
+            what = f"was migrated by farrier {release}, and this program is an older release"
         super().__init__(f"the database {what}; upgrade farrier")
 
 

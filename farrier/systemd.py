@@ -20,7 +20,8 @@ class Notifier:
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "")
         self.watchdog = _watchdog(environment)
-        """Within what time systemd wants a sign of life; None if it wants none. Ping at a third of it."""
+        """Interval within which systemd requires a notification; None if it requires none. The daemon notifies after a
+        third of it."""
 
     def ready(self) -> None:
         """Start-up is over: units ordered after this one may start."""

@@ -156,7 +156,7 @@ def _template_names() -> str:
         *((f"`node.{name}`", meaning) for name, meaning in templates.NODE.items()),
         *((f"`node.bmc.{name}`", meaning) for name, meaning in templates.BMC.items()),
         *((f"`segments[NAME].{name}`", meaning) for name, meaning in templates.SEGMENT.items()),
-        ("any other", "of `cloud_init.variables`"),
+        ("any other name", "a value of `cloud_init.variables`"),
     ]
     return _table(("name", "what it is"), rows)
 

@@ -104,7 +104,9 @@ async def prune(
         if key is None:
             break
     what = "would be removed" if dry_run else "removed"
-    typer.echo(f"{deleted} entries {what}; {looked - deleted} of that age stay, as the newest of their layer")
+    typer.echo(
+        f"{deleted} entries {what}; {looked - deleted} older entries stay, because each is the newest of its layer"
+    )
 
 
 def _of(wanted: HistoryFilter, resource: str | None, kinds: list[str] | None) -> HistoryFilter:

@@ -74,7 +74,7 @@ def _facts(resource: ResourceView, now: datetime) -> Iterable[tuple[str, Cell]]:
 
 
 def in_words(why: ResourceWhy, now: datetime) -> Iterable[tuple[str, Cell]]:
-    """Why it is as it is, line by line."""
+    """Return the lines that explain the resource's state."""
     yield why.name, f"is {why.state}"
     yield "waits for", why.waits_for
     if why.since is not None:

@@ -168,8 +168,9 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     brake_window: Annotated[
         timedelta,
         Meta(
-            description="Time for which the brake counts a node that left service, or up to a minute longer. After "
-            "half of this time, farrier tries again to take a held node out of service."
+            description="Time for which the brake counts a node that left service. The brake may count it up to a "
+            "minute longer. After half of this time, farrier tries again to take a held node out of "
+            "service."
         ),
     ] = _seconds(600)
     bootstrap_ttl: Annotated[
@@ -202,7 +203,10 @@ class BmcTrustConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     ca_file: Annotated[
         str,
-        Meta(description="PEM file with the authorities that sign BMC certificates. Empty: those of the system."),
+        Meta(
+            description="PEM file with the authorities that sign BMC certificates. Empty: the authorities of the "
+            "system."
+        ),
     ] = ""
     fingerprint: Annotated[
         str,
@@ -299,7 +303,10 @@ class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     namespace: Annotated[str, Meta(description="Namespace (Vault Enterprise, HCP). Empty: the root.")] = ""
     ca_file: Annotated[
         str,
-        Meta(description="PEM file with the authorities that sign Vault's certificate. Empty: those of the system."),
+        Meta(
+            description="PEM file with the authorities that sign Vault's certificate. Empty: the authorities of the "
+            "system."
+        ),
     ] = ""
     timeout: Annotated[
         timedelta,

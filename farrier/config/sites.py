@@ -1,4 +1,4 @@
-"""What a site says of its machines: one TOML file per site, one frozen struct per table of it.
+"""The settings of sites: one TOML file per site, and one frozen struct per table of the file.
 
 A site is found by the label that nodes carry. Its file is read by `site_files`, at the start and again on SIGHUP;
 handlers get what was read, so a run never sees half a change. No secret is in it: the API key is a credential
@@ -28,7 +28,7 @@ Mtu: TypeAlias = Annotated[
 # As the database spells the names of resources; digits alone would be an id.
 ResourceName: TypeAlias = Annotated[str, Meta(pattern=r"^(?=.*[^0-9])[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$")]
 MOST_USED = 16
-"""Segments, and partitions, of one node: each is looked at in every run of an onboarding."""
+"""Largest number of segments, and of partitions, of one node. Every run of an onboarding reads each of them."""
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -42,9 +42,9 @@ class MaasSite(_Table, frozen=True, kw_only=True):
     key: Annotated[
         str, Meta(min_length=1, description="Reference to the API key, in the form in which MAAS prints it.")
     ]
-    ca_file: Annotated[str, Meta(description="PEM file with the authorities to trust. Empty: those of the system.")] = (
-        ""
-    )
+    ca_file: Annotated[
+        str, Meta(description="PEM file with the authorities to trust. Empty: the authorities of the system.")
+    ] = ""
     agent_name: Annotated[Text, Meta(description="Prefix by which farrier finds its own deployments in MAAS.")] = (
         "farrier"
     )
@@ -66,7 +66,12 @@ class MaasSite(_Table, frozen=True, kw_only=True):
     ] = timedelta(minutes=30)
     deploys_at_once: Annotated[
         int,
-        Meta(ge=1, le=4, description="Concurrent deployment requests of one replica. Each occupies a slot in MAAS."),
+        Meta(
+            ge=1,
+            le=4,
+            description="Largest number of concurrent deployment requests of one replica. Each request "
+            "occupies a slot in MAAS.",
+        ),
     ] = 2
 
 
@@ -79,16 +84,16 @@ class UfmSite(_Table, frozen=True, kw_only=True):
             pattern=r"^https?://[^\s/?#]+/?$", description="Base URL without a path, such as https://ufm.fra1.example."
         ),
     ]
-    credential: Annotated[str, Meta(description="Reference to a user and password. Excludes token.")] = ""
-    token: Annotated[str, Meta(description="Reference to an access token. Excludes credential.")] = ""
-    ca_file: Annotated[str, Meta(description="PEM file with the authorities to trust. Empty: those of the system.")] = (
-        ""
-    )
+    credential: Annotated[str, Meta(description="Reference to a user and password. Set either this or token.")] = ""
+    token: Annotated[str, Meta(description="Reference to an access token. Set either this or credential.")] = ""
+    ca_file: Annotated[
+        str, Meta(description="PEM file with the authorities to trust. Empty: the authorities of the system.")
+    ] = ""
     partition_names: Annotated[
         bool,
         Meta(
-            description="Name the partitions in UFM as farrier names them, and restore changed names. Needs UFM "
-            "6.22 or later."
+            description="Give partitions in UFM their names in farrier, and restore these names when they change. "
+            "Needs UFM 6.22 or later."
         ),
     ] = False
     read_timeout: Annotated[timedelta, Meta(description="Time limit for a read request, including the response.")] = (
@@ -122,8 +127,8 @@ class ObserveSite(_Table, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=100,
-            description="When more than this percentage of the machines, and more than three, vanish from the "
-            "region within an hour, farrier ignores all losses. 100: losses are never ignored.",
+            description="If more than this percentage of the machines, and more than three, vanish from the region "
+            "within an hour, farrier ignores all losses. 100: farrier never ignores losses.",
         ),
     ] = 5
 
@@ -161,8 +166,8 @@ class StorageSite(_Table, frozen=True, kw_only=True):
     layout: Annotated[
         Layout,
         Meta(
-            description="Layout of the boot disk, as MAAS names it. With blank, an operator must partition the "
-            "disk: MAAS does not deploy to a blank one."
+            description="Layout of the boot disk, as MAAS names it. With blank, an operator has to partition the "
+            "disk, because MAAS does not deploy to a blank disk."
         ),
     ] = Layout.FLAT
     root_size_gb: Annotated[
@@ -183,13 +188,13 @@ class LinkSite(_Table, frozen=True, kw_only=True):
     mode: Annotated[
         LinkMode,
         Meta(
-            description="auto: MAAS assigns an address at deployment; dhcp; static: an address from addresses; "
-            "link_up: no address."
+            description="auto: MAAS assigns an address at deployment. dhcp: the machine uses DHCP. static: MAAS sets "
+            "the node's address from addresses. link_up: the interface has no address."
         ),
     ] = LinkMode.AUTO
     subnet: Annotated[Text | None, Meta(description="CIDR of the subnet of the address.")] = None
     addresses: Annotated[
-        Mapping[str, str], Meta(description="For static: the address of each node, by node name.")
+        Mapping[str, str], Meta(description="For mode static: the address of each node, by the node's name.")
     ] = {}
 
 
@@ -214,7 +219,8 @@ class PortSite(_Table, frozen=True, kw_only=True):
     vlan: Annotated[
         Annotated[int, Meta(ge=0, le=4094)] | None,
         Meta(
-            description="VID of the untagged VLAN. None: the VLAN of the link's subnet; without one, the port's VLAN."
+            description="VID of the untagged VLAN. None: the VLAN of the link's subnet; without a subnet, the port's "
+            "VLAN."
         ),
     ] = None
     fabric: Annotated[
@@ -252,7 +258,8 @@ class BondSite(_Table, frozen=True, kw_only=True):
     vlan: Annotated[
         Annotated[int, Meta(ge=0, le=4094)] | None,
         Meta(
-            description="VID of the untagged VLAN. None: the VLAN of the link's subnet; without one, that of all ports."
+            description="VID of the untagged VLAN. None: the VLAN of the link's subnet; without a subnet, the VLAN "
+            "of all ports."
         ),
     ] = None
     fabric: Annotated[Text | None, Meta(description="Name of the fabric of `vlan`, as for a port.")] = None
@@ -272,7 +279,7 @@ class NetworkSite(_Table, frozen=True, kw_only=True):
         tuple[ResourceName, ...],
         Meta(
             max_length=MOST_USED,
-            description="Names of network segments. Each deployed node receives one address of each.",
+            description="Names of network segments. Each deployed node receives one address of each segment.",
         ),
     ] = ()
     ports: tuple[PortSite, ...] = ()
@@ -299,7 +306,7 @@ class DeploySite(_Table, frozen=True, kw_only=True):
     ] = True
     max_datasource_retries: Annotated[
         int,
-        Meta(ge=0, le=10, description="How often farrier repeats a deployment in which cloud-init did not reach MAAS."),
+        Meta(ge=0, le=10, description="How often farrier repeats a deployment after cloud-init did not reach MAAS."),
     ] = 2
     bootstrap_ttl: Annotated[
         timedelta, Meta(description="How long the bootstrap token in the user data stays valid.")
@@ -340,8 +347,8 @@ class ReleaseSite(_Table, frozen=True, kw_only=True):
     remove_record: Annotated[
         bool,
         Meta(
-            description="Also delete the machine from MAAS after storage_cleanup, and when a node is deleted whose "
-            "machine farrier created."
+            description="Also delete the machine from MAAS after storage_cleanup, and, if farrier created the "
+            "machine, when its node is deleted."
         ),
     ] = False
 

@@ -19,43 +19,43 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from farrier.config.reading import nearest
 
 NODE: Mapping[str, str] = {
-    "id": "its number",
-    "name": "its name",
-    "site": "name of its site",
-    "model": "its model label, or none",
-    "labels": "its labels, as in `node.labels.rack`",
-    "macs": "list of the MAC addresses it was registered with",
-    "maas_id": "ID of its machine in MAAS",
+    "id": "id of the node",
+    "name": "name of the node",
+    "site": "name of the node's site",
+    "model": "hardware model of the node, or none",
+    "labels": "labels of the node, as in `node.labels.rack`",
+    "macs": "list of the MAC addresses of the registration",
+    "maas_id": "ID of the node's machine in MAAS",
     "agentless": "whether the node has no agent",
-    "bmc": "data about its BMC",
+    "bmc": "data about the node's BMC",
 }
-"""What a template may ask of `node`."""
+"""The fields of `node` that a template may use."""
 
 BMC: Mapping[str, str] = {
     "address": "address of the BMC",
     "serial": "serial number of the machine",
     "uuid": "UUID of the machine",
-    "manufacturer": "manufacturer",
-    "product": "model",
+    "manufacturer": "manufacturer of the machine",
+    "product": "product name of the machine",
 }
-"""What a template may ask of `node.bmc`. None for what is not known."""
+"""The fields of `node.bmc` that a template may use. An unknown value is None."""
 
 GIVEN: Mapping[str, str] = {
-    "node": "the node; see below",
+    "node": "the node, with the fields below",
     "bootstrap_token": "bootstrap token for the agent's enrolment, valid once; empty for an agentless node",
     "distro_series": "image to install: `deploy.distro_series`",
-    "segments": "its addresses by segment, as in `segments['tenant-a'].address`",
+    "segments": "the node's addresses, by segment, as in `segments['tenant-a'].address`",
 }
-"""What every template is given, beside the variables of its site."""
+"""The names that every template can use, in addition to the variables of its site."""
 
 SEGMENT: Mapping[str, str] = {
     "address": "address of the node",
-    "prefix_length": "address with the length of the prefix",
+    "prefix_length": "length of the prefix in bits, such as 24",
     "gateway": "gateway of the prefix, or none",
-    "mtu": "of the segment",
-    "vlan": "of the segment, or none",
+    "mtu": "MTU of the segment",
+    "vlan": "VLAN of the segment, or none",
 }
-"""What a template may ask of one of `segments`."""
+"""The fields of an element of `segments` that a template may use."""
 
 TOKEN = "bootstrap_token"
 

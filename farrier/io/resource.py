@@ -27,7 +27,7 @@ _INTERRUPTED = statements.load("resource/interrupted")
 _PLACEHOLDER = "of_kind"
 
 WRITER = "farrier.write_resources"
-"""The writer of kinds with one table."""
+"""The SQL function that writes kinds with one table."""
 
 
 class ResourceRows(Generic[R, W]):

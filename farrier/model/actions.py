@@ -21,7 +21,7 @@ from farrier.model.workflow_condition import LiveWorkflow, Situation
 
 API_MIN = 1
 API_MAX = 2
-"""Versions of the intent API that are understood. Version 2 added `pause`, `unpause` and `set`."""
+"""Supported versions of the intent API. Version 2 added `pause`, `unpause` and `set`."""
 
 
 class Action(StrEnum):
@@ -89,20 +89,20 @@ class ActionSpec(msgspec.Struct, frozen=True, kw_only=True):
 ACTIONS: Mapping[Action, ActionSpec] = {
     Action.SET: ActionSpec(
         group=Group.CONTROL,
-        description="change registration data; refused while a workflow uses the value",
+        description="change registration data; rejected while a workflow uses the value",
         params=params.Set,
         since=2,
     ),
     Action.SET_BMC: ActionSpec(
         group=Group.BMC,
-        description="set or change the BMC's address, its credential reference, or both",
+        description="set or change the address of the BMC, its credential reference, or both",
         params=params.SetBmc,
         interrupts=True,
     ),
     Action.CLEAR_BMC: ActionSpec(group=Group.BMC, description="remove all BMC details", interrupts=True),
     Action.MANAGE: ActionSpec(
         group=Group.BMC,
-        description="verify the BMC now; a failed adoption ends",
+        description="verify the BMC now; this ends a failed adoption",
         managements=frozenset({Management.ENROLL, Management.MANAGEABLE, Management.ADOPT_FAILED}),
         first="set BMC details with set_bmc first",
     ),
@@ -227,11 +227,11 @@ ACTIONS: Mapping[Action, ActionSpec] = {
 }
 
 HONOURED_WHILE_PAUSED = frozenset({Action.CANCEL, Action.DELETE, Action.UNPAUSE})
-"""What a pause does not stop."""
+"""Actions whose work a pause does not stop."""
 
 ANSWERED_WHILE_PAUSED = HONOURED_WHILE_PAUSED | {Action.PAUSE, Action.RESUME}
-"""Intents that a paused node answers; all others are held until the pause ends. A second `pause` only changes the
-reason. `resume` is accepted during a pause, but its tasks are issued only when the pause ends."""
+"""Intents that a paused node answers. All other intents wait until the pause ends. A second `pause` only changes the
+reason. `resume` is accepted during a pause, but farrier issues its tasks only when the pause ends."""
 
 
 class Allowed(msgspec.Struct, frozen=True):

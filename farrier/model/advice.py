@@ -44,7 +44,7 @@ ONE_INTENT: Mapping[FailureClass | QuarantineCause, Action] = {
     FailureClass.POWER_FAILED: Action.RETRY_STAGE,
     FailureClass.TASK_FAILED: Action.RETRY_STAGE,
 }
-"""The advice that ends in one intent, and in no choice between two."""
+"""Failures whose advice ends in exactly one intent."""
 
 # Of these, only the first makes a stage that failed go on; both others end what is under way.
 _WAYS_OUT = (Action.RETRY_STAGE, Action.RESTART_CLEAN, Action.CANCEL)
@@ -83,9 +83,9 @@ def filter_runs(run: Run, now: datetime, period: timedelta) -> Iterator[str]:
         yield ("no controller handles it: check that farrier run is up and uses this database; see farrier controllers")
     outcome = run.outcome
     if outcome is not None and outcome.error and outcome.outcome == "wait":
-        yield "wait for what is named above; farrier continues by itself"
+        yield "wait for what the reason names; farrier continues by itself"
     elif outcome is not None and outcome.error:
-        yield "read the controller's log of the last run; the error names the cause"
+        yield "read the controller's log of the last run; the error there names the cause"
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -128,7 +128,9 @@ def _all(case: Case) -> Iterator[Advice]:
         yield Advice("submit onboard with a mode: onboarding does not start by itself")
     yield from map(Advice, _by_state(node))
     if diagnosis.not_as_expected(node, case.now, case.patience) is not None:
-        yield Advice("find out who changed the machine in MAAS; correct it there, or decommission or remove the node")
+        yield Advice(
+            "find out who changed the machine in MAAS; correct the machine there, or decommission or remove the node"
+        )
     yield from map(Advice, _of_region(case))
     yield from map(Advice, _of_clocks(node, case.late))
     for request in asked[:1]:
@@ -142,12 +144,12 @@ def _of_failure(case: Case) -> Iterator[Advice]:
     if workflow.failure_class in failures.BY_THE_REGION:
         yield from map(Advice, _of_region(case))
     if case.node.deleting:
-        yield Advice(f"fix {workflow.failure_class}, then resume, or cancel, which ends the deletion")
+        yield Advice(f"fix {workflow.failure_class}, then resume; or cancel the deletion")
     yield from _looked_up(_STAGE_ADVICE, workflow.failure_class)
 
 
 def _of_quarantine(node: NodeDetail) -> Iterator[Advice]:
-    """None while a workflow goes on: that leads out of the quarantine, or to another failure."""
+    """Advice about a quarantine. None while a workflow continues, because the workflow ends the quarantine or fails."""
     if node.status != NodeStatus.QUARANTINED or diagnosis.goes_on(node):
         return
     last = node.last_workflow
@@ -172,7 +174,7 @@ def _out_of_service(node: NodeDetail) -> str:
 
 
 def _of_wait(case: Case) -> Iterator[str]:
-    """About what a workflow that goes on waits for."""
+    """Advice about what a continuing workflow waits for."""
     node = case.node
     if not diagnosis.goes_on(node):
         return
@@ -229,7 +231,7 @@ def _of_clocks(node: NodeDetail, late: Sequence[Clock]) -> Iterator[str]:
         then = "" if not ways or undone else f", then {ways} if it does not continue by itself"
         yield (
             f"{clock.layer} {clock.state} has lasted since {clock.since:%Y-%m-%d %H:%M:%S} UTC, "
-            f"{duration.human(clock.above or timedelta(0))} above its limit: check what it waits for and fix "
+            f"{duration.human(clock.above or timedelta(0))} above its limit: check what the node waits for and fix "
             f"it{then}"
         )
 
@@ -241,8 +243,8 @@ def _of_bmc(node: NodeDetail) -> Iterator[str]:
         forced = " with force: true" if node.agentless else ""
         away = "delete it" if never_served else f"decommission it{forced}"
         yield (
-            "find out which of the nodes is this machine; if it is the other one, use set_bmc with this node's own "
-            f"address, or clear_bmc or {away}"
+            "find out to which of the nodes this machine belongs; if it belongs to the other node, use set_bmc with "
+            f"this node's correct address, or clear_bmc or {away}"
         )
     if bmc.failure is not None:
         yield failures.BMC_ADVICE[bmc.failure]

@@ -109,11 +109,11 @@ class BmcError(errors.ServiceError):
 
 
 LOGIN_CAP = 3
-"""Failed logins per BMC within `LOGIN_WINDOW`, over all nodes and calls: the strictest default of common firmware locks
-the account at the fourth.
+"""Largest number of failed logins at a BMC within `LOGIN_WINDOW`, over all nodes and calls. The strictest default of
+common firmware locks the account at the fourth.
 """
 LOGIN_WINDOW = timedelta(minutes=5)
-"""The common length of a lock, and of the window in which firmware counts."""
+"""The usual length of an account lock, and of the window in which firmware counts failed logins."""
 
 
 # First pause and longest pause by class. What may heal by itself is looked at often; what takes a person is

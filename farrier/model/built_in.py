@@ -9,4 +9,4 @@ from farrier.model import ib_partition, maas_region, network_segment
 from farrier.model.kinds import KindSpec
 
 BUILT_IN: tuple[KindSpec, ...] = (maas_region.SPEC, network_segment.SPEC, ib_partition.SPEC)
-"""A kind per line."""
+"""The specs of the built-in kinds."""

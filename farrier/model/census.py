@@ -15,11 +15,11 @@ import msgspec
 from farrier.model.limits import Limits
 
 ALERTS_NAMED = 50
-"""Alerts of agents that have a figure of their own, the most frequent: agents make their ids up, and a figure for each
-could be any number of them. The others are one figure."""
+"""Largest number of alerts that have a separate figure, the most frequent first. Agents choose the ids of alerts, so
+their number has no bound. All other alerts are counted together."""
 
 FAILING_AFTER = timedelta(minutes=5)
-"""A service that is restarted is back by then."""
+"""A restart of a service takes less time."""
 
 
 class Condition(StrEnum):

@@ -9,10 +9,10 @@ from uuid import UUID
 import msgspec
 
 SHARDS = 64
-"""Of each kind; `farrier.shard_of` and `farrier.make_shards` say the same."""
+"""Number of shards of each kind. `farrier.shard_of` and `farrier.make_shards` use the same number."""
 
 ACT_FOR = 6.0
-"""A controller acts for so many seconds after it sent its last successful renewal."""
+"""Time for which a controller may act after it sent its last successful renewal."""
 
 Shard: TypeAlias = tuple[str, int]  # kind, number
 

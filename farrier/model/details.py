@@ -16,7 +16,8 @@ from farrier.model import workflow_condition
 from farrier.model.workflow_condition import Situation
 
 FAULT = "fault"
-"""Key of `extra` in a `Meta`: the text for a value that does not match the pattern; `{value}` stands for it."""
+"""Key of `extra` in a `Meta`: the error text for a value that does not match the pattern. `{value}` is replaced by the
+value."""
 CONTROL = r"\u0001-\u001f\u007f-\u009f"
 """Control characters, in patterns of Python and PostgreSQL."""
 
@@ -62,7 +63,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     free_when: Situation = workflow_condition.ANY
     listed: bool = False
     label: str = ""
-    """What people read instead of the name."""
+    """The text that pages and commands show instead of the name."""
 
 
 class RowDetails(msgspec.Struct, frozen=True, kw_only=True):

@@ -79,12 +79,12 @@ def is_braked(node: NodeDetail) -> bool:
 
 
 def is_unread(node: NodeDetail) -> bool:
-    """Its power is to be read, and cannot be."""
+    """Whether the node's power should be read but cannot be read."""
     return node.management == Management.MANAGEABLE and node.bmc.sync_failure is not None
 
 
 def is_unkept(node: NodeDetail) -> bool:
-    """Its power is not as an operator wants it kept."""
+    """Whether the node's power differs from the enforced power."""
     bmc = node.bmc
     return node.management == Management.MANAGEABLE and bmc.desired_power not in (None, bmc.power)
 

@@ -27,7 +27,7 @@ class Layer(StrEnum):
 
 
 NODE = "node"
-"""The kind that nodes are, and the label of their status."""
+"""The kind of nodes. It is also the label `kind` of their status."""
 
 LAYER_KIND: Mapping[Layer, str] = {
     Layer.STATUS: NODE,
@@ -35,7 +35,7 @@ LAYER_KIND: Mapping[Layer, str] = {
     Layer.ONBOARDING: "onboarding",
     Layer.DECOMMISSION: "decommission",
 }
-"""The label `kind` of a layer's metrics."""
+"""The label `kind` in metrics of a layer."""
 
 STATES: Mapping[Layer, type[StrEnum]] = {
     Layer.STATUS: N,
@@ -61,7 +61,7 @@ _STATUS = _fan(
         "onboarding",
         "intent onboard, adopt or delete, or the agent enrols with its token",
     ),
-    ((N.ENROLLING,), N.ACTIVE, "onboarding", "onboarding completed or reconciled, and the node is healthy"),
+    ((N.ENROLLING,), N.ACTIVE, "onboarding", "the onboarding completed or reconciled, and the node is healthy"),
     (
         (N.ENROLLING,),
         N.QUARANTINED,
@@ -72,20 +72,23 @@ _STATUS = _fan(
         (N.ACTIVE,),
         N.OFFLINE,
         "heartbeat",
-        "heartbeat older than offline_after; agentless: a fresh read reports power off",
+        "the last heartbeat is older than offline_after; for an agentless node, a fresh read reports power off",
     ),
-    ((N.OFFLINE,), N.ACTIVE, "heartbeat", "healthy again, and no decommission is live"),
+    ((N.OFFLINE,), N.ACTIVE, "heartbeat", "the node is healthy again, and no decommission is live"),
     (
         (N.ACTIVE, N.OFFLINE),
         N.QUARANTINED,
         "reconciler or cleanup validation",
-        "blocking health alert, drift, failed validation of a cleanup, stopped decommission, or intent quarantine",
+        (
+            "a blocking health alert, drift, a failed validation of a cleanup, a stopped decommission, or intent "
+            "quarantine"
+        ),
     ),
     (
         (N.QUARANTINED,),
         N.ACTIVE,
         "operator or reconciler",
-        "intent release with proven health, end of the cause proven, or end of the quarantined onboarding",
+        "intent release with proven health, the proven end of the cause, or the end of the quarantined onboarding",
     ),
     (
         (N.ACTIVE, N.OFFLINE, N.QUARANTINED),
@@ -93,7 +96,7 @@ _STATUS = _fan(
         "operator",
         "intent drain, decommission or delete; creates or resumes the task node.drain",
     ),
-    ((N.DRAINING,), N.RETIRED, "drain", "the task node.drain succeeded, was forced or did not apply"),
+    ((N.DRAINING,), N.RETIRED, "drain", "the task node.drain succeeded, was forced, or was not needed"),
     (
         (N.DRAINING,),
         N.OFFLINE,
@@ -104,7 +107,7 @@ _STATUS = _fan(
         (N.RETIRED,),
         N.OFFLINE,
         "operator",
-        "intent reactivate, or end of a reset or redeploy; health decides next",
+        "intent reactivate, or the end of a reset or redeploy; the node's health then decides",
     ),
     (
         (N.RETIRED,),
@@ -112,17 +115,17 @@ _STATUS = _fan(
         "remove workflow",
         "intent remove, delete or decommission full_decommission; creates or resumes the task node.uninstall",
     ),
-    ((N.REMOVING,), N.RETIRED, "uninstall or operator", "uninstall failed, or intent cancel"),
+    ((N.REMOVING,), N.RETIRED, "uninstall or operator", "the uninstall failed, or intent cancel"),
     (
         (N.REMOVING,),
         N.DELETED,
         "remove workflow",
-        "removal finished, in the commit that completes the decommission",
+        "the removal finished; the same commit completes the decommission",
     ),
 )
 
 _MANAGEMENT = _fan(
-    ((Management.UNMANAGED,), Management.ENROLL, "operator", "the first BMC detail is set"),
+    ((Management.UNMANAGED,), Management.ENROLL, "operator", "an operator set the first BMC detail"),
     (
         (Management.ENROLL,),
         Management.VERIFYING,
@@ -133,19 +136,19 @@ _MANAGEMENT = _fan(
         (Management.VERIFYING,),
         Management.MANAGEABLE,
         "probe",
-        "power and management interface valid, and power state read",
+        "power and management interfaces are valid, and the power state was read",
     ),
     (
         (Management.VERIFYING,),
         Management.ENROLL,
         "probe",
-        "probe failed, timed out or was cancelled; last_error has the reason",
+        "the probe failed, timed out or was cancelled; last_error has the reason",
     ),
     (
         (Management.MANAGEABLE,),
         Management.VERIFYING,
         "operator",
-        "intent manage, or change of the BMC address or credential version",
+        "intent manage, or a change of the BMC address or the credential version",
     ),
     (
         (Management.MANAGEABLE, Management.ADOPT_FAILED),
@@ -157,13 +160,13 @@ _MANAGEMENT = _fan(
         (Management.ADOPTING,),
         Management.MANAGEABLE,
         "adoption",
-        "fresh read-only probe succeeded and the identity matches; the onboarding continues",
+        "a fresh read-only probe succeeded and the identity matches; the onboarding continues",
     ),
     (
         (Management.ADOPTING,),
         Management.ADOPT_FAILED,
         "adoption",
-        "adoption failed, timed out or gave way to an intent; last_error has the reason",
+        "the adoption failed, timed out or was interrupted by an intent; last_error has the reason",
     ),
     ((Management.ADOPT_FAILED,), Management.VERIFYING, "operator", "intent manage"),
     (
@@ -176,9 +179,9 @@ _MANAGEMENT = _fan(
         ),
         Management.ERROR,
         "operator",
-        "all BMC details removed",
+        "an operator removed all BMC details",
     ),
-    ((Management.ERROR,), Management.ENROLL, "operator", "a BMC detail is set again"),
+    ((Management.ERROR,), Management.ENROLL, "operator", "an operator set a BMC detail again"),
 )
 
 
@@ -186,21 +189,21 @@ _FAILING = (W.RUNNING, W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)
 
 # The same twenty for both kinds of workflow.
 _WORKFLOW = _fan(
-    ((W.PENDING,), W.RUNNING, "workflow", "first run after the mode was set"),
-    ((W.PENDING, *_FAILING), W.CANCELLED, "operator", "intent cancel or delete with nothing to undo"),
-    ((W.RUNNING,), W.COMPLETED, "workflow", "last stage done"),
+    ((W.PENDING,), W.RUNNING, "workflow", "the first run after the mode was set"),
+    ((W.PENDING, *_FAILING), W.CANCELLED, "operator", "intent cancel or delete, if there is nothing to undo"),
+    ((W.RUNNING,), W.COMPLETED, "workflow", "the last stage is done"),
     ((W.RUNNING,), W.FAILED_RETRYABLE, "workflow", "a stage failed with a retryable class"),
     (
         (W.FAILED_RETRYABLE,),
         W.RUNNING,
         "workflow or operator",
-        "next_attempt_at reached, or intent retry_stage, resume or rerun",
+        "the time next_attempt_at was reached, or intent retry_stage, resume or rerun",
     ),
     (
         (W.RUNNING, W.FAILED_RETRYABLE),
         W.FAILED_MANUAL_INTERVENTION,
         "workflow or operator",
-        "attempts exhausted, a manual-intervention trigger, or intent mark_manual_intervention_required",
+        "the attempts are used up, the failure class needs an operator, or intent mark_manual_intervention_required",
     ),
     (
         (W.FAILED_MANUAL_INTERVENTION,),
@@ -208,14 +211,19 @@ _WORKFLOW = _fan(
         "operator",
         "intent retry_stage, resume, rerun or adopt",
     ),
-    (_FAILING, W.COMPENSATING, "operator", "intent cancel or delete with work to undo, or restart_clean"),
-    ((W.COMPENSATING,), W.CANCELLED, "workflow", "undo done after cancel"),
-    ((W.COMPENSATING,), W.PENDING, "workflow", "undo done after restart_clean"),
+    (
+        _FAILING,
+        W.COMPENSATING,
+        "operator",
+        "intent cancel or delete, if there is work to undo; or intent restart_clean",
+    ),
+    ((W.COMPENSATING,), W.CANCELLED, "workflow", "the undo after a cancel is done"),
+    ((W.COMPENSATING,), W.PENDING, "workflow", "the undo after a restart_clean is done"),
     (
         (W.COMPENSATING,),
         W.FAILED_MANUAL_INTERVENTION,
         "workflow or operator",
-        "undo failed, or intent mark_manual_intervention_required",
+        "the undo failed, or intent mark_manual_intervention_required",
     ),
     (_FAILING, W.RECONCILED, "operator or adoption", "the observed state is the target state"),
 )
@@ -237,7 +245,7 @@ INITIAL: Mapping[Layer, frozenset[str]] = {
     Layer.ONBOARDING: frozenset({W.PENDING}),
     Layer.DECOMMISSION: frozenset({W.PENDING}),
 }
-"""What a new row may begin in."""
+"""The states in which a new row may begin."""
 
 TERMINAL: Mapping[Layer, frozenset[str]] = {
     Layer.STATUS: frozenset({N.DELETED}),
@@ -245,4 +253,4 @@ TERMINAL: Mapping[Layer, frozenset[str]] = {
     Layer.ONBOARDING: workflow.TERMINAL,
     Layer.DECOMMISSION: workflow.TERMINAL,
 }
-"""What is never left. Management ends with the node and has none of its own."""
+"""The states without outgoing edges. Management has no such state, because it ends with the node."""

@@ -38,35 +38,37 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 IN_SERVICE = frozenset({S.DEPLOYED})
-"""States that fit a node in service; in one of them, what drift quarantined may be over."""
+"""States in MAAS that fit a node in service. In one of them, a quarantine because of drift may end."""
 
 EXPECTED: Mapping[N, Expected] = {
-    N.BOOTSTRAP_ISSUED: Expected(states=None, note="none required"),
+    N.BOOTSTRAP_ISSUED: Expected(states=None, note="farrier requires no state"),
     N.ENROLLING: Expected(
         states=frozenset({S.NEW, S.COMMISSIONING, S.READY, S.ALLOCATED, S.DEPLOYING, S.DEPLOYED}),
-        note="the current stage compares it, and fails with the class of what it finds",
+        note="the current stage compares the state, and fails if it differs",
     ),
-    N.ACTIVE: Expected(states=IN_SERVICE, note="else drift: the node is quarantined"),
-    N.OFFLINE: Expected(states=IN_SERVICE, note="else drift: the node is quarantined"),
+    N.ACTIVE: Expected(states=IN_SERVICE, note="any other state is drift: farrier quarantines the node"),
+    N.OFFLINE: Expected(states=IN_SERVICE, note="any other state is drift: farrier quarantines the node"),
     N.QUARANTINED: Expected(
-        states=frozenset({S.READY, S.FAILED, S.BROKEN, S.DEPLOYED, S.ABSENT}), note="else reported"
+        states=frozenset({S.READY, S.FAILED, S.BROKEN, S.DEPLOYED, S.ABSENT}), note="farrier reports any other state"
     ),
-    N.DRAINING: Expected(states=frozenset({S.DEPLOYED, S.READY}), note="else reported"),
+    N.DRAINING: Expected(states=frozenset({S.DEPLOYED, S.READY}), note="farrier reports any other state"),
     N.RETIRED: Expected(
-        states=frozenset({S.DEPLOYED, S.READY}), or_off=True, note="else reported, and reactivate is refused"
+        states=frozenset({S.DEPLOYED, S.READY}),
+        or_off=True,
+        note="farrier reports any other state, and refuses reactivate",
     ),
-    N.REMOVING: Expected(states=frozenset({S.READY, S.ABSENT}), or_off=True, note="else reported"),
-    N.DELETED: Expected(states=None, note="absent, or kept in MAAS by the site's policy"),
+    N.REMOVING: Expected(states=frozenset({S.READY, S.ABSENT}), or_off=True, note="farrier reports any other state"),
+    N.DELETED: Expected(states=None, note="the machine is absent, or the site's file keeps its record"),
 }
 
 DRIFTING = frozenset({N.ACTIVE, N.OFFLINE})
-"""Statuses in which a disagreement that is confirmed is drift, and quarantines the node."""
+"""Statuses in which a confirmed difference from MAAS is drift, and quarantines the node."""
 
 CAUSES = frozenset({QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.MACHINE_DELETED_UPSTREAM})
-"""Why drift quarantines."""
+"""Quarantine causes of drift."""
 
 REPORTED = frozenset({N.QUARANTINED, N.DRAINING, N.RETIRED, N.REMOVING})
-"""Statuses in which a disagreement is reported and moves nothing."""
+"""Statuses in which farrier reports a difference from MAAS, but does not move the node."""
 
 LONGEST_OWNER = 64
 

@@ -61,7 +61,7 @@ MANUAL = frozenset(
         FailureClass.STATE_DISAGREEMENT,
     }
 )
-"""The triggers that move a workflow to `failed_manual_intervention` at once."""
+"""Failures that move a workflow to `failed_manual_intervention` at once."""
 
 UNSAFE = frozenset(
     {
@@ -71,17 +71,17 @@ UNSAFE = frozenset(
         FailureClass.IDENTITY_TAKEN,
     }
 )
-"""We may be touching the wrong machine: an enrolling node is quarantined as well."""
+"""Failures after which farrier may be working on the wrong machine. They also quarantine an enrolling node."""
 
 
 UNSAFE_OF_BMC: Mapping[BmcFailure, FailureClass] = {
     BmcFailure.IDENTITY_MISMATCH: FailureClass.IDENTITY_MISMATCH,
     BmcFailure.IDENTITY_TAKEN: FailureClass.IDENTITY_TAKEN,
 }
-"""What a BMC that answers for the wrong machine means for the workflow."""
+"""The failure of the workflow if the BMC responds for the wrong machine."""
 
 BY_THE_REGION = frozenset({FailureClass.TIMEOUT, FailureClass.UPSTREAM_ERROR})
-"""What may fail only because the site's MAAS cannot be asked."""
+"""Failures whose only cause may be that the site's MAAS region does not respond."""
 
 
 class QuarantineCause(StrEnum):
@@ -132,7 +132,8 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.STATE_DISAGREEMENT: Advice(
         False,
-        "free in MAAS what another user holds; then adopt_observed_state if MAAS is right, or restart_clean if not",
+        "if another user holds the machine, free it in MAAS; then adopt_observed_state if MAAS is right, otherwise "
+        "restart_clean",
     ),
     FailureClass.IDENTITY_MISMATCH: Advice(
         False, "the BMC belongs to another machine: correct its address with set_bmc, then retry_stage"
@@ -149,7 +150,9 @@ FAILURES: Mapping[FailureClass, Advice] = {
         False, "the service refused the request: read the detail, correct permissions or data, then retry_stage"
     ),
     FailureClass.UNDO_FAILED: Advice(
-        False, "undo by hand what the detail names, then restart_clean, or cancel, which leaves what it cannot undo"
+        False,
+        "undo by hand what the detail names, then restart_clean; or cancel, which ends the workflow without "
+        "the rest of the undo",
     ),
     FailureClass.OPERATOR_REQUEST: Advice(
         False, "an operator froze this workflow: read the reason, then resume, restart_clean or cancel"
@@ -187,7 +190,7 @@ FAILURES: Mapping[FailureClass, Advice] = {
 
 QUARANTINE_ADVICE: Mapping[QuarantineCause, str] = {
     QuarantineCause.OPERATOR: "read the operator's reason, then release or decommission",
-    QuarantineCause.HEALTH: "fix what the alerts name; the node returns by itself once they end",
+    QuarantineCause.HEALTH: "fix the causes of the alerts; the node returns by itself when the alerts end",
     QuarantineCause.STATE_DISAGREEMENT: (
         "MAAS does not report the machine as deployed: correct MAAS or decommission the node"
     ),
@@ -199,26 +202,28 @@ QUARANTINE_ADVICE: Mapping[QuarantineCause, str] = {
         "with a reason"
     ),
     QuarantineCause.DRAIN_FAILED: "read the drain task's result, then retry_stage or cancel",
-    QuarantineCause.ONBOARDING_FAILED: "see its failure class; then retry_stage, restart_clean or delete",
-    QuarantineCause.FROZEN: "read why an operator froze it, then resume or cancel",
-    QuarantineCause.DECOMMISSION_FAILED: "see the failure class of its decommission; then retry_stage or cancel",
+    QuarantineCause.ONBOARDING_FAILED: "see the failure class of the onboarding; then retry_stage, restart_clean or "
+    "delete",
+    QuarantineCause.FROZEN: "read why an operator froze the workflow, then resume or cancel",
+    QuarantineCause.DECOMMISSION_FAILED: "see the failure class of the decommission; then retry_stage or cancel",
 }
 
 BMC_ADVICE: Mapping[BmcFailure, str] = {
     BmcFailure.INCOMPLETE: (
-        "the error names what is missing: add it with set_bmc, bind the credential, or make it readable"
+        "the error names what is missing: add it with set_bmc, bind the credential, or make the credential readable"
     ),
     BmcFailure.UNREACHABLE: "check address, cable and route; farrier retries by itself",
     BmcFailure.TIMEOUT: "the BMC is too slow: check its network or reset it",
     BmcFailure.TLS: "install a certificate that this site trusts, or pin the BMC's certificate",
     BmcFailure.AUTH: "correct user and password; farrier tries a new version at once",
-    BmcFailure.PROTOCOL: "its Redfish responses are invalid: update its firmware or reset it",
+    BmcFailure.PROTOCOL: "the BMC's Redfish responses are invalid: update its firmware or reset it",
     BmcFailure.UNSUPPORTED: (
-        "submit manage if its firmware was just changed; else update the firmware, or use the node without its BMC"
+        "if the firmware was just changed, submit manage; otherwise update the firmware, or use the node without its "
+        "BMC"
     ),
     BmcFailure.IDENTITY_MISMATCH: (
-        "another machine responds here: correct a wrong address with set_bmc; for a replaced machine use "
-        "clear_bmc, then set_bmc"
+        "another machine responds here: correct a wrong address with set_bmc; for a replaced machine use clear_bmc, "
+        "then set_bmc"
     ),
     BmcFailure.IDENTITY_TAKEN: (
         "correct the address with set_bmc, or use clear_bmc on the node that the error names, then manage on this node"
@@ -227,8 +232,8 @@ BMC_ADVICE: Mapping[BmcFailure, str] = {
 }
 
 MAX_ATTEMPTS = 5
-"""Attempts of one stage before it needs a person; with the back-off below the last begins 7.5 min after the
-first has failed."""
+"""Attempts of a stage before it needs an operator. With the back-off below, the last attempt begins 7.5 min after the
+first one failed."""
 
 BACKOFF_FIRST = timedelta(seconds=30)
 BACKOFF_MAX = timedelta(minutes=15)

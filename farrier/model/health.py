@@ -24,7 +24,7 @@ class SshSeed(StrEnum):
 
 
 SSH_SEED_LIMIT = 3
-"""Failed reports of the SSH seed in a row after which a person has to look."""
+"""Number of consecutive failed SSH seeds after which the stage needs an operator."""
 
 
 class Alert(msgspec.Struct, frozen=True):

@@ -81,7 +81,7 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Bound = datetime | timedelta
-"""A time, or an age: that long before the database's now."""
+"""A time, or an age. An age counts back from the database's time."""
 
 
 class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):

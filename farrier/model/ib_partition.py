@@ -102,7 +102,7 @@ class MemberState(StrEnum):
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """A port of the partition. `owner` asked for it; `seq` counts what was asked of it since."""
+    """A port of the partition. `owner` is the client's name for its owner; `seq` counts the requests about the port."""
 
     guid: str
     owner: str
@@ -157,7 +157,7 @@ class IbPartition(Resource, frozen=True, kw_only=True):
 
 
 class Marked(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a member in UFM. One of which something else was asked meanwhile stays as it is."""
+    """The result for a member in UFM. It is not written if a client changed the member meanwhile."""
 
     guid: str
     seq: int
@@ -166,7 +166,7 @@ class Marked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
-    """UFM does not have a member that was to leave: its row goes, unless something else was asked meanwhile."""
+    """UFM no longer has a leaving member: its row is deleted, unless a client changed the member meanwhile."""
 
     guid: str
     seq: int
@@ -186,4 +186,4 @@ COLUMNS: tuple[str, ...] = (
     "fabric_name",
     "strangers",
 )
-"""Those of its own that a run may write."""
+"""The kind's own columns that a run may write."""

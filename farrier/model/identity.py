@@ -69,7 +69,7 @@ _NO_UUIDS = frozenset(
 )
 
 PLACEHOLDERS: tuple[str, ...] = tuple(sorted({*_NO_SERIALS, *map(str, _NO_UUIDS)}))
-"""What identifies no machine, for the database, which keeps each machine to one node by the same rules."""
+"""Values that identify no machine. The database uses them, too, when it allows each machine only one node."""
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):

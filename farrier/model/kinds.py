@@ -20,9 +20,9 @@ from farrier.model.measures import KindMetric
 from farrier.model.params import NoParams, Params, describe
 
 LAYER = "state"
-"""The layer that every kind with a table like `farrier.resources` has."""
+"""The layer of every kind whose table is like `farrier.resources`."""
 CREATE = "create"
-"""The action that makes a resource. The database answers it."""
+"""The action that creates a resource. The database answers it."""
 
 # As `farrier.kinds` has it: a name becomes a label of metrics, a part of settings, and an argument of triggers.
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -64,7 +64,7 @@ class KindState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KindAction(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be asked of a resource. One that `interrupts` cuts short a step that only reads."""
+    """An action of a resource. An action that `interrupts` cancels a running step that only reads."""
 
     description: str
     params: type[Params] = NoParams
@@ -176,7 +176,7 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def requests(self) -> Mapping[str, KindAction]:
-        """Whatever may be asked for: `create`, if it may, and the actions."""
+        """All actions, with `create` if clients may create resources."""
         if self.create is None:
             return self.actions
         return {CREATE: KindAction(description=f"create {self.what}", params=self.create), **self.actions}
@@ -248,7 +248,9 @@ def _faults_of_edges(layer: KindLayer) -> Iterator[str]:
             if state not in layer.states:
                 yield f"edge {edge.source} -> {edge.target}: {state} is not one of its states; {_known(layer.states)}"
         if edge.source == edge.target:
-            yield f"edge {edge.source} -> {edge.target} does not change the state; use an Update instead"
+            yield (
+                f"edge {edge.source} -> {edge.target} does not change the state; use an Update instead of such an edge"
+            )
         if edge.source in layer.terminal:
             yield f"edge {edge.source} -> {edge.target} leaves a terminal state"
     unreachable = layer.states.keys() - _reached(layer.first, layer.pairs)

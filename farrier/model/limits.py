@@ -21,10 +21,10 @@ Overrides: TypeAlias = Mapping[str, timedelta]
 """Limits by key."""
 
 END_TO_END = "end_to_end"
-"""The state of the clock that runs over a whole workflow."""
+"""The state of the clock for a whole workflow."""
 
 SUBSTATE = "/"
-"""Between a state of a registered kind and the substate that it may have."""
+"""The separator between a state and its substate."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ def places_of(specs: Iterable[KindSpec]) -> Iterator[Place]:
 
 
 STATES: tuple[Place, ...] = tuple(places_of((node_spec.SPEC,)))
-"""Every state that a node or its workflow may be in, a running workflow's by stage."""
+"""Every state of a node and its workflows. A running workflow has one for each stage."""
 
 PLACES: tuple[Place, ...] = (
     *STATES,
@@ -81,7 +81,7 @@ PLACES: tuple[Place, ...] = (
         for layer, limit in sla.END_TO_END.items()
     ),
 )
-"""Every place in which a clock runs: the states, and the whole of each workflow."""
+"""Every place in which a clock runs: the states, and each whole workflow."""
 
 KEYS: frozenset[str] = frozenset(place.key for place in PLACES)
 """Every name that a limit of nodes may have."""

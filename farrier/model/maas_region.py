@@ -149,7 +149,7 @@ COLUMNS = (
     "since",
     "configured_at",
 )
-"""What a run may change, besides the state and the last error."""
+"""The columns that a run may change, in addition to the state and the last error."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

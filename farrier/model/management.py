@@ -22,4 +22,5 @@ class Management(StrEnum):
 
 
 TRANSIENT = frozenset({Management.VERIFYING, Management.ADOPTING})
-"""Left by an outcome, a deadline, a cancel or a takeover: a request that only these forbid waits instead."""
+"""States that end by themselves: by an outcome, a deadline, a cancel or a takeover. An intent that only these states do
+not accept waits."""

@@ -50,7 +50,7 @@ ALLOWED: Mapping[tuple[WorkflowKind, W], frozenset[N]] = {
 }
 
 WITHOUT_WORKFLOW = frozenset(N) - {N.DRAINING, N.REMOVING}
-"""Statuses of a node that has no live workflow. The other two are the execution of a decommission."""
+"""Statuses that a node without a live workflow may have. The other two require a live decommission."""
 
 ROWS: tuple[Row, ...] = tuple(
     Row(kind, workflow_status, node_status)
@@ -58,4 +58,4 @@ ROWS: tuple[Row, ...] = tuple(
     for node_status in N
     if node_status in statuses
 )
-"""`ALLOWED` for a database table, in a fixed order."""
+"""`ALLOWED` as rows of a database table, in a fixed order."""

@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 SERIES_AT_MOST = 1000
-"""Of one kind: as many as farrier itself has, for each process."""
+"""Largest number of series of one kind in each process: as many as farrier itself has."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 # What Prometheus' own client appends to names, and labels that farrier, Prometheus or a histogram sets.

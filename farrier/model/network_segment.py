@@ -30,9 +30,10 @@ class SegmentState(StrEnum):
 
 
 MOST_PREFIXES = 16
-"""Of one segment. Several are for a second family and for growth; each is looked through when an address is wanted."""
+"""Largest number of prefixes of a segment. Several prefixes allow a second address family and growth. An allocation
+searches each of them."""
 MOST_RESERVED = 65_536
-"""Addresses kept back at one end of a prefix: a whole /16."""
+"""Largest number of reserved addresses at one end of a prefix: a whole /16."""
 
 # The longest way to write an IPv6 network, and an address. What else is wrong with one is told in words.
 Prefix: TypeAlias = Annotated[str, Meta(min_length=1, max_length=49)]

@@ -265,7 +265,7 @@ class TaskStatus(StrEnum):
 
 
 LIVE_TASKS = frozenset({TaskStatus.QUEUED, TaskStatus.DISPATCHED})
-"""Statuses of a task that has not ended."""
+"""The statuses of a task that has not ended."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -280,7 +280,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime = NO_TIME
     result: Any = None
     claimed_by: str | None = None
-    """`agent of NODE` or `worker LOGIN`, once it was claimed."""
+    """`agent of NODE` or `worker LOGIN`, as soon as the task is claimed."""
 
     @property
     def is_live(self) -> bool:
@@ -361,11 +361,12 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     networks: Networks | None = None
     ib_guids: tuple[str, ...] | None = None
     secrets_left: tuple[str, ...] | None = None
-    """What stage `cleanup_secrets` has still to remove; None in any other stage, where it is not read."""
+    """What the stage `cleanup_secrets` still has to remove. None in any other stage, because only this stage reads
+    it."""
     tasks: tuple[Task, ...] = ()
     intents: tuple[Intent, ...] = ()
     stored_power_at: datetime | None = None
-    """The stored `bmc.power_at`, where reads have confirmed power since; never stored itself."""
+    """The stored `bmc.power_at`, if later reads have confirmed the power. Not stored itself."""
 
     @property
     def has_bmc(self) -> bool:

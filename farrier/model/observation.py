@@ -14,7 +14,7 @@ import msgspec
 from farrier.model.maas import MaasFailure, MaasStatus
 
 DOUBTFUL = frozenset({MaasFailure.ABSENT, MaasFailure.AUTH})
-"""Failures of a region that lacks machines of ours or refuses our key: another one may be at its URL."""
+"""Failures after which another region may be at the URL: known machines are missing, or the key is refused."""
 
 
 class Region(msgspec.Struct, frozen=True, kw_only=True):

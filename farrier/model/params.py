@@ -19,9 +19,9 @@ from farrier.model.details import CONTROL, FAULT
 from farrier.model.workflow import DecommissionMode, OnboardingMode
 
 REASON_MAX = 500
-"""Characters. A reason is one line in a listing and an alert, not a report."""
+"""Largest number of characters of a reason: it is one line in a list and in an alert."""
 REFERENCE_MAX = 500
-"""Characters of a BMC address or a credential reference; a Vault path is the longest that is met."""
+"""Largest number of characters of a BMC address or a credential reference. The longest ones are Vault paths."""
 
 # Neither in the scheme's place nor in the host's is there anything that would end it; a name in brackets has to be a
 # number. What has a scheme is not to be taken for a host of that name.

@@ -68,4 +68,4 @@ def _advice(resource: ResourceView, now: datetime, period: timedelta) -> Iterato
     if resource.last_error is not None:
         yield "fix what the error names; farrier retries by itself"
     if resource.outcome is not None and resource.outcome.outcome == "wait":
-        yield "if what it waits for does not come by itself, provide it"
+        yield "provide what the resource waits for, unless it will happen by itself"

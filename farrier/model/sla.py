@@ -78,7 +78,7 @@ STOPS: tuple[Stop, ...] = (
     Stop(Layer.MANAGEMENT, Management.ENROLL, Fact.MANAGE_ASKED, (NO,)),
     Stop(Layer.ONBOARDING, WorkflowStatus.PENDING, Fact.HAS_MODE, (NO,)),
 )
-"""States that wait for an intent. The database's view of clocks that stand still is filled from it."""
+"""States whose clock stops while they wait for an intent. They are copied to the database."""
 
 
 _ENDED = KindState(why_none="it has ended")
@@ -168,17 +168,17 @@ STAGES: Mapping[Layer, Mapping[str, timedelta]] = {
     Layer.ONBOARDING: _ONBOARDING,
     Layer.DECOMMISSION: _DECOMMISSION,
 }
-"""Limits of `running`, by stage. Not by stage alone: both workflows have a `load_site_config`."""
+"""Limits of `running`, by workflow and stage, because both workflows have a stage `load_site_config`."""
 
 END_TO_END: Mapping[Layer, timedelta] = {
     Layer.ONBOARDING: timedelta(hours=4),
     Layer.DECOMMISSION: timedelta(hours=8),
 }
-"""From the moment a workflow has its mode to its end, whatever happens between."""
+"""Limits of a whole workflow, from the time at which it has its mode until its end."""
 
 STAGE_DEADLINE_FACTOR = 1.5
-"""A waiting stage fails with class `timeout` this far beyond its limit: first the breach is seen, then it is
-acted on."""
+"""A waiting stage fails with class `timeout` after its limit times this factor. So operators see the breach before the
+stage fails."""
 
 
 def key(layer: Layer, state: str, stage: Stage | None = None) -> str:

@@ -78,4 +78,4 @@ POSSIBLE: Mapping[WorkflowKind, Mapping[Stage, frozenset[F]]] = {
     }
     for kind, stages in _STAGES.items()
 }
-"""By workflow and stage."""
+"""The allowed failure classes, by workflow and stage."""

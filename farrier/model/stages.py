@@ -59,7 +59,7 @@ _FULL = DecommissionMode.FULL_DECOMMISSION
 _STORAGE = DecommissionMode.STORAGE_CLEANUP
 
 DETOUR = frozenset({_O.CLASSIFY_DEPLOY_FAILURE, _O.RECOVER_FOR_DATASOURCE_RETRY})
-"""Entered only when a deployment failed."""
+"""Stages that run only after a failed deployment."""
 
 _DECOMMISSION_MODES: Mapping[DecommissionStage, tuple[DecommissionMode, ...]] = {
     _D.DISABLE_NODE: (_RESET, _REIMAGE, _FULL, _STORAGE),
@@ -78,10 +78,10 @@ _DECOMMISSION_MODES: Mapping[DecommissionStage, tuple[DecommissionMode, ...]] = 
 }
 
 BY_POLICY: Mapping[Mode, frozenset[Stage]] = {_STORAGE: frozenset({_D.REMOVE_MAAS_RECORD})}
-"""Stages on a mode's path that do something only where the site's policy asks for it, and are skipped elsewhere."""
+"""Stages of a mode that run only if the site's file requires them, and are skipped otherwise."""
 
 REMOVE_STARTS_AT = _D.REMOVE_GPUAAS_NODE_RECORD
-"""Where intent `remove` enters a full decommission: the node is retired already."""
+"""The stage at which intent `remove` enters a full decommission, because the node is already retired."""
 
 PATHS: Mapping[Mode, tuple[Stage, ...]] = {
     OnboardingMode.DEPLOY: tuple(stage for stage in _O if stage not in DETOUR),
@@ -100,7 +100,7 @@ PATHS: Mapping[Mode, tuple[Stage, ...]] = {
 
 
 WITH_MAAS = frozenset({_D.LOAD_SITE_CONFIG, _D.RELEASE_MAAS_NODE, _D.POWER_OFF_MAAS_NODE, _D.REMOVE_MAAS_RECORD})
-"""The stages of a decommission that ask MAAS or read what it shows."""
+"""The stages of a decommission that send requests to MAAS or read its observations."""
 
 
 def uses_maas(mode: Mode | None, stage: Stage | None) -> bool:
@@ -111,7 +111,7 @@ def uses_maas(mode: Mode | None, stage: Stage | None) -> bool:
 
 
 OUTSIDE_MAAS = frozenset(mode for mode, path in PATHS.items() if not any(uses_maas(mode, stage) for stage in path))
-"""The modes of workflows that have nothing to do with MAAS."""
+"""The modes of workflows that do not use MAAS."""
 
 
 def first_stage(mode: Mode, *, skip: frozenset[Stage] = frozenset()) -> Stage | None:

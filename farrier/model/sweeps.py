@@ -13,7 +13,7 @@ from typing import Protocol
 from farrier.model import duration
 
 PERIOD = timedelta(seconds=30)
-"""How often each resource is run where no setting says otherwise."""
+"""The default interval of the runs of a resource."""
 
 _PERIODS = 2
 # With a very short period, too: a controller reports its sweeps every two seconds, and others see its end after ten.

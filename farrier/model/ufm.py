@@ -16,7 +16,7 @@ from farrier.model.request_error import RequestError
 
 LOWEST_PKEY = 0x0001
 HIGHEST_PKEY = 0x7FFE
-"""0x7fff is UFM's own: the partition of its management. The sixteenth bit is the membership and no part of a number."""
+"""Largest partition key for farrier. UFM uses 0x7fff for its management. The sixteenth bit is the membership."""
 
 _GUID = re.compile(r"(0x)?([0-9a-f]{16})")
 
@@ -102,7 +102,7 @@ class UfmFailure(StrEnum):
 
 
 REFUSALS = frozenset({UfmFailure.INVALID, UfmFailure.ABSENT, UfmFailure.CONFLICT})
-"""Of a change: UFM's own word on this partition. Everything else says nothing of it."""
+"""Failures of a change that are UFM's answer about this partition. Other failures say nothing about the partition."""
 
 
 class UfmError(RequestError[UfmFailure]):

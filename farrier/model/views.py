@@ -70,7 +70,7 @@ class NodeView(RowDetails, frozen=True, kw_only=True):
     status: str
     status_entered_at: datetime
     management: str | None
-    """None of a node that is deleted."""
+    """None for a deleted node."""
     management_entered_at: datetime | None
     manage_asked: bool
     schedulable: bool

@@ -145,12 +145,12 @@ def _in_maas(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[st
 
 
 def _quarantine(node: NodeDetail) -> str | None:
-    """Why it is in quarantine; no error while a workflow goes on that may lead out of it."""
+    """Why the node is quarantined. It is no error while a live workflow may end the quarantine."""
     return None if node.quarantine_cause is None else f"{node.quarantine_cause}: {node.quarantine_reason}"
 
 
 def _not_kept(node: NodeDetail) -> Iterator[str]:
-    """Why power is not as an operator wants it kept: it could not be switched, or is not ours to switch just now."""
+    """Why power differs from the enforced power: the switch failed, or farrier may not switch now."""
     bmc, workflow = node.bmc, node.workflow
     if not diagnosis.is_unkept(node):
         return

@@ -49,4 +49,4 @@ TERMINAL = SUCCEEDED | {WorkflowStatus.CANCELLED}
 LIVE = frozenset(WorkflowStatus) - TERMINAL
 FAILED = frozenset({WorkflowStatus.FAILED_RETRYABLE, WorkflowStatus.FAILED_MANUAL_INTERVENTION})
 AT_WORK = frozenset({WorkflowStatus.RUNNING, WorkflowStatus.FAILED_RETRYABLE, WorkflowStatus.COMPENSATING})
-"""Goes on by itself, sooner or later."""
+"""Statuses of a workflow that continues by itself."""

@@ -46,7 +46,7 @@ class Identities(Protocol):
 
 
 class Wakes(Protocol):
-    """Where wake-ups are asked for."""
+    """Enqueues resources."""
 
     async def wake(self, kind: str, ids: Sequence[int]) -> None:
         """Make the handlers of these resources run as soon as possible, all in one transaction. May be
@@ -114,7 +114,7 @@ class FleetApi(Protocol):
         """The `newest` moves, newest first."""
 
     async def newest(self) -> int:
-        """The highest id that a node has; 0 if there is none."""
+        """The highest id of a node; 0 without nodes."""
 
 
 class Queries(Protocol):

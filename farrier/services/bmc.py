@@ -210,7 +210,7 @@ def _is_ours(error: Exception, failure: BmcFailure) -> bool:
 
 
 def _reading(found: Found, exchange: Exchange) -> BmcReading:
-    assert exchange.credential is not None, "nothing is read of a system without it"
+    assert exchange.credential is not None, "a system is read only by its path"
     system = found.system
     return BmcReading(
         power=bmc_resources.power(system),

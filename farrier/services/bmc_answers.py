@@ -20,7 +20,7 @@ from farrier.services.bmc_resources import Resource
 Response: TypeAlias = redfish.AsyncRestResponse
 
 LONGEST_STAY = timedelta(minutes=15)
-"""The longest retry_after that farrier accepts from a BMC: the length of a firmware update. Some BMCs send a day
+"""The longest retry_after that farrier accepts from a BMC: the duration of a firmware update. Some BMCs send a day,
 although they are ready after a minute.
 """
 

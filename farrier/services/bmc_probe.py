@@ -111,7 +111,7 @@ class Probe:
             system = await self._exchange.get(Operation.SYSTEM, path)
         if bmc_resources.power(system) is PowerState.UNKNOWN:
             state = bmc_resources.power_text(system)
-            raise BmcError(BmcFailure.PROTOCOL, f"PowerState of {path} stays {state}, neither on nor off")
+            raise BmcError(BmcFailure.PROTOCOL, f"PowerState of {path} remains {state}, which is neither on nor off")
         return system
 
     async def _macs(self, system: Resource) -> tuple[str, ...]:

@@ -29,14 +29,14 @@ from farrier.services.bmc_transport import Dial, Route, dialling
 log = structlog.stdlib.get_logger(__name__)
 
 END_TIMEOUT = timedelta(seconds=5)
-"""To end one session: a BMC that does not do it at once ends it by itself some time."""
+"""Time limit to end one session. If a BMC does not end it in time, the session expires later."""
 CLOSE_TIMEOUT = timedelta(seconds=10)
-"""To end all of them when the client closes; part of a process's shutdown."""
+"""Time limit to end all sessions when the client closes, as part of the process's shutdown."""
 MOST_AT_ONCE = 100
 
 
 USUAL_TIMEOUT = timedelta(minutes=30)
-"""After which BMCs end a session that is not used, where they do not say; the common default."""
+"""Assumed time after which a BMC ends an unused session, if the BMC does not report it. This is the usual default."""
 _SHORTEST, _LONGEST = timedelta(seconds=30), timedelta(days=1)  # by the standard
 
 

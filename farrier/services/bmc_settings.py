@@ -20,40 +20,41 @@ class BmcSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How BMCs are spoken to."""
 
     trust: Trust = SystemCa()
-    """Whom to believe to be a BMC."""
+    """Which certificates of BMCs farrier trusts."""
 
     trust_by_host: Mapping[str, Trust] = msgspec.field(default_factory=dict)
-    """Hosts, spelled as in the addresses and in lower case, that have a policy of their own."""
+    """Trust for single hosts. The keys are the hosts of the addresses, in lower case."""
 
     auth: BmcAuth = BmcAuth.BASIC
     """How farrier authenticates at a BMC."""
 
     session_directory: Path | None = None
-    """Where sessions are recorded; needed for `BmcAuth.SESSION`."""
+    """The directory in which sessions are recorded. Required for `BmcAuth.SESSION`."""
 
     networks: tuple[Network, ...] = PRIVATE_NETWORKS
-    """Where BMCs may be dialled; anything else is refused first."""
+    """Networks to which farrier may connect. It refuses any other address before it connects."""
 
     deadline: timedelta = timedelta(seconds=30)
-    """For one pass, from its first request to its last answer. Slow BMCs take 10 s for the few GETs."""
+    """Time limit for a call with all its requests. Slow BMCs take 10 s for the few GETs."""
 
     connect_timeout: timedelta = timedelta(seconds=10)
-    """For TCP and TLS of one request: a dead BMC is known long before the deadline."""
+    """Time limit for TCP and TLS of one request, so that farrier detects a dead BMC long before the deadline."""
 
     concurrency: int = 200
-    """BMCs contacted at the same time: each open TLS connection takes a quarter of a megabyte. Waiting for a place does
-    not count as time of the call.
+    """Largest number of BMCs that farrier contacts at the same time. Each open TLS connection takes a quarter of a
+    megabyte. The time limit of a call does not include the wait for a place.
     """
 
     patience: timedelta = timedelta(seconds=1)
-    """After which a call goes on without its place: sound BMCs answer in less, and dead ones must not hold them up."""
+    """Time after which a call gives up its place and continues. Working BMCs answer in less time, and dead BMCs must
+    not delay them."""
 
     power_rereads: int = 5
     """How often a power state that is neither on nor off is read again before it counts as unreadable."""
 
     power_reread_pause: timedelta = timedelta(seconds=2)
-    """Before each of them. Firmware shows such a state for some seconds during a reset."""
+    """Delay before each of these reads. During a reset, firmware reports such a state for some seconds."""
 
     power_deadline: timedelta = timedelta(minutes=2)
-    """For a change of power to be seen after its action was sent: the slowest machines take a minute to go off, and
-    a step may take three."""
+    """Time within which the power has to change after the action was sent. The slowest machines take a minute to switch
+    off, and a step may take three minutes."""

@@ -59,7 +59,7 @@ class Breaker(Generic[E]):
         return None if self._opened is None else self._opened.error
 
     def trouble(self) -> Trouble[E] | None:
-        """Why a request is refused now; None: it is to be sent."""
+        """Why a request is refused now; None if it may be sent."""
         opened, now = self._opened, self._now()
         if opened is None:
             return None

@@ -16,7 +16,8 @@ from farrier.services.http_messages import Answer, Garbled, understood
 
 _T = TypeVar("_T")
 Listed: TypeAlias = Mapping[int, tuple[msgspec.Raw, ...]]
-"""What a list says of each number, not understood yet: once, unless two keys of it are the same number."""
+"""The entries of a list by number, not decoded yet. A number has several entries only if several keys of the list are
+the same number."""
 # The sixteenth bit says how somebody is a member and is no part of the number.
 _NUMBER = 0x7FFF
 

@@ -82,7 +82,7 @@ RULES: Final = (
             504: "Vault did not respond to the proxy in front of it",
         }.items()
     ),
-    redirect(Result.PROTOCOL, "vault.address must be that of a server that responds without redirects"),
+    redirect(Result.PROTOCOL, "vault.address must be the address of a server that responds without redirects"),
     Rule(failure=Result.PROTOCOL, detail="Vault returned HTTP {status}"),
 )
 
@@ -124,7 +124,7 @@ def secret(answer: Answer) -> Source:
     if answer.status == 404:
         refused = _decoded(answer.body, _Refused)
         if refused is None:
-            raise VaultError(Result.PROTOCOL, "the response (HTTP 404) is not Vault's; check vault.address")
+            raise VaultError(Result.PROTOCOL, "the response (HTTP 404) did not come from Vault; check vault.address")
         if any("no handler for route" in error for error in refused.errors):
             raise lasting(Result.MISSING, "Vault has no secrets engine at vault.mount")
         raise lasting(Result.MISSING, "Vault has no such secret")

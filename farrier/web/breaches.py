@@ -54,7 +54,7 @@ async def late_resources(backend: Backend) -> list[tuple[LateResource, Clock]]:
 
 
 def clock_as_json(clock: Clock) -> dict[str, object]:
-    """A clock as the API tells it."""
+    """A clock in the form of the API."""
     return {
         "layer": clock.layer,
         "state": clock.state,

@@ -21,7 +21,7 @@ _HOST = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::[0-9]*
 
 
 class KnownHosts:
-    """Answers 421 to what asks for a host that is not this server."""
+    """Responds with 421 to requests for another host."""
 
     def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
         self._app = app

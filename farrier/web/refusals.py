@@ -41,9 +41,11 @@ async def no_token(request: Request, error: Exception) -> Response:
     assert isinstance(error, CredentialError), "registered for this class"
     _log.warning("http.token_unreadable", error=str(error))
     if error.temporary:
-        return answer(request, HTTPStatus.SERVICE_UNAVAILABLE, "the token cannot be read now", "try again later")
+        return answer(
+            request, HTTPStatus.SERVICE_UNAVAILABLE, "farrier cannot read the bearer token now", "try again later"
+        )
     hint = "correct what http.bearer_token refers to; the log has the reason"
-    return answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, "the token of this server cannot be read", hint)
+    return answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, "farrier cannot read the bearer token", hint)
 
 
 async def wrong_path(request: Request, error: Exception) -> Response:

@@ -31,7 +31,7 @@ from farrier.wiring.storage import Database, administrator
 
 AnyExtension: TypeAlias = Extension[Any, Any, Any]
 Extensions: TypeAlias = Mapping[str, AnyExtension]
-"""Kinds of others, by what names them: `package.module:NAME`."""
+"""Kinds of other packages, by the name `package.module:NAME` in the settings."""
 
 
 class Loop(msgspec.Struct, frozen=True):

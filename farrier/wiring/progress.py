@@ -55,7 +55,7 @@ class Pulse:
         self._pulse = pulse
 
     async def run(self) -> None:
-        """For ever: a database that does not commit now is asked again."""
+        """Repeats for ever: if the database does not commit now, it tries again."""
         while True:
             try:
                 back = await self._pulse.beat()

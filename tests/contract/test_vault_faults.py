@@ -193,7 +193,7 @@ async def fails_and_heals(
         (Raw(200, b"\xff\xfes3kr1t"), "did not come from a KV version 2 engine", "protocol"),
         (Raw(200, b'{"data":{"username":"root","password":"s3kr1t"}}'), "KV version 2", "protocol"),
         (Raw(200, b'{"data":{"data":{"password":"s3kr1t"},"metadata":{"version":"x"}}}'), "KV version 2", "protocol"),
-        (Raw(404, b"<html>not here</html>"), "not Vault's", "protocol"),
+        (Raw(404, b"<html>not here</html>"), "did not come from Vault", "protocol"),
     ],
 )
 async def test_a_vault_that_cannot_answer_is_told_apart_and_heals(

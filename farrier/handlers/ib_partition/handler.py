@@ -42,7 +42,9 @@ class PartitionHandler(StateHandler[IbPartition, IbPartition, PartitionWrite, Pa
         if resource.state == DELETING:
             return _deleting(resource, now)
         if resource.site is None:
-            return Wait(reason="it has no site and therefore no UFM; delete it and create it with a site")
+            return Wait(
+                reason="the partition has no site and therefore no UFM; delete it and create it again with a site"
+            )
         return _step("reconcile", partial(keep, resource, now))
 
 
@@ -70,7 +72,9 @@ def _deleting(partition: IbPartition, now: datetime) -> Decision:
         return _step("drain", partial(keep, partition, now))
     if partition.claimed_at is None:
         to = msgspec.structs.replace(partition, state=GONE, last_error=None)
-        return Transition(to=to, reason="it was never created in UFM; its number is free again", cause="deleted")
+        return Transition(
+            to=to, reason="the partition was never created in UFM; its number is free again", cause="deleted"
+        )
     return _step("give up", partial(give_up, partition, now))
 
 

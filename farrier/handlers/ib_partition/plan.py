@@ -64,7 +64,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: bool) -> Plan:
-    """What is to be done about what UFM has."""
+    """The changes that UFM needs."""
     wanted = partition.wanted(named=named)
     ports = {member.guid: Port(member.membership, partition.index0) for member in partition.users}
     if have is None:
@@ -90,7 +90,7 @@ def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: 
 
 
 def marks(partition: IbPartition, have: Pkey | None, refused: Mapping[str, str]) -> Iterator[Marked | Left]:
-    """What is to be written of members, now that UFM has this; `refused` says why it does not have some."""
+    """The writes about members, from UFM's present state. `refused` has the reason for each refused member."""
     ports = {} if have is None else have.ports
     for member in partition.members:
         if member.state is MemberState.LEAVING:

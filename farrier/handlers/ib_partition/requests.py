@@ -75,8 +75,8 @@ def _delete(partition: IbPartition, request: Pending) -> tuple[IbPartition, Answ
     if partition.users and not asked.drain:
         return partition, reject(
             request,
-            f"its members are {named(partition.users)}; with drain: true the deletion begins at once and waits "
-            "until they leave",
+            f"the partition has members: {named(partition.users)}; with drain: true the deletion begins at once and "
+            "waits until they leave",
         )
     return msgspec.structs.replace(partition, state=DELETING, draining=asked.drain), accept(request)
 

@@ -55,7 +55,7 @@ Outcome: TypeAlias = (
 
 
 async def keep(partition: IbPartition, now: datetime, services: PartitionServices) -> Outcome:
-    """Claim the number if it is not ours yet; else make UFM what it is to be."""
+    """Claim the number if it is not claimed yet; otherwise apply the differences to UFM."""
     client = _client(partition, services)
     if client is None:
         return _no_client(partition)
@@ -92,7 +92,9 @@ async def give_up(partition: IbPartition, now: datetime, services: PartitionServ
     if found is None and now - since < SEEN_AGAIN_AFTER:
         absent = msgspec.structs.replace(partition, absent_at=since)
         left = since + SEEN_AGAIN_AFTER - now
-        return _waits(absent, partition, "UFM no longer has it; it ends when another read confirms this", left)
+        return _waits(
+            absent, partition, "UFM no longer has the partition; it ends when another read confirms this", left
+        )
     to = msgspec.structs.replace(partition, state=GONE, last_error=None, strangers=())
     return Transition(to=to, reason="UFM has removed it; its number is free again", cause="deleted")
 
@@ -113,7 +115,7 @@ async def _claim(partition: IbPartition, now: datetime, client: UfmClient) -> Ou
             "did not create: remove it there, or delete this partition and create it with another pkey"
         )
     to = msgspec.structs.replace(partition, claimed_at=now, claimed_in=client.url)
-    return Update(to=to, reason="its number is free in UFM", requeue_after=_AT_ONCE)
+    return Update(to=to, reason="the partition's number is free in UFM", requeue_after=_AT_ONCE)
 
 
 async def _claim_elsewhere(partition: IbPartition, now: datetime, client: UfmClient) -> Outcome:
@@ -121,7 +123,7 @@ async def _claim_elsewhere(partition: IbPartition, now: datetime, client: UfmCli
     found = await client.read_anew(partition.pkey)
     ours = {member.guid for member in partition.members}
     known = found is not None and found.name == partition.fabric_name and found.ports.keys() <= ours
-    place = f"it was created in the UFM at {partition.claimed_in}, but its site now has {client.url}, which"
+    place = f"the partition was created in the UFM at {partition.claimed_in}, but its site now has {client.url}, which"
     if found is not None and not known:
         has = f"has {spelled(partition.pkey)} as {found.name or 'a partition'!r}, with {len(found.ports)} port(s)"
         return Wait(
@@ -131,7 +133,7 @@ async def _claim_elsewhere(partition: IbPartition, now: datetime, client: UfmCli
         return Wait(reason=f"{place} does not have it: it must be deleted in the earlier UFM", error=UfmError.label)
     _log.warning("ib_partition.another_ufm", partition=partition.name, before=partition.claimed_in, now=client.url)
     to = msgspec.structs.replace(partition, claimed_at=now, claimed_in=client.url, strangers=(), absent_at=None)
-    return Update(to=to, reason=f"it is kept in the UFM at {client.url} from now on", requeue_after=_AT_ONCE)
+    return Update(to=to, reason=f"from now on the partition is in the UFM at {client.url}", requeue_after=_AT_ONCE)
 
 
 async def _reconcile(partition: IbPartition, now: datetime, client: UfmClient) -> Outcome:
@@ -197,7 +199,7 @@ def _settled(partition: IbPartition, now: datetime, seen: Seen) -> Outcome:
 def _not_done(
     partition: IbPartition, to: IbPartition, now: datetime, off: str, writes: tuple[PartitionWrite, ...]
 ) -> Outcome:
-    """UFM took it and does not have it: asked again after twice the time each time, and then it is an error."""
+    """UFM accepted a change but does not show it: read again after twice the time, and finally enter `error`."""
     since = partition.asked_at or now
     to = msgspec.structs.replace(to, asked_at=since)
     reason = f"UFM has not made all accepted changes yet: {off}"

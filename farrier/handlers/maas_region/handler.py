@@ -100,25 +100,25 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
 
 
 def _answered(region: MaasRegion) -> Change:
-    """Deletion is all that is asked for."""
+    """Answer intents; `delete` is the only action."""
     why = _why_kept(region)
     writes = tuple(Answer(request=each.id, accepted=not why, reason=why) for each in region.requests)
     if why:
         return Update(to=region, reason="intents were answered", requeue_after=_AT_ONCE, quiet=True, writes=writes)
     to = msgspec.structs.replace(region, state=RegionState.GONE, last_error=None)
     return Transition(
-        to=to, reason="its deletion was requested", cause=f"intent {region.requests[0].id}", writes=writes
+        to=to, reason="the deletion of the region was requested", cause=f"intent {region.requests[0].id}", writes=writes
     )
 
 
 def _why_kept(region: MaasRegion) -> str:
     if region.state is not RegionState.UNCONFIGURED:
         return (
-            f"it is {region.state}, not unconfigured: remove its site from the settings of every controller and "
-            "reload them; ten minutes later it is unconfigured"
+            f"the region is {region.state}, not unconfigured: remove its site from the settings of every controller "
+            "and reload them; ten minutes later the region is unconfigured"
         )
     if region.users:
-        return f"nodes have machines in it: {', '.join(region.users)}; remove these nodes, or restore the site"
+        return f"nodes have machines in this region: {', '.join(region.users)}; remove these nodes, or restore the site"
     return ""
 
 
@@ -135,7 +135,9 @@ def _left_alone(region: MaasRegion, until: timedelta, now: datetime) -> Outcome:
     if now - region.configured_at < _NOTED_EVERY:
         return Wait(reason=f"paused after {region.last_error}", requeue_after=until)
     to = msgspec.structs.replace(region, configured_at=now)
-    return Update(to=to, reason="its site is still in the settings", requeue_after=min(until, _NOTED_EVERY), quiet=True)
+    return Update(
+        to=to, reason="the region's site is still in the settings", requeue_after=min(until, _NOTED_EVERY), quiet=True
+    )
 
 
 def settle(region: MaasRegion, found: Findings, now: datetime, pace: ObserveSite) -> Change:
@@ -230,7 +232,7 @@ def _needs_a_person(failure: F) -> bool:
 
 
 def _unreadable(region: MaasRegion, found: Findings, now: datetime) -> Mapping[str, datetime]:
-    """Machines that are not asked for until then."""
+    """Machines that are skipped until the given times."""
     kept = {name: again for name, again in region.unreadable.items() if again > now}
     kept |= dict.fromkeys(found.unreadable, now + UNREADABLE_AGAIN)
     return dict(list(kept.items())[-MOST_UNTOLD:])

@@ -221,7 +221,7 @@ def _there(found: Findings) -> int:
 
 
 def _note_absent(one: DueMachine, found: Findings, now: datetime, most_lost: int | None) -> None:
-    """Write it down; or, when too many are lost, none of them."""
+    """Record the readings. If too many machines are lost, record none of the losses."""
     if one.present:
         found.lost.add(one.system_id)
     found.readings.append(absent(one, now))

@@ -16,7 +16,7 @@ LONGEST_TEXT = 500
 
 
 def seen(due: DueMachine, machine: Machine, now: datetime) -> Reading:
-    """A machine that was asked for."""
+    """The reading of a requested machine."""
     return Reading(
         node=due.node,
         system_id=due.system_id,

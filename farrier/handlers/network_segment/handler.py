@@ -47,7 +47,9 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
         match resource.state:
             case SegmentState.PROVISIONING:
                 # Requests wait for the next run, which follows at once.
-                return Transition(to=_in(resource, SegmentState.READY), reason="it may be used", cause="provisioned")
+                return Transition(
+                    to=_in(resource, SegmentState.READY), reason="the segment may be used", cause="provisioned"
+                )
             case SegmentState.READY:
                 return self._ready(resource, now)
             case SegmentState.DRAINING:
@@ -55,7 +57,7 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
             case SegmentState.DB_DELETE:
                 return Transition(
                     to=_in(resource, SegmentState.GONE),
-                    reason="its prefixes and numbers are free again",
+                    reason="the segment's prefixes and numbers are free again",
                     cause="drained",
                     writes=refuse(resource),
                 )
@@ -78,7 +80,7 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
         drained = begin_drain(settled, until, now)
         return Transition(
             to=_in(drained, SegmentState.DRAINING),
-            reason="its deletion was requested",
+            reason="the deletion of the segment was requested",
             cause=f"intent {drained.delete_request}",
             writes=(*settled.answers, Closing(unused=segment.allocated == 0), *_growing(segment, settled.segment)),
         )

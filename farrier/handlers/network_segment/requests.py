@@ -58,11 +58,12 @@ def settle(segment: NetworkSegment) -> Settled:
 
 
 def refuse(segment: NetworkSegment) -> tuple[Answer, ...]:
-    """The requests of a segment that is being deleted: another deletion has what it wants, all else comes too late."""
+    """Answer the intents of a segment in deletion: a repeated deletion is accepted, and every other intent is
+    rejected."""
     return tuple(
         accept(request, "it is being deleted already")
         if request.action == "delete"
-        else reject(request, f"it is {segment.state}; a segment in deletion cannot be changed")
+        else reject(request, f"the segment is {segment.state}; a segment in deletion cannot be changed")
         for request in segment.requests
     )
 
@@ -70,8 +71,8 @@ def refuse(segment: NetworkSegment) -> tuple[Answer, ...]:
 def _check_delete(segment: NetworkSegment, asked: DeleteSegment) -> None:
     if segment.allocated and not asked.drain:
         raise ValueError(
-            f"{segment.allocated} of its addresses are allocated, to {users_of(segment)}; release them first, or "
-            "use drain: true, which stops allocations and waits"
+            f"{segment.allocated} addresses are allocated, to {users_of(segment)}; release them first, or use drain: "
+            "true, which stops allocations and waits for the releases"
         )
 
 
@@ -83,7 +84,7 @@ def users_of(segment: NetworkSegment) -> str:
 
 
 def _updated(segment: NetworkSegment, request: Pending, asked: UpdateSegment) -> NetworkSegment:
-    """The segment as it is asked for. Raises ValueError with what is against it."""
+    """The segment after the requested update. Raises ValueError with the reason for a refusal."""
     for field, instead in _FIXED.items():
         if getattr(asked, field) is not None:
             raise ValueError(f"{field} cannot change while a segment is in use: {instead}")
@@ -128,7 +129,7 @@ def _with_prefixes(
 
 
 def begin_drain(settled: Settled, until: datetime, now: datetime) -> NetworkSegment:
-    """The segment with who asked for its end, and when that may be."""
+    """The segment with the intent of its deletion, and the earliest time of its end."""
     assert settled.deletion is not None, "a client requested it"
     return msgspec.structs.replace(
         settled.segment, drain_until=until, delete_asked_at=now, delete_request=settled.deletion.id

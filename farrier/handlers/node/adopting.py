@@ -61,11 +61,11 @@ def adopt(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def _gives_way(node: Node) -> str | None:
-    """Why this adoption must not go on, if it must not."""
+    """Why the adoption has to end; None if it may continue."""
     if node.paused is not None:
-        return f"ended for a pause: {node.paused.reason}"
+        return f"interrupted by a pause: {node.paused.reason}"
     request = probing.interrupting(node)
-    return None if request is None else f"ended for intent {request.id} ({request.action})"
+    return None if request is None else f"interrupted by intent {request.id} ({request.action})"
 
 
 def _adopted(node: Node, now: datetime, reading: BmcReading, config: Policy) -> Outcome:

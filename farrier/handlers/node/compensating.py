@@ -89,7 +89,7 @@ def undoing(node: Node, after: AfterUndo) -> Workflow:
 def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
     """One step of the undo."""
     if not has_work(node):
-        return _undone(node, Done(reason="nothing had been done in MAAS"))
+        return _undone(node, Done(reason="this workflow had changed nothing in MAAS"))
     site = policy.site_of(node)
     if site is None or site.maas is None:
         return _without_a_site(node, now, policy)
@@ -98,7 +98,9 @@ def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
         return _settled(node, result, now, policy)
     call, cuts = result, _own(node).upstream.cuts
     if cuts and _is_late(node, now, policy):
-        return _gave_up(with_note(node, cuts=0), f"not done in time: {cuts} calls to MAAS were interrupted")
+        return _gave_up(
+            with_note(node, cuts=0), f"the undo was not done in time: {cuts} calls to MAAS were interrupted"
+        )
 
     async def act(services: NodeServices) -> Outcome:
         return _settled(node, await call.act(services), now, policy)
@@ -111,7 +113,8 @@ def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
 
 
 def _without_a_site(node: Node, now: datetime, policy: Policy) -> Outcome:
-    """Its file may be on its way here; who cancels once more after that has failed wants an end of it."""
+    """Wait for the site's file, which may arrive later. If the undo has already failed, a further cancel ends the
+    workflow."""
     waits = region.elsewhere(node)
     if _own(node).failure_class is FailureClass.UNDO_FAILED:
         return _gave_up(node, waits.reason)
@@ -122,7 +125,7 @@ def _undo(node: Node, now: datetime, policy: Policy) -> StageResult:
     workflow = _own(node)
     if node.maas_id is None:
         if workflow.upstream.candidate is not None:
-            return Done(reason="a machine was found in MAAS but not taken")
+            return Done(reason="farrier found a machine in MAAS, but had not used it")
         return region.with_region(
             node, policy, lambda client: _look_for_lost(client, node), name="undo", reads_only=True
         )
@@ -137,7 +140,8 @@ def _undo(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _observed_to_go_on(node: Node, now: datetime) -> Waiting | None:
-    """What the region's observer saw of work that has only to end: the region itself is not asked for that."""
+    """Wait for an operation that the region's observer saw and that only has to end. This needs no request to the
+    region."""
     seen = node.maas
     if seen is None or not seen.tells_of(_own(node).status_entered_at):
         return None
@@ -158,20 +162,21 @@ def decide(node: Node, machine: Machine, now: datetime, *, ours: bool) -> Settle
         return Waiting(reason=_going(machine.system_id))
     if machine.status in _AT_WORK:
         # MAAS commissions by itself what it discovers, and then nobody holds it.
-        return _abort(node, machine, now) if machine.owner else Done(reason=f"{named}, but not because of farrier")
+        return _abort(node, machine, now) if machine.owner else Done(reason=f"{named}, but farrier did not start this")
     if machine.status not in _HELD:
-        return _refused(f"{named}: end this in MAAS")
+        return _refused(f"{named}: end this state in MAAS")
     if not ours:
-        return _refused(f"{named}, but not because of this workflow: release it in MAAS")
+        return _refused(f"{named}, but this workflow did not request this: release the machine in MAAS")
     if machine.locked:
-        return _refused(f"{named} and locked in MAAS, so farrier leaves it alone: unlock it there")
+        return _refused(f"{named} and locked in MAAS, so farrier does not change it: unlock it there")
     if machine.status == S.DEPLOYING:
         return _abort(node, machine, now)
     return Send(change=Release(comment=region.comment(node, "undo")), reason="release")
 
 
 def _abort(node: Node, machine: Machine, now: datetime) -> Settled | Send:
-    """Asked for once in a while: until power is off, MAAS goes on showing what was aborted."""
+    """Abort the operation, with a pause between requests: until power is off, MAAS continues to show the aborted
+    operation."""
     if _abort_is_asked(node, now):
         return Waiting(reason=_ending(machine.system_id))
     to = with_note(node, asked=_ABORT, asked_at=now)
@@ -240,7 +245,7 @@ def _is_late(node: Node, now: datetime, policy: Policy) -> bool:
 
 
 def _is_to_end(workflow: Workflow) -> bool:
-    """Whether an operator who knows that the undo failed wants no other."""
+    """Whether an operator ended the workflow after a failed undo."""
     return workflow.failure_class is FailureClass.UNDO_FAILED and workflow.after_undo is not AfterUndo.RESTART
 
 

@@ -1,4 +1,4 @@
-"""One run of one node: the first rule that has something to write, to move or to do outside has the run.
+"""One run of one node: the first rule that returns a write, a transition or a step ends the run.
 
 An intent that changes the node comes first, then the layers in order; answers that change nothing go with what these
 decide. A rule that only waits leaves the run to the next one. What a rule writes is committed by itself, on the state
@@ -102,7 +102,7 @@ RULES_FOR: Mapping[tuple[N, M, bool, bool], tuple[_Decide, ...]] = {
     place: tuple(rule.decide for rule in RULES if rule.is_for(*place))
     for place in product(N, M, (False, True), (False, True))
 }
-"""The rules to call, in order, for each (status, management, whether a workflow is live, `deleting`)."""
+"""The rules, in the order of their calls, for each (status, management, whether a workflow is live, `deleting`)."""
 
 RESPONSES: Mapping[Action, Respond] = {
     Action.ONBOARD: requests_onboard.onboard,
@@ -208,8 +208,8 @@ def _acting(decision: Decision, behind: _Decide | None, node: Node, now: datetim
 
 
 def _with_answers(decision: Decision, answered: Answers) -> Decision:
-    """Both in one commit, or a client that asks before each run would keep the rules from theirs. Answers do not wait
-    for the outside, nor for a node that is gone."""
+    """Combine answers and decision in one commit; otherwise a client with an intent before each run would starve the
+    rules. Answers do not wait for a step, or for a deleted node."""
     match decision:
         case Step() | Deleted():
             return Wait(reason=ANSWERED, requeue_after=_AT_ONCE, writes=answered.writes)

@@ -27,7 +27,7 @@ from farrier.model.status import NodeStatus
 from farrier.model.writes import AnswerIntent, Verdict, Write
 
 ANSWERED = "answers an intent"
-"""The reason of a run that only answers."""
+"""The reason of a run that only answers intents."""
 
 # Of two of these the newer one is meant: the older is answered `superseded`.
 _LAST_COUNTS = frozenset({Action.SET_BMC, Action.SET_POWER})
@@ -86,7 +86,7 @@ def _made_way(node: Node, intent: Intent, to: Node) -> Node:
         return to
     if to.management is Management.VERIFYING:
         return probing.cut_short(to)
-    return adoption_cut_short(to, f"gave way to intent {intent.id} ({intent.action})")
+    return adoption_cut_short(to, f"interrupted by intent {intent.id} ({intent.action})")
 
 
 def _reply(

@@ -64,7 +64,7 @@ def enroll(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def verify_if_asked(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """After an adoption that failed: verify in place, if that was asked for and had to wait."""
+    """After a failed adoption: verify, if an intent requested it and had to wait."""
     return None if node.paused is not None else probing.begin_asked(node, now)
 
 
@@ -98,12 +98,12 @@ def verify(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def _gives_way(node: Node) -> str | None:
-    """Why this verification must not go on, if it must not."""
+    """Why the verification has to end; None if it may continue."""
     if node.paused is not None:
         return f"paused: {node.paused.reason}"
     request = probing.interrupting(node)
     if request is not None:
-        return f"gives way to intent {request.id} ({request.action})"
+        return f"ends because of intent {request.id} ({request.action})"
     if not has_try(node.bmc):
         return "was interrupted; starts again"
     return None

@@ -74,7 +74,7 @@ class Waiting(Made, frozen=True, kw_only=True):
 
 
 class Step(Made, frozen=True, kw_only=True):
-    """The node moves, and the stage goes on."""
+    """A transition of the node within the stage."""
 
     to: Node
     reason: str

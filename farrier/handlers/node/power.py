@@ -53,7 +53,7 @@ _AT_ONCE = timedelta(0)
 
 
 def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """The next action on a manageable node's power; None if there is none."""
+    """The next action on a manageable node's power, or None."""
     if node.paused is not None:
         return None
     bmc = node.bmc

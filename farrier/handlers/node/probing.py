@@ -43,7 +43,7 @@ def begin_verify(node: Node, now: datetime, *, reason: str, cause: str) -> Chang
 
 
 def begin_asked(node: Node, now: datetime) -> Change | Wait[Write] | None:
-    """Verification in place, if it was asked for and had to wait for the login cap."""
+    """Verify a manageable node, if an intent requested it and had to wait for the login cap."""
     if node.bmc.asked_at is None:
         return None
     return begin_verify(node, now, reason="manage was requested", cause="rule: manage")
@@ -210,7 +210,7 @@ def failed(bmc: Bmc, error: BmcError, now: datetime, *, tries: tuple[datetime, .
 
 
 def _still_not_kept(bmc: Bmc, power: PowerState) -> str | None:
-    """Why power could not be made what is wanted, until it is, or nothing is wanted any more."""
+    """Record why power could not be enforced, until it is as requested or enforcement ends."""
     return None if bmc.desired_power in (None, power) else bmc.enforce_error
 
 

@@ -27,6 +27,6 @@ def begin(node: Node, now: datetime, config: Policy) -> Change:
     to = with_fields(node, workflow=walk, deleting=True)
     if node.status is N.ENROLLING:
         to = with_fields(
-            to, status=N.QUARANTINED, quarantine=Quarantine(QuarantineCause.OPERATOR, "it is being deleted")
+            to, status=N.QUARANTINED, quarantine=Quarantine(QuarantineCause.OPERATOR, "the node is being deleted")
         )
-    return transition(node, to, reason="it is being deleted", cause="rule: delete")
+    return transition(node, to, reason="the node is being deleted", cause="rule: delete")

@@ -40,7 +40,7 @@ def set_bmc(request: Request) -> Reply:
         node, bmc_address=address, bmc_credential=credential, bmc=bmc, management=_after_edit(node.management)
     )
     if node.management is M.ADOPTING:
-        edited = adoption_cut_short(edited, "gave way to other BMC details")
+        edited = adoption_cut_short(edited, "a newer intent changed the BMC details")
     if address != node.bmc_address:
         edited = back_to_the_gate(edited)
     return Accept(reason="BMC details set", to=edited)
@@ -81,8 +81,8 @@ def manage(request: Request) -> Reply:
 
 
 def set_power(request: Request) -> Reply:
-    """Notes what is to be sent, in a commit of its own. It stays pending while the BMC is asked: what came of it is its
-    answer, committed with the result by `switching`. May be asked for again: what is so already is not sent."""
+    """Record the power action to send, in a separate commit. It stays pending while the BMC is asked: what came of it
+    is its answer, committed with the result by `switching`. May be asked for again: what is so already is not sent."""
     node, now, params = request.node, request.now, request.params
     assert isinstance(params, SetPower), "the table of actions declares this type"
     if node.bmc.switching is not None:

@@ -62,8 +62,8 @@ def release(request: Request) -> Reply:
         return Reject(reason=f"release: {unclean.NOT_SCRUBBED}")
     if node.failed_validation and params.reason is None:
         return Reject(
-            reason="release: its cleanup was not validated; give a reason, or decommission it with a cleanup that "
-            "validates"
+            reason="release: the cleanup of this node was not validated; give a reason, or decommission the node "
+            "with a cleanup that validates"
         )
     proof = proven_healthy(node, request.now, request.config)
     if isinstance(proof, Unhealthy):
@@ -81,7 +81,7 @@ def reactivate(request: Request) -> Reply:
     if not node.ever_onboarded:
         return Reject(reason="reactivate: no onboarding of this node ever succeeded; onboard or remove it")
     if node.is_bare:
-        return Reject(reason="reactivate: its agent was removed; onboard it again, or remove the node")
+        return Reject(reason="reactivate: the agent of this node was removed; onboard the node again, or remove it")
     if (why := _not_to_reactivate(request)) is not None:
         return Reject(reason=f"reactivate: {why}")
     return Accept(reason="reactivated", to=with_fields(node, status=N.OFFLINE, redeploying=False))
@@ -101,7 +101,9 @@ def delete(request: Request) -> Reply:
         )
     if compensating.has_work(node):  # also where it is undone already: whatever was to follow that is now this
         undone = with_fields(marked, workflow=compensating.undoing(node, AfterUndo.CANCEL))
-        return Accept(reason="is deleted once its workflow is undone", to=undone, writes=(RevokeBootstrap(),))
+        return Accept(
+            reason="the node is deleted when the undo of its workflow is done", to=undone, writes=(RevokeBootstrap(),)
+        )
     cancelled = with_fields(marked, workflow=with_workflow(node, status=W.CANCELLED, next_attempt_at=None))
     return Accept(reason="being deleted", to=cancelled, writes=(RevokeBootstrap(),))
 

@@ -1,4 +1,4 @@
-"""Response to `adopt_observed_state`: MAAS is right, says an operator, and the workflow goes on from there (000 §8).
+"""Response to `adopt_observed_state`: the workflow continues from the state in MAAS (000 §8).
 
 Decides on what the region's observer recorded, and only while that is fresh; of what was not recorded, or what another
 user holds, nothing is adopted. Asked twice, the second changes nothing.
@@ -40,7 +40,7 @@ _AFTER_DEPLOYING = frozenset(_PATH[_PATH.index(O.WAIT_FOR_DEPLOYED) :]) | DETOUR
 
 
 def adopt_observed_state(request: Request) -> Reply:
-    """Go on from what was observed, or finish if that is the goal."""
+    """Continue from the observed state, or complete the workflow if this state is the goal."""
     node, now, policy = request.node, request.now, request.config
     workflow = node.workflow
     assert workflow is not None, "the table asks for a live workflow"
@@ -57,7 +57,7 @@ def adopt_observed_state(request: Request) -> Reply:
 
 def _of_health(node: Node, now: datetime, policy: Policy) -> Reply:
     if onboarding_adopt.adopts(node) and not onboarding_adopt.is_proven(node):
-        return _no("no read has confirmed the recorded machine yet; adopt")
+        return _no("no read has confirmed the recorded machine yet; submit adopt")
     proof = proven_healthy(node, now, policy)
     if isinstance(proof, Unhealthy):
         return _no(f"the target is a healthy node: {proof.reason}")
@@ -72,7 +72,7 @@ def _of_deployment(node: Node, now: datetime, policy: Policy) -> Reply:
     if stage is None:
         return _no(f"MAAS reports {seen.state}; accepted are {_names(_GOES_ON_AT)}")
     if seen.state in (M.DEPLOYING, M.DEPLOYED) and not seen.ours:
-        known = "it is not known yet whether it is" if region.is_undecided(seen) else "not"
+        known = "it is not known whether it is" if region.is_undecided(seen) else "not"
         return _no(f"machine {seen.system_id} is {seen.state}, and {known} owned by farrier")
     to = _adopted(node, stage, seen.state, now)
     if stage is O.WAIT_FOR_AGENT_ENROLLMENT and isinstance(wait_for_agent_enrollment(to, now, policy), Done):

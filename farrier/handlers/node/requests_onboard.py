@@ -69,7 +69,8 @@ def _cannot_deploy(request: Request) -> str | None:
 
 
 def _onboard_found(request: Request) -> Reply:
-    """In mode `adopt`: as `adopt`, and for a node that is not manageable yet: the onboarding asks for that itself."""
+    """In mode `adopt`: like intent `adopt`, but also for a node that is not manageable yet; the onboarding verifies its
+    BMC."""
     node = request.node
     if node.status is N.RETIRED:
         return Reject(reason="onboard: mode adopt is only for a node that was never in service; this one is retired")

@@ -69,14 +69,14 @@ def retry_stage(request: Request) -> Reply:
 
 
 def resume(request: Request) -> Reply:
-    """Go on from the last safe stage; a task that was lost is issued again, one that is fresh or held is left alone.
-    A decommission that was lost itself is made again."""
+    """Continue from the last safe stage. A lost task is issued again, a fresh or claimed task stays. A lost
+    decommission is created again."""
     node = request.node
     if node.workflow is None:
         return _owner(request)
     if node.workflow.status in FAILED:
         if node.deleting and isinstance(node.workflow, Onboarding):  # what failed is its undo; nothing else may go on
-            return Accept(reason="its undoing continues", to=_undoing(node, AfterUndo.CANCEL))
+            return Accept(reason="the undo of the workflow continues", to=_undoing(node, AfterUndo.CANCEL))
         return Accept(reason=f"continues at stage {node.workflow.stage}", to=_running(request))
     type_ = tasks.OWNING.get(node.status)
     if type_ is None:
@@ -91,7 +91,8 @@ def resume(request: Request) -> Reply:
 
 
 def rerun(request: Request) -> Reply:
-    """From the top, passing over what is done already. That there is something to undo in MAAS is not forgotten."""
+    """Run all stages again, and skip work that is done. The workflow still records that it has something to undo in
+    MAAS."""
     node, workflow = request.node, _live(request)
     known = replace(
         counted_anew(workflow),
@@ -106,10 +107,10 @@ def rerun(request: Request) -> Reply:
 
 
 def restart_clean(request: Request) -> Reply:
-    """Undo, then start again, with nothing taken for done; meanwhile the node is in a state that needs no workflow."""
+    """Undo, then run all stages again. Meanwhile the node is in a state that needs no workflow."""
     node = with_note(request.node, restarted_at=request.now, adopted=False)
     return Accept(
-        reason="is undone, then starts again",
+        reason="the work of the workflow is undone; then the workflow starts again",
         to=with_fields(_undoing(node, AfterUndo.RESTART), status=fallback(node)),
         writes=tasks.end_live(node, "restart_clean"),
     )
@@ -129,10 +130,10 @@ def cancel(request: Request) -> Reply:
         if workflow.after_undo is AfterUndo.CANCEL and not node.deleting:
             return Accept(reason="is already being cancelled")
         to = with_fields(node, workflow=with_workflow(node, after_undo=AfterUndo.CANCEL), deleting=False)
-        return Accept(reason="ends once it is undone", to=to)
+        return Accept(reason="the workflow ends when its undo is done", to=to)
     if compensating.has_work(node):
         to = with_fields(_undoing(node, AfterUndo.CANCEL), deleting=False)
-        return Accept(reason=f"{workflow.kind} cancelled; ends once it is undone", to=to)
+        return Accept(reason=f"{workflow.kind} cancelled; it ends when its undo is done", to=to)
     ended = with_workflow(node, status=W.CANCELLED, stop_requested=None, next_attempt_at=None)
     return Accept(
         reason=f"{workflow.kind} cancelled",
@@ -163,7 +164,7 @@ _LED_THERE: Mapping[N, tuple[Respond, p.Drain | p.Remove]] = {
 
 
 def _owner(request: Request) -> Reply:
-    """What led into the state, asked for again: its stages find the node where it is."""
+    """Create the decommission that leads into this state; its stages continue from the node's state."""
     status = request.node.status
     assert status in _LED_THERE, "elsewhere the table asks for a live workflow"
     unowned = f"the node is {status}, but no decommission of it is live"
@@ -202,7 +203,7 @@ def _decommission(request: Request, mode: DecommissionMode, options: Options, wh
 
 
 def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Options, what: str) -> Reply:
-    """The decommission under way with what is asked for besides: options are raised, never lowered."""
+    """The live decommission with additional options. Options are added, never removed."""
     if (live.mode, live.options.leave_out) != (mode, options.leave_out) and not _raises_the_record(live, options):
         return Reject(
             reason=f"{what}: decommission {live.id} of this node is live (mode {live.mode}); to extend its "

@@ -33,7 +33,7 @@ _FORGOTTEN: dict[str, Any] = {
     "sync_error": None,
     "next_sync_at": None,
 }
-"""The back-off, which was another secret's."""
+"""The fields of the back-off, which belongs to the former secret."""
 
 # Replicas that see different versions of one secret, for a cache or a mirror that lags, must not verify in turns.
 AGAIN_AFTER = timedelta(minutes=5)

@@ -126,7 +126,7 @@ def run_stage(node: Node, workflow: Workflow, now: datetime, config: Policy) -> 
 
 def start(workflow: Workflow) -> dict[str, object]:
     """The fields of `workflow` as it begins running from the top."""
-    assert workflow.mode is not None, "begins only after its mode is set"
+    assert workflow.mode is not None, "a workflow begins only after its mode is set"
     stage = first_stage(workflow.mode, skip=left_out(workflow))
     return {
         "status": W.RUNNING,

@@ -140,8 +140,8 @@ def _drifted(node: Node, why: Quarantine, config: Policy) -> Decision:
 
 
 def _leaving(node: Node, to: Node, config: Policy, *, reason: str, cause: str) -> Decision:
-    """The move that silence or MAAS asks for. The commit counts all nodes of the site that would leave service, and a
-    run that it refuses finds the brake on in its next snapshot."""
+    """The transition because of silence or of the state in MAAS. The commit counts all nodes of the site that would
+    leave service, and a run that it refuses finds the brake on in its next snapshot."""
     if node.status is not N.ACTIVE:
         return transition(node, to, reason=reason, cause=cause)
     if node.braked_at is not None:

@@ -40,7 +40,7 @@ _REQUEST = {PowerState.ON: PowerRequest.ON, PowerState.OFF: PowerRequest.OFF}
 
 
 def begin(bmc: Bmc, wanted: Switching) -> Bmc | None:
-    """What is known of the BMC, with `wanted` to be sent next; None if the login cap is reached."""
+    """The facts about the BMC, with `wanted` as the next action; None if the login cap is reached."""
     may = counted(bmc, wanted.at)
     return None if may.trying is None else replace(may, switching=wanted)
 
@@ -161,7 +161,11 @@ def _not_done(
     bmc = replace(known, switching=None, tries=tries, trying=None)
     if wanted.intent is None:  # nobody is answered, so it is kept
         bmc = replace(bmc, enforce_error=why)
-    unknown = "outcome unknown, farrier was interrupted after it may have sent it; " if wanted.unsure else ""
+    unknown = (
+        "the outcome is unknown, because farrier was interrupted after it may have sent the request; "
+        if wanted.unsure
+        else ""
+    )
     return _answered(node, bmc, Verdict.REJECTED, f"set_power {wanted.power}: {unknown}{why}")
 
 

@@ -25,7 +25,7 @@ MACHINE_RELEASED = "machine_released"
 _FORCED = "forced"
 
 OWNING: Mapping[NodeStatus, TaskType] = {NodeStatus.DRAINING: TaskType.DRAIN, NodeStatus.REMOVING: TaskType.UNINSTALL}
-"""Which task carries a status that is not self-sufficient."""
+"""The task type that a node in this status depends on."""
 
 
 def work(node: Node, type_: TaskType, now: datetime, config: Policy) -> StageResult:
@@ -63,8 +63,7 @@ def first(node: Node, type_: TaskType) -> CreateTask:
 
 
 def pointless(node: Node) -> str | None:
-    """Why no agent is asked: the workflow touches nothing, or it or one before has given the machine back with the
-    agent on it."""
+    """Why no task is issued: the workflow needs none, or the machine was released together with its agent."""
     workflow = _workflow(node)
     if workflow.options.untouched is not None:
         return workflow.options.untouched
@@ -127,7 +126,7 @@ def _by_force(node: Node, task: Task) -> StageResult:
     options = _workflow(node).options
     why = f"forced by {options.asked_by or 'an operator'}: {options.reason}"
     return Done(
-        reason=f"task {task.id} ({task.type}) was abandoned: {why}",
+        reason=f"task {task.id} ({task.type}) was cancelled: {why}",
         to=with_fields(node, not_scrubbed=True),
         skipped=why,
         writes=(EndTask(task.id, T.CANCELLED, _FORCED),),

@@ -15,7 +15,7 @@ from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.node import Node, Quarantine, TaskStatus, TaskType
 
 NOT_SCRUBBED = "it is not scrubbed, because its cleaning was skipped; decommission it with a complete scrub first"
-"""Why a node that is marked so is not put into service."""
+"""Why a node with this mark may not enter service."""
 
 _CLEANING = (TaskType.CLEANUP_STORAGE, TaskType.SCRUB_GPU)
 

@@ -40,25 +40,26 @@ from farrier.model.workflow import WorkflowStatus as W
 from farrier.model.writes import Write
 
 AGAIN_WHILE_UNREAD = timedelta(seconds=15)
-"""A region that cannot be read is asked by a stage as often as it would be for any other trouble of its own."""
+"""Interval at which a stage retries a request while the region cannot be read. It is the interval after any other
+failure of a stage."""
 
 NOTICED_WITHIN = timedelta(seconds=90)
-"""A look at a region takes at most 75 s and begins 5 s after the one before: so long a call may fail before the outage
-that it fails for is known."""
+"""Longest time for which calls may fail before farrier notices an outage of the region: a poll begins 5 s after the
+last one and takes at most 75 s."""
 
 MOST_CUTS = 5
-"""Calls in a row that ended by an error or a deadline, after which the attempt has failed."""
+"""Number of consecutive calls with an error or a time-out after which the attempt has failed."""
 
 
 def stop(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """Honour a stop that takes several edges, one edge a run; None when none is requested."""
-    assert node.workflow is not None, "a rule of live workflows"
+    """Make the next transition of a requested stop, one edge a run; None if no stop is requested."""
+    assert node.workflow is not None, "this rule runs only with a live workflow"
     return None if node.workflow.stop_requested is None else settle_stop(node)
 
 
 def progress(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """Take the live workflow one step on."""
-    assert node.workflow is not None, "a rule of live workflows"
+    """Advance the live workflow by one step."""
+    assert node.workflow is not None, "this rule runs only with a live workflow"
     if node.paused is not None and not node.deleting and not _is_being_cancelled(node.workflow):
         return Wait(reason=f"paused: {node.paused.reason}", rests=True)
     match node.workflow.status:
@@ -106,7 +107,7 @@ def redeploy(node: Node, now: datetime, config: Policy) -> Decision | None:
             redeploying=False,
             workflow=Onboarding(mode=OnboardingMode.DEPLOY, mode_given_at=now),
         ),
-        reason="it was drained for a reimage",
+        reason="the node was drained for a reimage",
         cause="rule: reimage",
     )
 
@@ -219,7 +220,7 @@ def _settled(node: Node, workflow: Workflow, result: Settled, now: datetime, con
 def _through(node: Node, done: Done, now: datetime) -> Outcome:
     """The stage is done: the next one, or the end."""
     workflow = node.workflow
-    assert workflow is not None, "only a live workflow is through"
+    assert workflow is not None, "only a live workflow can complete"
     to = advanced(node, done)
     is_live = to.workflow is not None and to.workflow.status in LIVE
     reason = done.reason if is_live else f"{workflow.kind} completed: {done.reason}"

@@ -23,12 +23,12 @@ W = TypeVar("W")
 V = TypeVar("V")
 
 TAKEN = frozenset(word for layer in node_spec.SPEC.every_layer for word in (layer.label, layer.key))
-"""Names that no other kind may have: metrics and limits of nodes have them."""
+"""Names that no other kind may have, because metrics and limits of nodes use them."""
 KEPT = frozenset((*Resource.__struct_fields__, "ended_at", "run"))
-"""Names that are no column which a kind's runs write: each is the database's own, or an element's of a commit."""
+"""Names that cannot be columns that runs of a kind write: the database or the elements of a commit use them."""
 
 Decided: TypeAlias = Decision[R, Answer, V]
-"""What a `Handler` of snapshots `R` and services `V` returns."""
+"""The result of a `Handler` with snapshots `R` and services `V`."""
 
 
 class Handler(StateHandler[R, R, Answer, V], Protocol[R, V]):
@@ -77,7 +77,7 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
         fields = {field.encode_name for field in msgspec.structs.fields(self.snapshot)}
         if layers - fields:
             lacks = ", ".join(sorted(layers - fields))
-            raise ConfigError(f"kind {self.spec.name}: its snapshot {self.snapshot.__name__} lacks {lacks}")
+            raise ConfigError(f"kind {self.spec.name}: its snapshot {self.snapshot.__name__} does not have {lacks}")
         missing = set(self.columns) - fields
         if missing:
             raise ConfigError(

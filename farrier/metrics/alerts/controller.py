@@ -41,7 +41,7 @@ _CUTS_LOOKED_BACK = timedelta(minutes=30)
 _CUTS_TIMES = 3
 
 BUGS = (errors.UndecodableState, errors.IllegalEdge, errors.HandlerGarbage, errors.InternalError)
-"""Errors that no service and no setting can cause: each is a bug, or a replica of another version."""
+"""Errors that no service and no setting can cause. The cause is a bug, or a replica of another release."""
 
 
 def alerts(config: Config) -> tuple[Alert, ...]:

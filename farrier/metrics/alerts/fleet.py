@@ -36,7 +36,8 @@ _PLACE = ("kind", "state", "substate")
 _WHERE = "{{ $labels.kind }} {{ $labels.state }}{{ with $labels.substate }} {{ . }}{{ end }}"
 
 PATIENT_FROM = timedelta(hours=24)
-"""A limit of a day or more depends on a person and opens a ticket; a shorter one depends on machines and pages."""
+"""An alert about a limit of at least this length is a ticket, because people do the work. For shorter limits machines
+do the work, and the alert pages."""
 
 # An intent waits while its node is verifying or adopting, for ten minutes at most; then it has an answer.
 _ANSWERED_WITHIN = timedelta(minutes=15)

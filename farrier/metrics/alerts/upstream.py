@@ -20,7 +20,7 @@ ANSWERS = frozenset(
         "missing",  # Vault has no such secret
     }
 )
-"""Results that are a word on one machine or one request, and no trouble of the service."""
+"""Results that concern one machine or one request, and are not a failure of the service."""
 
 _WINDOW = timedelta(minutes=10)
 _SHARE = 0.25  # of requests; dead BMCs of a fleet are a few in a hundred, and are asked less and less often

@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 
 NAMES = ("fleet", "stuck", "workflows", "controller", "upstream")
-"""Every dashboard, in the order in which one looks at them."""
+"""Every dashboard, in the order in which operators use them."""
 
 PAGES = "pages"
 RUNBOOKS = "runbooks"
-"""The variables that links start with."""
+"""The variables with which links begin."""
 
 DEFAULTS: Mapping[str, str] = {PAGES: "http://127.0.0.1:9464", RUNBOOKS: "docs/operating"}
-"""What they are in the files: a replica on this machine with its default port, and the pages as a checkout has them."""
+"""Their values in the files: a replica on this machine with the default port, and the pages of a checkout."""
 
 HERE = Path(__file__).parent
 

@@ -117,7 +117,7 @@ def test_a_kind_has_no_name_by_which_nodes_are_counted_and_its_snapshot_has_its_
     for name in ("node", "status", "management", "onboarding_stage"):
         with pytest.raises(ConfigError, match="its name must be none of"):
             racks(spec=msgspec.structs.replace(SPEC, name=name))
-    with pytest.raises(ConfigError, match="its snapshot Resource lacks power, power_entered_at"):
+    with pytest.raises(ConfigError, match="its snapshot Resource does not have power, power_entered_at"):
         racks(snapshot=Resource)
 
 

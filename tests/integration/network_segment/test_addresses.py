@@ -249,7 +249,7 @@ async def test_an_allocation_under_way_holds_a_deletion_up_and_then_is_a_reason_
     await lan.advance(timedelta(seconds=1))
     await lan.settle()
     status, reason = await lan.answer(request)
-    assert (status, "1 of its addresses are allocated, to late" in reason) == ("rejected", True)
+    assert (status, "1 addresses are allocated, to late" in reason) == ("rejected", True)
 
 
 async def test_a_commit_that_adds_prefixes_waits_for_no_allocation_under_way(lan: Lan) -> None:

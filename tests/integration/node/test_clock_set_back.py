@@ -33,7 +33,7 @@ async def test_a_reset_that_is_being_sent_is_not_sent_again_and_its_answer_says_
     await site.settled()
     assert site.bmc.sent == [PowerRequest.RESET]
     answer = await site.answer(asked)
-    assert answer.status == "rejected" and "outcome unknown" in (answer.reason or "")
+    assert answer.status == "rejected" and "outcome is unknown" in (answer.reason or "")
 
 
 @pytest.mark.parametrize("power", ["on", "off"])

@@ -205,7 +205,7 @@ async def test_an_agent_of_a_removed_node_speaks_for_it_no_more(site: Site) -> N
 async def test_a_node_without_its_agent_is_not_reactivated_but_installed_anew(site: Site) -> None:
     machine = await site.retired()
     await site.conn.execute("DELETE FROM farrier.node_agents")
-    assert "its agent was removed" in await told(machine, "reactivate")
+    assert "agent of this node was removed" in await told(machine, "reactivate")
     await (await (await machine.asked("onboard", mode="manual")).enroll()).beat()
     assert (await machine.state())[0] == "active"
 

@@ -186,7 +186,7 @@ async def test_a_process_that_dies_between_the_commits_loses_no_answer_and_reset
         assert "switching" not in after
         if wanted is PowerRequest.RESET:
             assert later.bmc.sent == []
-            assert answer.status == "rejected" and "outcome unknown" in (answer.reason or "")
+            assert answer.status == "rejected" and "outcome is unknown" in (answer.reason or "")
         else:
             assert answer == Answer("accepted", f"power {wanted} done: power is {later.bmc.power}")
         assert 1 <= len(after["tries"]) <= 2, "a login that nobody saw the end of stays counted"
@@ -247,7 +247,7 @@ async def test_a_process_that_dies_at_any_of_its_messages_resets_at_most_once_an
                 await after.settled()
             sent, (status, reason) = len(bmc.sent) - before, msgspec.structs.astuple(await after.answer(id_))
             assert sent <= 1
-            assert (status, sent) == ("accepted", 1) or (status == "rejected" and "outcome unknown" in reason)
+            assert (status, sent) == ("accepted", 1) or (status == "rejected" and "outcome is unknown" in reason)
             # A login that nobody saw the end of counts; too many of them are another test's.
             await db.advance(6 * MINUTE)
             cut += 1

@@ -141,7 +141,7 @@ def test_what_perhaps_was_sent_is_read_and_only_a_reset_is_not_sent_again(wanted
         ((verdict, reason),) = answers(result)
         if wanted is PowerRequest.RESET:
             assert [call for call, _ in world.log] == ["read", "reset looked at"]
-            assert verdict == "rejected" and "outcome unknown" in reason and "power is on now" in reason
+            assert verdict == "rejected" and "outcome is unknown" in reason and "power is on now" in reason
         else:
             assert [call for call, _ in world.log] == ["read", f"{wanted} sent"]
             assert verdict == "accepted"

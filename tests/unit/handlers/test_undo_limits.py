@@ -34,7 +34,7 @@ async def at() -> AsyncIterator[Stand]:
 async def test_a_deployment_that_is_not_this_workflows_stops_the_undo(at: Stand, status: Status) -> None:
     it = await standing(at, O.WAIT_FOR_READY, status, id=99)  # the events have another workflow's comments
     await it.ask(Action.CANCEL)
-    refused(it, "not because of this workflow")
+    refused(it, "this workflow did not request this")
     assert changes(at) == []
 
 
@@ -54,7 +54,7 @@ async def test_of_several_deployments_the_last_one_tells_whose_it_is(at: Stand) 
         if comment == COMMENT:
             at.region.move(at.region.machines[at.node.maas_id or ""], S.READY)
     await it.ask(Action.CANCEL)
-    refused(it, "not because of this workflow")
+    refused(it, "this workflow did not request this")
 
 
 async def deploy(at: Stand, comment: str) -> None:
@@ -83,7 +83,7 @@ async def test_what_maas_commissions_by_itself_goes_on(at: Stand) -> None:
 async def test_a_persons_rescue_is_not_ended(at: Stand, status: Status) -> None:
     it = await standing(at, O.WAIT_FOR_DEPLOYED, status, upstream=ASKED)
     await it.ask(Action.CANCEL)
-    refused(it, "end this in MAAS")
+    refused(it, "end this state in MAAS")
 
 
 async def test_a_lock_on_what_we_deployed_stops_the_undo(at: Stand) -> None:
@@ -119,13 +119,13 @@ async def test_a_clean_restart_never_goes_on_over_what_it_could_not_undo(at: Sta
     it = await standing(at, O.WAIT_FOR_READY, S.DEPLOYED, id=99)
     for _ in range(3):
         await it.ask(Action.RESTART_CLEAN)
-        refused(it, "not because of this workflow")
+        refused(it, "this workflow did not request this")
 
 
 async def test_a_node_whose_undo_failed_can_still_be_deleted(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_READY, S.DEPLOYED, id=99)
     await it.ask(Action.DELETE)
-    refused(it, "not because of this workflow")
+    refused(it, "this workflow did not request this")
     await it.ask(Action.RESUME)
     assert it.ended is not None and it.ended.status in (W.CANCELLED, W.COMPLETED)
     assert it.node.deleting

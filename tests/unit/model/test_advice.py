@@ -107,7 +107,7 @@ def test_above_a_limit_there_is_always_something_to_do() -> None:
     said = why(**LATE, workflow=deployment(3 * HOUR), region=region(state="observing"), maas=seen(MINUTE))
     assert said.advice == (
         "onboarding running/wait_for_deployed has lasted since 2026-01-01 09:00:00 UTC, 2h above its limit: check "
-        "what it waits for and fix it, then restart_clean or cancel if it does not continue by itself"
+        "what the node waits for and fix it, then restart_clean or cancel if it does not continue by itself"
     )
     assert why(**LATE, workflow=deployment(), region=region(state="observing")).advice == "no action is needed"
     assert "above its limit" in why(status="quarantined", status_entered_at=NOW - 30 * HOUR).advice
@@ -115,7 +115,7 @@ def test_above_a_limit_there_is_always_something_to_do() -> None:
 
 def test_a_clock_that_nobody_can_hurry_offers_no_intent_that_would_be_refused() -> None:
     undone = deployment(status="compensating", status_entered_at=NOW - 3 * HOUR)
-    assert why(**LATE, workflow=undone).advice.endswith("above its limit: check what it waits for and fix it")
+    assert why(**LATE, workflow=undone).advice.endswith("above its limit: check what the node waits for and fix it")
 
 
 def test_a_task_that_waits_for_a_silent_agent_leads_to_the_agent() -> None:

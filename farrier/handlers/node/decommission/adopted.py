@@ -1,4 +1,4 @@
-"""Which stages of a decommission have reached their goal by what MAAS shows, once an operator adopted that.
+"""Which stages of a decommission have reached their goal according to MAAS, after intent `adopt_observed_state`.
 
 Asked by the stages next to this module, and by the response to `adopt_observed_state`. Only stages that act in MAAS
 have a goal that it shows; drain, cleaning, validation and secrets are the node's own and run. A reading that is stale,
@@ -22,7 +22,7 @@ _RELEASED = (M.READY, M.NEW)
 # Stages that change a machine in MAAS, and what shows that it needs no more.
 GOALS = {
     D.RELEASE_MAAS_NODE: "ready, new, absent",
-    D.POWER_OFF_MAAS_NODE: "ready or new and off, absent",
+    D.POWER_OFF_MAAS_NODE: "ready or new and switched off, or absent",
     D.REMOVE_MAAS_RECORD: "absent",
 }
 

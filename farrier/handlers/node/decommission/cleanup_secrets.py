@@ -1,5 +1,5 @@
-"""Stage `cleanup_secrets`: nothing that the node's agent or installer knows opens anything any more, and its addresses
-and memberships are others' to have.
+"""Stage `cleanup_secrets`: invalidates the secrets of the node's agent and installer, and releases the node's addresses
+and memberships.
 
 Only a full decommission gives those back here: the machine is released and off, or its agent has uninstalled. The stage
 is through when the tables hold none of it, also of what was written while it ran.

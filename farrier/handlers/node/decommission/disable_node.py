@@ -15,7 +15,7 @@ def disable_node(node: Node, now: datetime, policy: Policy) -> StageResult:
     """No longer schedulable, with its drain task in the same commit. A quarantine is remembered until the node is
     retired: a drain that is cancelled does not lift it."""
     if node.status not in IN_SERVICE:
-        return Done(reason=f"it is already {node.status}", skipped=f"the node was {node.status} already")
+        return Done(reason=f"the node is already {node.status}", skipped=f"the node was already {node.status}")
     return Done(
         reason="taken out of scheduling",
         to=with_fields(node, status=N.DRAINING),

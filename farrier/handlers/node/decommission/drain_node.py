@@ -21,7 +21,7 @@ def drain_node(node: Node, now: datetime, policy: Policy) -> StageResult:
             writes=tasks.reissue(node, TaskType.DRAIN, now),
         )
     if node.status is not N.DRAINING:
-        return Done(reason=f"it is already {node.status}", skipped=f"the node was {node.status} already")
+        return Done(reason=f"the node is already {node.status}", skipped=f"the node was already {node.status}")
     result = tasks.work(node, TaskType.DRAIN, now, policy)
     if isinstance(result, Done):
         emptied = with_fields(result.to or node, status=N.RETIRED, quarantine=None)

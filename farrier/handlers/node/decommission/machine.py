@@ -1,4 +1,4 @@
-"""What the stages have in common that give a node's machine back to MAAS.
+"""What the stages share that release a node's machine in MAAS.
 
 Used by the stages next to this module. A change is asked for once in an attempt: `asking` notes it in the commit that
 follows, and until the observer has read the machine after that, nothing is asked again. A request whose answer was lost
@@ -54,7 +54,7 @@ def with_machine(
 
 
 def asking(node: Node, now: datetime, change: Change, what: str) -> Send:
-    """Ask for it, and note that it was asked for."""
+    """Request the change, and record the request."""
     then = Step(to=with_note(node, asked=what, asked_at=now), reason=f"requested from MAAS: {what}")
     return Send(change=change, reason=what, then=then)
 
@@ -65,13 +65,13 @@ def unlock(node: Node) -> Failed | Send:
         return Send(change=Unlock(comment=region.comment(node, "unlock")), reason="unlock it")
     return Failed(
         failure=FailureClass.UPSTREAM_REFUSED,
-        detail=f"machine {node.maas_id} is locked in MAAS, so farrier leaves it alone; unlock it there, then "
-        "retry_stage, or cancel and decommission it with force",
+        detail=f"machine {node.maas_id} is locked in MAAS, so farrier does not change it; unlock it there, then "
+        "retry_stage, or cancel and decommission the node with force",
     )
 
 
 def was_asked(node: Node, what: str) -> bool:
-    """Whether this attempt of the stage has asked for it already."""
+    """Whether this attempt of the stage has already requested the change."""
     upstream = own(node).upstream
     return upstream.asked == what and upstream.asked_at is not None and upstream.asked_at >= attempt_began_at(own(node))
 

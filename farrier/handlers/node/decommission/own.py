@@ -24,4 +24,4 @@ def back_to_removing(node: Node) -> Step | None:
     """The step that a node which is being removed has to take first; None when it stands where it should."""
     if own(node).mode is not DecommissionMode.FULL_DECOMMISSION or node.status is not N.RETIRED:
         return None
-    return Step(to=with_fields(node, status=N.REMOVING), reason="its removal continues")
+    return Step(to=with_fields(node, status=N.REMOVING), reason="the removal of the node continues")

@@ -46,7 +46,8 @@ def _adopted(node: Node, now: datetime, policy: Policy) -> Done | None:
 
 
 def _still_on(node: Node) -> Waiting | None:
-    """What is observed after it was asked for; the machine itself is looked at once that says off."""
+    """The state according to the observer after the request; once the observer reports off, the stage reads the
+    machine."""
     seen = region.latest(node)
     if seen is None or seen.power_state == _OFF or not was_asked(node, _POWER_OFF):
         return None
@@ -59,9 +60,9 @@ def _decide(node: Node, now: datetime, machine: Machine) -> Settled | Send:
     if not machines.is_unused(machine):
         return in_use(machine, "it is switched off only after its release")
     if machine.power_state == _OFF:
-        return Done(reason="it is off")
+        return Done(reason="the machine is off")
     if machine.power_type in _NOT_SWITCHED:
-        why = f"MAAS cannot switch it: its power type is {machine.power_type or '(none)'}"
+        why = f"MAAS cannot switch the machine: its power type is {machine.power_type or '(none)'}"
         return Done(reason=why, skipped=why)
     if was_asked(node, _POWER_OFF):
         return _waiting()
@@ -71,4 +72,4 @@ def _decide(node: Node, now: datetime, machine: Machine) -> Settled | Send:
 
 
 def _waiting() -> Waiting:
-    return Waiting(reason="waits for MAAS to report it off")
+    return Waiting(reason="waits for MAAS to report the machine as off")

@@ -98,13 +98,14 @@ def wanted(node: Node, policy: Policy) -> Release:
 
 
 def _released(node: Node, machine: Machine) -> Done:
-    """A machine that runs although nothing was asked for was not installed by MAAS: its agent is still the one we
-    know."""
+    """A machine that runs without a requested release was not installed by MAAS, so the node's agent still runs on
+    it."""
     shown = machine.status_name or str(machine.status)
     asked = own(node).upstream.asked is not None
     if not asked and machine.status != S.READY and machine.power_state == "on":
         return Done(
-            reason=f"nothing to release: it is {shown}", skipped=f"the machine is {shown} in MAAS, not deployed"
+            reason=f"nothing to release: the machine is {shown}",
+            skipped=f"the machine is {shown} in MAAS, not deployed",
         )
     return _given_back(node, f"released: it is {shown}")
 

@@ -17,7 +17,11 @@ def remove_gpuaas_node_record(node: Node, now: datetime, policy: Policy) -> Stag
     """Into `removing` with the agent's task in the same commit; it is ended from the start where there is nothing that
     an agent could uninstall."""
     if node.status is N.RETIRED:
-        return Step(to=with_fields(node, status=N.REMOVING), reason="its removal begins", writes=_uninstall(node, now))
+        return Step(
+            to=with_fields(node, status=N.REMOVING),
+            reason="the removal of the node begins",
+            writes=_uninstall(node, now),
+        )
     result = tasks.work(node, TaskType.UNINSTALL, now, policy)
     return replace(result, writes=(*result.writes, ForgetAgent())) if isinstance(result, Done) else result
 

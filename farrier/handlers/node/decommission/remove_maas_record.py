@@ -70,11 +70,13 @@ def _decide(node: Node, machine: Machine) -> Settled | Send:
 
 
 def _used(node: Node, machine: Machine) -> Settled:
-    """A node that goes on in service keeps the machine that it runs on."""
+    """A node that stays in service keeps its machine's record."""
     if own(node).mode is DecommissionMode.STORAGE_CLEANUP:
         why = f"the machine is {machine.status_name or machine.status} in MAAS, so its record stays"
         return Done(reason=why, skipped=why)
-    return in_use(machine, "it is deleted only after its release; release it in MAAS, or run a full_decommission")
+    return in_use(
+        machine, "farrier deletes a machine only after its release; release it in MAAS, or run a full_decommission"
+    )
 
 
 def _removed(node: Node) -> Done:

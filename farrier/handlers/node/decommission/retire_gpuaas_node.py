@@ -14,5 +14,5 @@ def retire_gpuaas_node(node: Node, now: datetime, policy: Policy) -> StageResult
     if node.status is N.RETIRED:
         return Done(reason="retired")
     if node.status is N.REMOVING:  # a deletion goes on that lost its decommission
-        return Done(reason="it is already removing", skipped="the node was already removing")
+        return Done(reason="the node is already removing", skipped="the node was already removing")
     return Failed(failure=FailureClass.INTERNAL, detail=f"expected a retired node; this one is {node.status}")

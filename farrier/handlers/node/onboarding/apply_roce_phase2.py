@@ -33,7 +33,7 @@ def apply_roce_phase2(node: Node, now: datetime, policy: Policy) -> StageResult:
     has = network_uses.in_use(node)
     if site is not None and not network.ports and not network.bonds:
         if has:
-            return Done(reason=f"it has {has}; no network to apply")
+            return Done(reason=f"the machine has {has}; no network to apply")
         return Done(reason="no network to apply", skipped="the site configures no network")
 
     async def decide(machine: Machine, client: MaasClient) -> Settled | region.Send:

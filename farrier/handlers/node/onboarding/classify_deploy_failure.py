@@ -60,7 +60,7 @@ def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageR
 
 def _judged(node: Node, policy: Policy, machine: Machine, failure: DeployFailure) -> Settled:
     if machine.status == S.ALLOCATED and failure.cause is not DeployCause.POWER:
-        return detour.disagrees(machine.system_id, machine.status_name, "because its deployment was aborted in MAAS")
+        return detour.disagrees(machine.system_id, machine.status_name, "because the deployment was aborted in MAAS")
     if failure.cause is DeployCause.DATASOURCE:
         return _without_datasource(node, policy, failure)
     if machine.status == S.DEPLOYING:

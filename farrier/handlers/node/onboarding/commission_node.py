@@ -43,7 +43,7 @@ def decide(node: Node, machine: Machine, wanted: CommissionSite) -> Settled | Se
     """The next change for a machine that no other user owns."""
     stands = (machine.status_name or str(machine.state))[:64]
     if machine.state is MaasStatus.COMMISSIONING:
-        return Done(reason=f"MAAS already works on it: {stands}", to=_counted(node))
+        return Done(reason=f"MAAS is already working on the machine: {stands}", to=_counted(node))
     passed = machine.state is MaasStatus.READY and machine.commissioning_status_name == PASSED
     if passed and not _to_find_disks(node, machine):
         return _ready(node)
@@ -89,7 +89,7 @@ def marked_broken(machine: Machine) -> Failed:
 
 
 def _is_requested(node: Node) -> bool:
-    """Whether an operator asked for this very stage again: attempts that are made by themselves count on."""
+    """Whether an operator requested this stage again. Automatic attempts do not reset the count."""
     workflow = node.workflow
     assert workflow is not None, "a stage runs in a workflow"
     return workflow.attempt == 1 and workflow.status_entered_at > workflow.stage_entered_at

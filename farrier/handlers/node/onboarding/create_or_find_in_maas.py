@@ -258,7 +258,7 @@ def _elsewhere(machine: Machine) -> Failed | None:
     """
     if machine.status in _FREE or machine.status == StatusNumber.BROKEN:
         return None
-    return _stands_elsewhere(machine, "no onboarding requested this state, so farrier does not take the machine")
+    return _stands_elsewhere(machine, "no onboarding requested this state, so farrier does not use the machine")
 
 
 def _stands_elsewhere(machine: Machine, why: str) -> Failed:

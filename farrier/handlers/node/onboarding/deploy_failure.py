@@ -37,9 +37,10 @@ MEANING: Mapping[DeployCause, str] = {
     DeployCause.STORAGE: "the installer could not set up the disks",
     DeployCause.INSTALL: "the installer failed to write or configure the image",
     DeployCause.NEVER_REPORTED: (
-        "it was installed, but the installed system did not report to MAAS; check boot order and names of interfaces"
+        "the machine was installed, but the installed system did not report to MAAS; check its boot order and the "
+        "names of its interfaces"
     ),
-    DeployCause.POST_INSTALL: "it was installed, but cloud-init failed in the installed system",
+    DeployCause.POST_INSTALL: "the machine was installed, but cloud-init failed in the installed system",
     DeployCause.UNKNOWN: "the events in MAAS do not show the cause",
 }
 
@@ -74,7 +75,7 @@ class _Trace(msgspec.Struct, frozen=True, kw_only=True):
 _Rule: TypeAlias = Callable[[_Trace], str | None]
 
 START = "User starting deployment"
-"""The event of a requested deployment, with the comment of the request."""
+"""MAAS's event for a requested deployment. It contains the comment of the request."""
 
 _POWER_FAILED = ("Failed to power on node", "Failed to power cycle node", "Failed to query node's BMC")
 _BOOTED = ("PXE Request", "TFTP Request", "HTTP Request", "Performing PXE boot", "Loading ephemeral")
@@ -93,8 +94,8 @@ _LONGEST_WORDS = 200
 def classify(
     machine: Machine, events: Sequence[Event], scripts: Sequence[ScriptSet] = (), *, comment: str = ""
 ) -> DeployFailure:
-    """Why the deployment that was asked for with `comment` failed, or is stuck. `scripts` are the rounds of
-    installation scripts."""
+    """Why the deployment with this `comment` failed or is stuck. `scripts` are the results of the installation
+    scripts."""
     newest = max(scripts, key=lambda kept: kept.id, default=None)
     since = _since(events, comment)
     trace = _Trace(
@@ -224,4 +225,5 @@ RULES: tuple[tuple[DeployCause, _Rule], ...] = (
     (DeployCause.INSTALL, _stuck_in_installer),
     (DeployCause.DATASOURCE, _never_installed),
 )
-"""In this order: what is said outright before what has to be concluded from what is missing."""
+"""The order of the checks: events that name a cause are first; causes that farrier concludes from missing events are
+last."""

@@ -43,7 +43,7 @@ _STORE_AGAIN = timedelta(seconds=15)
 
 
 def deploy_via_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Done once MAAS took the deployment, whichever run asked for it."""
+    """Done when MAAS has accepted the deployment, also if an earlier run requested it."""
 
     async def act(services: NodeServices) -> Settled:
         async def decide(machine: Machine, client: MaasClient) -> Settled | Send:
@@ -63,8 +63,7 @@ def deploy_via_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _found(node: Node, machine: Machine, newest: Event | None) -> Settled:
-    """A machine that somebody has deployed, or tried to. Ours, if the last to ask for it is known to be this
-    workflow."""
+    """Handle a machine with a deployment. It belongs to this workflow if the workflow was the last to request one."""
     number, disowned = detour.upstream(node).deploys, detour.upstream(node).disowned
     lost = newest is not None and newest.carries(detour.comment(node, number + 1))
     known = number > disowned and newest is not None and newest.carries(detour.comment(node, number))
@@ -124,7 +123,7 @@ def _rendered(node: Node, reason: str) -> Step:
 
 
 def _asked(node: Node, at: datetime) -> Node:
-    """The node once one more deployment was asked for: what is known of the one before is over."""
+    """The node after another deployment was requested, without the facts about the previous one."""
     number = detour.upstream(node).deploys + 1
     return with_note(node, deploys=number, asked_at=at, asked=None, deployed_at=None, synced_at=None)
 

@@ -22,7 +22,8 @@ from farrier.model.stages import OnboardingStage
 from farrier.protocols import MaasClient
 
 MOST_EVENTS = 1000
-"""Events of one machine that are looked through, and the most that a region gives at once: several deployments."""
+"""Number of events of a machine that farrier reads. It is the most that a region returns at once, and covers several
+deployments."""
 
 # A machine that syncs its hardware leaves a few events with each sync: weeks of them, a tenth of a second a page.
 _MOST_PAGES = 10
@@ -41,7 +42,7 @@ def to_judgement(node: Node) -> Node:
 
 
 def afresh(node: Node) -> Node:
-    """The node once an operator asked for another attempt: what failed before counts no more."""
+    """The node after an operator requested another attempt, with its counters reset."""
     return with_note(node, failed_deploys=0, datasource_retries=0)
 
 
@@ -88,7 +89,7 @@ def deadline(node: Node, policy: Policy) -> timedelta:
 
 
 def is_overdue(node: Node, now: datetime, policy: Policy) -> bool:
-    """Whether the deployment that was asked for last takes too long."""
+    """Whether the last requested deployment takes too long."""
     assert node.workflow is not None, "a stage runs in a workflow"
     return waited(node, upstream(node).asked_at or node.workflow.stage_entered_at, now) > deadline(node, policy)
 

@@ -19,7 +19,7 @@ from farrier.model.maas_changes import LinkMode
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a table wants an interface. `table` is its name in the site's file."""
+    """Where a table places an interface. `table` is the table's name in the site's file."""
 
     table: str
     vid: int | None = None
@@ -52,7 +52,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool = True
 
     def untagged(self, place: Place, near: Vlan | None) -> Vlan | None:
-        """The VLAN that an interface is to be on, which lies on `near` now; None: it lies on none, and may."""
+        """The target VLAN of an interface, which is on `near` now. None if it is on no VLAN and needs none."""
         link = place.link
         subnet = self.subnet(place.table, link.subnet) if link is not None and link.subnet is not None else None
         there = None if subnet is None else subnet.vlan
@@ -136,7 +136,7 @@ def nearby(interfaces: Sequence[Interface], subnets: tuple[Subnet, ...]) -> Plac
 
 
 def same_network(one: str | None, other: str | None) -> bool:
-    """Whether two CIDRs are the same; a text that is none is only itself."""
+    """Whether two CIDRs are the same. A text that is not a CIDR equals only itself."""
     try:
         return ip_network(one or "", strict=False) == ip_network(other or "", strict=False)
     except ValueError:
@@ -160,7 +160,7 @@ def _vlan(vlan: Vlan) -> str:
 
 
 def _address(place: Place, node: str) -> str:
-    assert place.link is not None, "asked for of a static link"
+    assert place.link is not None, "only for a static link"
     address = place.link.addresses.get(node)
     if address is None:
         raise ConfigError(f"{place.table}: addresses of the link has no address for {node}")

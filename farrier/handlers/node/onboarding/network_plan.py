@@ -98,7 +98,7 @@ def _create(seen: Seen, bonded: Bonded, place: Place, node: str) -> Iterator[Mis
 
 
 def _vlan_of_ports(seen: Seen, bonded: Bonded, place: Place) -> Vlan | None:
-    """Where a bond that is to be made lies."""
+    """The place of a bond that does not exist yet."""
     together = {_id(one.vlan) for one in bonded.ports}
     near = bonded.ports[0].vlan if len(together) == 1 else None
     vlan = seen.places.untagged(place, near)
@@ -169,7 +169,7 @@ def _linked(interface: Interface, link: WantedLink | None, *, anew: bool) -> Ite
 
 
 def _check_same(there: Interface, bonded: Bonded) -> None:
-    """A bond of that name has to be the one that is wanted: none is taken apart."""
+    """Check that an existing bond of this name matches its table; farrier removes no bond."""
     bond = bonded.bond
     if there.type != "bond":
         raise ConfigError(f"{bonded.table}: {bond.name} is a {there.type} interface in MAAS; {_REMOVE_IT}")

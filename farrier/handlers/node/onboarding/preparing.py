@@ -1,4 +1,4 @@
-"""What the stages share that bring a machine to where it can be deployed. Pure.
+"""What the stages share that prepare a machine for its deployment. Pure.
 
 Commissioning is asked for by one stage and waited for by another. `configure_storage`, `apply_roce_phase2` and
 `ensure_pxe_interface_auto` change a machine only while it is ready, and what this very onboarding has gone on to deploy
@@ -25,7 +25,7 @@ _GIVEN_BACK = frozenset(
 )
 
 PASSED = "Passed"
-"""MAAS's word for a commissioning that passed."""
+"""MAAS's status of a commissioning that passed."""
 
 
 def failed_testing(system_id: str, said: str | None) -> Failed:

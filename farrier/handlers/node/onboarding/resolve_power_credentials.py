@@ -64,7 +64,7 @@ def _resolved(node: Node) -> StageResult:
 
 
 def _look(node: Node, now: datetime) -> StageResult:
-    """A failed adoption stops its onboarding, so one that runs here was asked for again."""
+    """A failed adoption stops its onboarding. So if the onboarding runs here, a client requested it again."""
     begun = begin(node, now, cause=f"stage: {GATE}")
     if isinstance(begun, Wait):
         return Waiting(reason=begun.reason, requeue_after=begun.requeue_after)

@@ -45,7 +45,7 @@ def wait_for_agent_enrollment(node: Node, now: datetime, config: Policy) -> Stag
 
 
 def _contradicted(node: Node) -> Failed | None:
-    """What was not deployed here is only asked to be there."""
+    """Compare the machine with MAAS. A machine that this workflow did not deploy only has to exist."""
     if node.maas_id is None:
         return None
     if _deployed_it(node):
@@ -71,7 +71,8 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> Done | Failed | Wait
 
 
 def _was_heard_in_this_attempt(node: Node, agent: Agent) -> bool:
-    """A report from before an operator asked for another attempt says nothing of what was mended."""
+    """Whether the report is newer than the operator's last request for another attempt; an older one does not show a
+    repair."""
     assert node.workflow is not None, "a stage runs in a workflow"
     return agent.last_heartbeat_at is not None and agent.last_heartbeat_at >= node.workflow.status_entered_at
 
@@ -83,7 +84,7 @@ def _deployed_it(node: Node) -> bool:
 
 
 def _of_an_earlier_installation(node: Node, enrolled_at: datetime) -> bool:
-    """True when the node has been installed anew, or is to be, since its agent enrolled."""
+    """Whether the node was or will be installed again since its agent enrolled."""
     assert node.workflow is not None, "a stage runs in a workflow"
     asked_at = node.workflow.upstream.asked_at if _deployed_it(node) else None
     if asked_at is not None:

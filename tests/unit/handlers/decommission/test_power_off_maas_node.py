@@ -70,7 +70,7 @@ async def test_one_that_takes_its_time_is_waited_for_on_what_was_observed(slow: 
     slow.observe()
     before = asked(slow)
     for _ in range(3):
-        waits(await slow.settle(), "report it off")
+        waits(await slow.settle(), "report the machine as off")
     assert asked(slow) == before
     slow.pass_time(timedelta(minutes=2))
     slow.observe()
