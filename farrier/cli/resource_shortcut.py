@@ -80,7 +80,7 @@ def _asks(spec: KindSpec, action: str, takes: type[params.Params], text: str) ->
 
 
 def _params(fields: Mapping[str, Field], given: Mapping[str, Any]) -> dict[str, object]:
-    """What was given, as the action takes it; what was not is left to its default."""
+    """Convert the given values to the action's parameters. Omitted values keep their defaults."""
     found: dict[str, object] = {}
     for name, value in given.items():
         if isinstance(value, list):

@@ -84,8 +84,8 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     poll_interval: Annotated[
         timedelta,
         Meta(
-            description="Interval at which the loop polls for wakes. While LISTEN is lost, a wake is delayed by at "
-            "most this."
+            description="Interval at which the loop polls for wakes. While LISTEN is lost, this bounds the delay of "
+            "a wake."
         ),
     ] = _seconds(0.5)
     drain_timeout: Annotated[

@@ -130,7 +130,7 @@ async def _claim_elsewhere(partition: IbPartition, now: datetime, client: UfmCli
             reason=f"{place} {has}: this may be another partition, so farrier does not touch it", error=UfmError.label
         )
     if found is None and partition.state == DELETING and not partition.users:
-        return Wait(reason=f"{place} does not have it: it must be deleted in the earlier UFM", error=UfmError.label)
+        return Wait(reason=f"{place} does not have the key: delete the key in the earlier UFM", error=UfmError.label)
     _log.warning("ib_partition.another_ufm", partition=partition.name, before=partition.claimed_in, now=client.url)
     to = msgspec.structs.replace(partition, claimed_at=now, claimed_in=client.url, strangers=(), absent_at=None)
     return Update(to=to, reason=f"from now on the partition is in the UFM at {client.url}", requeue_after=_AT_ONCE)
