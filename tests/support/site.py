@@ -52,9 +52,13 @@ _TELL = """
 _LOOK = """
     SELECT n.id, n.status, n.management, n.ever_onboarded, n.ever_active, n.not_scrubbed, n.deleting, n.bmc_address,
            n.bmc_credential, n.bmc::text AS bmc, n.quarantine::text AS quarantine, n.paused IS NOT NULL AS paused,
-           n.live_workflow_kind AS live, l.workflow, l.mode, l.workflow_status, l.stage, l.attempt, l.failure_class,
+           n.live_workflow_kind AS live, w.kind AS workflow, w.mode, w.status AS workflow_status, w.stage, w.attempt,
+           w.failure_class,
            (SELECT o.outcome::text FROM farrier.outcomes o WHERE o.kind = 'node' AND o.id = n.id) AS outcome
-      FROM farrier.nodes n JOIN farrier.node_lifecycle l ON l.id = n.id WHERE n.id = $1
+      FROM farrier.nodes n
+      LEFT JOIN LATERAL (SELECT * FROM farrier.node_workflows x
+                          WHERE x.node_id = n.id ORDER BY x.created_at DESC, x.id DESC LIMIT 1) w ON true
+     WHERE n.id = $1
 """
 _MOVES = """
     SELECT layer, from_value, to_value, cause FROM farrier.history
