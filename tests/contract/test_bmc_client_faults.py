@@ -106,10 +106,10 @@ def page(status: int, body: bytes = b"{}", **headers: str) -> Page:
         pytest.param(page(200, b"not gzip at all", Content_Encoding="gzip"), "protocol", "decode", id="not-gzip"),
         pytest.param(Flood(), "protocol", "larger than", id="flood"),
         pytest.param(HangUp(), "protocol", "incomplete", id="hang-up"),
-        pytest.param(system(PowerState=None), "protocol", "stays null", id="power-null"),
-        pytest.param(system(PowerState=...), "protocol", "stays null", id="power-missing"),
-        pytest.param(system(PowerState="Paused"), "protocol", "stays Paused", id="power-paused"),
-        pytest.param(system(PowerState=["On"]), "protocol", "stays null", id="power-list"),
+        pytest.param(system(PowerState=None), "protocol", "remains null", id="power-null"),
+        pytest.param(system(PowerState=...), "protocol", "remains null", id="power-missing"),
+        pytest.param(system(PowerState="Paused"), "protocol", "remains Paused", id="power-paused"),
+        pytest.param(system(PowerState=["On"]), "protocol", "remains null", id="power-list"),
         pytest.param(system(Actions=...), "unsupported", "switches its power", id="no-actions"),
         pytest.param(system(Actions=[]), "unsupported", "switches its power", id="odd-actions"),
     ],
@@ -335,7 +335,7 @@ async def test_a_credential_that_cannot_be_resolved_is_incomplete_and_asks_nothi
 async def test_an_echoed_password_is_scrubbed_from_the_text(bmc: FakeBmc) -> None:
     bmc.answer(SYSTEM, system(PowerState=f"for {PASSWORD}"))
     error = await failure_of(bmc)
-    assert "stays for ***" in error.detail
+    assert "remains for ***" in error.detail
 
 
 async def test_a_bug_of_ours_is_internal_with_its_traceback_in_the_log_only(bmc: FakeBmc) -> None:

@@ -142,7 +142,7 @@ async def test_a_token_is_in_no_text(bmc: FakeBmc) -> None:
         bmc.answer(SYSTEM, system(PowerState=f"for {token}"))
         with pytest.raises(BmcError) as raised:
             await client.verify(at(bmc))
-    assert "stays for ***" in raised.value.detail
+    assert "remains for ***" in raised.value.detail
 
 
 @pytest.mark.parametrize("answer", [Page(201), Page(200, b"[]"), Page(201, b"<html>")])

@@ -94,8 +94,8 @@ async def test_the_host_is_found_behind_a_baseboard(site: Site) -> None:
         pytest.param(b"<html>Login</html>", "not JSON", id="html"),
         pytest.param(b"[]", "not a JSON object", id="list"),
         pytest.param(b'"' + b" " * 4 * bmc_transport.LARGEST_BODY_BYTES + b'"', "larger than", id="huge"),
-        pytest.param(system(PowerState=None), "stays null", id="power-null"),
-        pytest.param(system(PowerState="Paused"), "stays Paused", id="power-paused"),
+        pytest.param(system(PowerState=None), "remains null", id="power-null"),
+        pytest.param(system(PowerState="Paused"), "remains Paused", id="power-paused"),
     ],
 )
 async def test_a_system_that_cannot_be_read_is_a_matter_of_protocol(site: Site, page: object, says: str) -> None:
