@@ -10,8 +10,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := $(wildcard farrier tests bench tools)
 PYTEST := $(BIN)/python -m pytest
-# Lints of our own are in `make check`.
-TESTS := $(PYTEST) --ignore=tests/architecture --numprocesses=auto --maxprocesses=4 --dist=loadgroup
+# Lints of our own are in `make check`. Half of the time tests wait, so there are more workers than many machines have cores.
+TESTS := $(PYTEST) --ignore=tests/architecture --numprocesses=4 --dist=loadgroup
 ARGS ?=
 # pytest rewrites every test module, which takes as long as hundreds of tests: what it wrote is used again.
 unexport PYTHONDONTWRITEBYTECODE
