@@ -19,7 +19,6 @@ MARKER = re.compile(r"^<!-- (?:end )?generated\b[^>]*-->$", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(#[^)\s]*)?\)")
 SQLSTATE = re.compile(r"\bFR\d{3}\b")
 TABLE = re.compile(r"^CREATE (?:UNLOGGED )?TABLE (?:IF NOT EXISTS )?farrier\.(\w+)", re.MULTILINE)
-QUOTED = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
 EVENT = re.compile(r"`([a-z_]+\.(?:failed|lost|crashed))`")
 NAME = re.compile(r"\bfarrier_[a-z_]+")
 COMMAND = re.compile(r"(?:^|`|\()farrier ([a-z]+)(?: +([a-z]+(?:-[a-z]+)*))?", re.MULTILINE)
@@ -103,13 +102,6 @@ def anchors(page: Path) -> set[str]:
 def test_every_error_code_of_the_database_is_explained_and_no_other() -> None:
     raised = set(SQLSTATE.findall("".join(path.read_text(encoding="utf-8") for path in sources.sql_files())))
     assert set(SQLSTATE.findall(TEXTS[TROUBLESHOOTING])) == raised
-
-
-def test_what_a_node_is_said_to_say_is_what_it_says() -> None:
-    section = TEXTS[TROUBLESHOOTING].split("## A node does not move\n")[1].split("\n## ")[0]
-    fragments = [part.strip() for quoted in QUOTED.findall(section) for part in quoted.split("…")]
-    assert len(fragments) > 10
-    assert not [fragment for fragment in fragments if fragment not in SOURCES]
 
 
 def test_names_that_a_page_tells_to_look_for_are_in_the_program() -> None:
