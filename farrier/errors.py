@@ -1,28 +1,29 @@
 """Every error that farrier raises on purpose, in one tree.
 
     FarrierError                    root; never raised itself
-    ├── ConfigError                 a setting, flag or reference is wrong; nothing was started
+    ├── ConfigError                 a setting, flag or file is wrong; farrier started nothing
     ├── DatabaseUnreachable         no connection within the time allowed
     ├── SchemaError
     │   ├── SchemaMissing           the database has no farrier schema, or an older one
     │   ├── SchemaTooNew            the database was migrated by a newer farrier
-    │   ├── SchemaUnrecorded        the schema has tables, and no record of what made them
-    │   ├── SchemaEdited            functions, views or triggers were changed by hand
-    │   └── SchemaChanged           applied tables or an applied migration are not what this program carries
-    ├── RefusedByModel              the model, or the database in its name, says no to a request
-    │   └── MalformedRequest        a request that no state would make right
-    ├── HandlerError                one run of one resource went wrong; the next run may do better
+    │   ├── SchemaUnrecorded        the schema has tables, but no record of its version
+    │   ├── SchemaEdited            functions, views or triggers were edited by hand
+    │   └── SchemaChanged           applied tables or an applied migration differ from this program's
+    ├── RefusedByModel              the model, or the database on its behalf, refuses a request
+    │   └── MalformedRequest        a request that is invalid in every state
+    ├── HandlerError                one run of one resource failed; the next run may succeed
     │   ├── UndecodableState        a stored state that this program cannot read
     │   ├── IllegalEdge             a transition that the model does not have
     │   ├── HandlerTimeout          the run took longer than `max_handling_time`
     │   └── HandlerGarbage          the handler returned something that is not an outcome
-    ├── LeaseLost                   the controller may not act any more; this run leaves no trace
+    ├── LeaseLost                   the controller lost the right to act; the run committed nothing
     ├── ServiceError                an outside service failed; packages derive their own from it
     ├── CredentialError             a credential reference that cannot be resolved
-    └── InternalError               a bug of ours, or an exception that nobody foresaw
+    └── InternalError               a bug in farrier, or an unexpected exception
 
-Each class has a `label` (its value in the `error` label of metrics, so it never changes) and a `fate` (what
-the loop does with it). Texts say what was expected, what came, and what to do. They never hold a secret.
+Each class has a `label` and a `fate`. The label is the value of the `error` label of metrics, so it never changes. The
+fate decides what the loop does after the error. A text names what was expected, what was found and what to do, and never
+contains a secret.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from typing import ClassVar
 
 
 class ExitCode(IntEnum):
-    """How the process `farrier` ends. Scripts and systemd units depend on the numbers."""
+    """The exit codes of the process `farrier`. Scripts and systemd units depend on the numbers."""
 
     OK = 0
     FAILED = 1
@@ -45,7 +46,7 @@ class ExitCode(IntEnum):
 
 
 class Fate(StrEnum):
-    """What becomes of work that ended in an error."""
+    """What the loop does after an error."""
 
     RETRY = "retry"
     PERMANENT = "permanent"
@@ -53,7 +54,7 @@ class Fate(StrEnum):
 
 
 class FarrierError(Exception):
-    """Root of the tree; `except FarrierError` catches what we foresaw and nothing else."""
+    """Root of the tree. `except FarrierError` catches all errors that farrier raises on purpose, and no others."""
 
     label: ClassVar[str] = "farrier"
     fate: ClassVar[Fate] = Fate.RETRY
@@ -61,7 +62,7 @@ class FarrierError(Exception):
 
 
 class ConfigError(FarrierError):
-    """A setting, a flag, or a file that one of these names is wrong. Raised before farrier starts anything."""
+    """A setting, a flag, or a file that a setting or flag names is wrong. Raised before farrier starts anything."""
 
     label = "config"
     fate = Fate.NEEDS_HUMAN
@@ -157,7 +158,7 @@ class SchemaChanged(SchemaError):
 
 
 class RefusedByModel(FarrierError):
-    """The state model does not allow the request; the text names what it allows. `hint` says what to do instead.
+    """The state model does not allow the request; the text names what the model allows. `hint` names the alternative.
     `sqlstate` is the database's code for the error, empty if the database was not involved."""
 
     label = "refused_by_model"
@@ -172,7 +173,7 @@ class RefusedByModel(FarrierError):
 
 
 class MalformedRequest(RefusedByModel):
-    """The request is invalid in every state of the node: an unknown action, a wrong parameter."""
+    """The request is invalid in every state of the node, such as an unknown action or a wrong parameter."""
 
     label = "malformed_request"
     exit_code = ExitCode.USAGE
@@ -227,7 +228,7 @@ class HandlerGarbage(HandlerError):
 
 
 class LeaseLost(FarrierError):
-    """The controller lost the right to act on the resource. It cancelled a step and committed nothing of it."""
+    """The controller lost the right to act on the resource. It cancelled the step and committed nothing."""
 
     label = "lease_lost"
 

@@ -1,7 +1,8 @@
-"""Settings of credentials: where references may lead, and which host may be sent what. Part of `groups` and `sites`.
+"""Settings of credentials: allowed references, and the hosts that may receive each secret. Part of `groups` and
+`sites`.
 
-A binding pairs references with hosts and networks. Without one a client that registers nodes could have any secret sent
-to any server, so nothing is bound by default.
+A binding pairs references with hosts and networks. Nothing is bound by default: without bindings, a client that
+registers nodes could have any secret sent to any server.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _STARRED_ADDRESS = re.compile(r"(?=.*\*)(?=.*[0-9])[0-9*.]+")
 
 
 class CredentialBinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """References that may be used for the BMCs of some hosts and networks, and for no others."""
+    """References for the BMCs of some hosts and networks only."""
 
     references: Annotated[
         tuple[str, ...],
@@ -66,7 +67,7 @@ class CredentialBinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
 
 class CredentialsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where credential references may lead. A reference to any other place is refused before it is read."""
+    """Allowed targets of credential references. A reference to any other target is refused before it is read."""
 
     file_roots: Annotated[
         tuple[str, ...],

@@ -1,6 +1,6 @@
-"""The settings of the database: where PostgreSQL is, how many connections it gets, and what may take how long.
+"""Settings of the database: address, connections and time limits.
 
-A section of `groups.Config`. Shows no password of a DSN.
+A section of `groups.Config`. `repr` shows no password of a DSN.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _seconds(value: float) -> timedelta:
 
 
 class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where PostgreSQL is, and how many connections it gets from one process."""
+    """The PostgreSQL server, and the connections of one process."""
 
     dsn: Annotated[
         str,

@@ -1,7 +1,8 @@
-"""The settings as an operator reads them: a list, and a file with every default and its reason; and those of a site.
+"""Describes the settings for operators: a list, a file with every default and its reason, and the keys of a site's
+file.
 
-Called by `farrier config` and by the generator of the documentation. Derived from `groups` and `sites` alone, so it
-cannot be out of date.
+Called by `farrier config` and by the generator of the documentation. Derived only from `groups` and `sites`, so the
+description is never out of date.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _NO_TABLE = "{}"
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One setting. `default` is spelled as in a file, where `is_table` is given as tables of its own."""
+    """One setting. `default` is spelled as in a file. `is_table`: a file spells the setting as separate tables."""
 
     section: str
     key: str
@@ -40,7 +41,7 @@ def settings() -> tuple[Setting, ...]:
 
 
 def as_toml() -> str:
-    """A file that sets everything to its default, with the descriptions as comments."""
+    """A file that sets every setting to its default, with the descriptions as comments."""
     lines: list[str] = []
     section = ""
     for setting in settings():
@@ -49,15 +50,15 @@ def as_toml() -> str:
             lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
         lines += _comment(setting.description)
         if setting.key:
-            # A table that stands here could not be added to further down.
+            # If the key was set here, a table of the same name further down would be an error.
             off = "# " if setting.is_table else ""
             lines.append(f"{off}{setting.key} = {setting.default}")
     return "\n".join(lines).rstrip() + "\n"
 
 
 class SiteSetting(msgspec.Struct, frozen=True):
-    """One key of a site's file. `table` is spelled as its heading, `default` as in a file; it is empty where there is
-    none, and `required` says that the key has to be given."""
+    """One key of a site's file. `table` is spelled as its heading and `default` as in a file; `default` is empty if the
+    key has none. `required`: the file must set the key."""
 
     table: str
     key: str
@@ -67,7 +68,7 @@ class SiteSetting(msgspec.Struct, frozen=True):
 
 
 def site_settings() -> tuple[SiteSetting, ...]:
-    """Every key of a site's file. A table that may stand in several places is described at the first of them."""
+    """Every key of a site's file. A table that may occur in several places is described at the first of them."""
     return tuple(_table_settings(Site, "", {}))
 
 
@@ -106,7 +107,7 @@ def _comment(text: str) -> list[str]:
 def _settings() -> Iterator[Setting]:
     for section in msgspec.structs.fields(Config):
         group = section.default
-        if isinstance(group, Limits):  # the table whose keys are those of the model
+        if isinstance(group, Limits):  # the keys of this table are those of the model
             hint = get_type_hints(Config, include_extras=True)[section.name]
             yield Setting(section.name, "", "", _description(hint), "")
             continue

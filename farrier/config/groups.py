@@ -1,9 +1,9 @@
-"""Every setting: its type, default, and what it means, in one frozen struct per section of the file.
+"""Every setting: its type, default and meaning, as one frozen struct per section of the file.
 
-The description of a field is the documentation that operators read (`farrier config`, docs/), so it says
-what the setting does, and why the default is what it is. Durations are `timedelta` here; in a file they are
-written `"30s"`, `"5m"`, `"72h"` or a number of seconds. What a single field cannot say (this one shorter than
-that one) is checked in `__post_init__`, whose ValueError `reading` turns into a ConfigError.
+The description of a field is the documentation that operators read (`farrier config`, docs/), so it states what the
+setting does and why the default was chosen. Durations are `timedelta` here; in a file they are written `"30s"`, `"5m"`,
+`"72h"` or a number of seconds. Relations between fields are checked in `__post_init__`, and `reading` turns its
+ValueError into a ConfigError.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _seconds(value: float) -> timedelta:
 
 
 class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The loop: how often, how many at once, and when a run is given up."""
+    """Settings of the loop: intervals, batch sizes and time limits."""
 
     period: Annotated[
         timedelta,
@@ -107,7 +107,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """When a node counts as silent, and how patient its handler is."""
+    """Settings of nodes: when a node counts as silent, time limits of its handler, and the brake."""
 
     offline_after: Annotated[
         timedelta, Meta(description="A node is offline when its last heartbeat is older than this.")
@@ -194,12 +194,12 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         return Patience(offline_after=self.offline_after, observation_ttl=self.observation_ttl)
 
 
-# Private, carrier-grade and unique-local addresses; not loopback, nor link-local, where clouds keep secrets.
+# Private, carrier-grade and unique-local addresses. Not loopback, and not link-local, where clouds serve secrets.
 _MANAGEMENT_NETWORKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 
 
 class BmcTrustConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Whom to believe to be a BMC."""
+    """Which certificates of BMCs farrier trusts."""
 
     ca_file: Annotated[
         str,
@@ -228,7 +228,7 @@ class BmcTrustConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 
 class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How BMCs are reached and trusted."""
+    """Settings of connections to BMCs."""
 
     hosts: Annotated[
         dict[str, BmcTrustConfig],
@@ -280,7 +280,7 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where vault: references lead: to one path of one KV version 2 mount."""
+    """Settings of vault: references, which lead to one path of one KV version 2 mount."""
 
     address: Annotated[
         str, Meta(description="https://host[:port] of Vault or of the proxy in front of it. Empty: no Vault.")
@@ -344,7 +344,7 @@ def _check_vault_address(address: str) -> None:
 
 
 class HistoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How long what happened is remembered."""
+    """How long farrier keeps history."""
 
     keep_days: Annotated[
         int,
@@ -359,7 +359,7 @@ class HistoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class SitesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where the sites are described."""
+    """The directory of the site files."""
 
     directory: Annotated[
         str,
@@ -371,7 +371,7 @@ class SitesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All of it: one section of the file per field."""
+    """All settings: one section of the file per field."""
 
     database: DatabaseConfig = DatabaseConfig()
     controller: ControllerConfig = ControllerConfig()

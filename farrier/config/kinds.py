@@ -22,7 +22,7 @@ def specs(names: Iterable[str]) -> Iterator[KindSpec]:
 
 
 def named(name: str) -> object:
-    """The object of this name; its module is imported. Raises ConfigError."""
+    """Import the module of `name` and return the object. Raises ConfigError."""
     module, _, attribute = name.partition(":")
     if not attribute or not all(part.isidentifier() for part in module.split(".")):
         raise ConfigError(f"controller.kinds: {_WANTED}, not {name!r}")

@@ -11,16 +11,16 @@ from msgspec import Meta
 from farrier.log import Format, Level
 
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
-# Kinds of places that a credential store knows.
+# The schemes of references that a credential store resolves.
 _SCHEMES = frozenset({"file", "env", "systemd", "vault"})
 
 
 class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Metrics, health, API and views."""
+    """Settings of the HTTP server with metrics, health, API and views."""
 
     host: Annotated[
         str,
-        # Nothing would be every address there is.
+        # An empty host would listen on every address.
         Meta(
             min_length=1,
             description="Address to listen on. If you set another address than loopback, put a proxy with TLS in front "
@@ -71,7 +71,7 @@ class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is logged, and how it looks."""
+    """Settings of the log."""
 
     level: Annotated[Level, Meta(description="Lowest level that is logged.")] = Level.INFO
     format: Annotated[

@@ -1,8 +1,7 @@
 """Reads the configuration: defaults, then the file, then the environment, then flags.
 
-Called once by `cli` (and again on SIGHUP). Every refusal is a ConfigError that names the source, the section
-and the key, says what was expected, and shows the nearest valid name; values are not repeated, they may be
-secrets.
+`cli` calls it once, and again on SIGHUP. Every refusal is a ConfigError that names the source, the section and the key,
+states what was expected, and shows the nearest valid name. It repeats no values, because they may be secrets.
 """
 
 from __future__ import annotations
@@ -30,16 +29,17 @@ ENV_PREFIX = "FARRIER_"
 
 _ENVIRONMENT = "the environment"
 _DIGITS = re.compile(r"\d+(\.\d+)?")
-# Some editors begin a file with it; it says nothing.
+# Some editors write this mark at the beginning of a file. It has no meaning.
 _BYTE_ORDER_MARK = "\ufeff"
-# Nothing that is to be set stands as deep by half.
+# No setting needs half of this depth.
 _DEEPEST = 20
 _TOO_DEEP = f"it is nested too deeply; at most {_DEEPEST} levels of tables and arrays are allowed"
 
 SECTIONS: Mapping[str, type[Any]] = get_type_hints(Config)
 _SLA = "sla"  # its keys are the model's, in tables of sites and models that the operator names; all others are structs
 
-# Given one of them, what a lesser source said of the other is void: --embedded beats a DSN in the file.
+# If a source sets one of these keys, values of the other key from sources of lower precedence are dropped: --embedded
+# overrides a DSN in the file.
 _ALTERNATIVES = {("database", "dsn"): "embedded", ("database", "embedded"): "dsn"}
 
 
@@ -49,7 +49,8 @@ def load(
     environment: Mapping[str, str] = os.environ,
     flags: Mapping[str, object] | None = None,
 ) -> Config:
-    """The settings in force. `flags` are keyed like `database.dsn`; None as a value means not given.
+    """Read the effective settings. `flags` are keyed like `database.dsn`; a value of None means that the flag was not
+    given.
 
     Raises ConfigError.
     """
@@ -78,7 +79,7 @@ class _Given(NamedTuple):
 
 
 def fields(section: str) -> Mapping[str, msgspec.structs.FieldInfo]:
-    """The fields of a section, by the name they have in the file."""
+    """The fields of a section, by their names in the file."""
     return {field.encode_name: field for field in msgspec.structs.fields(SECTIONS[section])}
 
 
@@ -100,12 +101,12 @@ def _from_file(path: Path | None) -> dict[str, dict[str, object]]:
 
 
 def toml(text: str) -> dict[str, Any]:
-    """What a file says. Raises ValueError, also for what is too much for those who go through it."""
+    """Parse a TOML file. Raises ValueError, also for tables that are nested too deeply."""
     try:
         content = tomllib.loads(text.removeprefix(_BYTE_ORDER_MARK))
     except tomllib.TOMLDecodeError:
         raise
-    except ValueError:  # Python's own limit, whose text is for programmers
+    except ValueError:  # a limit of Python, whose text is for programmers
         raise ValueError("it has a number with thousands of digits") from None
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
@@ -119,7 +120,7 @@ def toml(text: str) -> dict[str, Any]:
 
 
 def _flat(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
-    """TOML reads `status.offline = "1h"` as a table in a table; it is meant as one dotted key."""
+    """Join nested tables into dotted keys: TOML parses `status.offline = "1h"` as a table in a table."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{above}{key}.")
@@ -128,7 +129,7 @@ def _flat(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, o
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, object]]:
-    """FARRIER_<SECTION>_<KEY>. Other FARRIER_ variables, such as credentials, are no settings."""
+    """Read the variables FARRIER_<SECTION>_<KEY>. Other FARRIER_ variables, such as credentials, are not settings."""
     found: dict[str, dict[str, object]] = {}
     for name, value in environment.items():
         section, _, key = name.removeprefix(ENV_PREFIX).lower().partition("_")
@@ -155,7 +156,7 @@ def _check_names(source: str, given: Mapping[str, Mapping[str, object]]) -> None
 
 
 def check_name(name: str, known: Iterable[str], *, what: str, where: str) -> None:
-    """Refuse a name that is not among those known, with the nearest one. Raises ConfigError."""
+    """Refuse a name that is not known, and suggest the nearest one. Raises ConfigError."""
     names = tuple(known)
     if name in names:
         return
@@ -163,7 +164,7 @@ def check_name(name: str, known: Iterable[str], *, what: str, where: str) -> Non
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """What may have been meant by an unknown name."""
+    """A suggestion for an unknown name."""
     names = tuple(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"expected one of: {', '.join(names)}"
@@ -198,14 +199,15 @@ def _limits(pairs: Mapping[str, _Given], named_kinds: Iterable[str]) -> Limits:
 
 
 def _specs(given: Iterable[str], named_kinds: Iterable[str]) -> tuple[KindSpec, ...]:
-    """The kinds besides nodes that may have limits. Kinds of others are only looked for if a key may be of one."""
+    """The kinds besides nodes that may have limits. Kinds of other packages are imported only if a key may belong to
+    one."""
     if _first_words(given) <= _first_words(limits.KEYS | limits.keys_of(BUILT_IN)):
         return BUILT_IN
     return (*BUILT_IN, *kinds.specs(named_kinds))
 
 
 def _first_words(keys: Iterable[str]) -> frozenset[str]:
-    """Layers and kinds."""
+    """The layers and kinds with which these keys begin."""
     return frozenset(key.partition(".")[0] for key in keys)
 
 
@@ -251,8 +253,8 @@ def _value(section: str, key: str, given: _Given, wanted: Any) -> object:
 
 
 def _from_text(value: str, wanted: Any) -> object:
-    """A value of the environment: lists are separated by commas, those of tables are JSON, the rest is read as it is
-    meant."""
+    """Parse a value of the environment: a list is separated by commas, a list of tables is JSON, and other values are
+    converted to their type."""
     if get_origin(get_args(wanted)[0]) is tuple:
         if _of_tables(wanted):
             return msgspec.json.decode(value or "[]", type=wanted)
@@ -266,7 +268,7 @@ def _of_tables(wanted: Any) -> bool:
 
 
 def read_duration(value: object) -> timedelta:
-    """A duration as a file has it: a number of seconds or a text with units. Raises ValueError."""
+    """Parse a duration of a file: a number of seconds or a text with units. Raises ValueError."""
     match value:
         case timedelta():
             found = value
@@ -286,6 +288,6 @@ def read_duration(value: object) -> timedelta:
 def _seconds(number: float) -> timedelta:
     try:
         return timedelta(seconds=number)
-    except (ValueError, OverflowError):  # nan, inf, and what is as good as that
+    except (ValueError, OverflowError):  # nan, inf and too large numbers
         most = timedelta.max // timedelta(seconds=1)
         raise ValueError(f"expected a finite number of seconds, at most {most}") from None

@@ -1,4 +1,4 @@
-"""Settings of network segments. Part of `groups`, which has the rules for all."""
+"""Settings of network segments. Part of `groups`, which describes the rules for all settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Meta
 
 
 class SegmentsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """When a network segment may end."""
+    """Settings of the deletion of network segments."""
 
     drain_period: Annotated[
         timedelta,

@@ -1,7 +1,7 @@
-"""What is wrong with a site although each of its keys is of the right type.
+"""Checks a site beyond the types of its keys.
 
-Called by `site_files` for each site that could be read. Everything is said at once; nothing is asked of the region,
-which may not be there yet.
+`site_files` calls it for each site that was parsed. It reports all faults at once. It sends no request to the region,
+which may not exist yet.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
 
-# Each with the least and the most that makes sense: faster than the first is a load on the region, slower than the
-# second and nobody could tell it from an outage. Tokens live as long as the database lets them.
+# The shortest and longest useful duration of each key. A shorter one would put too much load on the region; a longer
+# one looks like an outage. Tokens live as long as the database allows.
 _LIMITS = {
     ("maas", "node_timeout"): (_MINUTE, _DAY),
-    # A partition's run has to be over within a minute, and reads twice.
+    # A run of a partition must end within a minute, and reads twice.
     ("ufm", "read_timeout"): (_SECOND, 20 * _SECOND),
     ("ufm", "change_timeout"): (_SECOND, 45 * _SECOND),
     ("observe", "events_every"): (_SECOND, _MINUTE),
@@ -45,7 +45,7 @@ _LIMITS = {
     ("observe", "sweep_every"): (_MINUTE, _DAY),
     ("deploy", "bootstrap_ttl"): (_MINUTE, 30 * _DAY),
 }
-# What an agent is given to enrol once its machine is deployed, before that counts as a failure.
+# Time for an agent to enrol after its machine was deployed; afterwards, the deployment counts as failed.
 _FIRST_BOOT = timedelta(minutes=30)
 _SCHEMES = ("file", "env", "systemd", "vault")
 _NAMED_SCHEMES = ", ".join(f"{scheme}:" for scheme in _SCHEMES)
@@ -55,7 +55,7 @@ _WITH_A_ROOT = (Layout.FLAT, Layout.LVM, Layout.BCACHE)
 
 
 def faults(site: Site) -> Iterator[Fault]:
-    """Everything that is wrong with one site."""
+    """All faults of one site."""
     if site.maas is not None:
         yield from _maas(site.maas)
     if site.ufm is not None:
@@ -95,7 +95,7 @@ def _ufm(ufm: UfmSite) -> Iterator[Fault]:
 
 
 def _is_plain(url: str) -> bool:
-    """A host, perhaps with its port, and no user, query or fragment."""
+    """Whether a URL has a host, perhaps with a port, and no user, query or fragment."""
     parts = urlsplit(url)
     try:
         port_is_one = parts.port != 0
@@ -127,7 +127,8 @@ def _durations(site: Site) -> Iterator[Fault]:
 
 
 def _token(deploy: DeploySite, maas: MaasSite) -> Iterator[Fault]:
-    """A deployment may be asked for when half of its token's time is over, and the agent enrols at its end."""
+    """Check the lifetime of the token: a deployment may begin when half of it is over, and the agent enrols at the end
+    of the deployment."""
     least = 2 * (2 * maas.node_timeout + _FIRST_BOOT)
     if deploy.bootstrap_ttl < least:
         text = (
@@ -228,7 +229,7 @@ def _link(link: LinkSite, path: str) -> Iterator[Fault]:
 
 
 def _spelled(link: LinkSite) -> Iterator[str]:
-    """Addresses as they compare."""
+    """The valid addresses in canonical form, for comparison."""
     for text in link.addresses.values():
         try:
             yield str(ipaddress.ip_address(text))

@@ -1,7 +1,7 @@
 """Reads the sites: each `NAME.toml` of a directory is the site NAME, with the cloud-init template that it names.
 
-Called at the start, on SIGHUP and by `farrier site`. All or nothing: one bad file refuses the whole load, with
-everything that is wrong in any of them, so that no site runs on half a change. Reads no secret and no network.
+Called at the start, on SIGHUP and by `farrier site`. One bad file refuses the whole load, with the faults of all files,
+so that no site runs with half of a change. Reads no secret and no network.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from farrier.config.sites import DERIVED, Site, Sites
 from farrier.config.tables import Fault, Reader, place
 from farrier.errors import ConfigError
 
-# A site of a thousand static addresses has 100 kB; what is larger is something else.
+# A site with a thousand static addresses has 100 kB; a larger file is not a site's file.
 _LARGEST_SITE = 1024 * 1024
-# User data itself is at most cloud_init.max_bytes; statements and comments come on top.
+# The limit of user data is cloud_init.max_bytes; template statements and comments need further space.
 _LARGEST_TEMPLATE = 1024 * 1024
-# Names are labels of nodes and of metrics, and are typed by people.
+# Names of sites are labels of nodes and of metrics, and people type them.
 _NAME = re.compile(r"(?![0-9]+$)[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 class _UnreadableError(Exception):
-    """A file that is not what it should be; the text says how."""
+    """A file that cannot be used; the text gives the reason."""
 
 
 def load(directory: str) -> Sites:
-    """The sites of a directory by name; none for "". Raises ConfigError with everything that is wrong."""
+    """The sites of a directory by name; none for "". Raises ConfigError with all faults."""
     if not directory:
         return {}
     root = Path(directory)
@@ -52,16 +52,16 @@ def load(directory: str) -> Sites:
 
 
 def _files(root: Path) -> list[Path]:
-    """Editors and mounts leave names that begin with a dot; they are no sites."""
+    """The site files of the directory. Names that begin with a dot come from editors and mounts, and are not sites."""
     try:
         return sorted(path for path in root.iterdir() if path.suffix == ".toml" and not path.name.startswith("."))
-    except (OSError, ValueError) as failure:  # the latter for a name that no directory can have
+    except (OSError, ValueError) as failure:  # ValueError for a name that no directory can have
         why = failure.strerror if isinstance(failure, OSError) else failure
         raise ConfigError(f"cannot read the directory of the sites {str(root)!r} (sites.directory): {why}") from failure
 
 
 def _site(path: Path, root: Path) -> tuple[Site | None, list[Fault]]:
-    """The site of a file, or what is wrong with it."""
+    """The site of a file, or its faults."""
     if not _NAME.fullmatch(path.stem):
         return None, [
             Fault(
@@ -99,7 +99,7 @@ def _with_template(site: Site, template: str) -> Site:
 
 
 def _inside(path: Path, root: Path) -> Path:
-    """The path with symlinks followed, of a file below `root`."""
+    """The path of a file below `root`, with symlinks resolved."""
     try:
         found, allowed = path.resolve(strict=True), root.resolve(strict=True)
     except (OSError, RuntimeError, ValueError) as failure:
@@ -133,7 +133,7 @@ def _why(failure: Exception) -> str:
 
 
 def _together(sites: Sites) -> Iterator[str]:
-    """What is wrong with sites that are good each by itself."""
+    """The faults of sites that are valid individually."""
     names: defaultdict[str, list[str]] = defaultdict(list)
     regions: defaultdict[str, list[str]] = defaultdict(list)
     fabrics: defaultdict[str, list[str]] = defaultdict(list)
@@ -150,5 +150,5 @@ def _together(sites: Sites) -> Iterator[str]:
         if len(shared) > 1:
             yield f"{', '.join(shared)}: [maas] url: all use {url}; a region can belong to only one site"
     for url, shared in fabrics.items():
-        if len(shared) > 1:  # each site has numbers of its own, and would take the other's
+        if len(shared) > 1:  # each site assigns its own partition numbers, and would take those of the other
             yield f"{', '.join(shared)}: [ufm] url: all use {url}; a UFM can belong to only one site"

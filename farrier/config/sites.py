@@ -1,9 +1,8 @@
 """The settings of sites: one TOML file per site, and one frozen struct per table of the file.
 
-A site is found by the label that nodes carry. Its file is read by `site_files`, at the start and again on SIGHUP;
-handlers get what was read, so a run never sees half a change. No secret is in it: the API key is a credential
-reference. What touches data on disks or networks that carry tenants is said here: nothing of it has a default that
-wipes.
+Nodes name their site with a label. `site_files` reads the files at the start and again on SIGHUP; handlers receive the
+result, so a run never sees half of a change. The files contain no secret: the API key is a credential reference. No
+setting has a default that wipes disks or changes networks that carry tenants.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Mtu: TypeAlias = Annotated[
     int, Meta(ge=576, le=9216, description="MTU in bytes. None: the MTU that commissioning found.")
 ]
 
-# As the database spells the names of resources; digits alone would be an id.
+# The database's syntax of resource names. A name of digits only would be an ID.
 ResourceName: TypeAlias = Annotated[str, Meta(pattern=r"^(?=.*[^0-9])[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$")]
 MOST_USED = 16
 """Largest number of segments, and of partitions, of one node. Every run of an onboarding reads each of them."""
@@ -36,7 +35,7 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class MaasSite(_Table, frozen=True, kw_only=True):
-    """The region that the site's machines belong to."""
+    """The MAAS region of the site's machines."""
 
     url: Annotated[str, Meta(pattern=r"^https?://[^\s/]+(/[^\s]*)?/MAAS/?$", description="Base URL, ending in /MAAS.")]
     key: Annotated[
@@ -76,7 +75,7 @@ class MaasSite(_Table, frozen=True, kw_only=True):
 
 
 class UfmSite(_Table, frozen=True, kw_only=True):
-    """The fabric manager of the site's InfiniBand."""
+    """The UFM of the site's InfiniBand."""
 
     url: Annotated[
         str,
@@ -109,7 +108,7 @@ class UfmSite(_Table, frozen=True, kw_only=True):
 
 
 class ObserveSite(_Table, frozen=True, kw_only=True):
-    """How often the region is looked at."""
+    """How often farrier reads the region."""
 
     events_every: Annotated[
         timedelta, Meta(description="Interval at which farrier reads the events of the region.")
@@ -134,7 +133,7 @@ class ObserveSite(_Table, frozen=True, kw_only=True):
 
 
 class CommissionSite(_Table, frozen=True, kw_only=True):
-    """What a commissioning keeps; by default it wipes the machine's storage and network configuration in MAAS."""
+    """What a commissioning keeps. By default it wipes the machine's storage and network configuration in MAAS."""
 
     keep_networking: Annotated[bool, Meta(description="Keep the interface configuration of MAAS.")] = False
     keep_storage: Annotated[bool, Meta(description="Keep the disk layout of MAAS.")] = False
@@ -154,7 +153,8 @@ class Layout(StrEnum):
 
 
 class StorageSite(_Table, frozen=True, kw_only=True):
-    """The boot disk is the one disk whose model, or else path, matches; it and nothing else is laid out."""
+    """The storage layout of a machine. The boot disk is the only disk whose model, or else path, matches; no other disk
+    is laid out."""
 
     boot_disk_model: Annotated[
         str,
@@ -207,7 +207,7 @@ class VlanSite(_Table, frozen=True, kw_only=True):
 
 
 class PortSite(_Table, frozen=True, kw_only=True):
-    """Ports that are set up alike."""
+    """Ports with the same configuration."""
 
     match: Annotated[
         Text,
@@ -233,7 +233,7 @@ class PortSite(_Table, frozen=True, kw_only=True):
 
 
 class BondSite(_Table, frozen=True, kw_only=True):
-    """Ports bonded, two at least."""
+    """A bond of at least two ports."""
 
     name: Annotated[
         str,
@@ -269,7 +269,7 @@ class BondSite(_Table, frozen=True, kw_only=True):
 
 
 class NetworkSite(_Table, frozen=True, kw_only=True):
-    """What the fabric needs beyond what commissioning found. Interfaces that nothing here names are left alone."""
+    """Network configuration beyond the results of commissioning. Interfaces that match nothing here are not changed."""
 
     pxe_subnet: Annotated[
         Text | None,
@@ -287,7 +287,7 @@ class NetworkSite(_Table, frozen=True, kw_only=True):
 
 
 class InfinibandSite(_Table, frozen=True, kw_only=True):
-    """What nodes use of the site's InfiniBand."""
+    """The InfiniBand partitions of the site's nodes."""
 
     partitions: Annotated[
         tuple[ResourceName, ...],
@@ -314,7 +314,7 @@ class DeploySite(_Table, frozen=True, kw_only=True):
 
 
 class CloudInitSite(_Table, frozen=True, kw_only=True):
-    """`template` is the text that was read from `template_file`; a site's file does not say it itself."""
+    """User data of deployments. `template` is the content of `template_file`; a site's file does not set it."""
 
     template: str = ""
     template_file: Annotated[
@@ -334,7 +334,8 @@ class CloudInitSite(_Table, frozen=True, kw_only=True):
 
 
 class Erase(StrEnum):
-    """`quick` overwrites the ends of disks, `secure` uses their own erasure, `full` overwrites everything."""
+    """How disks are erased: `quick` overwrites the ends of disks, `secure` uses the disks' own erasure, `full`
+    overwrites everything."""
 
     NONE = "none"
     QUICK = "quick"
@@ -354,13 +355,13 @@ class ReleaseSite(_Table, frozen=True, kw_only=True):
 
 
 class CredentialsSite(_Table, frozen=True, kw_only=True):
-    """Which BMCs of the site's nodes may be sent which credentials, beside what the settings say for all sites."""
+    """Further credential bindings for the BMCs of the site's nodes, in addition to those of all sites."""
 
     bindings: tuple[CredentialBinding, ...] = ()
 
 
 class Site(_Table, frozen=True, kw_only=True):
-    """One site. `name` is that of its file."""
+    """One site. `name` is the name of its file."""
 
     name: str = ""
     maas: MaasSite | None = None

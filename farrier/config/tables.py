@@ -1,7 +1,7 @@
-"""Reads a TOML table into a struct, finding everything that is wrong with it and not just the first.
+"""Reads a TOML table into a struct and reports all its faults, not only the first.
 
-Used for files that have tables within tables (`site_files`); the main configuration has `reading`. A fault names the
-table and the key, what was expected and what came. Values of keys that lead to secrets are not repeated.
+Used for files with nested tables (`site_files`); `reading` reads the main configuration. A fault names the table and
+the key, what was expected and what was found. Values of keys that lead to secrets are not repeated.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from farrier.log import mask_urls
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
-# Somebody may have written the secret itself where a reference is wanted.
+# The file may contain the secret itself instead of a reference.
 _NOT_SHOWN = frozenset({"key", "credential", "token"})
 _SHOWN = 60
 
 
 class Fault(NamedTuple):
-    """`where` is a table, and a key if it is about one: `[network.bonds 2] mtu`."""
+    """A fault. `where` is a table, and the key if the fault concerns one key: `[network.bonds 2] mtu`."""
 
     where: str
     text: str
@@ -37,14 +37,15 @@ class Fault(NamedTuple):
 
 
 class Reader:
-    """Reads one file's tables; `faults` are those found so far. `derived` are fields that no file sets."""
+    """Reads the tables of one file. `faults` are the faults found so far, and `derived` the fields that no file
+    sets."""
 
     def __init__(self, derived: frozenset[tuple[type[Any], str]] = frozenset()) -> None:
         self.faults: list[Fault] = []
         self._derived = derived
 
     def struct(self, wanted: type[_T], table: object, path: str = "") -> _T | None:
-        """The struct that a table says; None if anything is wrong with it."""
+        """The struct of a table; None if the table has any fault."""
         before = len(self.faults)
         if not isinstance(table, Mapping):
             self._fault(path, "", f"expected a table, got {_kind(table)}")
@@ -65,7 +66,7 @@ class Reader:
             return None
         try:
             return wanted(**ready)
-        except (ValueError, OverflowError, RecursionError) as error:  # keys that are good each by itself
+        except (ValueError, OverflowError, RecursionError) as error:  # keys that exclude each other
             self._fault(path, "", str(error))
             return None
 
@@ -94,12 +95,12 @@ class Reader:
 
 
 def place(path: str, key: str = "") -> str:
-    """How a fault names where it is."""
+    """The location of a fault, as its text shows it."""
     return f"{f'[{path}]' if path else ''} {key}".strip()
 
 
 def meant(hint: Any) -> tuple[Any, Any]:
-    """The type behind annotations and `| None`, and that of the elements if it is a tuple."""
+    """The type without annotations and `| None`, and the type of the elements if it is a tuple."""
     while True:
         if get_origin(hint) is Annotated:
             hint = get_args(hint)[0]
@@ -113,12 +114,12 @@ def meant(hint: Any) -> tuple[Any, Any]:
 
 
 def is_struct(type_: Any) -> bool:
-    """Whether a table is read into it."""
+    """Whether the type is read from a table."""
     return isinstance(type_, type) and issubclass(type_, msgspec.Struct)
 
 
 def description(hint: Any) -> str:
-    """What a field's annotation says of it."""
+    """The description in a field's annotation."""
     if get_origin(hint) is Annotated:
         inner, *extras = get_args(hint)
         found = [extra.description for extra in extras if isinstance(extra, msgspec.Meta) and extra.description]

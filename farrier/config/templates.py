@@ -1,8 +1,8 @@
-"""Templates of user data: how they are compiled, what they may name, and what is wrong with one before it is used.
+"""Templates of user data: compilation, the names that they may use, and their faults before the first use.
 
-`site_files` asks for `faults` when it reads a site; `handlers.node.cloud_init` renders what `compiled` makes. A
-template sees only what it is given: it can include no file, reach no attribute that begins with an underscore, and a
-name that it does not have is an error, never an empty text.
+`site_files` calls `faults` when it reads a site; `handlers.node.cloud_init` renders the result of `compiled`. A
+template sees only the given values. It cannot include files or reach attributes that begin with an underscore. An
+unknown name is an error, never an empty text.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ SEGMENT: Mapping[str, str] = {
 TOKEN = "bootstrap_token"
 
 _SEGMENTS = "segments"
-# What a template may call, of Python's mappings.
+# The methods of Python's mappings that a template may call.
 _OF_MAPPINGS = frozenset({"items", "keys", "values", "get"})
-# More templates than sites there are is nothing to expect; one is some kilobytes.
+# More templates than any installation has sites. One template takes some kilobytes.
 _KEPT = 256
-# Where an error is, as the template engine names a template that came from no file.
+# The file name in tracebacks of a template that came from no file.
 _NAMELESS = "<template>"
 
 _NOT_PLAIN = re.compile(r"[^\x20-\x7e]")
@@ -72,8 +72,8 @@ _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 def _yaml(value: object) -> str:
-    """A value as YAML that means just this value and nothing else, on one line. It is JSON, too, but for characters
-    beyond the first plane, which YAML spells differently."""
+    """The value as YAML on one line, which parses to exactly this value. The result is also JSON, except for characters
+    beyond the basic plane, which YAML escapes differently."""
     return _NOT_PLAIN.sub(_escaped, json.dumps(value, ensure_ascii=False, default=_plain))
 
 
@@ -84,14 +84,14 @@ def _escaped(found: re.Match[str]) -> str:
 
 def _plain(value: object) -> object:
     if isinstance(value, jinja2.Undefined):
-        str(value)  # raises what is missing
+        str(value)  # raises an error that names the missing value
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"a {type(value).__name__} cannot be written as YAML")
 
 
 def _given(value: object) -> object:
-    """Each value that a template puts out."""
+    """Refuse to render an expression without a value."""
     if value is None:
         raise jinja2.UndefinedError("an expression has no value; add a default: {{ … or 'text' }}")
     return value
@@ -99,7 +99,7 @@ def _given(value: object) -> object:
 
 _environment = ImmutableSandboxedEnvironment(
     undefined=jinja2.StrictUndefined,
-    autoescape=False,  # what comes out is no HTML
+    autoescape=False,  # the output is not HTML
     keep_trailing_newline=True,
     trim_blocks=True,
     lstrip_blocks=True,
@@ -121,7 +121,7 @@ def names_token(text: str) -> bool:
 
 
 def faults(text: str, variables: Iterable[str], *, segments: Collection[str] = ()) -> Iterator[str]:
-    """The faults of a template of a site with these variables and segments that can be found without a node."""
+    """The faults of a template that can be found without a node, for a site with these variables and segments."""
     names = tuple(variables)
     for name in names:
         if name in GIVEN:
@@ -132,7 +132,7 @@ def faults(text: str, variables: Iterable[str], *, segments: Collection[str] = (
         yield from _faults_of(text, (*GIVEN, *names), segments)
     except jinja2.TemplateSyntaxError as error:
         yield f"line {error.lineno}: {error.message}"
-    except (RecursionError, MemoryError, SyntaxError):  # Python's own limits, for what the template becomes
+    except (RecursionError, MemoryError, SyntaxError):  # limits of Python for the compiled template
         yield "it is nested too deeply"
 
 
@@ -149,7 +149,7 @@ def _unknown_names(tree: nodes.Template, known: tuple[str, ...]) -> Iterator[str
     for name in sorted(strange):
         yield f"line {_line(tree, name)}: unknown name {name!r}; {nearest(name, known)}"
     if any(name.ctx == "store" and name.name == "node" for name in tree.find_all(nodes.Name)):
-        return  # the template has a `node` of its own
+        return  # the template sets its own `node`
     for what, attribute, line in _attributes(tree):
         if attribute not in what:
             yield f"line {line}: node has no {attribute!r}; {nearest(attribute, what)}"
@@ -157,7 +157,7 @@ def _unknown_names(tree: nodes.Template, known: tuple[str, ...]) -> Iterator[str
 
 def _unknown_segments(tree: nodes.Template, known: Collection[str]) -> Iterator[str]:
     if any(name.ctx == "store" and name.name == _SEGMENTS for name in tree.find_all(nodes.Name)):
-        return  # the template has `segments` of its own
+        return  # the template sets its own `segments`
     for found in (*tree.find_all(nodes.Getattr), *tree.find_all(nodes.Getitem)):
         of, asked = _asked(found)
         above, held = _asked(of)
@@ -179,7 +179,7 @@ def _line(tree: nodes.Template, name: str) -> int:
 
 
 def _attributes(tree: nodes.Template) -> Iterator[tuple[Mapping[str, str], str, int]]:
-    """What is asked of the node and of its BMC: what it may be, what it is, and where."""
+    """The attributes of `node` and `node.bmc` that the template uses: known attributes, attribute and line."""
     for found in (*tree.find_all(nodes.Getattr), *tree.find_all(nodes.Getitem)):
         of, attribute = _asked(found)
         if attribute is None:
@@ -193,7 +193,7 @@ def _attributes(tree: nodes.Template) -> Iterator[tuple[Mapping[str, str], str, 
 
 
 def _asked(found: nodes.Node | None) -> tuple[nodes.Node | None, str | None]:
-    """Of what an attribute is asked, and which; None for one that only the run will know."""
+    """The object and the name of an attribute access; no name if only rendering computes it."""
     if isinstance(found, nodes.Getattr):
         return found.node, found.attr
     if isinstance(found, nodes.Getitem) and isinstance(found.arg, nodes.Const) and isinstance(found.arg.value, str):

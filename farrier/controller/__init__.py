@@ -1,1 +1,2 @@
-"""The generic loop: own shards, load, handle, commit, drain. Knows protocols and model, and no kind of resource."""
+"""The generic loop: takes shards, loads, runs, commits and drains. It imports only protocols and model, and no kind of
+resource."""

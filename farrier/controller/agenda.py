@@ -48,7 +48,7 @@ class Phase(enum.IntEnum):
 
 class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
     """One resource. `again`: a wake came after its load was sent. `step`: the name of a step that began and whose end
-    is not recorded; the next run recovers from it."""
+    is not recorded; the next run recovers from that step."""
 
     id: int
     shard: int
@@ -89,7 +89,7 @@ class Agenda(Generic[R]):
         self._reload_every = reload_every
         self._modulus = shards
         self._shards: dict[int, dict[int, Entry[R]]] = {}
-        # To load: entries with a wake or a run that goes on, and entries whose time has come.
+        # Entries to load: those with a wake or an unfinished run, and those that are due.
         self._urgent, self._routine = _Queue[R](), _Queue[R]()
         self.load_at = math.inf  # when `load` is to be called
         self.under_way: dict[int, Entry[R]] = {}  # ACTING or COMMITTING
@@ -108,8 +108,8 @@ class Agenda(Generic[R]):
     # --- shards
 
     def took(self, shard: int, ids: Mapping[int, bool], steps: Mapping[int, str]) -> list[Entry[R]]:
-        """Add a shard that was taken, with the IDs that a later statement listed (true: with a wake). `steps` are the
-        marked ones: their ends are not recorded. Returns the entries that `lost` returns."""
+        """Add a shard that this process took, with the IDs that a later statement listed (true: with a wake). `steps`
+        are the marked steps, whose ends are not recorded. Returns the entries that `lost` returns."""
         acting = self.lost(shard)
         self._shards[shard] = {}
         for id_, woken in ids.items():
@@ -153,7 +153,7 @@ class Agenda(Generic[R]):
                 self._wake(id_)
 
     def _wake(self, id_: int) -> None:
-        """Enqueue the resource; if it is running, it runs once more afterwards."""
+        """Enqueue the resource. If it is running, it runs again afterwards."""
         shard = self._shards.get(id_ % self._modulus)
         if shard is None:
             return
@@ -198,7 +198,7 @@ class Agenda(Generic[R]):
         if entry.phase is not Phase.LOADING:
             return False
         entry.snapshot, entry.wakes = snapshot, wakes
-        # Of the first ones, loaded all at once, the second loads are spread over the whole time.
+        # The second loads of entries that were first loaded together are spread over the whole period.
         share = entry.id * _SPREAD % 1 if entry.reload_at == 0.0 else 1.0
         entry.reload_at = now + self._reload_every * share
         entry.phase = Phase.RUNNING
@@ -242,9 +242,9 @@ class Agenda(Generic[R]):
         return wakes
 
     def confirms(self, entry: Entry[R], snapshot: Any, due_at: float) -> tuple[Any, ...]:
-        """Record a run that changed only how recently something was confirmed, which stays in memory. Otherwise as
-        `rests`; the stored outcome does not change. `snapshot` is the state that the run returned: for kinds whose runs
-        confirm anything, an `R`."""
+        """Record a run that changed only how recently something was confirmed. The confirmation stays in memory, and
+        the stored outcome does not change; otherwise as `rests`. `snapshot` is the state that the run returned: for
+        kinds whose runs confirm anything, an `R`."""
         entry.snapshot = entry.confirmed = snapshot
         return self.rests(entry, due_at, outcome=entry.outcome)
 
@@ -333,7 +333,7 @@ class Agenda(Generic[R]):
         self._enqueue(entry, urgent=urgent)
 
     def _enqueue(self, entry: Entry[R], *, urgent: bool = True, load_at: float = 0.0, once_more: bool = False) -> None:
-        """Queue the entry for a load, and end what was in progress for it."""
+        """Queue the entry for a load, and end the work in progress for it."""
         self.under_way.pop(entry.id, None)
         entry.phase, entry.slot = Phase.QUEUED, NOWHERE
         entry.wakes = ()

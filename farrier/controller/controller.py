@@ -40,7 +40,7 @@ _COLLAPSE_EVERY = 60.0
 # How often kinds that cannot be read are tried again, in seconds.
 _TRY_KINDS_EVERY = 30.0
 _DRAINING = 0.1
-# Without the database, or a row of its own, seconds until the next round.
+# Seconds until the next round without the database or a row of this process.
 _SOON = 0.5
 _WATCH = 0.2
 
@@ -99,7 +99,8 @@ class Controller:
                 await stop.wait()
                 self._stopping = True
                 self._nudge.set("stop")
-            # A cancelled statement may not have given its shards back: other controllers would wait for the expiry.
+            # A cancelled statement may not have given the shards back. Other controllers would then wait for the
+            # expiry.
             async with self._rounds:
                 managing.cancel_scope.cancel()
         await self._leave()
@@ -122,12 +123,12 @@ class Controller:
             if not more:
                 soon = _DRAINING if self._stopping else _SOON
                 hurries = failed or self._stopping or self._own.id is None
-                # From beginning to beginning: observers count only reads that are close together, also in slow rounds.
+                # From beginning to beginning: observers count only reads that are close together, even in slow rounds.
                 left = RENEW_EVERY - (self._clock.monotonic() - began)
                 await self._nudge.wait(soon if hurries else max(left, _DRAINING))
 
     async def _round(self) -> bool:
-        """Renew, observe the other controllers, take and give back. Returns whether there is more to take at once."""
+        """Renew, observe the other controllers, take and give back. Returns whether to begin another round at once."""
         await self._try_kinds()
         if self._own.id is None and not await self._join():
             return False
@@ -157,7 +158,7 @@ class Controller:
         if now < self._join_at or self._stopping or any(len(loop.steps) for loop in self._loops.values()):
             return False
         id_ = uuid4()
-        if self._before is not None:  # so that its shards need not wait for its expiry
+        if self._before is not None:  # so that the shards of the old ID need not wait for its expiry
             await self._controllers.expire(self._before, None)
         await self._controllers.join(id_, self._name, sorted(self._own.kinds))
         self._before = id_
@@ -219,8 +220,8 @@ class Controller:
         return len(listed.ids)
 
     async def _give_back_quiet(self) -> None:
-        """Give back the closing shards of which nothing is under way; when the process stops, all such shards. Steps of
-        a closing shard have as long to end as when the process stops."""
+        """Give back the closing shards without work under way; when the process stops, all such shards. Steps of a
+        closing shard have as much time to end as when the process stops."""
         latest = self._clock.monotonic() - self._host.config.drain_timeout.total_seconds()
         quiet: list[Shard] = []
         for kind, shard in self._own.held:

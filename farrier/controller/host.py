@@ -15,7 +15,7 @@ from farrier.protocols import Clock, MetricsSink
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """Made by `wiring`; `Controller` keeps `ownership` up to date."""
+    """Shared by the loops of one process. `wiring` creates it, and `Controller` keeps `ownership` up to date."""
 
     config: ControllerConfig
     sink: MetricsSink

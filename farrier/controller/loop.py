@@ -93,23 +93,22 @@ class Loop(Generic[R, S, W, V]):
     # --- called by the owner and the listener
 
     def took(self, shard: int, ids: Mapping[int, bool], steps: Mapping[int, str]) -> None:
-        """A shard was taken, and its resources were listed; true for those that were woken. `steps` are the marked
-        ones."""
+        """Add a shard that this process took, with its resources (true: with a wake) and its marked steps."""
         self.steps.lost(shard)
         self.steps.cut(entry.id for entry in self.agenda.took(shard, ids, steps))
         self._to_load.ring()
 
     def lost(self, shard: int) -> None:
-        """A shard was lost or released."""
+        """Forget a shard that was lost or released, and cut its steps."""
         self.steps.lost(shard)
         self.steps.cut(entry.id for entry in self.agenda.lost(shard))
 
     def is_quiet(self, shard: int) -> bool:
-        """Whether nothing of the shard is under way: it may be given back."""
+        """Whether nothing of the shard is under way, so that it may be given back."""
         return self.agenda.is_quiet(shard) and self.steps.is_quiet(shard)
 
     def listed(self, shard: int, ids: Collection[int]) -> None:
-        """These are the shard's resources now."""
+        """Compare the listed resources of a shard with its entries."""
         self.agenda.listed(shard, ids)
         self._to_load.ring()
 
@@ -120,22 +119,22 @@ class Loop(Generic[R, S, W, V]):
         self.steps.woken()
 
     def polled(self, wakes: Mapping[int, AbstractSet[UUID]]) -> None:
-        """These wakes were found."""
+        """Enqueue the resources of wakes that a poll found."""
         self.agenda.polled(wakes)
         self._to_load.ring()
         self.steps.woken()
 
     def timed(self, now: datetime) -> None:
-        """This is the database's time."""
+        """Record the time of the database."""
         self._time = self._clock.monotonic(), now
 
     def woken_all(self) -> None:
-        """Nothing is known of what happened meanwhile."""
+        """Load everything again, because wakes may have been lost."""
         self.agenda.woken_all()
         self._to_load.ring()
 
     def lag(self) -> float:
-        """By how many seconds the latest of its runs is overdue."""
+        """By how many seconds the most delayed run of this loop is late."""
         return self.agenda.lag(self._clock.monotonic())
 
     # --- the loop
@@ -170,7 +169,7 @@ class Loop(Generic[R, S, W, V]):
         self.steps.interrupt_all()
 
     async def _sweep(self) -> NoReturn:
-        """Run what is due over memory, slice by slice, until cancelled."""
+        """Run the due resources over their snapshots in memory, slice by slice, until cancelled."""
         while True:
             more = self.sweep()
             await anyio.sleep(0 if more else _TICK)
@@ -339,7 +338,7 @@ class Loop(Generic[R, S, W, V]):
     async def _commit_together(self, batch: Batch, *, patient: bool) -> Batch:
         """Commit runs and publish their results. Returns the runs whose rows another transaction has locked. Shielded,
         with a time limit: a cancellation does not interrupt the commit."""
-        # The shard may have been lost since then, and be owned again under another epoch.
+        # The shard may have been lost since the run, and this process may own it again under another epoch.
         batch = [each for each in batch if each[0].phase is not Phase.GONE]
         if not batch:
             return []

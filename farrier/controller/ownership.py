@@ -22,7 +22,7 @@ from farrier.model.controllers import ACT_FOR, Controller, Shard, ShardRow
 RENEW_EVERY = 2.0
 EXPIRED_AFTER = 10.0
 GAP = 3.0
-# With replies that are late for so long, another controller may do better with the shards.
+# If replies are late for this many seconds, another controller may serve the shards better.
 GIVE_UP_AFTER = 30.0
 
 
@@ -176,19 +176,19 @@ class Ownership:
             self._rows[shard] = ShardRow(shard, self.id, epoch)
 
     def closing(self, shards: Iterable[Shard], now: float) -> None:
-        """Record that these are to be given back once nothing of them is under way."""
+        """Record that these shards are to be given back once nothing of them is under way."""
         for shard in shards:
             if shard in self._held:
                 self._held[shard].closing = now
 
     def reopened(self, shards: Iterable[Shard]) -> None:
-        """Record that these are no longer closing."""
+        """Record that these shards are no longer closing."""
         for shard in shards:
             if shard in self._held:
                 self._held[shard].closing = None
 
     def gave_back(self, shards: Iterable[Shard]) -> None:
-        """Record that these were given back."""
+        """Record that these shards were given back."""
         for shard in shards:
             held = self._held.pop(shard, None)
             if held is not None:

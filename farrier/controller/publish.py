@@ -1,6 +1,5 @@
-"""The metrics and log events of runs, published after their commit; a run that was not committed has only those of its
-failure.
-"""
+"""Publishes the metrics and log events of runs after their commit. A run that was not committed publishes only its
+failure."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ V = TypeVar("V")
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# What a handler may raise without an effect on other runs. A decision awaits nothing, so only the handler itself can
-# have raised a cancellation.
+# Exceptions of a handler that do not affect other runs. A decision awaits nothing, so only the handler itself can have
+# raised a cancellation.
 _ITS_OWN = (Exception, SystemExit)
 _ITS_OWN_OR_CANCELLED = (*_ITS_OWN, asyncio.CancelledError)
 
@@ -116,7 +116,7 @@ class Runner(Generic[R, S, W, V]):
             return None
 
     def confirmed(self, stored: R, remembered: R, now: datetime) -> R:
-        """A snapshot that was loaded, with the confirmations since then; without them if the handler raises."""
+        """The loaded snapshot with the confirmations since it was stored; without them if the handler raises."""
         try:
             return self._handler.confirmed(stored, remembered, now)
         except _ITS_OWN_OR_CANCELLED:
@@ -142,8 +142,8 @@ class Runner(Generic[R, S, W, V]):
         return Run(finished, time.perf_counter() - started, resource, rests_on=rests_on)
 
     def _shared(self, outcome: Resting) -> Resting:
-        """One outcome for all idle resources that rest on the same line: later runs compare nothing else of it, and a
-        million of them would take 100 MB."""
+        """One outcome for all idle resources that rest on the same line. Later runs compare nothing else of an outcome,
+        and a million outcomes would take 100 MB."""
         return outcome if type(outcome) is Wait else self._idle.setdefault(outcome.source, outcome)
 
     def _then(self, resource: R, decision: object, now: datetime) -> tuple[R, Resting] | None:
@@ -156,7 +156,7 @@ class Runner(Generic[R, S, W, V]):
                     return None
                 resource, decision = after, self._handler.handle(after, now)
                 return (resource, decision) if rests(decision, decision) else None
-            except _ITS_OWN_OR_CANCELLED:  # the transition is committed, and what follows it is loaded
+            except _ITS_OWN_OR_CANCELLED:  # the transition is committed, and the next run loads the resource
                 return None
         return (resource, decision) if rests(decision, decision) else None
 
@@ -193,7 +193,7 @@ class Runner(Generic[R, S, W, V]):
         return run if kept.error else _with_error(kept, run)
 
     def missing(self, turn: Turn, error: FarrierError) -> Run[R, S, W]:
-        """A resource that could not be read."""
+        """Return the failed run of a resource that could not be read."""
         finished: Finished[S, W] = self._validator.fail(turn, None, error)
         return Run(finished, 0.0, None, error.label, recovers=turn.recovers)
 

@@ -1,4 +1,4 @@
-"""Signals between tasks, none of which is lost."""
+"""Signals between tasks. No signal is lost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import anyio
 
 
 class Bell:
-    """A signal to any number of tasks. Each looks for work before it waits."""
+    """A signal to any number of tasks. Each task checks for work before it waits."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
@@ -34,7 +34,7 @@ class Wakeup:
         self._event.set()
 
     async def wait(self, seconds: float) -> str:
-        """Wait for the next signal, at most so many seconds. Returns its source, or `poll`."""
+        """Wait for the next signal, at most this many seconds. Returns its source, or `poll`."""
         with anyio.move_on_after(seconds):
             await self._event.wait()
         if not self._event.is_set():

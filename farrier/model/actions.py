@@ -1,8 +1,8 @@
-"""Every action an intent may ask for, and when it is accepted: one table.
+"""Every action of an intent on a node, with the states in which it is accepted, in one table.
 
-The node handler asks `check` before it acts; the database's INSERT trigger is filled from `schema` and
-`since`. The table knows layers and the live workflow. What takes more than that (has this node ever been
-active, is it healthy now) is the handler's to refuse.
+The node handler calls `check` before it acts; the database's INSERT trigger is filled from `schema` and `since`. The
+table depends on the layers and the live workflow only. The handler checks all other conditions, such as the node's
+health.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ BEING_DECOMMISSIONED = IN_SERVICE | {N.DRAINING, N.RETIRED, N.REMOVING}
 
 
 class ActionSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One action. `interrupts`: while it is pending, a step that only reads is cut short, and `pause` does
-    not hold it up where it gives way to nothing."""
+    """One action. `interrupts`: while such an intent is pending, a step that only reads is interrupted. A pause does
+    not delay the interruption."""
 
     group: Group
     description: str
@@ -73,16 +73,16 @@ class ActionSpec(msgspec.Struct, frozen=True, kw_only=True):
     statuses: frozenset[N] = UNDELETED
     managements: frozenset[Management] = frozenset(Management)
     situation: Situation = workflow_condition.ANY
-    regardless_in: frozenset[N] = frozenset()  # accepted in these statuses whatever the workflow is
-    stops: frozenset[Management] = frozenset()  # accepted in these whatever the workflow is: it ends them
-    instead: str = ""  # what to ask for where the status forbids it
-    first: str = ""  # what to ask for before, where the management forbids it
+    regardless_in: frozenset[N] = frozenset()  # accepted in these statuses whatever the state of the workflow
+    stops: frozenset[Management] = frozenset()  # accepted in these states whatever the state of the workflow, and ends them
+    instead: str = ""  # the alternative if the status forbids the action
+    first: str = ""  # the action that must come first if the management state forbids this one
     since: int = 1
     interrupts: bool = False
 
     @property
     def waits_for_management(self) -> frozenset[Management]:
-        """States that only put the answer off: they are left by themselves, soon."""
+        """Management states that only delay the answer, because farrier soon leaves them by itself."""
         return TRANSIENT - self.managements
 
 
@@ -235,17 +235,17 @@ reason. `resume` is accepted during a pause, but farrier issues its tasks only w
 
 
 class Allowed(msgspec.Struct, frozen=True):
-    """The table has nothing against it."""
+    """The table allows the action."""
 
 
 class Later(msgspec.Struct, frozen=True):
-    """Stays pending: only a state that is left by itself forbids it."""
+    """The intent stays pending: the state that forbids it will soon end by itself."""
 
     reason: str
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Rejected, and when it would be accepted."""
+    """The intent is rejected. `reason` names the states that would accept it."""
 
     reason: str
 
@@ -286,8 +286,8 @@ def rules(action: Action) -> params.Schema:
 
 
 def schema(action: Action) -> dict[str, Any]:
-    """The same as plain JSON, for the database: `fields`; `any_of` (at least one of these is given); `needs`
-    (a flag that is true needs the other field)."""
+    """The rules as plain JSON, for the database: `fields`; `any_of` (at least one of these is required); `needs` (a
+    flag that is true requires the other field)."""
     return msgspec.json.decode(msgspec.json.encode(rules(action)), type=dict[str, Any])
 
 

@@ -1,6 +1,7 @@
-"""What an operator should do about a resource, the nearest to the cause first; for a node also the intent that does it.
+"""Recommends what an operator should do about a resource, nearest to the cause first; for a node also the intent for
+it.
 
-Used by `why` and `resource_why`. A failure with a class has the text of `farrier.model.failures`. Never advises an
+Used by `why` and `resource_why`. A failure with a class has the text of `farrier.model.failures`. Never recommends an
 intent that the node would refuse.
 """
 
@@ -46,12 +47,12 @@ ONE_INTENT: Mapping[FailureClass | QuarantineCause, Action] = {
 }
 """Failures whose advice ends in exactly one intent."""
 
-# Of these, only the first makes a stage that failed go on; both others end what is under way.
+# Of these actions, only the first continues a failed stage. The other two end the workflow.
 _WAYS_OUT = (Action.RETRY_STAGE, Action.RESTART_CLEAN, Action.CANCEL)
 _WORKFLOWS = frozenset({Layer.ONBOARDING, Layer.DECOMMISSION})
 
 
-# These are resumed or cancelled with the workflow that they came from.
+# Quarantines with these causes end when their workflow is resumed or cancelled.
 _ENDS_WITH_A_WORKFLOW = frozenset(
     {
         QuarantineCause.OPERATOR,
@@ -64,21 +65,21 @@ _ENDS_WITH_A_WORKFLOW = frozenset(
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """What to do, and the one intent that does it or ends it, if there is exactly one."""
+    """A recommendation. `action` is the only intent that carries it out or completes it, if there is exactly one."""
 
     text: str
     action: Action | None = None
 
 
 class Run(sweeps.Run, Protocol):
-    """The runs of a resource, and how the last one ended."""
+    """The runs of a resource, with the outcome of the last one."""
 
     @property
     def outcome(self) -> Record | None: ...
 
 
 def filter_runs(run: Run, now: datetime, period: timedelta) -> Iterator[str]:
-    """What to do about how runs of a resource of any kind go."""
+    """Advice about the runs of a resource of any kind."""
     if sweeps.is_neglected(run, now, period):
         yield ("no controller handles it: check that farrier run is up and uses this database; see farrier controllers")
     outcome = run.outcome
@@ -89,8 +90,8 @@ def filter_runs(run: Run, now: datetime, period: timedelta) -> Iterator[str]:
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A node as it is shown, and what to judge it by. `late` are its clocks above their limit, the worst first;
-    `period` is that of the controllers."""
+    """A node as views show it, and the values that judge it. `late` are its clocks above their limit, the worst first;
+    `period` is the period of the controllers."""
 
     node: NodeDetail
     now: datetime
@@ -100,7 +101,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def of_node(case: Case) -> Advice:
-    """What to do about the node."""
+    """The advice about the node."""
     found = next(_all(case), Advice("no action is needed"))
     if found.action is None or _is_accepted(found.action, case.node):
         return found
@@ -159,14 +160,14 @@ def _of_quarantine(node: NodeDetail) -> Iterator[Advice]:
             why = f"its onboarding failed with {last.failure_class}: "
         yield Advice(f"{why}fix the cause of its quarantine, then {_out_of_service(node)}")
     for known in _looked_up(failures.QUARANTINE_ADVICE, node.quarantine_cause):
-        # An operator cannot release what is not scrubbed, and nobody but an agent ends a decommission without force.
+        # An operator cannot release a node that is not scrubbed. Without an agent, only force ends a decommission.
         text = known.text.replace(", or release it with a reason", "") if node.not_scrubbed else known.text
         forced = node.agentless and Action.DECOMMISSION in text
         yield Advice(f"{text}; with force: true, because this node is agentless" if forced else text, known.action)
 
 
 def _out_of_service(node: NodeDetail) -> str:
-    """What leads out of a quarantine when no workflow is live any more that could be resumed."""
+    """The actions that end a quarantine without a live workflow to resume."""
     if not node.ever_onboarded:
         return "onboard it again or delete it"
     decommission = "decommission it with force: true" if node.agentless else "decommission it"
@@ -192,7 +193,7 @@ def _of_agent(case: Case) -> Iterator[str]:
     if not (enrols or diagnosis.waits_for_a_task(node)):
         return
     if enrols and node.workflow is not None and node.workflow.mode == OnboardingMode.DEPLOY and not case.late:
-        return  # what was installed there starts the agent, and has its time for it
+        return  # the installed system starts the agent; the limit of the stage allows for that
     said = "" if node.outcome is None else node.outcome.reason
     if enrols and (heard is None or said.endswith("to enrol")):
         yield f"start the agent with its bootstrap token, or issue a new one with farrier node bootstrap {node.name}"
@@ -224,7 +225,8 @@ def _of_region(case: Case) -> Iterator[str]:
 
 
 def _of_clocks(node: NodeDetail, late: Sequence[Clock]) -> Iterator[str]:
-    """About the worst that is above its limit, where nothing better is known: as for a stage that timed out."""
+    """Advice about the clock that is furthest above its limit, if there is no better advice, as for a stage that timed
+    out."""
     for clock in late[:1]:
         ways = " or ".join(action for action in _WAYS_OUT if _is_accepted(action, node))
         undone = node.workflow is not None and node.workflow.status == WorkflowStatus.COMPENSATING
@@ -281,14 +283,14 @@ def _by_state(node: NodeDetail) -> Iterator[str]:
 
 
 def _looked_up(table: Mapping[K, str], failure: str | None) -> Iterator[Advice]:
-    """The advice for it, if this program knows it."""
+    """The advice for this failure, if this program has any."""
     for known, text in table.items():
         if known == failure:
             yield Advice(text, next((action for ends, action in ONE_INTENT.items() if ends == failure), None))
 
 
 def _is_accepted(action: Action, node: NodeDetail) -> bool:
-    """Whether the node would do it now, as far as the table of actions says."""
+    """Whether the node would accept the action now, according to the table of actions."""
     if node.management is None or (node.deleting and action not in (Action.CANCEL, Action.UNPAUSE)):
         return False
     try:

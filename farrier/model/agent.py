@@ -1,7 +1,6 @@
-"""What an agent on a node says and hears: its identity after enrolment, heartbeats, and the tasks it works
-on.
+"""The data of an agent on a node: its identity after enrolment, its heartbeats and its tasks.
 
-Real agents call the SQL functions themselves; these words are for agents that are simulated.
+Real agents call the SQL functions; simulated agents use these structs.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from farrier.model.node import TaskType
 
 
 class Enrolled(msgspec.Struct, frozen=True):
-    """An agent that is known to the database: the node's id and the key that each call needs."""
+    """An enrolled agent: the ID of its node and the key that each call needs."""
 
     node: int
     key: str
@@ -29,14 +28,14 @@ class Enrolled(msgspec.Struct, frozen=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """One sign of life."""
+    """One heartbeat."""
 
     agent: Enrolled
     health: Health = Health(ok=True)
 
 
 class AgentTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A task that an agent has claimed; worthless once its lease token is."""
+    """A task that an agent has claimed. The agent may work on it while the lease token is valid."""
 
     id: int
     agent: Enrolled

@@ -1,6 +1,6 @@
-"""A BMC as the model sees it: what names it, what a read of it says, how it fails, when to try again.
+"""A BMC in the model: its address, readings, failures and back-off.
 
-Handlers decide on these; `farrier.services` produces them. Nothing here knows HTTP. A failure class is a
+Handlers decide on these values; `farrier.services` creates them. Nothing here depends on HTTP. A failure class is a
 metric label and a column value, so its spelling never changes.
 """
 
@@ -15,22 +15,22 @@ from farrier import errors
 
 
 class BmcFailure(StrEnum):
-    """Why a BMC could not be read, from what an operator mends to what mends itself."""
+    """Why a BMC could not be read, ordered from failures that an operator fixes to failures that end by themselves."""
 
-    INCOMPLETE = "incomplete"  # the details cannot be used as they are given; no login was made
-    UNREACHABLE = "unreachable"  # no connection, or a BMC that says it is busy
-    TIMEOUT = "timeout"  # connected or not, no complete answer in time
-    TLS = "tls"  # the certificate is not one that we trust for this address
+    INCOMPLETE = "incomplete"  # the details cannot be used; no login was attempted
+    UNREACHABLE = "unreachable"  # no connection, or the BMC reports that it is busy
+    TIMEOUT = "timeout"  # no complete response in time, with or without a connection
+    TLS = "tls"  # the certificate is not trusted for this address
     AUTH = "auth"  # the BMC refused the credential
-    PROTOCOL = "protocol"  # an answer that is not Redfish, or no real power state
-    UNSUPPORTED = "unsupported"  # sound Redfish without what we need of it
-    IDENTITY_MISMATCH = "identity_mismatch"  # another machine than the recorded one
+    PROTOCOL = "protocol"  # a response that is not Redfish, or without a valid power state
+    UNSUPPORTED = "unsupported"  # valid Redfish without a resource or property that farrier needs
+    IDENTITY_MISMATCH = "identity_mismatch"  # the machine is not the recorded one
     IDENTITY_TAKEN = "identity_taken"  # the machine belongs to another node
-    INTERNAL = "internal"  # a bug of ours
+    INTERNAL = "internal"  # a bug in farrier
 
 
 class PowerState(StrEnum):
-    """Power of the host. A machine on its way on is `on`, on its way off `off`."""
+    """Power of the host. A machine that is powering on is `on`, one that is powering off is `off`."""
 
     ON = "on"
     OFF = "off"
@@ -40,16 +40,16 @@ class PowerState(StrEnum):
 class BmcAuth(StrEnum):
     """How farrier authenticates at a BMC."""
 
-    BASIC = "basic"  # with each request; nothing on the BMC is used up
-    SESSION = "session"  # once, for one session that is kept; BMCs have four to eight of them for everybody
+    BASIC = "basic"  # with each request; uses no session of the BMC
+    SESSION = "session"  # once, with one session that is kept; a BMC has four to eight sessions for all its clients
 
 
 class BmcTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """What names one host behind a BMC.
+    """The address of one host behind a BMC, and the credential for it.
 
-    `address` is an https URL or `host[:port]`. `credential` is a reference such as `file:/run/creds/bmc-1`,
-    never a secret. `system_path` is the host's Redfish resource, None while it is not known. `site` is the
-    node's, whose bindings hold for it, too. `only_reads`: not even a session is opened.
+    `address` is an https URL or `host[:port]`. `credential` is a reference such as `file:/run/creds/bmc-1`, never a
+    secret. `system_path` is the host's Redfish resource, None until it is discovered. `site` is the site of the node;
+    the credential bindings of the site apply too. `only_reads`: farrier must not even open a session.
     """
 
     address: str
@@ -60,10 +60,10 @@ class BmcTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BmcReading(msgspec.Struct, frozen=True, kw_only=True):
-    """What one pass over a BMC found. Texts are the BMC's own, cleaned and cut; absent ones are None.
+    """The result of reading a BMC. Texts come from the BMC, cleaned and shortened; missing ones are None.
 
-    `macs` is filled by a pass that was asked for them, `manager_path` by every verification; a plain read has
-    neither. `requests` counts the requests sent.
+    `macs` is set only if the caller requested the addresses. `manager_path` is set by every verification. A plain read
+    sets neither. `requests` is the number of requests sent.
     """
 
     power: PowerState
@@ -80,12 +80,12 @@ class BmcReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BmcError(errors.ServiceError):
-    """A BMC could not be read or switched. `detail` is free of secrets and the same each time for the same cause.
+    """A BMC could not be read or switched. `detail` contains no secrets and is always the same for the same cause.
 
-    `credential_version` is the version that was tried, None when no credential could be resolved. `dialled` is
-    false when no login was made, for details or a secret that cannot be used, so that nothing is to be counted. `sent`
-    is true when an action may have reached the BMC: whether it did, only reading can tell. `retry_after` is how long
-    it is of no use to try again, where the BMC or its limit of logins says so; it comes on top of the class's own.
+    `credential_version` is the version that was tried, None if no credential could be resolved. `dialled` is False if
+    no login was attempted because the details or the secret cannot be used; such a failure is not counted. `sent` is
+    True if an action may have reached the BMC; only a read can show whether it did. `retry_after` is the time for which
+    a retry is useless, if the BMC or its limit of logins sets one; it is added to the pause of the class.
     """
 
     label = "bmc"
@@ -116,8 +116,8 @@ LOGIN_WINDOW = timedelta(minutes=5)
 """The usual length of an account lock, and of the window in which firmware counts failed logins."""
 
 
-# First pause and longest pause by class. What may heal by itself is looked at often; what takes a person is
-# not, and a refused login least of all, for BMCs lock accounts.
+# First pause and longest pause by class. Failures that may end by themselves are retried often. Failures that an
+# operator must fix are retried seldom, and refused logins most seldom, because BMCs lock accounts.
 _PAUSES: dict[BmcFailure, tuple[timedelta, timedelta] | None] = {
     BmcFailure.INCOMPLETE: None,
     BmcFailure.UNREACHABLE: (timedelta(seconds=30), timedelta(minutes=5)),
@@ -133,9 +133,9 @@ _PAUSES: dict[BmcFailure, tuple[timedelta, timedelta] | None] = {
 
 
 def backoff(failure: BmcFailure, consecutive: int) -> timedelta | None:
-    """Pause before the next try after `consecutive` failures of one class in a row (1 for the first).
+    """Pause before the next attempt after `consecutive` failures of one class in a row (1 for the first).
 
-    Doubles from the class's first pause to its longest. None: no try helps until the details are edited.
+    Doubles from the first pause of the class to its longest. None: every attempt fails until the details are edited.
     """
     if consecutive < 1:
         raise ValueError(f"consecutive counts failures from 1, not {consecutive}")

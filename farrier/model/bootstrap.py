@@ -1,4 +1,4 @@
-"""What a bootstrap token looks like: scanners find it, and a mistyped one is refused before it is looked for."""
+"""The format of bootstrap tokens: secret scanners find it, and a mistyped token is refused before any lookup."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The kinds that come with farrier, besides nodes. Everything generic goes over them.
+"""The kinds that farrier includes, besides nodes. Generic code iterates over them.
 
-A module of its own, because each kind's module imports `kinds`.
+A separate module, because the module of each kind imports `kinds`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The fleet counted: what `protocols.Queries.census` answers and metrics show.
+"""The counts of the fleet: the result of `protocols.Queries.census`, which metrics show.
 
-Counts of whole fleets and no single node's business, but for the few worst. `Rules` is by what it is counted: the
-limits in force and the ages from which a heartbeat or an observation says nothing any more.
+The counts cover the whole fleet; only a few of the worst nodes are named. `Rules` are the limits in force, and the ages
+after which heartbeats and observations count as stale.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ FAILING_AFTER = timedelta(minutes=5)
 
 
 class Condition(StrEnum):
-    """What is known of a node's health from its agent."""
+    """The health of a node as its agent reports it."""
 
     OK = "ok"
-    ALERTING = "alerting"  # an alert, none of which blocks scheduling
+    ALERTING = "alerting"  # alerts, of which none blocks scheduling
     BLOCKED = "blocked"  # an alert that blocks scheduling
-    SILENT = "silent"  # no heartbeat within offline_after, whatever the last one said
+    SILENT = "silent"  # no heartbeat within offline_after, whatever the last one reported
     NONE = "none"  # no agent has enrolled
 
 
 class Source(StrEnum):
-    """Where observations come from."""
+    """The sources of observations."""
 
     BMC = "bmc"
     MAAS = "maas"
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """By what the fleet is counted. `name_at_most` clocks above a limit are named: of each
-    state the worst five, then the worst of the fleet."""
+    """The rules of counting. At most `name_at_most` clocks above a limit are named: the worst five of each state, then
+    the worst of the fleet."""
 
     limits: Limits
     offline_after: timedelta
@@ -50,7 +50,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inhabited(msgspec.Struct, frozen=True, kw_only=True):
-    """A state that something is in; `oldest` is how long the first to enter has been there, in seconds."""
+    """A state with resources. `oldest` is how many seconds the longest of them has been in the state."""
 
     kind: str
     state: str
@@ -60,7 +60,7 @@ class Inhabited(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Late(msgspec.Struct, frozen=True, kw_only=True):
-    """Clocks above their limits, of one state."""
+    """The number of clocks of one state that are above their limits."""
 
     kind: str
     state: str
@@ -69,7 +69,7 @@ class Late(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limited(msgspec.Struct, frozen=True, kw_only=True):
-    """The limit, in seconds, of a state of a registered kind where no site has one of its own."""
+    """The limit, in seconds, of a state of a registered kind for sites without an own limit."""
 
     kind: str
     state: str
@@ -78,7 +78,7 @@ class Limited(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LateNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node above a limit by so many seconds, and by which of its clocks."""
+    """A node above a limit by this many seconds, with the state of the clock."""
 
     node: str
     kind: str
@@ -96,8 +96,8 @@ class Failing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Owned(msgspec.Struct, frozen=True, kw_only=True):
-    """Shards of a kind that one controller has ('': none has them); `lag` is for how many seconds the one that has
-    waited the longest was not swept, 0 where no controller has them."""
+    """Shards of a kind that one controller owns ('': no owner). `lag` is by how many seconds the controller's oldest
+    due run is late, 0 without an owner."""
 
     kind: str
     controller: str
@@ -106,9 +106,9 @@ class Owned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):
-    """The fleet at one moment. States that nothing is in, and words that nothing has, may be missing, but of registered
-    kinds all states are there. `above`, `worst`, `manual` and `oldest_intent` leave out what an operator's pause holds
-    up. `kind_limits` are those of registered kinds, of which this process may not know all."""
+    """The counts of the fleet at one moment. States and labels without any resource may be missing, but all states of
+    registered kinds are present. `above`, `worst`, `manual` and `oldest_intent` exclude paused nodes. `kind_limits` are
+    the limits of registered kinds, including kinds that this process does not have."""
 
     now: datetime
     places: tuple[Inhabited, ...]

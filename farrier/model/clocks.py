@@ -1,7 +1,7 @@
-"""The clocks that run for one node: every layer's, and the one of its whole workflow.
+"""The clocks of one node: one for each layer, and one for its whole workflow.
 
-Reads a `views.NodeView` with the limits of `farrier.model.sla`. Used wherever it is shown that a node has been
-somewhere for too long; the handler has no use for it.
+Compares a `views.NodeView` with the limits of `farrier.model.sla`. Used by views that show late nodes; the handler does
+not use it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ END_TO_END = "end to end"
 
 
 class Clock(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a layer has been in its state and how long it may. `limit` None: for as long as it likes, and
-    `note` says why; `above` is set once the limit is passed."""
+    """How long a layer has been in its state, and how long it may be. `limit` None: any time, for the reason in `note`.
+    `above` is set once the limit has passed."""
 
     layer: str
     state: str
@@ -37,19 +37,19 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overdue(msgspec.Struct, frozen=True):
-    """A node that is above a limit, and by which clocks: the worst first."""
+    """A node that is above a limit, and its clocks above their limits, the worst first."""
 
     node: NodeView
     clocks: tuple[Clock, ...]
 
     @property
     def excess(self) -> timedelta:
-        """How far the worst clock is above its limit."""
+        """By how much the worst clock is above its limit."""
         return self.clocks[0].above or timedelta(0)
 
 
 class OverduePage(msgspec.Struct, frozen=True):
-    """Nodes above a limit at `now`, the worst first, and how many more there are."""
+    """Nodes above a limit at `now`, the worst first. `more` is the number of further ones."""
 
     now: datetime
     rows: tuple[Overdue, ...]
@@ -57,8 +57,8 @@ class OverduePage(msgspec.Struct, frozen=True):
 
 
 def running(node: NodeView, now: datetime, limits: Limits) -> tuple[Clock, ...]:
-    """Every clock of the node, by layer. `limits` are those that differ from the defaults. None for a node in a
-    state that this program does not know: nothing can be said of it."""
+    """Every clock of the node, by layer. `limits` are the limits that differ from the defaults. Empty for a node in a
+    state that this program does not have."""
     try:
         return tuple(_clocks(node, now, limits.of(node.site, node.model)))
     except ValueError:
@@ -66,13 +66,13 @@ def running(node: NodeView, now: datetime, limits: Limits) -> tuple[Clock, ...]:
 
 
 def above(node: NodeView, now: datetime, limits: Limits) -> tuple[Clock, ...]:
-    """Those of its clocks that are above their limit, the worst first."""
+    """The clocks of the node that are above their limit, the worst first."""
     over = [clock for clock in running(node, now, limits) if clock.above is not None]
     return tuple(sorted(over, key=lambda clock: clock.above or timedelta(0), reverse=True))
 
 
 def worst(of: Iterable[Clock]) -> timedelta | None:
-    """How far the worst of these is above its limit; None if none is."""
+    """By how much the worst of these clocks is above its limit; None if no clock is."""
     return max((clock.above for clock in of if clock.above is not None), default=None)
 
 
@@ -85,7 +85,7 @@ def _clocks(node: NodeView, now: datetime, limits: Overrides) -> Iterator[Clock]
     )
     status = NodeStatus(node.status)
     places: list[tuple[Layer, NodeStatus | Management, datetime]] = [(Layer.STATUS, status, node.status_entered_at)]
-    if node.management_entered_at is not None:  # a deleted node has no management any more
+    if node.management_entered_at is not None:  # a deleted node has no management state
         places.append((Layer.MANAGEMENT, facts.management, node.management_entered_at))
     for layer, state, since in places:
         limit = sla.limit(layer, state, facts=facts, overrides=limits)

@@ -1,4 +1,4 @@
-"""Controllers and their shards as people and other programs are shown them.
+"""Views of controllers and their shards, for operators and other programs.
 
 `protocols.Queries.controllers` returns these; `farrier controllers` prints them.
 """
@@ -15,16 +15,16 @@ from farrier.model.controllers import ACT_FOR
 
 
 class Life(StrEnum):
-    """How a controller is, by its last renewal."""
+    """The state of a controller, derived from its last renewal."""
 
     ALIVE = "alive"
-    OUT_OF_TOUCH = "out of touch"  # it may not act, and others are about to declare it dead
-    EXPIRED = "expired"  # others declared it dead
+    OUT_OF_TOUCH = "out of touch"  # it may not act, and other controllers will soon declare it dead
+    EXPIRED = "expired"  # another controller declared it dead
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """Shards of a kind. `lag`: as of the last renewal, by how many seconds the latest run of the kind was overdue; None
-    for a kind that the controller does not run."""
+    """Shards of a kind. `lag` is by how many seconds the most delayed run of the kind was late at the last renewal;
+    None for a kind that the controller does not run."""
 
     kind: str
     shards: int
@@ -32,7 +32,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControllerView(msgspec.Struct, frozen=True, kw_only=True):
-    """A daemon. `shares` has a line for each kind that it runs or has shards of."""
+    """A daemon. `shares` has one element for each kind that the daemon runs or has shards of."""
 
     id: UUID
     name: str
@@ -43,14 +43,14 @@ class ControllerView(msgspec.Struct, frozen=True, kw_only=True):
     shares: tuple[Share, ...]
 
     def life(self, now: datetime) -> Life:
-        """How it is, by the database's time."""
+        """The state of the controller at `now`, by the database's clock."""
         if self.expired:
             return Life.EXPIRED
         return Life.OUT_OF_TOUCH if now - self.renewed_at > timedelta(seconds=ACT_FOR) else Life.ALIVE
 
 
 class Ownership(msgspec.Struct, frozen=True, kw_only=True):
-    """Who has the shards: controllers by name, those that expired first, and shards that none of them has."""
+    """The owners of all shards: controllers by name, with expired ones first, and the shards without an owner."""
 
     now: datetime
     controllers: tuple[ControllerView, ...]

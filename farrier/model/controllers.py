@@ -1,4 +1,4 @@
-"""Which controllers there are and which shards they own, as the database records it. Pure data."""
+"""The controllers and the shards that they own, as the database records them. Pure data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Controller(msgspec.Struct, frozen=True):
 
 
 class ShardRow(msgspec.Struct, frozen=True):
-    """A row of `shards`. `owner` is None for one that was given back or never taken."""
+    """A row of `shards`. `owner` is None for a shard that was given back or never taken."""
 
     shard: Shard
     owner: UUID | None
@@ -34,9 +34,9 @@ class ShardRow(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What a renewal returned. `renewed` is False for a controller that was declared dead.
+    """The result of a renewal. `renewed` is False for a controller that was declared dead.
 
-    `era` changes with a restart of the server or the promotion of a standby, `timeline` with the latter alone.
+    `era` changes when the server restarts or a standby is promoted, `timeline` only when a standby is promoted.
     """
 
     renewed: bool
@@ -58,7 +58,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """The resources of some shards: true for those with a wake. `steps` are the names of marked steps."""
+    """The resources of some shards (true: with a wake). `steps` are the names of marked steps."""
 
     ids: dict[int, bool]
     steps: dict[int, str]

@@ -1,7 +1,7 @@
-"""A user name and password on their way from a store to a service, never further; and what a path of Vault may be.
+"""A user name and password for one call of a service, and the check of Vault paths.
 
-Made by a `CredentialStore`, used by a service for one call. Never put one into the database, a log, a metric
-or an outcome; the representation masks the password so that an accident shows nothing.
+A `CredentialStore` creates a credential, and a service uses it for one call. It must never get into the database, a
+log, a metric or an outcome; `repr` masks the password in case it does.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import re
 import msgspec
 from typing_extensions import override
 
-# No slash, no percent sign, no blank.
+# No slash, no percent sign, no space.
 _NAME = re.compile(r"[A-Za-z0-9._~@:+=-]+")
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True):
-    """A resolved credential. `version` changes when the secret does and does not reveal it."""
+    """A resolved credential. `version` changes whenever the secret changes, and does not reveal the secret."""
 
     username: str
     password: str
@@ -32,6 +32,6 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_plain_path(path: str) -> bool:
-    """Whether no server and no proxy could take `path` for another one: names with single slashes between them, none
-    of which means a directory, and nothing that is encoded."""
+    """Whether every server and proxy reads `path` as the same path: names with single slashes between them, no name
+    that means a directory, and nothing encoded."""
     return all(name not in (".", "..") and _NAME.fullmatch(name) for name in path.split("/"))

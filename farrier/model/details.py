@@ -1,8 +1,8 @@
-"""The details of a node: what it is registered with and intent `set` changes. `Details` is the one declaration of them.
+"""The details of a node: the registration data that intent `set` changes. `Details` is their only declaration.
 
-Registrations and views are `Details`; from `DETAILS` follow the parameters of `set`, the rules by which the database
-refuses a value, options and filters of the command line and the web, and the table in the documentation. No value is
-checked here: the database does so where it comes in.
+Registrations and views are `Details`. `DETAILS` defines the parameters of `set`, the database's rules for values, the
+options and filters of the command line and the web, and the table in the documentation. Nothing here checks a value:
+the database does so when it stores the value.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ MachineId: TypeAlias = Annotated[
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
-    """How one detail is handled. `form` is the type that its parameter has, `free_when` the live workflows that do not
-    use the value. What is `listed` is a column of lists, which can be filtered by it; only a text can be."""
+    """The rules of one detail. `form` is the type of its parameter, and `free_when` the live workflows that do not use
+    the value. `listed`: lists have a column and a filter for it; only texts can be listed."""
 
     help: str
     form: Any
@@ -67,8 +67,8 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RowDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """Those in the row of the node, which every view of a node has; each with the default of a registration. A text may
-    be removed again."""
+    """The details in the node's row, which every view of a node has. The default of a field is the default of a
+    registration. A detail with the default None may be removed again."""
 
     site: Annotated[
         str | None,
@@ -106,7 +106,7 @@ class RowDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Details(RowDetails, frozen=True, kw_only=True):
-    """All of them."""
+    """All details."""
 
     macs: Annotated[
         tuple[str, ...],
@@ -128,13 +128,13 @@ LISTED = tuple(name for name, detail in DETAILS.items() if detail.listed)
 
 
 def given(details: Details) -> dict[str, Any]:
-    """The values by name, without those that are none."""
+    """The values by name, without those that are None."""
     values = {name: getattr(details, name) for name in DETAILS}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def shown(details: RowDetails) -> Iterator[tuple[str, str]]:
-    """What people read of the values: the label and the text of each, flags apart."""
+    """The label and the text of each value, without flags."""
     for name, detail in DETAILS.items():
         value = getattr(details, name, None)
         if isinstance(value, Mapping):
@@ -146,7 +146,7 @@ def shown(details: RowDetails) -> Iterator[tuple[str, str]]:
 
 
 def flags(details: RowDetails) -> Iterator[str]:
-    """Those of its flags that are not as usual: `agentless`, `no auto-manage`."""
+    """The flags that differ from their defaults: `agentless`, `no auto-manage`."""
     for name, usual in DEFAULTS.items():
         if isinstance(usual, bool) and getattr(details, name) is not usual:
             yield f"{'no ' * usual}{name.replace('_', '-')}"

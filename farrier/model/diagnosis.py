@@ -1,6 +1,6 @@
-"""Facts about a node's trouble, derived from its view: whether it is held, silent or outdated.
+"""Facts about the trouble of a node, derived from its view: whether it is held, silent or outdated.
 
-Pure functions of a `views.NodeDetail`, used by `why` and `advice`. No decision about a node is made here.
+Pure functions of a `views.NodeDetail`, used by `why` and `advice`. Handlers do not use them.
 """
 
 from __future__ import annotations
@@ -37,20 +37,21 @@ _BAD_REGIONS = frozenset({RegionState.FAILING, RegionState.UNCONFIGURED})
 
 
 class Patience(msgspec.Struct, frozen=True):
-    """After how long an agent counts as silent, and what MAAS said as old: the settings of these names."""
+    """The settings of these names: the ages at which an agent counts as silent, and an observation from MAAS as
+    stale."""
 
     offline_after: timedelta = timedelta(seconds=180)
     observation_ttl: timedelta = timedelta(seconds=300)
 
 
 def is_deleted(node: NodeDetail) -> bool:
-    """It is only remembered."""
+    """Whether the node is deleted."""
     return node.status == NodeStatus.DELETED
 
 
 def is_held(node: NodeDetail) -> bool:
-    """A pause holds it up. A deletion and what a cancel began go on, and then its last run says what is waited for,
-    which may be the end of the pause all the same."""
+    """Whether a pause delays the node. A deletion and the undo after a cancel continue during a pause. Their last run
+    may still wait for the end of the pause."""
     if node.paused is None:
         return False
     goes_on = node.deleting or (node.workflow is not None and node.workflow.status == WorkflowStatus.COMPENSATING)
@@ -59,13 +60,15 @@ def is_held(node: NodeDetail) -> bool:
 
 
 def is_unowned(node: NodeDetail) -> bool:
-    """It is in a state that only a live workflow may hold, and has none: restored from a backup, or edited by hand."""
+    """Whether the node is in a state that requires a live workflow, and has none: its row was restored from a backup or
+    edited by hand."""
     is_live = node.workflow is not None and node.workflow.status in LIVE
     return node.status in frozenset(NodeStatus) - WITHOUT_WORKFLOW and not is_live
 
 
 def is_unvalidated(node: NodeDetail) -> bool:
-    """It is retired, and its cleanup was not validated: in service again it is quarantined."""
+    """Whether the node is retired without a validated cleanup. Such a node is quarantined when it returns to
+    service."""
     return (
         node.status == NodeStatus.RETIRED
         and node.workflow is None
@@ -74,7 +77,7 @@ def is_unvalidated(node: NodeDetail) -> bool:
 
 
 def is_braked(node: NodeDetail) -> bool:
-    """Its site's brake keeps it in service although something speaks against it."""
+    """Whether the brake of its site keeps the node in service despite silence or drift."""
     return node.braked_at is not None
 
 
@@ -90,7 +93,7 @@ def is_unkept(node: NodeDetail) -> bool:
 
 
 def unanswered(node: NodeDetail) -> tuple[RequestView, ...]:
-    """Its requests without an answer, the oldest first."""
+    """The intents of the node without an answer, the oldest first."""
     return tuple(request for request in reversed(node.requests) if request.status == "pending")
 
 
@@ -107,12 +110,12 @@ def stage(node: NodeDetail) -> str | None:
 
 
 def waits_to_enrol(node: NodeDetail) -> bool:
-    """A stage waits until its agent has enrolled and is healthy."""
+    """Whether a stage waits until the node's agent has enrolled and is healthy."""
     return stage(node) == O.WAIT_FOR_AGENT_ENROLLMENT and not node.agentless
 
 
 def waits_for_a_task(node: NodeDetail) -> bool:
-    """A stage waits for what its agent has to do."""
+    """Whether a stage waits for a task of the node's agent."""
     return (
         node.workflow is not None
         and node.workflow.kind == WorkflowKind.DECOMMISSION
@@ -122,19 +125,19 @@ def waits_for_a_task(node: NodeDetail) -> bool:
 
 
 def is_about_the_bmc(node: NodeDetail) -> bool:
-    """Nothing but its BMC is waited for, as far as its last run says."""
+    """Whether the node waits only for its BMC, according to its last run."""
     said = "" if node.outcome is None else node.outcome.reason
     return not goes_on(node) or stage(node) == O.RESOLVE_POWER_CREDENTIALS or "BMC" in said or "credential" in said
 
 
 def is_silent(node: NodeDetail, now: datetime, patience: Patience) -> bool:
-    """Its agent was heard, and not within `offline_after`."""
+    """Whether the last heartbeat of the node's agent is older than `offline_after`."""
     heard = node.last_heartbeat_at
     return not node.agentless and heard is not None and now - heard > patience.offline_after
 
 
 def bad_region(node: NodeDetail) -> RegionView | None:
-    """The MAAS region of its site, where the node has to do with it and it cannot be read."""
+    """The MAAS region of the node's site, if the node uses the region and the region cannot be read."""
     workflow = node.workflow
     deploys = workflow is not None and workflow.mode == OnboardingMode.DEPLOY
     if node.region is None or node.region.state not in _BAD_REGIONS or (node.maas_id is None and not deploys):
@@ -143,8 +146,8 @@ def bad_region(node: NodeDetail) -> RegionView | None:
 
 
 def not_as_expected(node: NodeDetail, now: datetime, patience: Patience) -> str | None:
-    """What MAAS says of the machine that does not go with the node's status, of a node that drift does not move. A
-    workflow that changes the machine in MAAS compares by itself."""
+    """A difference between MAAS and the node's status, for a node that drift does not move. None during a workflow that
+    changes the machine in MAAS, because the workflow compares by itself."""
     seen, status = node.maas, next((status for status in REPORTED if status == node.status), None)
     if seen is None or status is None or old_since(node, now, patience) is not None:
         return None
@@ -157,7 +160,7 @@ def not_as_expected(node: NodeDetail, now: datetime, patience: Patience) -> str 
 
 
 def old_since(node: NodeDetail, now: datetime, patience: Patience) -> datetime | None:
-    """Since when nothing new is known of its machine in MAAS, if that is too long."""
+    """Since when the observation of the node's machine in MAAS is stale; None if it is not."""
     if node.maas is None:
         return None
     since = node.maas.stale_since or node.maas.fresh_at or node.maas.read_at

@@ -1,7 +1,7 @@
-"""The model as pictures, tables and JSON, generated from its own data.
+"""The model as diagrams, tables and JSON, generated from its data.
 
-Behind `farrier model --format md|mermaid|json`; the same texts stand in the documentation, and a check fails
-when they differ. Output is deterministic: same model, same bytes.
+Used by `farrier model --format md|mermaid|json`. The documentation contains the same texts, and a check fails when they
+differ. The same model always gives the same output.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ _SECTIONS = {
 
 
 def mermaid(layer: Layer) -> str:
-    """A state diagram of one layer. The labels say whose move an edge is; what triggers it is in the
-    tables."""
+    """A state diagram of one layer. The label of an edge is its owner; the tables show its trigger."""
     states = [str(state) for state in edges.STATES[layer]]
     lines = ["stateDiagram-v2"]
     lines += [f"    [*] --> {state}" for state in states if state in edges.INITIAL[layer]]
@@ -54,7 +53,7 @@ def markdown() -> str:
 
 
 def as_json() -> dict[str, object]:
-    """The same as plain data: strings, numbers (seconds), lists and dicts only."""
+    """The model as plain data: only strings, numbers (seconds), lists and dicts."""
     return {
         "edges": [
             {"layer": str(layer), **msgspec.to_builtins(edge)} for layer, of in edges.EDGES.items() for edge in of
@@ -157,7 +156,7 @@ def _params(action: actions.Action) -> str:
 
 
 def _some(kind: type[StrEnum], members: frozenset[str]) -> str:
-    """The members in their order; the shorter way round when nearly all are meant."""
+    """The members in order; "any except" if only one is missing."""
     without = [state for state in kind if state not in members]
     if len(without) <= 1:
         return f"any except {without[0]}" if without else "any"

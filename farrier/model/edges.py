@@ -1,8 +1,8 @@
-"""Every move that a layer may make, in one table.
+"""Every transition that a layer may make, in one table.
 
-The handler decides with it, the database's transition trigger is filled from it, and the diagrams are drawn
-from it. A workflow's stage is a substate of its layer and has no edges here. An edge that is not in `EDGES`
-does not exist: no code may write one.
+The handler decides with it, the database's transition trigger is filled from it, and the diagrams are drawn from it. A
+workflow's stage is a substate of its layer and has no edges here. No code may write a transition that is not in
+`EDGES`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from farrier.model.workflow import WorkflowStatus as W
 
 
 class Layer(StrEnum):
-    """The parts of a node that have states of their own, each with its own clock."""
+    """The parts of a node with separate states and clocks."""
 
     STATUS = "status"
     MANAGEMENT = "management"
@@ -187,7 +187,7 @@ _MANAGEMENT = _fan(
 
 _FAILING = (W.RUNNING, W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)
 
-# The same twenty for both kinds of workflow.
+# Both kinds of workflow have the same edges.
 _WORKFLOW = _fan(
     ((W.PENDING,), W.RUNNING, "workflow", "the first run after the mode was set"),
     ((W.PENDING, *_FAILING), W.CANCELLED, "operator", "intent cancel or delete, if there is nothing to undo"),

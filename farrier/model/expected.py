@@ -1,8 +1,7 @@
-"""What MAAS is expected to show of a node's machine, by the node's status (000 §6.2).
+"""The expected state of a node's machine in MAAS, by the node's status (000 §6.2).
 
-One table for every status, shown in docs/state-model.md. `handlers.node.drift` takes nodes in service out of it by this
-table; of nodes that are not in service a disagreement is a report, which `node why` and `node show` carry, and moves
-nothing.
+One table for every status, shown in docs/state-model.md. `handlers.node.drift` takes nodes out of service by this
+table. For a node that is not in service, farrier only reports a difference in `node why` and `node show`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from farrier.model.status import NodeStatus as N
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """`states` that fit the status, None for any. `or_off`: a machine that is switched off fits in whatever state."""
+    """The states that fit a status, None for any. `or_off`: a machine that is switched off fits in any state."""
 
     states: frozenset[S] | None
     or_off: bool = False
@@ -30,7 +29,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The states in words."""
+        """The states as a text."""
         if self.states is None:
             return "any"
         names = [str(state) for state in S if state in self.states]
@@ -74,7 +73,8 @@ LONGEST_OWNER = 64
 
 
 class Contradiction(msgspec.Struct, frozen=True):
-    """A state that takes nodes of these statuses out of service; no quarantine for these causes ends in it."""
+    """A state in MAAS that takes nodes of these statuses out of service. A quarantine for these causes does not end
+    while the machine is in this state."""
 
     state: S
     statuses: frozenset[N]
@@ -82,7 +82,7 @@ class Contradiction(msgspec.Struct, frozen=True):
 
 
 def contradictions() -> Iterator[Contradiction]:
-    """Every state that contradicts a node in service or keeps what drift quarantined out of it."""
+    """Every state that contradicts a node in service, or prevents the end of a quarantine because of drift."""
     for state in S:
         statuses = frozenset(status for status in DRIFTING if not EXPECTED[status].fits(state))
         causes = frozenset() if state in IN_SERVICE else CAUSES
@@ -91,7 +91,7 @@ def contradictions() -> Iterator[Contradiction]:
 
 
 class Seen(Protocol):
-    """What MAAS shows of a machine, as a snapshot or a view has it."""
+    """The machine as MAAS shows it, in a snapshot or a view."""
 
     @property
     def system_id(self) -> str: ...
@@ -105,7 +105,7 @@ class Seen(Protocol):
     def power_state(self) -> str | None: ...
 
 
-# maasserver/models/node.py:6537 sets the owner to the caller, and nothing sets it back.
+# maasserver/models/node.py:6537 sets the owner to the caller; no other code of MAAS resets it.
 BY_RESCUE = (
     ": rescue mode gave it to the user whose key entered it, and leaving rescue mode does not return it; enter and "
     "leave rescue mode with farrier's key, or release the machine"
@@ -113,14 +113,15 @@ BY_RESCUE = (
 
 
 def by_rescue(owner: str | None, noted: str | None, *, in_rescue: bool) -> str:
-    """How `owner` came to hold the machine, if by rescue mode: it shows it, or `noted`, an earlier reason, says so."""
+    """The explanation if rescue mode made `owner` the holder: the machine is in rescue mode, or the earlier reason
+    `noted` has this explanation."""
     was_noted = noted is not None and BY_RESCUE in noted and f"{(owner or '')[:LONGEST_OWNER]!r}" in noted
     return BY_RESCUE if in_rescue or was_noted else ""
 
 
 def disagreement(status: N, seen: Seen, *, foreign: bool, noted: str | None = None) -> str | None:
-    """What MAAS says of the machine that does not go with the node's status; None if it does. `foreign`: another user
-    holds the machine. `noted`: why the node is quarantined already."""
+    """The difference between MAAS and the node's status; None if there is none. `foreign`: another user holds the
+    machine. `noted`: the reason of an existing quarantine."""
     if foreign:
         said = (
             f"MAAS reports machine {seen.system_id} as owned by {(seen.owner or '')[:LONGEST_OWNER]!r}, not by farrier"

@@ -1,9 +1,8 @@
-"""Why a workflow stage or a node fails, and what a person should do about it.
+"""Why a workflow stage or a node fails, and what an operator should do about it.
 
-A stage that fails names one `FailureClass`; the class says whether trying again by itself makes sense. Every
-class, every quarantine cause and every class of BMC failure has one line of advice here, shown as the
-recommended action by `node why`, the lifecycle view and the alerts. Classes are metric labels: their values
-never change.
+A failed stage names one `FailureClass`, which decides whether farrier retries by itself. Every failure class,
+quarantine cause and BMC failure has one line of advice here. `node why`, the lifecycle view and the alerts show it as
+the recommended action. Classes are metric labels: their values never change.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from farrier.model.bmc import BmcFailure
 
 
 class FailureClass(StrEnum):
-    # Manual-intervention triggers: automation cannot go on safely.
+    # Failures that need an operator: farrier cannot continue safely.
     DISCOVERY_CONFLICT = "discovery_conflict"
     BOSS_DISK_NOT_FOUND = "boss_disk_not_found"
     PXE_INTERFACE_UNFIXABLE = "pxe_interface_unfixable"
@@ -27,7 +26,7 @@ class FailureClass(StrEnum):
     HARDWARE_SYNC_FAILED_REPEATEDLY = "hardware_sync_failed_repeatedly"
     SSH_SEED_FAILED_REPEATEDLY = "ssh_seed_failed_repeatedly"
     STATE_DISAGREEMENT = "state_disagreement"
-    # Not worth another attempt until somebody changed something.
+    # A retry is useless until an operator has changed something.
     IDENTITY_MISMATCH = "identity_mismatch"
     IDENTITY_TAKEN = "identity_taken"
     ADOPT_FAILED = "adopt_failed"
@@ -35,7 +34,7 @@ class FailureClass(StrEnum):
     UPSTREAM_REFUSED = "upstream_refused"
     UNDO_FAILED = "undo_failed"
     OPERATOR_REQUEST = "operator_request"
-    # Tried again with back-off.
+    # Retried with back-off.
     TIMEOUT = "timeout"
     UPSTREAM_ERROR = "upstream_error"
     CAPACITY = "capacity"
@@ -85,7 +84,8 @@ BY_THE_REGION = frozenset({FailureClass.TIMEOUT, FailureClass.UPSTREAM_ERROR})
 
 
 class QuarantineCause(StrEnum):
-    """Kept on the node: reconciliation lifts a quarantine only when this very cause is proven gone."""
+    """The cause of a quarantine, stored on the node. Reconciliation ends a quarantine only after proof that this cause
+    is gone."""
 
     OPERATOR = "operator"
     HEALTH = "health"
@@ -99,7 +99,7 @@ class QuarantineCause(StrEnum):
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """Whether another attempt is made by itself, and the recommended next action for a person."""
+    """Whether farrier retries by itself, and the recommended action for an operator."""
 
     retryable: bool
     action: str
@@ -240,12 +240,11 @@ BACKOFF_MAX = timedelta(minutes=15)
 
 
 def stage_backoff(attempt: int) -> timedelta:
-    """How long to wait after this failed attempt (the first is 1): 30 s, doubled each time, at most 15
-    min."""
-    doublings = min(max(attempt, 1) - 1, 10)  # an attempt is a number from a row: bound it first
+    """The pause after this failed attempt (the first is 1): 30 s, doubled each time, at most 15 min."""
+    doublings = min(max(attempt, 1) - 1, 10)  # an attempt is a number from a row, so it is bounded first
     return min(BACKOFF_FIRST * (1 << doublings), BACKOFF_MAX)
 
 
 def needs_operator(failure: FailureClass, *, attempt: int) -> bool:
-    """True when the stage that failed so, in this attempt, is not tried again by itself."""
+    """Whether a stage that failed with this class in this attempt is not retried by itself."""
     return not FAILURES[failure].retryable or attempt >= MAX_ATTEMPTS

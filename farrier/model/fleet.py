@@ -1,7 +1,6 @@
-"""What a service beside farrier says of nodes and sees of them, in words of our own; for fleets that are
-simulated.
+"""The data that an external service exchanges about nodes; for simulated fleets.
 
-Real services write the same SQL themselves. `NodeGlance` is one line of a board, no snapshot to decide on.
+Real services use SQL. `NodeGlance` is one line of a list, not a snapshot for decisions.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from farrier.model.workflow import WorkflowStatus
 
 
 class NodeGlance(msgspec.Struct, frozen=True):
-    """Where a node stands. `reason` is what its workflow, its BMC or its last run said last; the last three are of its
-    live workflow."""
+    """The state of a node. `reason` is the last reason of its workflow, its BMC or its last run. The last three fields
+    belong to its live workflow."""
 
     id: int
     name: str
@@ -30,13 +29,13 @@ class NodeGlance(msgspec.Struct, frozen=True):
 
     @property
     def arrived(self) -> bool:
-        """In service, and with a usable BMC if it has one at all."""
+        """Whether the node is in service and its BMC, if it has one, is usable."""
         usable = self.management in (Management.MANAGEABLE, Management.UNMANAGED)
         return self.status is NodeStatus.ACTIVE and usable
 
 
 class PastMove(msgspec.Struct, frozen=True):
-    """One change of one layer, as history has it."""
+    """One transition of one layer, from the history."""
 
     at: datetime
     name: str

@@ -1,9 +1,8 @@
-"""Is the node healthy, and is it silent? Two pure functions over one set of facts.
+"""Whether a node is healthy, and whether it is silent: two pure functions of the same facts.
 
-`healthy` decides every move into `active`, `silent` the move from `active` to `offline`. They are not
-opposites: facts that are stale prove nothing either way and move nothing. Agents report with
-`farrier.heartbeat`; a node without an agent (said at registration) is judged by fresh reads of its BMC and of
-MAAS.
+`healthy` decides every transition to `active`, `silent` the transition from `active` to `offline`. They are not
+opposites: stale facts prove nothing and cause no transition. Agents report with `farrier.heartbeat`. The health of an
+agentless node (set at registration) comes from fresh reads of its BMC and of MAAS.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from farrier.model.bmc import PowerState
 
 
 class SshSeed(StrEnum):
-    """What the agent says of the SSH seed that cloud-init was to plant."""
+    """The result of the SSH seed of cloud-init, as the agent reports it."""
 
     OK = "ok"
     FAILED = "failed"
@@ -34,7 +33,7 @@ class Alert(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """An agent's last report. Unknown fields are ignored: agents are upgraded on their own schedule."""
+    """The last report of an agent. Unknown fields are ignored, because agents are upgraded independently of farrier."""
 
     ok: bool = True
     alerts: tuple[Alert, ...] = ()
@@ -42,29 +41,30 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides whether a node is healthy: of one with an agent `heard` and `blocking`, else the fields below."""
+    """The facts that decide whether a node is healthy: `heard` and `blocking` for a node with an agent, else the fields
+    below."""
 
     agentless: bool
-    heard: bool = False  # its agent's last heartbeat is fresh
-    blocking: tuple[Alert, ...] = ()  # alerts of the last report that keep it from being scheduled
+    heard: bool = False  # the last heartbeat of the agent is fresh
+    blocking: tuple[Alert, ...] = ()  # alerts of the last report that block scheduling
     has_bmc: bool = False
     has_maas: bool = False
-    power: PowerState | None = None  # what its BMC says, if that is fresh; None: nothing fresh
-    deployed: bool | None = None  # what MAAS says, if that is fresh; None: nothing fresh
+    power: PowerState | None = None  # as the BMC reports it; None without a fresh read
+    deployed: bool | None = None  # as MAAS reports it; None without a fresh read
 
 
 class Healthy(msgspec.Struct, frozen=True):
-    """Proven healthy now."""
+    """The node is proven healthy now."""
 
 
 class Unhealthy(msgspec.Struct, frozen=True):
-    """Not proven healthy; the text holds no ages, so it is the same from run to run."""
+    """The node is not proven healthy. `reason` contains no ages, so it does not change from run to run."""
 
     reason: str
 
 
 def healthy(vitals: Vitals) -> Healthy | Unhealthy:
-    """May the node be `active`?"""
+    """Whether the node may be `active`."""
     if vitals.agentless:
         return _healthy_by_reads(vitals)
     if not vitals.heard:
@@ -87,7 +87,7 @@ def _healthy_by_reads(vitals: Vitals) -> Healthy | Unhealthy:
 
 
 def silent(vitals: Vitals) -> str | None:
-    """Why an active node goes offline, or None. An unreachable BMC is no reason, because it does not show the
+    """Why an active node goes offline, or None. An unreachable BMC is no reason, because its failure does not show the
     state of the machine."""
     if vitals.agentless:
         return "a fresh read reports power off" if vitals.power is PowerState.OFF else None

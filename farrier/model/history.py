@@ -1,7 +1,7 @@
-"""History as it is queried and shown: entries, filters, and the key by which a reader continues.
+"""History for queries and views: entries, filters, and the keys of pages.
 
-`protocols.Queries` returns these; the command line and the web show them. States are plain texts here. In JSON
-durations are seconds and times ISO 8601.
+`protocols.Queries` returns these; the command line and the web show them. States are plain texts here. In JSON,
+durations are seconds and times are ISO 8601.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _LARGEST = (1 << 63) - 1  # of a bigint
 
 
 class Order(StrEnum):
-    """How history is walked: by time, or resource by resource of one kind, each from its beginning. One resource's own
-    history goes by its versions, which is the same as by time."""
+    """The order of a query: by time, or resource by resource of one kind, each from its beginning. The history of one
+    resource is ordered by version, which is the same as by time."""
 
     NEWEST = "newest"
     OLDEST = "oldest"
@@ -28,7 +28,7 @@ class Order(StrEnum):
 
 
 class HistoryKey(msgspec.Struct, frozen=True):
-    """Where a reader of history stands: at the change with this key, which it has read. Good in every order."""
+    """The position of a reader of history: the last change that it has read. Valid in every order."""
 
     at: datetime
     id: int
@@ -56,8 +56,8 @@ def parse_key(text: str) -> HistoryKey:
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of one layer of one resource: what, when, after how long, who caused it, and why. `name` is the
-    resource's, or the site of a MAAS region; `requested_by` is who asked, if a request was the cause and says so."""
+    """One change of one layer of one resource. `name` is the name of the resource, or the site of a MAAS region.
+    `requested_by` is the author of the intent that caused the change, if the intent names one."""
 
     kind: str
     id: int
@@ -76,7 +76,7 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> HistoryKey:
-        """Where a reader stands who has read it."""
+        """The position of a reader that has read this change."""
         return HistoryKey(self.at, self.id, self.version, self.kind, self.layer)
 
 
@@ -85,12 +85,13 @@ Bound = datetime | timedelta
 
 
 class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which changes; what is empty or None takes any.
+    """A filter of changes; an empty field or None accepts all.
 
-    A walk `of a kind` has that one in `kinds`. `resource` (kind, and name or id) is the one that is asked for; the name
-    of a MAAS region is its site. `since` is included, `until` is not.
-    A cause is meant by its whole text or by its first word: `intent 7`, `intent`, `timer`. `reason` is a piece of the
-    text, upper or lower case; `at_least` is how long the state that was left had lasted.
+    The order `of a kind` needs exactly this kind in `kinds`. `resource` is the kind and the name or ID of one resource;
+    the name of a MAAS region is its site. `since` is inclusive, `until` exclusive.
+
+    `causes` compares the whole text of a cause or its first word: `intent 7`, `intent`, `timer`. `reason` is a part of
+    the text, case-insensitive. `at_least` is the shortest time spent in the source state.
     """
 
     resource: tuple[str, str] | None = None
@@ -106,7 +107,7 @@ class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):
     at_least: timedelta | None = None
 
     def is_narrow(self, order: Order) -> bool:
-        """Whether a walk meets changes that are not wanted."""
+        """Whether a query in this order reads changes that the filter does not accept."""
         if self.resource is not None:
             return self != HistoryFilter(resource=self.resource)
         if order is Order.OF_A_KIND:
@@ -115,15 +116,16 @@ class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HistoryPage(msgspec.Struct, frozen=True):
-    """Some changes, and from where to go on; None at the end. A page in the midst of the history may hold few changes
-    or none, if few are wanted: it looks at so many and no more."""
+    """Some changes, and the key of the next page; None at the end. A page reads a limited number of rows, so it may
+    contain few or no changes if the filter accepts few."""
 
     changes: tuple[HistoryEntry, ...]
     following: HistoryKey | None
 
 
 class Pruned(msgspec.Struct, frozen=True):
-    """A step of removing old history: changes looked at, changes removed, and from where to go on (None: the end)."""
+    """A step that removes old history: changes examined, changes removed, and the key of the next step (None: the
+    end)."""
 
     looked: int
     deleted: int
@@ -131,8 +133,8 @@ class Pruned(msgspec.Struct, frozen=True):
 
 
 class Retained(msgspec.Struct, frozen=True):
-    """What a step of the pass over old history came to. The counts and `took` are those of the pass so far; `ended`:
-    this step was its last. The next is due in `due_in`."""
+    """The result of a step of the shared pass over old history. The counts and `took` are those of the pass so far.
+    `ended`: this was the last step of the pass. The next step is due in `due_in`."""
 
     due_in: timedelta
     ended: bool
@@ -142,7 +144,7 @@ class Retained(msgspec.Struct, frozen=True):
 
 
 def parse_resource(text: str) -> tuple[str, str]:
-    """KIND/NAME, where an id is a name, too. Raises ValueError."""
+    """Parse KIND/NAME, where NAME may be an ID. Raises ValueError."""
     kind, _, name = text.partition("/")
     if not kind or not name:
         raise ValueError(f"expected KIND/NAME, such as node/gpu-1, got {text!r}")
@@ -150,7 +152,8 @@ def parse_resource(text: str) -> tuple[str, str]:
 
 
 def parse_bound(text: str) -> Bound:
-    """An age (`2h`) or a time; one without a zone is UTC. Raises ValueError that shows the right form."""
+    """Parse an age (`2h`) or a time, which is UTC without a zone. Raises ValueError, whose text shows the right
+    form."""
     try:
         return duration.parse(text)
     except ValueError:

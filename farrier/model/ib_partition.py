@@ -1,7 +1,7 @@
-"""An InfiniBand partition: its states and edges, what may be asked of it, its snapshot, and what a run leaves.
+"""An InfiniBand partition: its states and edges, its actions, its snapshot, and the writes of a run.
 
-A partition is a number (pkey) from a pool, services that it may use, and the ports that are its members. It is brought
-about in the fabric manager of its site; nothing else is allowed to touch its number there.
+A partition is a number (pkey) from a pool, with service settings and member ports. farrier creates it in the UFM of its
+site. No other client of this UFM may use its number.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from farrier.model.ufm import HIGHEST_PKEY, LOWEST_PKEY, Membership, Qos, RateLi
 KIND = "ib_partition"
 
 PROVISIONING = "provisioning"  # UFM does not have it yet
-READY = "ready"  # UFM has it, as it is to be
-ERROR = "error"  # UFM refuses something of it, or does not do it
-DELETING = "deleting"  # waits for its members to leave, and for UFM to forget it
+READY = "ready"  # UFM has it with the requested settings
+ERROR = "error"  # UFM refuses a part of it, or confirms a change without making it
+DELETING = "deleting"  # waits until its members have left and UFM has removed it
 GONE = "gone"
 
 Mtu: TypeAlias = Annotated[int, Meta(ge=2, le=4)]
@@ -32,7 +32,8 @@ MTUS = (2, 4)
 
 
 class CreatePartition(Params, frozen=True, kw_only=True):
-    """What is left out is UFM's own default, and the lowest free number of the pool."""
+    """Parameters of `create`. An omitted parameter gets UFM's default, and an omitted pkey the lowest free number of
+    the pool."""
 
     site: Annotated[str, Meta(min_length=1, max_length=63)] | None = None
     pkey: Annotated[int, Meta(ge=LOWEST_PKEY, le=HIGHEST_PKEY)] | None = None
@@ -44,7 +45,7 @@ class CreatePartition(Params, frozen=True, kw_only=True):
 
 
 class UpdatePartition(Params, frozen=True, kw_only=True):
-    """Changes only what it names."""
+    """Parameters of `update`. Omitted parameters do not change."""
 
     any_of: ClassVar[tuple[str, ...]] = ("mtu_limit", "rate_limit", "service_level")
 
@@ -54,7 +55,7 @@ class UpdatePartition(Params, frozen=True, kw_only=True):
 
 
 class DeletePartition(Params, frozen=True, kw_only=True):
-    """`drain` begins although there are members, and waits for them to leave."""
+    """Parameters of `delete`. With `drain`, the deletion begins despite members and waits until they leave."""
 
     drain: bool = False
 
@@ -95,10 +96,10 @@ SPEC = KindSpec(
 
 
 class MemberState(StrEnum):
-    PENDING = "pending"  # to be made a member in UFM
+    PENDING = "pending"  # to be added in UFM
     APPLIED = "applied"  # UFM has it
-    REFUSED = "refused"  # UFM does not take it; tried again
-    LEAVING = "leaving"  # to be removed in UFM; then its row goes
+    REFUSED = "refused"  # UFM refuses it; farrier retries
+    LEAVING = "leaving"  # to be removed in UFM; then its row is deleted
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,19 +115,19 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stranger(msgspec.Struct, frozen=True):
-    """A port that UFM has in the partition although no member has it, and when it was first seen there."""
+    """A port that UFM has in the partition although it is not a member, with the time when it was first seen."""
 
     guid: str
     seen_at: datetime
 
 
 class IbPartition(Resource, frozen=True, kw_only=True):
-    """A partition as one run sees it.
+    """The snapshot of a partition.
 
-    `claimed_at`: since then its number belongs to farrier in the UFM at `claimed_in`, which did not have it before.
-    `asked_at`: since then UFM has not made an accepted change. `absent_at`: since then a deleted partition is missing
-    in UFM. `draining`: it was deleted although it had members. `fabric_name` is its name in UFM. `strangers` are ports
-    that no member has.
+    `claimed_at`: since then the number belongs to farrier in the UFM `claimed_in`, which did not use it before.
+    `asked_at`: since then UFM has not made a change that it accepted. `absent_at`: since then a deleted partition is
+    missing in UFM. `draining`: the partition was deleted while it had members. `fabric_name` is its name in UFM.
+    `strangers` are ports in UFM that are not members.
     """
 
     pkey: int
@@ -145,7 +146,7 @@ class IbPartition(Resource, frozen=True, kw_only=True):
     members: tuple[Member, ...] = ()
 
     def wanted(self, *, named: bool) -> Wanted:
-        """What UFM is to have; `named`: by our name."""
+        """The target state in UFM. `named`: with farrier's name."""
         qos = Qos(mtu_limit=self.mtu_limit, rate_limit=float(self.rate_limit), service_level=self.service_level)
         name = self.name if named else ""
         return Wanted(number=self.pkey, qos=qos, ip_over_ib=self.ip_over_ib, index0=self.index0, name=name)
@@ -186,4 +187,4 @@ COLUMNS: tuple[str, ...] = (
     "fabric_name",
     "strangers",
 )
-"""The kind's own columns that a run may write."""
+"""The columns of this kind that a run may write."""

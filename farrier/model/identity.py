@@ -1,8 +1,8 @@
-"""Is this the recorded machine? Compares what is recorded of a machine with what its BMC reports.
+"""Compares the recorded identity of a machine with the one that its BMC reports.
 
-Verifying and adopting ask it; both refuse another machine, and one that belongs to another node. What is not recorded,
-not reported, or a placeholder that vendors ship proves nothing, in either direction. Spelling does not count: case,
-blanks, separators, and the byte order of a UUID, which firmware updates are known to swap.
+Verification and adoption refuse another machine, and a machine that belongs to another node. A value that is not
+recorded, not reported, or a vendor's placeholder proves nothing in either direction. The comparison ignores case,
+spaces, separators, and the byte order of a UUID, which firmware updates are known to swap.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-# What boards say for which nobody wrote anything into the store that SMBIOS reads, by board vendors' defaults.
+# Placeholders that boards report when SMBIOS has no serial number, from the defaults of board vendors.
 _NO_SERIALS = frozenset(
     {
         "n/a",
@@ -54,7 +54,7 @@ _NO_SERIALS = frozenset(
         "1234567890abcdef",
     }
 )
-# Defaults of AMI and of its licensees, found in thousands of machines.
+# Default UUIDs of AMI and its licensees, found in thousands of machines.
 _NO_UUIDS = frozenset(
     map(
         UUID,
@@ -73,9 +73,9 @@ PLACEHOLDERS: tuple[str, ...] = tuple(sorted({*_NO_SERIALS, *map(str, _NO_UUIDS)
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """What identifies a machine. Absent is None or empty. `manufacturer` qualifies the serial: manufacturers do not
-    coordinate their numbers, so it counts between machines of a fleet, and not in `compare`.
-    """
+    """The values that identify a machine; missing ones are None or empty. `manufacturer` qualifies the serial number,
+    because manufacturers do not coordinate their numbers. It matters for comparisons between nodes, and `compare`
+    ignores it."""
 
     serial: str | None = None
     uuid: str | None = None
@@ -84,24 +84,24 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_known(self) -> bool:
-        """True when it holds anything that can prove something."""
+        """Whether any value can prove something."""
         return bool(_serial(self.serial) or _uuids(self.uuid) or _macs(self.macs))
 
 
 class Same(msgspec.Struct, frozen=True):
-    """It is the recorded machine: `by` names what matched."""
+    """The machine is the recorded one. `by` names the values that match."""
 
     by: str
 
 
 class Another(msgspec.Struct, frozen=True):
-    """It is another machine: `text` says what was expected and what came."""
+    """The machine is another one. `text` names the expected and the reported values."""
 
     text: str
 
 
 class Unproven(msgspec.Struct, frozen=True):
-    """Nothing speaks against it and nothing for it."""
+    """No value proves that the machine is the recorded one or another one."""
 
     text: str
 
@@ -110,7 +110,7 @@ Verdict: TypeAlias = Same | Another | Unproven
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The node to which a machine belongs, and by which kind of number that is known."""
+    """The node to which a machine belongs, and the kind of value that proves it."""
 
     node: str
     kind: Literal["uuid", "serial", "mac"]
@@ -122,8 +122,9 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 def compare(recorded: Identity, seen: Identity) -> Verdict:
-    """A serial or a UUID that differs is another machine, whatever else matches. MAC addresses decide only where
-    neither of those can be compared, because network cards are replaced: one in common is enough."""
+    """Compare two identities. A different serial or UUID proves another machine, whatever else matches. MAC addresses
+    are compared only if neither serials nor UUIDs can be, because network cards are replaced; one common address is
+    enough."""
     differs: list[str] = []
     matches: list[str] = []
     if _serial(recorded.serial) and _serial(seen.serial):
@@ -143,7 +144,7 @@ def compare(recorded: Identity, seen: Identity) -> Verdict:
 
 
 def kept(recorded: Identity, seen: Identity) -> Identity:
-    """What is recorded from now on: the first word stays, what was missing is added."""
+    """The identity to record: recorded values stay, and missing ones are added."""
     return Identity(
         serial=recorded.serial if _serial(recorded.serial) else seen.serial,
         uuid=recorded.uuid if _uuids(recorded.uuid) else seen.uuid,
@@ -171,13 +172,13 @@ def _listed(macs: tuple[str, ...]) -> str:
 
 
 def _serial(text: str | None) -> str:
-    """The serial in one spelling; empty when it says nothing."""
+    """The serial in canonical form; empty for a placeholder."""
     plain = (text or "").strip().casefold()
     return "" if plain in _NO_SERIALS or len(set(plain)) <= 1 else plain
 
 
 def _uuids(text: str | None) -> frozenset[UUID]:
-    """The UUID in both byte orders; empty when it says nothing."""
+    """The UUID in both byte orders; empty for a placeholder."""
     try:
         uuid = UUID((text or "").strip())
     except ValueError:
@@ -188,6 +189,6 @@ def _uuids(text: str | None) -> frozenset[UUID]:
 
 
 def _macs(texts: tuple[str, ...]) -> frozenset[str]:
-    """The addresses as hexadecimal digits; none that no card has."""
+    """The addresses as hexadecimal digits, without placeholders."""
     plain = ("".join(char for char in text.casefold() if char not in ":-. ") for text in texts)
     return frozenset(mac for mac in plain if len(set(mac)) > 1)

@@ -1,6 +1,6 @@
-"""A kind as a picture and tables, generated from its `KindSpec`: what its page in the documentation shows.
+"""The diagram and tables of a kind, generated from its `KindSpec` for its page in the documentation.
 
-Like `diagram`, which does the same for nodes. Output is deterministic: same spec, same bytes.
+Like `diagram` for nodes. The same spec always gives the same output.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from farrier.model.params import Params, describe
 
 
 def mermaid(spec: KindSpec) -> str:
-    """The states and edges of each layer of a kind, with what triggers them."""
+    """The states and edges of each layer of a kind, with the triggers of the edges."""
     return "\n".join(map(_picture, spec.every_layer))
 
 
 def markdown(spec: KindSpec) -> str:
-    """For each layer the picture and the limits by state, and what may be asked for."""
+    """The diagram and limits of each layer, and the actions of the kind."""
     layers = [f"```mermaid\n{_picture(layer)}```\n\n{_limits(layer)}\n" for layer in spec.every_layer]
     actions = [(name, _params(action.params), action.description) for name, action in spec.requests.items()]
     return f"{''.join(layers)}{_table(('action', 'parameters', 'effect'), actions)}"
@@ -38,7 +38,7 @@ def _limits(layer: KindLayer) -> str:
 
 
 def _id(state: str) -> str:
-    """Mermaid reads a slash as syntax."""
+    """The state as an ID of mermaid, which parses a slash as syntax."""
     return state.replace("/", "_")
 
 

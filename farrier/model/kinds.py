@@ -1,8 +1,8 @@
-"""Kinds of resources as data: layers of states with their limits, edges, and what may be asked of them.
+"""Kinds of resources as data: layers of states with their limits, edges, and actions.
 
-One `KindSpec` says everything that is generic: the database refuses what it does not allow, metrics, limits and views
-take their words from it, and `handlers.resource` and `io.resource` run it. Checked when it is made. Pure; knows no
-kind: those that come with farrier are in `built_in`.
+A `KindSpec` defines all generic behaviour of a kind. The database refuses what the spec does not allow; metrics, limits
+and views use its names; `handlers.resource` and `io.resource` run it. Its constructor validates it. Pure, and
+independent of all kinds: `built_in` lists the kinds of farrier.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ LAYER = "state"
 CREATE = "create"
 """The action that creates a resource. The database answers it."""
 
-# As `farrier.kinds` has it: a name becomes a label of metrics, a part of settings, and an argument of triggers.
+# As in `farrier.kinds`: a name becomes a label of metrics, a part of settings, and an argument of triggers.
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _STATE = re.compile(r"[a-z][a-z0-9_]{0,39}(/[a-z][a-z0-9_]{0,39})?")
 _RELATION = re.compile(r"[a-z_][a-z0-9_]{0,62}\.[a-z_][a-z0-9_]{0,62}")
-# Columns of `farrier.resources` that nobody asks for: the database fills them. `site` may be asked for.
+# Columns of `farrier.resources` that the database fills, so `create` has no such parameters. It may have `site`.
 _FILLED = frozenset(
     {"id", "name", "version", "state", "state_entered_at", "created_at", "ended_at", "last_error", "requests"}
 )
 
 
 class KindEdge(msgspec.Struct, frozen=True):
-    """One move, and what makes the handler take it. `owner` is who brings that about, where that is not the handler."""
+    """A transition, and what makes the handler take it. `owner` causes the trigger, if that is not the handler."""
 
     source: str
     target: str
@@ -44,8 +44,8 @@ class KindEdge(msgspec.Struct, frozen=True):
 
 
 class KindState(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a resource may stay in a state, or why it may stay for ever: exactly one of the two. `unless` says when
-    the clock of the limit does not run."""
+    """How long a resource may stay in a state, or why it may stay without limit: exactly one of the two. `unless` names
+    the condition in which the clock of the limit does not run."""
 
     limit: timedelta | None = None
     why_none: str = ""
@@ -53,7 +53,7 @@ class KindState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def note(self) -> str:
-        """What a reader of the limit has to know besides."""
+        """The remark that views show beside the limit."""
         return f"unless {self.unless}" if self.unless else self.why_none
 
     def __post_init__(self) -> None:
@@ -72,13 +72,13 @@ class KindAction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KindLayer(msgspec.Struct, frozen=True, kw_only=True):
-    """States that a resource is in beside those of its other layers, with a clock of their own. The table has a column
-    of this name, and NAME_entered_at. `initial` is what a new row may begin as; if it is one state, the row begins so
-    by itself. `edges` None: any state may follow any other, and the database checks none.
+    """A set of states with a clock, independent of the other layers of the resource. The table has a column of this
+    name, and NAME_entered_at. `initial` are the states in which a new row may begin; a single one is the default of the
+    column. `edges` None: any state may follow any other, and the database checks none.
 
-    `label` is the layer's `kind` in metrics, and `key` begins the names of its limits; both are made from the name of
-    the kind if they are empty. A layer with a `relation` is in rows of that table, of which a resource may have none.
-    `inside` is (layer, state): these are substates of that state, and its clock is theirs.
+    `label` is the layer's `kind` in metrics, and `key` the prefix of the names of its limits; if empty, both derive
+    from the name of the kind. A layer with a `relation` is stored in rows of that table, of which a resource may have
+    none. `inside` is (layer, state): the states of this layer are substates of that state, and replace its clock.
     """
 
     name: str
@@ -100,7 +100,7 @@ class KindLayer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def first(self) -> frozenset[str]:
-        """What a new row may begin as."""
+        """The states in which a new row may begin."""
         return frozenset({self.initial}) if isinstance(self.initial, str) else self.initial
 
     def sla_key(self, state: str) -> str:
@@ -109,14 +109,14 @@ class KindLayer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind: all that is known of it without running it. Raises ConfigError for what does not hold together.
+    """All facts about a kind that do not need running code. Raises ConfigError if they are inconsistent.
 
-    `what` names one in a sentence ("a network segment"). `relation` is its table, with its schema. A state may have one
-    substate: "deleting/db_delete". `states`, `edges`, `initial` and `terminal` are its first layer, whose end is the
-    end of the resource; `layers` are those besides. The fields of `create` are columns of the table; None: nobody may
-    ask for one. `actions` are all others. `metrics` are counted by the samples in its handler's outcomes. `by_model`:
-    limits may differ by the column `model` of its table. `steady` is the state that a resource seldom leaves: an alert
-    reports when resources leave it soon after entering it.
+    `what` names one resource in a sentence ("a network segment"). `relation` is the table with its schema. A state may
+    have one substate: "deleting/db_delete". `states`, `edges`, `initial` and `terminal` define the first layer, and the
+    resource ends with it; `layers` are the further ones. The fields of `create` are columns of the table; with None,
+    clients cannot create resources. `actions` are all other actions. `metrics` are counted by the samples in the
+    handler's outcomes. `by_model`: limits may differ by the column `model` of the table. `steady` is the state that a
+    resource seldom leaves: an alert reports when resources leave it soon after entering it.
     """
 
     name: str
@@ -170,7 +170,7 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def noun(self) -> str:
-        """`what` without its article: for "no network segment is named x"."""
+        """`what` without its article, for texts such as "no network segment is named x"."""
         article, _, rest = self.what.partition(" ")
         return rest if article in ("a", "an") and rest else self.what
 
@@ -182,21 +182,21 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
         return {CREATE: KindAction(description=f"create {self.what}", params=self.create), **self.actions}
 
     def columns_of_layers(self) -> tuple[str, ...]:
-        """The columns of its table that have the layers besides the first."""
+        """The columns of the further layers in the kind's table."""
         return tuple(each.name for each in self.layers if not each.relation)
 
     def columns_of_create(self) -> tuple[str, ...]:
-        """What `create` fills."""
+        """The columns that `create` fills."""
         return () if self.create is None else tuple(f.encode_name for f in msgspec.structs.fields(self.create))
 
 
 def is_in(state: str, wanted: str) -> bool:
-    """Whether a state is the one that is meant: a state is meant with its substates."""
+    """Whether `wanted` is the state, or the state without its substate."""
     return wanted in (state, state.partition("/")[0])
 
 
 def label(state: str) -> tuple[str, str]:
-    """(state, substate) as metrics have them."""
+    """The state as metric labels: (state, substate)."""
     first, _, second = state.partition("/")
     return first, second
 
@@ -265,7 +265,7 @@ def _faults_of_edges(layer: KindLayer) -> Iterator[str]:
 
 
 def _reached(begin: Collection[str], edges: Collection[tuple[str, str]]) -> set[str]:
-    """What edges lead to, in any number of moves, and where they begin."""
+    """The states from which edges begin, and all states that they reach."""
     reached, front = set(begin), set(begin)
     while front:
         front = {target for source, target in edges if source in front} - reached

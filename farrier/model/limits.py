@@ -1,8 +1,7 @@
-"""Which limit holds for whom: those of the configuration over the defaults of `sla`, by site and by model of machine.
+"""Resolves limits: those of the configuration, by site and by machine model, over the defaults of `sla`.
 
-The most specific wins: what is set for the site, else for the model, else for all, else the default. Also names every
-place in which a clock can run, by the labels that metrics have. Pure; used by the handler, by whatever shows clocks,
-and by what counts them.
+The most specific limit applies: of the site, else of the model, else the general one, else the default. The module also
+lists every state with a clock, by the labels of metrics. Pure; used by the handler, the views and the census.
 """
 
 from __future__ import annotations
@@ -35,18 +34,19 @@ class Limits(msgspec.Struct, frozen=True):
     sites: Mapping[str, Overrides] = {}
 
     def of(self, site: str | None, model: str | None) -> Overrides:
-        """Those that hold for a node or another resource of this site and model."""
+        """The limits for a node or another resource of this site and model."""
         if not self.sites and not self.models:
             return self.everywhere
         return {**self.everywhere, **self.models.get(model or "", {}), **self.sites.get(site or "", {})}
 
     def all(self) -> Mapping[tuple[str | None, str | None], Overrides]:
-        """What `of` answers, by site and model; None stands for any without limits of its own."""
+        """The results of `of` by site and model. None stands for all sites or models without limits of their own."""
         return {(s, m): self.of(s, m) for s, m in product((None, *self.sites), (None, *self.models))}
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a clock runs, in the words of metrics, the key of its limit, its default, and what to know of that."""
+    """A state with a clock, in the labels of metrics, with the key and the default of its limit, and a note about the
+    default."""
 
     kind: str
     state: str
@@ -57,8 +57,8 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def places_of(specs: Iterable[KindSpec]) -> Iterator[Place]:
-    """Every state that a resource of these kinds may be in, by kind and layer; not terminal ones, where nothing is
-    late."""
+    """Every state of resources of these kinds, by kind and layer. Terminal states are omitted, because they have no
+    limit."""
     for spec in specs:
         substates = {layer.inside: layer for layer in spec.every_layer}
         for layer in spec.every_layer:
@@ -72,7 +72,7 @@ def places_of(specs: Iterable[KindSpec]) -> Iterator[Place]:
 
 
 STATES: tuple[Place, ...] = tuple(places_of((node_spec.SPEC,)))
-"""Every state of a node and its workflows. A running workflow has one for each stage."""
+"""Every state of a node and its workflows. A running workflow has one element for each stage."""
 
 PLACES: tuple[Place, ...] = (
     *STATES,
@@ -81,14 +81,14 @@ PLACES: tuple[Place, ...] = (
         for layer, limit in sla.END_TO_END.items()
     ),
 )
-"""Every place in which a clock runs: the states, and each whole workflow."""
+"""Everything with a clock: the states, and each whole workflow."""
 
 KEYS: frozenset[str] = frozenset(place.key for place in PLACES)
-"""Every name that a limit of nodes may have."""
+"""Every key of a limit of nodes."""
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A limit as it is counted by. `scope` is `site`, `model`, or empty for all that have none of their own."""
+    """A limit in force. `scope` is `site`, `model`, or empty for all resources without a limit of their own."""
 
     place: Place
     scope: str
@@ -97,7 +97,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 def rules(limits: Limits, places: Iterable[Place] = PLACES) -> Iterator[Rule]:
-    """All limits in force, defaults included."""
+    """All limits in force, including defaults."""
     for place in places:
         lasts = limits.everywhere.get(place.key, place.default)
         if lasts is not None:
@@ -109,22 +109,23 @@ def rules(limits: Limits, places: Iterable[Place] = PLACES) -> Iterator[Rule]:
 
 
 def keys_of(specs: Iterable[KindSpec]) -> frozenset[str]:
-    """Every name that a limit of these kinds may have."""
+    """Every key of a limit of these kinds."""
     return frozenset(place.key for place in places_of(specs))
 
 
 def resource_key(kind: str, state: str) -> str:
-    """The name of a limit of a kind that there may be no spec of."""
+    """The key of a limit of a kind that may have no spec in this process."""
     return f"{kind}.{state.replace(SUBSTATE, '.')}"
 
 
 def resource_limit(limits: Overrides, kind: str, state: str, default: timedelta | None) -> timedelta | None:
-    """The limit of a resource of a registered kind; `limits` hold for it, `default` is the kind's own."""
+    """The limit of a resource of a registered kind. `limits` are those of the resource, and `default` is the kind's
+    own."""
     return limits.get(resource_key(kind, state), default)
 
 
 class KindRule(msgspec.Struct, frozen=True):
-    """A limit of a registered kind that is not the kind's own; `scope` as that of a `Rule`."""
+    """A configured limit of a registered kind. `scope` as in `Rule`."""
 
     kind: str
     state: str
@@ -134,7 +135,7 @@ class KindRule(msgspec.Struct, frozen=True):
 
 
 def kind_rules(limits: Limits) -> Iterator[KindRule]:
-    """What the configuration says of registered kinds; the kinds' own limits are in the database."""
+    """The configured limits of registered kinds. The kinds' own limits are in the database."""
     for scope, named in (("", {"": limits.everywhere}), ("model", limits.models), ("site", limits.sites)):
         for name, overrides in named.items():
             for key, lasts in overrides.items():

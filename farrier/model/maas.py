@@ -1,7 +1,7 @@
-"""A MAAS region as the model sees it: what it says of a machine, and how a call to it fails.
+"""A MAAS region in the model: its readings of machines, and its failures.
 
-Handlers and observers decide on these; `farrier.services` produces them. Nothing here knows HTTP. Fields have the
-region's own names, and only those that a stage reads; whatever else it sends is passed over. A failure class is a
+Handlers and observers decide on these values; `farrier.services` creates them. Nothing here depends on HTTP. Fields
+have the names of the MAAS API, and only fields that a stage reads exist; all others are ignored. A failure class is a
 metric label and a column value, so its spelling never changes.
 """
 
@@ -17,7 +17,7 @@ from farrier.model.request_error import RequestError
 
 
 class MaasStatus(StrEnum):
-    """Where a machine stands, in words of the model."""
+    """The status of a machine in MAAS, reduced to the statuses that the model distinguishes."""
 
     NEW = "new"
     COMMISSIONING = "commissioning"
@@ -27,12 +27,12 @@ class MaasStatus(StrEnum):
     DEPLOYED = "deployed"
     FAILED = "failed"
     BROKEN = "broken"
-    ABSENT = "absent"  # never of a number: there is no such machine
-    OTHER = "other"  # on its way out, somebody's own action, or a status that we do not know
+    ABSENT = "absent"  # no status number: the machine does not exist
+    OTHER = "other"  # being released, changed by another user, or in an unknown status
 
 
 class StatusNumber(IntEnum):
-    """The numbers by which a region knows its statuses, the same in all of 3.x."""
+    """The status numbers of MAAS, the same in all versions 3.x."""
 
     NEW = 0
     COMMISSIONING = 1
@@ -78,28 +78,28 @@ _STATUS_OF: Mapping[int, MaasStatus] = {
 
 
 class MaasFailure(StrEnum):
-    """Why a call to MAAS did not do what it was for, from what a person mends to what mends itself."""
+    """Why a call to MAAS failed, ordered from failures that an operator fixes to failures that end by themselves."""
 
-    AUTH = "auth"  # the key is refused, or did not arrive
-    CLOCK_SKEW = "clock_skew"  # refused because our clocks differ by minutes
-    FORBIDDEN = "forbidden"  # a locked machine, or rights that our user lacks
-    FOREIGN_OWNER = "foreign_owner"  # somebody else holds the machine; nothing was sent
-    INVALID = "invalid"  # the parameters are refused, and will be again
+    AUTH = "auth"  # the key is refused, or was not received
+    CLOCK_SKEW = "clock_skew"  # refused because the clocks differ by minutes
+    FORBIDDEN = "forbidden"  # a locked machine, or rights that farrier's user lacks
+    FOREIGN_OWNER = "foreign_owner"  # another user holds the machine; nothing was sent
+    INVALID = "invalid"  # the parameters are invalid; a retry is useless
     ADDRESS_TAKEN = "address_taken"  # a static address that another interface has
-    ABSENT = "absent"  # there is no such machine
-    CONFLICT = "conflict"  # not in this state: read again, decide again
+    ABSENT = "absent"  # the machine does not exist
+    CONFLICT = "conflict"  # the state of the machine forbids the call: read and decide again
     CAPACITY = "capacity"  # no addresses left
     POWER = "power"  # MAAS could not switch the machine by its BMC
-    BUSY = "busy"  # the region asks us to come back
-    UPSTREAM = "upstream"  # it failed inside the region, or in what stands in front of it
+    BUSY = "busy"  # the region requests a later retry
+    UPSTREAM = "upstream"  # an error in the region or in a proxy in front of it
     UNREACHABLE = "unreachable"
     TIMEOUT = "timeout"
     TLS = "tls"
-    PROTOCOL = "protocol"  # an answer that is not one of MAAS
+    PROTOCOL = "protocol"  # a response that does not come from MAAS
 
 
 class MaasError(RequestError[MaasFailure]):
-    """A call to MAAS failed. `fields` are the region's words on single parameters."""
+    """A call to MAAS failed. `fields` are the region's messages about single parameters."""
 
     label = "maas"
 
@@ -129,7 +129,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlockDevice(msgspec.Struct, frozen=True, kw_only=True):
-    """A disk, as commissioning found it."""
+    """A disk, from the results of commissioning."""
 
     id: int
     name: str | None = None
@@ -141,7 +141,7 @@ class BlockDevice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Vlan(msgspec.Struct, frozen=True, kw_only=True):
-    """`vid` is its number on the wire, which is unique within its fabric only."""
+    """A VLAN. `vid` is its number on the wire, unique only within its fabric."""
 
     id: int
     vid: int | None = None
@@ -156,7 +156,7 @@ class Subnet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """How an interface gets its address; `mode` is `auto`, `dhcp`, `static` or `link_up`."""
+    """The address configuration of an interface; `mode` is `auto`, `dhcp`, `static` or `link_up`."""
 
     id: int
     mode: str
@@ -165,7 +165,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Interface(msgspec.Struct, frozen=True, kw_only=True):
-    """A network interface. Parents are names."""
+    """A network interface. `parents` are names."""
 
     id: int
     name: str
@@ -181,7 +181,7 @@ class Interface(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HardwareInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Which of the serials a BMC calls its own differs by vendor."""
+    """The serial numbers of a machine. Vendors differ in which of these the BMC reports."""
 
     system_serial: str | None = None
     mainboard_serial: str | None = None
@@ -189,9 +189,8 @@ class HardwareInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """One reading of a machine. `read_at` is the client's monotonic clock at the answer: a change is only made on
-    the word of a reading that is seconds old. `error_description` outlives its cause; it counts only while the status
-    is a failed one."""
+    """One reading of a machine. `read_at` is the client's monotonic time of the response: a change requires a reading
+    that is only seconds old. `error_description` outlives its cause, so it counts only in a failed status."""
 
     system_id: str
     status: int
@@ -227,8 +226,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PowerAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a machine's BMC is, without the secret that the region keeps beside it. `node_id` is the Redfish id of the
-    machine's system, for a BMC with several; empty: its only one."""
+    """The address of a machine's BMC, without its secret. `node_id` is the Redfish ID of the machine's system if the
+    BMC has several; empty: its only system."""
 
     power_address: str | None = None
     power_user: str | None = None
@@ -249,7 +248,7 @@ class ScriptSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened to the machine `node`. Ids grow, but may be committed out of order."""
+    """An event of the machine `node`. IDs increase, but events may be committed out of order."""
 
     id: int
     node: str
@@ -259,20 +258,19 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at(self) -> datetime | None:
-        """When, to the second; None if it is not written as we know it."""
+        """The time of the event, to the second; None if its format is unknown."""
         try:
             return datetime.strptime(self.created or "", "%a, %d %b. %Y %H:%M:%S").replace(tzinfo=UTC)
         except ValueError:
             return None
 
     def carries(self, comment: str) -> bool:
-        """Whether it is the trace of a request that was made with this comment: how a call is recognised whose answer
-        was lost."""
+        """Whether a request with this comment caused the event. Identifies a request whose response was lost."""
         return bool(comment) and (self.description or "").endswith(f") - {comment}")
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom the region takes us for."""
+    """The user to which the key belongs."""
 
     username: str
     is_superuser: bool = False

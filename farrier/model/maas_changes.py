@@ -1,8 +1,8 @@
 """The changes that farrier requests from MAAS: one struct for each, as data.
 
-Made by stages, sent by `MaasClient.do`, which refuses a machine that another user owns. A later reading decides whether
-a change was made. The region keeps `comment` in the event of the request, by which farrier recognises its own. Secrets
-and user data are masked in representations.
+Stages create them, and `MaasClient.do` sends them, unless another user owns the machine. A later reading decides
+whether a change was made. The region keeps `comment` in the event of the request, which identifies farrier's requests.
+Representations mask secrets and user data.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing_extensions import override
 
 
 class LookUp(StrEnum):
-    """By what machines are found; the value is the region's parameter."""
+    """The keys of a search for machines; the value is the region's parameter."""
 
     ID = "id"
     HOSTNAME = "hostname"
@@ -30,7 +30,7 @@ class LinkMode(StrEnum):
 
 
 class PowerAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """How the region reaches a BMC by Redfish. `address` is a bare name or number: the region adds the rest."""
+    """The region's access to a BMC by Redfish. `address` is a bare name or number, and the region adds the rest."""
 
     address: str
     username: str
@@ -43,7 +43,7 @@ class PowerAccess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewMachine(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine to be created, not commissioned. `description` is where our own creation is recognised."""
+    """A machine to create without commissioning it. `description` identifies machines that farrier created."""
 
     hostname: str
     mac_addresses: tuple[str, ...]
@@ -56,7 +56,7 @@ class NewMachine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True):
-    """Only what is given changes. In any status; not while locked."""
+    """Only the given fields change. Allowed in any status, but not while the machine is locked."""
 
     hostname: str | None = None
     description: str | None = None
@@ -65,7 +65,8 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Commission(msgspec.Struct, frozen=True, kw_only=True):
-    """From new, ready, failed commissioning and broken. What is not skipped is wiped, so both have to be said."""
+    """Allowed in new, ready, failed commissioning and broken. Commissioning wipes what it does not skip, so both flags
+    are required."""
 
     skip_networking: bool
     skip_storage: bool
@@ -80,20 +81,20 @@ class Abort(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetBootDisk(msgspec.Struct, frozen=True, kw_only=True):
-    """Ready only. Repeatable."""
+    """Allowed in ready only. May be repeated."""
 
     device: int
 
 
 class SetStorageLayout(msgspec.Struct, frozen=True, kw_only=True):
-    """Ready only. Makes the layout anew, on the boot disk."""
+    """Allowed in ready only. Replaces the layout of the boot disk."""
 
     layout: str
     root_size: int | None = None
 
 
 class CreateBond(msgspec.Struct, frozen=True, kw_only=True):
-    """Refused as `invalid` while a parent is in a bond: read before it is repeated."""
+    """Refused as `invalid` while a parent is in a bond: the caller reads before a retry."""
 
     name: str
     parents: tuple[int, ...]
@@ -105,7 +106,7 @@ class CreateBond(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreateVlan(msgspec.Struct, frozen=True, kw_only=True):
-    """`vlan` is the region's id of it, not its number on the wire."""
+    """`vlan` is the region's ID of the VLAN, not the number on the wire."""
 
     parent: int
     vlan: int
@@ -113,7 +114,7 @@ class CreateVlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpdateInterface(msgspec.Struct, frozen=True, kw_only=True):
-    """Repeatable."""
+    """May be repeated."""
 
     interface: int
     name: str | None = None
@@ -122,7 +123,7 @@ class UpdateInterface(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkSubnet(msgspec.Struct, frozen=True, kw_only=True):
-    """Replaces all links of the interface by this one, so it may be repeated without making a second."""
+    """Replaces all links of the interface by this one, so a repetition creates no second link."""
 
     interface: int
     mode: LinkMode

@@ -1,8 +1,7 @@
 """The interfaces between packages.
 
-Each room sees the others only as one of these protocols; `wiring` passes the concrete ones. A method's
-docstring is its contract: whether it may be called twice, what it raises, what the caller does with the
-result.
+Each package uses the others only through these protocols; `wiring` passes the implementations. A method's docstring is
+its contract: whether it may be called twice, what it raises, and what the caller does with the result.
 """
 
 from __future__ import annotations

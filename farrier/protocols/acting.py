@@ -1,7 +1,8 @@
-"""Whether a step may act now: asked immediately before each request that changes something outside.
+"""The check that a step may act now, made immediately before each request that changes something outside.
 
-The controller says so for each step that it runs, by way of the context, so that tasks of the step ask the same. A step
-whose process was stopped (SIGSTOP, a paused virtual machine) goes on before its timers do, and would act once more.
+The controller sets the check for each step in a context variable, so that all tasks of the step use it. A step whose
+process was stopped (SIGSTOP, a paused virtual machine) continues before its timers fire, and would act without the
+lease.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _may_act: ContextVar[Callable[[], None] | None] = ContextVar("farrier_may_act", 
 
 @contextmanager
 def acting_while(require: Callable[[], None]) -> Iterator[None]:
-    """Run a step inside the block. `require` raises `LeaseLost` as soon as the step must not act any more."""
+    """Run a step inside the block. `require` raises `LeaseLost` when the step must no longer act."""
     before = _may_act.set(require)
     try:
         yield
@@ -24,9 +25,9 @@ def acting_while(require: Callable[[], None]) -> Iterator[None]:
 
 
 def require_lease() -> None:
-    """Call this immediately before a request that changes something outside, with no `await` in between. Raises
-    `LeaseLost` if the controller lost its right to act: then nothing may be sent. Outside of a step it allows
-    everything."""
+    """Check the right to act immediately before a request that changes something outside, with no `await` in between.
+    Raises `LeaseLost` if the controller lost this right: the caller must then send nothing. Outside of a step,
+    everything is allowed."""
     require = _may_act.get()
     if require is not None:
         require()

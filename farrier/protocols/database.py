@@ -1,4 +1,4 @@
-"""The database as others use it: wake-ups, simulated agents and services, what is shown and what is asked for."""
+"""The database as other packages use it: notifications, agents, reads, and intents."""
 
 from __future__ import annotations
 
@@ -38,99 +38,98 @@ from farrier.model.views import (
 
 
 class Identities(Protocol):
-    """Which node a machine belongs to: no two nodes that are not deleted have the same."""
+    """Which node a machine belongs to. Two nodes that are not deleted never have the same machine."""
 
     async def holder(self, node: int, machine: Identity) -> Holder | None:
-        """The node other than `node` that has this machine. None is no promise: another may claim it until the commit,
-        which the database refuses then. Raises `DatabaseUnreachable`."""
+        """The node other than `node` that has this machine, or None. Another node may still claim the machine before
+        the commit; the database then refuses the commit. Raises `DatabaseUnreachable`."""
 
 
 class Wakes(Protocol):
     """Enqueues resources."""
 
     async def wake(self, kind: str, ids: Sequence[int]) -> None:
-        """Make the handlers of these resources run as soon as possible, all in one transaction. May be
-        called again. Raises `RefusedByModel`, and wakes none, if one of them does not exist;
-        `DatabaseUnreachable`."""
+        """Make the handlers of these resources run as soon as possible, in one transaction. May be repeated. Raises
+        `RefusedByModel`, and wakes no resource, if one of them does not exist; raises `DatabaseUnreachable`."""
 
 
 class Subscription(Protocol):
     """One listening connection."""
 
     async def heard(self, patience: timedelta) -> frozenset[str]:
-        """Wait for wake-ups: `KIND:ID,ID`, `KIND:*` for more than a notification holds, `shards` when some were given
-        back; none when `patience` is over. One that came before the call counts. Raises `DatabaseUnreachable` when the
-        connection is gone."""
+        """Wait up to `patience` for notifications; empty if none came. A notification is `KIND:ID,ID`, `KIND:*` for
+        more IDs than it can hold, or `shards` when a controller gave shards back. Notifications from before the call
+        count. Raises `DatabaseUnreachable` if the connection is lost."""
 
     async def prove(self) -> None:
-        """Send a message around and wait for it. Raises `DatabaseUnreachable` when it does not come: the
-        connection is dead without saying so, or a pooler hands each transaction to another session."""
+        """Send a notification to this connection and wait for it. Raises `DatabaseUnreachable` if it does not arrive:
+        the connection is dead without an error, or a pooler gives each transaction another session."""
 
 
 class Notifications(Protocol):
-    """Where wake-ups are heard of."""
+    """The source of notifications."""
 
     def subscribe(self) -> AbstractAsyncContextManager[Subscription]:
-        """Listen on a connection of its own, closed at the end. Raises `DatabaseUnreachable`."""
+        """Listen on a separate connection, closed at the end. Raises `DatabaseUnreachable`."""
 
 
 class AgentApi(Protocol):
-    """What agents ask of the database. All raise `RefusedByModel` for what it refuses and
+    """The database operations of agents. All raise `RefusedByModel` if the database refuses the operation, and
     `DatabaseUnreachable`."""
 
     async def enroll(self, token: str, facts: Mapping[str, Any]) -> Enrolled:
-        """Spend a bootstrap token: it works once."""
+        """Enrol the agent of a node with its bootstrap token, which is valid once."""
 
     async def beat(self, beats: Sequence[Heartbeat]) -> frozenset[int]:
-        """Signs of life, in one transaction. Answers the nodes that took theirs; the others are deleted or
-        have another agent by now, and those agents are to end."""
+        """Store heartbeats, in one transaction. Returns the nodes whose heartbeats were accepted. The other nodes are
+        deleted or have another agent by now, and the agents of these heartbeats must stop."""
 
     async def claim(
         self, agents: Sequence[Enrolled], types: Sequence[TaskType], lease: timedelta
     ) -> tuple[AgentTask, ...]:
-        """For each agent the oldest queued task of its node, of these types, if there is one."""
+        """Claim for each agent the oldest queued task of its node that has one of these types, if any."""
 
     async def renew(self, task: AgentTask, lease: timedelta) -> None:
-        """Keep a task. `RefusedByModel`: it is no longer the claimant's, who must stop."""
+        """Extend the lease of a task. `RefusedByModel`: the agent no longer has the task and must stop it."""
 
     async def finish(self, task: AgentTask, *, succeeded: bool, result: Mapping[str, Any]) -> None:
-        """End a task. May be called again. `RefusedByModel`: as for `renew`."""
+        """End a task. May be repeated. `RefusedByModel`: as for `renew`."""
 
 
 class FleetApi(Protocol):
-    """What a service beside farrier does with nodes. All raise `RefusedByModel` for what the database refuses and
+    """Operations of an external service on nodes. All raise `RefusedByModel` if the database refuses the operation, and
     `DatabaseUnreachable`."""
 
     async def register(self, nodes: Sequence[Registration]) -> None:
-        """Register all of them, or none."""
+        """Register all of these nodes, or none."""
 
     async def ask(self, node: str, action: Action, params: Mapping[str, Any]) -> int:
-        """Insert an intent and return its ID. It is answered later."""
+        """Insert an intent and return its ID. The answer comes later."""
 
     async def glance(self, after: int) -> tuple[NodeGlance, ...]:
-        """Where all nodes stand whose id is above `after`."""
+        """The states of all nodes with an ID above `after`."""
 
     async def moves(self, newest: int) -> tuple[PastMove, ...]:
-        """The `newest` moves, newest first."""
+        """The latest transitions, newest first; at most `newest`."""
 
     async def newest(self) -> int:
-        """The highest id of a node; 0 without nodes."""
+        """The highest ID of a node; 0 without nodes."""
 
 
 class Queries(Protocol):
-    """Reads for people and other programs; decides and writes nothing. A node is given by its name or its id; a name
-    means the node that has it now, else the last one that had it. All raise `RefusedByModel` for a node that never
-    was and for what the connection's role may not see, and `DatabaseUnreachable`."""
+    """Read-only queries for operators and other programs. A node is given by its name or its ID. A name means the node
+    that has the name now, or else the last node that had it. All raise `RefusedByModel` for a node that never existed
+    and for data that the connection's role may not read, and `DatabaseUnreachable`."""
 
     async def inventory(self, wanted: Wanted, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
-        """Nodes by name, those whose name comes behind `after`. Fewer than `limit` rows: that was the last page."""
+        """Nodes by name, from the first name after `after`. A page with fewer than `limit` rows is the last one."""
 
     async def overdue(self, wanted: Wanted, limits: Limits, *, limit: int | None = None) -> OverduePage:
-        """Nodes above one of their limits, the worst first, at most `limit`, and how many more there are. `limits` are
-        those that are not the default."""
+        """Nodes above one of their limits, the worst first, at most `limit`, and the number of further ones. `limits`
+        are the limits that differ from the default."""
 
     async def node(self, node: str) -> Page[NodeDetail]:
-        """One row: everything of one node."""
+        """Everything about one node, as one row."""
 
     async def history(
         self,
@@ -140,88 +139,94 @@ class Queries(Protocol):
         after: HistoryKey | None = None,
         limit: int = 1000,
     ) -> HistoryPage:
-        """Changes of one resource or of all, deleted ones included, those that come behind `after`; at most `limit`.
-        A page costs the same however long the history is, and whatever is wanted of it."""
+        """Changes after the key `after` of one resource or of all, including deleted ones; at most `limit`. The cost of
+        a page depends neither on the length of the history nor on the filter."""
 
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
-        """Agent tasks, the newest first; of one node or of all."""
+        """Agent tasks of one node or of all, the newest first."""
 
     async def controllers(self) -> Ownership:
-        """Which controllers there are, those that expired included, and how many shards of which kinds each has."""
+        """All controllers, including expired ones, with their numbers of shards by kind."""
 
     async def figures(self) -> Figures:
-        """The fleet in numbers, as an inventory shows it."""
+        """The figures of the fleet that an inventory shows."""
 
     async def census(self, rules: Rules) -> Census:
-        """The fleet counted, as metrics show it. Takes the role farrier_controller. Costs 100,000 nodes tens of
-        milliseconds, so it is not to be asked more often than every few seconds."""
+        """The counts of the fleet that metrics show. Needs the role farrier_controller. With 100,000 nodes, a call
+        takes tens of milliseconds; call it at most every few seconds."""
 
 
 class ResourceQueries(Protocol):
-    """The same for resources of registered kinds. A resource is given by its name or its id, as a node is. All raise
-    `RefusedByModel` for a kind that is not registered, for a resource that never was and for what the connection's role
-    may not see, and `DatabaseUnreachable`."""
+    """The same queries for resources of registered kinds. A resource is given by its name or its ID, like a node. All
+    raise `RefusedByModel` for a kind that is not registered, for a resource that never existed and for data that the
+    connection's role may not read, and `DatabaseUnreachable`."""
 
     async def kinds(self, *, counted: bool = True) -> tuple[KindView, ...]:
-        """All registered kinds, with their states, what is in them, and what may be asked for. Unless it is `counted`,
-        nothing is said of what is in them, and it costs the same however many that are."""
+        """All registered kinds, with their states, actions and, if `counted`, the numbers of their resources. Without
+        counting, the cost does not depend on these numbers."""
 
     async def resources(
         self, wanted: WantedResources, *, after: tuple[str, int] = ("", 0), limit: int = 1000
     ) -> Page[ResourceView]:
-        """Resources by name and id, those that come behind `after`. Fewer than `limit` rows: that was the last page."""
+        """Resources by name and ID, from the first one after `after`. A page with fewer than `limit` rows is the last
+        one."""
 
     async def resource(self, kind: str, given: str) -> Page[ResourceDetail]:
-        """One row: everything of one resource, an ended one included."""
+        """Everything about one resource, as one row. The resource may have ended."""
 
     async def late(self, limits: Limits, *, limit: int = 1000) -> Page[LateResource]:
-        """Resources above their limit, the worst first, at most `limit`. `limits` are those that are not their kind's
-        own."""
+        """Resources above their limit, the worst first, at most `limit`. `limits` are the limits that differ from those
+        of their kind."""
 
     async def addresses(self, segment: str) -> Page[AddressView]:
-        """The allocated addresses of a network segment with their owners; none of a segment that has ended."""
+        """The allocated addresses of a network segment with their owners. A segment that has ended has none."""
 
     async def members(self, partition: str) -> Page[MemberView]:
-        """The ports of an IB partition; one that has ended has none."""
+        """The ports of an IB partition. A partition that has ended has none."""
 
 
 class Requests(Protocol):
-    """What may be asked for. A node is given by its name or its id. All raise `RefusedByModel` (its `sqlstate` and
-    `hint` are the database's; `MalformedRequest` if it could never be right) and `DatabaseUnreachable`."""
+    """Intents and other changes by clients. A node is given by its name or its ID. All raise `DatabaseUnreachable` and
+    `RefusedByModel`, with the `sqlstate` and `hint` of the database; `MalformedRequest` if the request is invalid in
+    every state."""
 
     async def ask(self, request: Request) -> int:
-        """Insert an intent and return its ID, or that of the first with the same idempotency key and content."""
+        """Insert an intent and return its ID. If an intent with the same idempotency key and content exists, return the
+        ID of that intent."""
 
     async def answer(self, intent: int, patience: timedelta) -> Answer | None:
-        """Wait until an intent is answered. None: it is still pending after `patience`."""
+        """Wait for the answer to an intent. None: the intent is still pending after `patience`."""
 
     async def ask_resource(self, request: ResourceRequest) -> int:
-        """The same for a resource of a registered kind. `create` is answered when this returns."""
+        """Insert an intent for a resource of a registered kind and return its ID, as `ask` does. `create` is already
+        answered when this returns."""
 
     async def answer_resource(self, intent: int, patience: timedelta) -> ResourceAnswer | None:
-        """Wait until an intent for a resource is answered. None: it is still pending after `patience`."""
+        """Wait for the answer to an intent for a resource. None: the intent is still pending after `patience`."""
 
     async def register(self, registration: Registration) -> int:
-        """Make a node; answers its id."""
+        """Register a node and return its ID."""
 
     async def issue_bootstrap(self, node: str, ttl: timedelta) -> str:
-        """Issue a bootstrap token, which is returned only here; earlier unused ones become invalid."""
+        """Issue a bootstrap token, which is returned only here. Earlier unused tokens of the node become invalid."""
 
     async def lift_brake(self, site: str, *, reason: str, lasts: timedelta, requested_by: str) -> None:
-        """Let nodes of a site leave service whatever their number; refused while its brake holds nothing."""
+        """Let any number of nodes of a site leave service for `lasts`. Refused while the brake of the site holds no
+        node."""
 
     async def enqueue(self, kind: str, resource: str) -> int:
-        """Make a resource's handler run as soon as possible; answers its id. It is given by name or id."""
+        """Make the handler of a resource, given by name or ID, run as soon as possible. Returns the ID."""
 
 
 class Retention(Protocol):
-    """Removing history that is no longer needed. The newest change of each layer of a resource is needed for as long as
-    the resource is. May be called by any number of processes at once. All raise `RefusedByModel` for a role that may
-    not and `DatabaseUnreachable`."""
+    """Removes old history. The newest change of each layer is kept as long as its resource exists. Any number of
+    processes may call this at once. All raise `RefusedByModel` for a role without the right to it, and
+    `DatabaseUnreachable`."""
 
     async def step(self, keep: timedelta) -> Retained:
-        """The next step of the pass that all processes share, over changes older than `keep`, if it is due and no other
-        takes it. Call it again after `due_in`; called earlier it does nothing."""
+        """Take the next step over changes older than `keep`, in the pass that all processes share, if the step is due
+        and no other process takes it. The next call is useful after `due_in`; an earlier one does nothing."""
 
     async def prune(self, older_than: timedelta, *, after: HistoryKey | None = None, really: bool) -> Pruned:
-        """A step of a pass of one's own, over changes behind `after`; without `really` it only counts."""
+        """Take a step of a separate pass, over changes after the key `after`. Without `really`, the step only
+        counts."""
