@@ -22,7 +22,7 @@
     └── InternalError               a bug in farrier, or an unexpected exception
 
 Each class has a `label` and a `fate`. The label is the value of the `error` label of metrics, so it never changes. The
-fate decides what the loop does after the error. A text names what was expected, what was found and what to do, and never
+fate decides what the loop does after the error. A text names what was expected, what was found and what to do. It never
 contains a secret.
 """
 

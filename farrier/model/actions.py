@@ -73,8 +73,8 @@ class ActionSpec(msgspec.Struct, frozen=True, kw_only=True):
     statuses: frozenset[N] = UNDELETED
     managements: frozenset[Management] = frozenset(Management)
     situation: Situation = workflow_condition.ANY
-    regardless_in: frozenset[N] = frozenset()  # accepted in these statuses whatever the state of the workflow
-    stops: frozenset[Management] = frozenset()  # accepted in these states whatever the state of the workflow, and ends them
+    regardless_in: frozenset[N] = frozenset()  # accepted in these with any workflow
+    stops: frozenset[Management] = frozenset()  # accepted in these with any workflow; ends these states
     instead: str = ""  # the alternative if the status forbids the action
     first: str = ""  # the action that must come first if the management state forbids this one
     since: int = 1

@@ -295,6 +295,6 @@ def _is_accepted(action: Action, node: NodeDetail) -> bool:
         return False
     try:
         status, management = NodeStatus(node.status), Management(node.management)
-    except ValueError:  # a newer release's
+    except ValueError:  # a state of a newer release
         return False
     return isinstance(actions.check(action, status, management, node.workflow), Allowed)

@@ -110,8 +110,7 @@ class BmcError(errors.ServiceError):
 
 LOGIN_CAP = 3
 """Largest number of failed logins at a BMC within `LOGIN_WINDOW`, over all nodes and calls. The strictest default of
-common firmware locks the account at the fourth.
-"""
+common firmware locks the account at the fourth failed login."""
 LOGIN_WINDOW = timedelta(minutes=5)
 """The usual length of an account lock, and of the window in which firmware counts failed logins."""
 

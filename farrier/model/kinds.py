@@ -141,7 +141,7 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def every_layer(self) -> tuple[KindLayer, ...]:
-        """The first layer and all others, each with its label and key."""
+        """The first layer and the further ones, each with its label and key."""
         first = KindLayer(
             name=self.layer,
             states=self.states,
@@ -160,7 +160,7 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def from_template(self) -> bool:
-        """Whether its table is like `farrier.resources`."""
+        """Whether the table is like `farrier.resources`."""
         return self.layer == LAYER
 
     @property

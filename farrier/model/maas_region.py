@@ -1,8 +1,8 @@
-"""A MAAS region that is observed: its states and edges, its snapshot, and what one look at it leaves.
+"""An observed MAAS region: its states and edges, its snapshot, and the writes of one observation.
 
-A resource of its own, one for each site with a region, so exactly one replica reads it. Its handler decides what is due
-and its writes become `node_observations`; nothing else writes those. An error of the region never becomes a word on a
-machine: only the region's own answer about that one machine makes it absent.
+A separate resource for each site with a region, so exactly one replica reads the region. Its handler decides what to
+read, and only its writes change `node_observations`. A failed request never changes the observation of a machine: only
+the region's response about this machine can make it absent.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ KIND = "maas_region"
 
 class RegionState(StrEnum):
     STARTING = "starting"  # not read yet
-    OBSERVING = "observing"  # the last look succeeded
-    FAILING = "failing"  # it did not; what is known grows old, and is not acted on once it is
-    UNCONFIGURED = "unconfigured"  # no controller's settings name its site, so nobody reads it
+    OBSERVING = "observing"  # the last observation succeeded
+    FAILING = "failing"  # the last observation failed; known readings become stale and are then ignored
+    UNCONFIGURED = "unconfigured"  # no controller has its site in the settings, so no controller reads it
     GONE = "gone"
 
 
@@ -36,7 +36,7 @@ SPEC = KindSpec(
     states={
         RegionState.STARTING: KindState(limit=timedelta(minutes=5)),
         RegionState.OBSERVING: KindState(why_none="the target state of a region"),
-        # As long as an observation may be acted on.
+        # As long as an observation stays fresh.
         RegionState.FAILING: KindState(limit=timedelta(minutes=5)),
         RegionState.UNCONFIGURED: KindState(
             why_none="an operator removed it from the settings; it has an alert of its own"
@@ -76,8 +76,8 @@ SPEC = KindSpec(
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Ids from `first` to `last` that were passed over when later ones were read, at `at`: they are another level's, or
-    are not committed yet."""
+    """IDs from `first` to `last` that were missing at `at`, when later events were read: events of another level, or
+    not committed yet."""
 
     first: int
     last: int
@@ -85,16 +85,15 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class Cursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far the events were read. `newest` is the highest id that was; None before the first."""
+    """The progress of reading events. `newest` is the highest ID read so far, None before the first event."""
 
     newest: int | None = None
     gaps: tuple[Gap, ...] = ()
 
 
 class DueMachine(msgspec.Struct, frozen=True):
-    """A machine to read, and its node. `urgent`: a workflow waits for it, or it has waited long. `present`: it was
-    there at the last reading, and no workflow removes it.
-    """
+    """A machine to read, and its node. `urgent`: a workflow waits for the reading, or the machine has waited long.
+    `present`: the last reading found the machine, and no workflow removes it."""
 
     node: int
     system_id: str
@@ -103,13 +102,17 @@ class DueMachine(msgspec.Struct, frozen=True):
 
 
 class MaasRegion(Resource, frozen=True, kw_only=True):
-    """A region as one run sees it, named as its site. `COLUMNS` are a run's to change. `complete_at` is until when
-    every event is known; `unreadable` are machines that the region cannot tell of, and when each is asked for again;
-    readings from before `since` do not count; `configured_at` is when a controller last had the site in its settings.
-    `due` are machines to be read, most urgent first, and `more` that there are others; `turn_at` is there when some are
-    due only because it is their turn: turns are taken until then. `present` machines were there when they were last
-    read, and `lost` were not any more within the last hour. `known` are some that were there, `held` some that
-    `username` holds. `users` are some nodes that have a machine in a region that is unconfigured."""
+    """The snapshot of a region, named after its site. Only `COLUMNS` may be changed by a run.
+
+    `complete_at`: all events until then are known. `unreadable` are machines that the region cannot report, with the
+    times of the next attempts. Readings from before `since` do not count. `configured_at` is when a controller last had
+    the site in its settings.
+
+    `due` are machines to read, most urgent first; `more`: there are others. `turn_at` is set if some are due only for
+    their periodic reading: the end of the current share of these. `present` counts machines that the last reading
+    found, and `lost` those that vanished within the last hour. `known` are some of the present machines, `held` some
+    that `username` holds. `users` are some nodes with machines in an unconfigured region.
+    """
 
     site: str
     url: str
@@ -153,7 +156,7 @@ COLUMNS = (
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is kept of a machine: the fields of `MaasObservation` that come from the region."""
+    """The stored fields of a machine: those of `MaasObservation` that come from the region."""
 
     status: int | None = None
     status_name: str | None = None
@@ -174,8 +177,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """What the region says of a node's machine. `read_at` is from before the look began. A node that has another
-    machine by now is left alone; one whose handler may care is woken."""
+    """A reading of a node's machine. `read_at` is the time before the observation began. The reading is ignored if the
+    node has another machine by now. The node is woken if its handler may need the change."""
 
     node: int
     system_id: str
@@ -185,9 +188,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
-    """Events that name a machine, so that its last reading is outdated. Events that are not about its status count only
-    while a workflow is live. A machine without a node is ignored.
-    """
+    """Events that name a machine, so that its last reading is outdated. Events without a change of status count only
+    while a workflow is live. A machine without a node is ignored."""
 
     system_id: str
     at: datetime
@@ -195,7 +197,7 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unknown(msgspec.Struct, frozen=True, kw_only=True):
-    """Events may have been missed: what is known of any machine of the region is old."""
+    """Events may have been missed, so all readings of machines of the region are outdated."""
 
     at: datetime
 

@@ -1,7 +1,7 @@
-"""Layer `management`: may we talk to the node's BMC? (`nodes.management`).
+"""Layer `management`: whether farrier may use the node's BMC (`nodes.management`).
 
-Written by the node handler only. Only `manageable` lets anyone use power or provisioning; the layer says
-nothing about whether the node is schedulable.
+Only the node handler writes it. Power and provisioning require `manageable`. The layer does not show whether the node
+is schedulable.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from enum import StrEnum
 
 
 class Management(StrEnum):
-    """In the order a node goes through them."""
+    """In the order in which a node passes through them."""
 
-    UNMANAGED = "unmanaged"  # no BMC detail was ever given; a resting state, not an error
-    ENROLL = "enroll"  # some detail is given, nothing is proven
-    VERIFYING = "verifying"  # a probe is under way
-    MANAGEABLE = "manageable"  # proven: power and management interface valid, a real power state read
-    ADOPTING = "adopting"  # a running machine is being taken over, reading only
-    ADOPT_FAILED = "adopt_failed"  # the take-over failed; the node's last error says why
-    ERROR = "error"  # all BMC details were removed after there had been some
+    UNMANAGED = "unmanaged"  # no BMC detail was set; a valid final state, not an error
+    ENROLL = "enroll"  # a BMC detail is set, but nothing is verified
+    VERIFYING = "verifying"  # a probe runs
+    MANAGEABLE = "manageable"  # verified: power and management interface are valid, and the power state was read
+    ADOPTING = "adopting"  # farrier adopts a running machine, with reads only
+    ADOPT_FAILED = "adopt_failed"  # the adoption failed; the node's last error has the reason
+    ERROR = "error"  # all BMC details were removed
 
 
 TRANSIENT = frozenset({Management.VERIFYING, Management.ADOPTING})

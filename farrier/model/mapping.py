@@ -1,8 +1,8 @@
-"""Which workflow status goes with which node status, after every commit.
+"""The permitted pairs of workflow status and node status after every commit.
 
-Holds for a node's live workflow always, and for an ended one in the commit that ends it; afterwards the node
-moves on freely, but for two statuses that need a live workflow. The database's deferred trigger is filled from `ROWS`
-and `WITHOUT_WORKFLOW`.
+The pairs hold for a live workflow at any time, and for an ended one in the commit that ends it. Afterwards the node's
+status may change, except to the two statuses that require a live workflow. The database's deferred trigger is filled
+from `ROWS` and `WITHOUT_WORKFLOW`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from farrier.model.workflow import WorkflowStatus as W
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One permitted combination. For an ended workflow: permitted in the commit that ends it."""
+    """One permitted pair. For an ended workflow: permitted in the commit that ends it."""
 
     kind: WorkflowKind
     workflow_status: W
@@ -25,7 +25,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 _ONBOARDING_LIVE = frozenset({N.ENROLLING, N.QUARANTINED, N.RETIRED})
-_ONBOARDING_DONE = frozenset({N.ACTIVE, N.OFFLINE})  # offline: after a reimage, health decides next
+_ONBOARDING_DONE = frozenset({N.ACTIVE, N.OFFLINE})  # offline: after a reimage, the node's health decides
 _DECOMMISSION_LIVE = frozenset({N.ACTIVE, N.OFFLINE, N.QUARANTINED, N.DRAINING, N.RETIRED, N.REMOVING})
 _DECOMMISSION_DONE = frozenset({N.RETIRED, N.OFFLINE, N.DELETED})
 
@@ -41,7 +41,7 @@ ALLOWED: Mapping[tuple[WorkflowKind, W], frozenset[N]] = {
     (WorkflowKind.DECOMMISSION, W.PENDING): _DECOMMISSION_LIVE,
     (WorkflowKind.DECOMMISSION, W.RUNNING): _DECOMMISSION_LIVE,
     (WorkflowKind.DECOMMISSION, W.COMPLETED): _DECOMMISSION_DONE,
-    # An uninstall that failed leaves `removing` in the same commit or before.
+    # A failed uninstall leaves `removing` in the same commit or earlier.
     (WorkflowKind.DECOMMISSION, W.FAILED_RETRYABLE): _DECOMMISSION_LIVE - {N.REMOVING},
     (WorkflowKind.DECOMMISSION, W.FAILED_MANUAL_INTERVENTION): frozenset({N.RETIRED, N.QUARANTINED}),
     (WorkflowKind.DECOMMISSION, W.CANCELLED): frozenset({N.ACTIVE, N.OFFLINE, N.QUARANTINED, N.RETIRED}),

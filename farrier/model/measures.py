@@ -1,7 +1,7 @@
-"""What runs count of their own, as data: metrics that a kind declares, and samples of them in outcomes.
+"""Metrics that a kind declares, and samples of them in outcomes.
 
-A handler puts samples into its outcome; the loop publishes them once the commit has won. Every series is declared, so a
-kind has as many as its spec says, from the start. Pure.
+A handler puts samples into its outcome; the loop publishes them after the commit. Every series is declared, so a kind
+has all its series from the start. Pure.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ SERIES_AT_MOST = 1000
 """Largest number of series of one kind in each process: as many as farrier itself has."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
-# What Prometheus' own client appends to names, and labels that farrier, Prometheus or a histogram sets.
+# Suffixes that the Prometheus client appends to names, and labels that farrier, Prometheus or a histogram sets.
 _ENDINGS = ("_total", "_count", "_sum", "_bucket", "_created", "_info")
 _SET_BY_OTHERS = frozenset({"job", "instance", "le", "quantile"})
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One observation of a metric of the kind: what it adds to a counter, or a value for a histogram. Raises ValueError
-    for a value below zero or none at all."""
+    """One sample of a metric of the kind: an increment of a counter, or a value of a histogram. Raises ValueError for a
+    negative or non-finite value."""
 
     metric: str
     labels: Mapping[str, str] = {}
@@ -37,8 +37,8 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class KindMetric(msgspec.Struct, frozen=True, kw_only=True):
-    """A metric of a kind, exposed as farrier_kind_KIND_NAME. `labels` has all values that each label may have;
-    `buckets` are the upper bounds of a histogram."""
+    """A metric of a kind, exposed as farrier_kind_KIND_NAME. `labels` has all values of each label; `buckets` are the
+    upper bounds of a histogram."""
 
     name: str
     help: str
@@ -48,12 +48,12 @@ class KindMetric(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def series(self) -> tuple[tuple[str, ...], ...]:
-        """Every combination of its labels' values."""
+        """Every combination of the labels' values."""
         return tuple(product(*self.labels.values()))
 
 
 def faults(metrics: Collection[KindMetric]) -> Iterator[str]:
-    """What is wrong with the metrics of one kind."""
+    """The faults of the metrics of one kind."""
     names = [metric.name for metric in metrics]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"metric {name} is declared twice"

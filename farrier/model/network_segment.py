@@ -1,7 +1,8 @@
-"""A network segment: its states and edges, what may be asked of it, and its snapshot.
+"""A network segment: its states and edges, its actions, and its snapshot.
 
-A network of a site with its prefixes, VLAN and VNI, of which others take addresses (`farrier.allocate_address`). The
-database keeps prefixes apart and numbers unique; the handler decides when a segment may end. A pure leaf.
+A segment is a network of a site with prefixes, VLAN and VNI. Clients and nodes allocate addresses from it
+(`farrier.allocate_address`). The database ensures that prefixes do not overlap and numbers are unique; the handler
+decides when a segment may end. Pure.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ KIND = "network_segment"
 
 class SegmentState(StrEnum):
     PROVISIONING = "provisioning"
-    READY = "ready"  # addresses are given out here and nowhere else
+    READY = "ready"  # the only state in which addresses are allocated
     DRAINING = "deleting/drain_allocated_ips"
     DB_DELETE = "deleting/db_delete"
     GONE = "gone"
@@ -35,22 +36,22 @@ searches each of them."""
 MOST_RESERVED = 65_536
 """Largest number of reserved addresses at one end of a prefix: a whole /16."""
 
-# The longest way to write an IPv6 network, and an address. What else is wrong with one is told in words.
+# The longest spelling of an IPv6 network, and of an address. The handler reports all other faults in words.
 Prefix: TypeAlias = Annotated[str, Meta(min_length=1, max_length=49)]
 Address: TypeAlias = Annotated[str, Meta(min_length=1, max_length=45)]
 Prefixes: TypeAlias = Annotated[tuple[Prefix, ...], Meta(max_length=MOST_PREFIXES)]
 Gateways: TypeAlias = Annotated[tuple[Address, ...], Meta(max_length=MOST_PREFIXES)]
 SiteName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"\A\S+\Z")]
-Vlan: TypeAlias = Annotated[int, Meta(ge=1, le=4094)]  # 0 and 4095 mean something else on the wire
+Vlan: TypeAlias = Annotated[int, Meta(ge=1, le=4094)]  # 0 and 4095 have other meanings on the wire
 Vni: TypeAlias = Annotated[int, Meta(ge=1, le=16_777_215)]  # 24 bits
-Mtu: TypeAlias = Annotated[int, Meta(ge=576, le=9216)]  # what IPv4 asks for at least; the largest jumbo frames
+Mtu: TypeAlias = Annotated[int, Meta(ge=576, le=9216)]  # the minimum of IPv4; the largest jumbo frames
 Reserved: TypeAlias = Annotated[int, Meta(ge=0, le=MOST_RESERVED)]
 
 
 class CreateSegment(Params, frozen=True, kw_only=True):
-    """A VLAN or VNI that is not given comes from the pool `vlan:SITE` or `vni`, if there is one. A gateway belongs to
-    the prefix that contains it. `reserved_first` and `reserved_last` addresses of each prefix are never allocated.
-    """
+    """Parameters of `create`. If a VLAN or VNI is omitted, farrier takes one from the pool `vlan:SITE` or `vni`, if
+    that pool exists. A gateway belongs to the prefix that contains it. `reserved_first` and `reserved_last` addresses
+    of each prefix are never allocated."""
 
     site: SiteName
     prefixes: Prefixes
@@ -63,8 +64,8 @@ class CreateSegment(Params, frozen=True, kw_only=True):
 
 
 class UpdateSegment(Params, frozen=True, kw_only=True):
-    """What may change while it is in use are `mtu`, and `add_prefixes` with their `gateways`. The others are taken so
-    that the answer can say what to do instead."""
+    """Parameters of `update`. Only `mtu`, and `add_prefixes` with their `gateways`, can change while the segment is in
+    use. The others are accepted so that the answer can name the alternative."""
 
     any_of: ClassVar[tuple[str, ...]] = ("mtu", "add_prefixes", "site", "prefixes", "vlan", "vni")
 
@@ -78,7 +79,7 @@ class UpdateSegment(Params, frozen=True, kw_only=True):
 
 
 class DeleteSegment(Params, frozen=True, kw_only=True):
-    """With `drain`, addresses that are still allocated hold the deletion up instead of being a reason to refuse it."""
+    """Parameters of `delete`. With `drain`, the deletion waits for allocated addresses instead of being refused."""
 
     drain: bool = False
 
@@ -120,13 +121,14 @@ SPEC = KindSpec(
 
 
 class NetworkSegment(Resource, frozen=True, kw_only=True):
-    """A segment as one run sees it. `mtu`, `prefixes`, `gateways` and what begins with `drain` or `delete` are the
-    run's to change. `drain_until` is when a drain may end; `delete_asked_at` and `delete_request` say when it was asked
-    for, and by which request.
+    """The snapshot of a segment. A run may change `mtu`, `prefixes`, `gateways` and the fields that begin with `drain`
+    or `delete`. `drain_until` is when a drain may end; `delete_asked_at` and `delete_request` are the time and the
+    intent of the deletion.
 
-    `allocated` counts its addresses and `users` has the owners of the first; `last_released_at` is when one was last
-    given back, None if none ever was. `clashes` says, by pending request, which prefixes that are to be added overlap
-    which other segment's."""
+    `allocated` counts the allocated addresses, and `users` are owners of some of them; `last_released_at` is when an
+    address was last released, None if none ever was. `clashes` has, by pending intent, the prefixes to add that overlap
+    prefixes of other segments.
+    """
 
     state: SegmentState
     prefixes: tuple[str, ...]
@@ -147,15 +149,14 @@ class NetworkSegment(Resource, frozen=True, kw_only=True):
 
 
 class Closing(msgspec.Struct, frozen=True):
-    """No address is allocated from now on. The decision depends on whether any was (`unused`: none); a commit that
-    finds a change, or another transaction about to make one, writes nothing of the run.
-    """
+    """Stops the allocation of addresses. `unused`: the decision requires that no address is allocated. If this has
+    changed, or another transaction is about to change it, the commit writes nothing of the run."""
 
     unused: bool
 
 
 class Growing(msgspec.Struct, frozen=True):
-    """Prefixes are added at a site; while another transaction does the same, a commit writes nothing of the run."""
+    """Adds prefixes at a site. While another transaction does the same, a commit writes nothing of the run."""
 
     site: str
 

@@ -1,6 +1,6 @@
-"""What a node is to use of network segments and IB partitions, and how far it has it: what its snapshot says of it.
+"""The network segments and IB partitions that a node uses, with the progress of each, as its snapshot contains them.
 
-Made by the database (`farrier.networks_of`); a run asks for it with the write `UseNetworks`. A pure leaf.
+The database computes them (`farrier.networks_of`); a run requests them with the write `UseNetworks`. Pure.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from farrier.model.ib_partition import MemberState
 
 
 class SegmentUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment that the node is to have an address of. `state` is None while there is no such segment; `free`: an
-    address could be had of it, were it ready. `address` is the node's own, with what goes with it."""
+    """A segment of which the node gets an address. `state` is None if the segment does not exist. `free`: an address
+    could be allocated if the segment was ready. `address` is the address of the node, followed by its settings."""
 
     name: str
     state: str | None = None
@@ -26,7 +26,7 @@ class SegmentUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PortUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A port of the node that is a member. `ours`: for the node itself, not for another `owner`."""
+    """A port of the node that is a member of a partition. `ours`: the node itself is the owner, not another `owner`."""
 
     guid: str
     owner: str
@@ -36,7 +36,7 @@ class PortUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition that the node's ports are to be members of. `state` is None while there is no such partition."""
+    """A partition that the node's ports join. `state` is None if the partition does not exist."""
 
     name: str
     state: str | None = None
@@ -47,7 +47,7 @@ class PartitionUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Networks(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the node is to use."""
+    """All segments and partitions that the node uses."""
 
     segments: tuple[SegmentUse, ...] = ()
     partitions: tuple[PartitionUse, ...] = ()

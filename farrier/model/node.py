@@ -1,7 +1,8 @@
-"""A node as one handler run sees it: one snapshot over all layers, and the shape of what a run returns.
+"""The snapshot of a node over all layers; a run of its handler returns the same struct.
 
-The handler owns the fields up to `workflow`, and returns a node made with `msgspec.structs.replace`. The rest is input:
-agent, tasks, intents. New fields need defaults and unknown ones are ignored, so that two releases can share a database.
+The handler owns the fields up to `workflow`, and returns a copy of the node with other values of these. The rest is
+input: agent, tasks, intents. New fields need defaults and unknown ones are ignored, so that two releases can share a
+database.
 """
 
 from __future__ import annotations
@@ -25,15 +26,14 @@ from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import DecommissionMode, OnboardingMode, WorkflowKind, WorkflowStatus
 
-# Before anything happened: the database fills these in.
+# The default of times that the database fills in.
 NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 
 
 class Switching(msgspec.Struct, frozen=True, kw_only=True):
-    """A power action, committed before it is sent, so that no crash can hide it. `intent` is the intent behind it; None
-    when a target power is enforced. `enforce`: the intent requests to enforce its power from then on. `unsure`: the
-    end of an earlier attempt to send it is unknown.
-    """
+    """A power action, committed before it is sent, so that a crash cannot hide it. `intent` is the ID of its intent,
+    None when a target power is enforced. `enforce`: the intent requests to enforce its power from then on. `unsure`:
+    the end of an earlier attempt to send it is unknown."""
 
     power: PowerRequest
     at: datetime
@@ -43,23 +43,28 @@ class Switching(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OtherLogin(msgspec.Struct, frozen=True, kw_only=True):
-    """A login at a BMC that is not known to have succeeded, by another node. `open`: it may be under way."""
+    """A login of another node at a BMC that is not known to have succeeded. `open`: the login may still run."""
 
     at: datetime
     open: bool = False
 
 
 class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What we know of a node's BMC from trying it. `failures` counts those in a row since the last edit or request,
-    of whatever class, and `of_class` the last ones, which are of class `failure`; `tries` are the times of the logins
-    that are not known to have succeeded, newest last; `trying` is the one that a verification may use; `others` are
-    the logins of other nodes there, read and never written; `asked_at` is when `manage` was asked for and not yet
-    reached. The `sync_` fields are of the regular read of a manageable node; `desired_power` is what an operator
-    wants enforced, and `enforced_at` when that was last done. `watched_at` is when the credential was last looked at
-    for a new version without dialling, and `watched_version` the one it had; None if it did not resolve. Power
-    without `power_at` is unknown; the stored one may have been confirmed since, unless a read failed. `enforce_error`
-    is why power could not be made what is wanted. `good_before` is the version that was good before `good_version`;
-    `verified_at` is when a verification succeeded."""
+    """The facts about a node's BMC.
+
+    Failures: `failures` counts consecutive failures since the last edit or intent, of any class; `of_class` counts the
+    last ones of them, which have the class `failure`. `verified_at` is when a verification last succeeded; `asked_at`
+    is when `manage` was requested and is not reached yet.
+
+    Logins: `tries` are the times of logins that are not known to have succeeded, newest last; `trying` is the one that
+    a verification may use. `others` are logins of other nodes at this BMC, which are never written. `watched_at` is
+    when the version of the credential was last checked without contacting the BMC, and `watched_version` the version
+    then; None if the credential did not resolve. `good_before` is the version that was valid before `good_version`.
+
+    Power: the `sync_` fields belong to the regular read of a manageable node. Power without `power_at` is unknown. The
+    stored power may have been confirmed since, unless a read failed. `desired_power` is the enforced power,
+    `enforced_at` when it was last enforced, and `enforce_error` why enforcing it failed.
+    """
 
     last_error: str | None = None
     failure: BmcFailure | None = None
@@ -101,45 +106,45 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Quarantine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a node is quarantined. Only the same cause proven gone lifts it without an operator. A node on its way out of
-    service keeps it, and `cleanup_validation_failed` outlives that."""
+    """Why a node is quarantined. Without an operator, the quarantine ends only after proof that this cause is gone. A
+    node that leaves service keeps it; `cleanup_validation_failed` is kept even longer."""
 
     cause: QuarantineCause
     reason: str
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Nothing is done to a paused node, for this reason."""
+    """A pause: farrier does nothing to the node, for this reason."""
 
     reason: str
     at: datetime
 
 
 class StopRequest(StrEnum):
-    """Why a decommission is to stop although that takes several edges."""
+    """Why a decommission is to stop. The stop takes several transitions."""
 
     DRAIN_FAILED = "drain_failed"
     FROZEN = "frozen"  # by an operator
-    FAILED = "failed"  # a stage failed for good, or its attempts are used up
+    FAILED = "failed"  # a stage failed for good, or has no attempts left
 
 
 class AfterUndo(StrEnum):
-    """Where `compensating` leads."""
+    """The state after `compensating`."""
 
     CANCEL = "cancel"
     RESTART = "restart"
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """A stage that was not run, and why."""
+    """A stage that was skipped, and why."""
 
     stage: str
     why: str
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was asked for with a workflow. `leave_out` are stages that it does not go through; `untouched` ends its
-    agent tasks before they begin, with this result."""
+    """The options of a workflow. `leave_out` are stages that the workflow omits. `untouched`: its agent tasks end with
+    this result before they begin."""
 
     retire: bool = False
     remove_maas: bool = False
@@ -151,24 +156,25 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a workflow did in MAAS and has to remember of it.
+    """The effects of a workflow in MAAS.
 
-    `candidate` is a machine that was found and not yet taken. `asked_at` is when the stage's change was last asked for,
-    and `asked` which one it was, where nothing else tells. `commissions` counts the commissionings waited for, and
-    `failed_deploys` the deployments that failed, since an operator last asked for another.
+    `candidate` is a machine that was found but not yet recorded. `asked_at` is when the change of the stage was last
+    requested, and `asked` names the change if nothing else identifies it. `commissions` counts awaited commissionings,
+    and `failed_deploys` failed deployments, both since an operator last requested another.
 
-    `deploys` counts the deployments asked for, and numbers their comments; those up to `disowned` are not this
-    workflow's to undo: undone already, or somebody else's that an operator had it adopt. `token` is the digest of the
-    bootstrap token in the user data, made at `token_at`. `synced_at` is the hardware sync that MAAS showed, by its own
-    clock, when it first said deployed.
+    `deploys` counts the requested deployments and numbers their comments. This workflow does not undo those up to
+    `disowned`: they are already undone, or another user requested them and an operator had them adopted. `token` is the
+    digest of the bootstrap token in the user data, issued at `token_at`. `synced_at` is the hardware sync that MAAS
+    reported, by its own clock, when it first reported the machine as deployed.
 
-    `resumed`: `resume` was asked for in a pause, and what it issues is issued when that ends.
-    `took_at` is when what a site's networks had free was last taken, as far as it could be had.
+    `resumed`: `resume` was requested during a pause, and takes effect when the pause ends. `took_at` is when the
+    workflow last requested the available resources of the site's networks.
 
-    `restarted_at` is when a decommission was last begun anew, and `unpaused_at` when the last pause of the node ended.
-    `adopted`: an operator had a decommission take what MAAS shows for the goals of its stages there.
-    `cuts` counts the calls of the stage that came to no end. `touched`: a run before the last rerun got as far as MAAS.
-    `released`: a decommission gave the machine back, so nothing of the node's own runs there any more."""
+    `restarted_at` is when a decommission last restarted, and `unpaused_at` when the last pause of the node ended.
+    `adopted`: an operator had a decommission accept what MAAS reports as the results of its stages. `cuts` counts the
+    calls of the stage that did not end. `touched`: a run before the last rerun reached MAAS. `released`: a decommission
+    released the machine, so no agent of the node runs there.
+    """
 
     candidate: str | None = None
     commissions: int = 0
@@ -195,14 +201,14 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def has_deployed(self) -> bool:
-        """Whether this workflow asked for a deployment that it answers for."""
+        """Whether this workflow requested a deployment that it must undo."""
         return self.deploys > self.disowned
 
 
 class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """What both kinds of workflow have. `id` is 0 until it is stored, and `mark` empty, by which its requests are
-    recognised in MAAS; `attempt` counts within the stage, from 1; `mode_given_at` is where its end-to-end clock
-    starts."""
+    """The fields of both kinds of workflow. `id` is 0 until the workflow is stored. `mark` identifies its requests in
+    MAAS, and is empty until then. `attempt` counts attempts of the stage from 1. The end-to-end clock starts at
+    `mode_given_at`."""
 
     kind: ClassVar[WorkflowKind]
 
@@ -224,7 +230,7 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class Onboarding(_Job, frozen=True, kw_only=True, tag="onboarding"):
-    """On the way into service. Has no mode until an intent sets one."""
+    """A workflow that brings a node into service. It has no mode until an intent sets one."""
 
     kind: ClassVar[WorkflowKind] = WorkflowKind.ONBOARDING
 
@@ -233,7 +239,7 @@ class Onboarding(_Job, frozen=True, kw_only=True, tag="onboarding"):
 
 
 class Decommission(_Job, frozen=True, kw_only=True, tag="decommission"):
-    """On the way out of service, for a while or for good."""
+    """A workflow that takes a node out of service, temporarily or for good."""
 
     kind: ClassVar[WorkflowKind] = WorkflowKind.DECOMMISSION
 
@@ -245,7 +251,7 @@ Workflow: TypeAlias = Onboarding | Decommission
 
 
 class TaskType(StrEnum):
-    """What agents do for us."""
+    """The types of agent tasks."""
 
     DRAIN = "node.drain"
     UNINSTALL = "node.uninstall"
@@ -288,7 +294,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """The agent on the node, once it has enrolled. `ssh_seed_failures` counts failed reports in a row."""
+    """The enrolled agent of the node. `ssh_seed_failures` counts consecutive failed reports."""
 
     enrolled_at: datetime
     last_heartbeat_at: datetime | None = None
@@ -297,8 +303,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """A pending request. `conflict` names the other node that has what a `set_bmc` asks for, or says what of a `set`
-    another node has; `logins` are other nodes' at the BMC that it names."""
+    """A pending intent. `conflict` names the other node that has the address of a `set_bmc`, or describes which value
+    of a `set` another node has. `logins` are those of other nodes at the BMC that the intent names."""
 
     id: int
     action: Action
@@ -312,14 +318,19 @@ OUT_OF_SERVICE = frozenset({NodeStatus.DRAINING, NodeStatus.RETIRED, NodeStatus.
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """One node over all layers. `maas_created`: its machine in MAAS was made by us. `redeploying`: a reimage ended,
-    and the onboarding that is to follow has not begun. `candidate_of` names the other node that has the machine
-    which a workflow found. `onboarded_by`: the mode of the last onboarding that ended well, of a node with a
-    machine in MAAS. `region`: how its site's region stands while a workflow is live. `outages` are when that
-    could not be read of late. `same_machine` names other nodes that recorded its machine. `braked_at`: when its
-    site's brake last refused to take nodes out of service, None while it does not. `labels`, `networks` and
-    `ib_guids` are there while an onboarding is live: what it is to use, None for nothing, and the GUIDs of its
-    InfiniBand ports, None while nobody told them."""
+    """One node over all layers.
+
+    `maas_created`: farrier created its machine in MAAS. `redeploying`: a reimage ended, and the onboarding after it has
+    not begun. `candidate_of` names the other node that has the machine that a workflow found. `onboarded_by`: the mode
+    of the last successful onboarding, for a node with a machine in MAAS. `region`: the state of its site's region while
+    a workflow is live. `outages` are the recent times in which that region could not be read. `same_machine` names
+    other nodes that recorded its machine. `braked_at`: when its site's brake last refused to take nodes out of service,
+    None if it does not.
+
+    `labels`, `networks` and `ib_guids` are set only while an onboarding is live. `networks` are the networks that the
+    node uses, None for no networks. `ib_guids` are the GUIDs of its InfiniBand ports, None until its agent has reported
+    them.
+    """
 
     id: int
     name: str
@@ -370,18 +381,20 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_bmc(self) -> bool:
-        """Both details are given."""
+        """Whether both BMC details are set."""
         return self.bmc_address is not None and self.bmc_credential is not None
 
     @property
     def deployed_here(self) -> bool:
-        """We deployed its machine. Out of service, what an adoption found to be ours counts like it."""
+        """Whether farrier deployed the machine. For a node out of service, an adoption of farrier's own deployment
+        counts too."""
         adopted = self.onboarded_by is OnboardingMode.ADOPT and self.status in OUT_OF_SERVICE
         return self.onboarded_by is OnboardingMode.DEPLOY or adopted
 
     @property
     def is_bare(self) -> bool:
-        """It was in service, and its agent is gone since: what that ran on was given back, or uninstalled."""
+        """Whether the node was in service and has lost its agent since: its machine was released, or the agent
+        uninstalled."""
         out_of_service = self.status in (NodeStatus.RETIRED, NodeStatus.REMOVING)
         return out_of_service and self.ever_onboarded and self.agent is None and not self.agentless
 

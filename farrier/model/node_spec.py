@@ -15,7 +15,7 @@ _TABLES = {
 
 
 def stage_layer(kind: WorkflowKind) -> str:
-    """The layer in which a workflow's stages are recorded."""
+    """The layer that records the stages of a workflow."""
     return f"{kind}_stage"
 
 
@@ -33,7 +33,8 @@ def _layer(layer: Layer, relation: str = "") -> KindLayer:
 
 
 def _stages(kind: WorkflowKind) -> KindLayer:
-    """An operator may rerun a workflow from the top: any stage may follow any other."""
+    """The layer of a workflow's stages. An operator may rerun a workflow from its beginning, so any stage may follow
+    any other."""
     stages = sla.STAGES[Layer(kind)]
     return KindLayer(
         name=stage_layer(kind),

@@ -1,7 +1,7 @@
 """The last reading of a node's machine in MAAS, as the region's observer stored it.
 
-Part of a node's snapshot, read and never written by its handler. Outdated readings prove nothing: rules use only
-`fresh` and `confirmed`.
+Part of a node's snapshot; its handler never writes it. Stale readings prove nothing, so rules use only `fresh` and
+`confirmed`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ DOUBTFUL = frozenset({MaasFailure.ABSENT, MaasFailure.AUTH})
 
 
 class Region(msgspec.Struct, frozen=True, kw_only=True):
-    """How the region of a node's site stands. `username`: whose key it takes ours for, None until it was read."""
+    """The state of the region of a node's site. `username`: the user of farrier's key, None until the region was
+    read."""
 
     failure: MaasFailure | None = None
     username: str | None = None
@@ -26,21 +27,22 @@ class Region(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def doubt(self) -> str | None:
-        """Why it may not be the one that has our machines, so that no workflow asks anything of it; None if it is."""
+        """Why the region at the URL may be another one, so that no workflow may send requests to it; None without a
+        doubt."""
         if self.failure in DOUBTFUL or self.username is None:
             return self.last_error or "not read yet"
         return None
 
 
 class Outage(msgspec.Struct, frozen=True):
-    """A time in which the node's region could not be read; it lasts while `ended_at` is None."""
+    """A time in which the node's region could not be read. `ended_at` is None while it lasts."""
 
     began_at: datetime
     ended_at: datetime | None = None
 
 
 def unread(outages: Iterable[Outage], since: datetime, now: datetime) -> timedelta:
-    """How much of the time since then the region could not be read. Outages do not overlap."""
+    """How much of the time from `since` to `now` the region could not be read. Outages do not overlap."""
     parts = ((max(out.began_at, since), min(out.ended_at or now, now)) for out in outages)
     return sum((end - begin for begin, end in parts if end > begin), timedelta(0))
 
@@ -50,9 +52,10 @@ CONFIRMED_AFTER = timedelta(seconds=60)
 
 
 class MaasObservation(msgspec.Struct, frozen=True, kw_only=True):
-    """`read_at` is from before the reading began, so whatever happened earlier is in it. `fresh_at` is until when it is
-    known to hold: the reading, or a later complete pass over the region's events that had none for this machine.
-    `since` is the first reading that showed this state. `ours`: held by the user of our own key."""
+    """The last reading of a machine. `read_at` is the time before the reading began, so the reading includes all
+    earlier changes. The state is known to hold until `fresh_at`: the reading, or a later complete read of the region's
+    events without an event of this machine. `since` is the first reading with this state. `ours`: farrier's user holds
+    the machine."""
 
     system_id: str
     state: MaasStatus
@@ -78,14 +81,14 @@ class MaasObservation(msgspec.Struct, frozen=True, kw_only=True):
     last_sync: datetime | None = None
 
     def fresh(self, now: datetime, ttl: timedelta) -> bool:
-        """Whether it may be acted on."""
+        """Whether rules may use the reading."""
         return now - self.fresh_at <= ttl
 
     @property
     def confirmed(self) -> bool:
-        """Whether the state was seen twice, far enough apart."""
+        """Whether two readings, far enough apart, showed the state."""
         return self.read_at - self.since >= CONFIRMED_AFTER
 
     def tells_of(self, moment: datetime) -> bool:
-        """Whether it was read after `moment`, so that what we did until then is in it."""
+        """Whether the machine was read after `moment`, so that the reading includes farrier's changes until then."""
         return self.read_at >= moment

@@ -1,9 +1,9 @@
-"""What one handler run decides, as data.
+"""The decisions of a handler run, as data.
 
-A handler returns exactly one `Outcome`, or a `Step` that will return one after talking to the outside.
-Outcomes carry the source line that made them (shown by `node why` and kept in history) and `writes`: data
-that the commit applies in the same transaction as the state. `samples` of the kind's own metrics are counted once the
-commit has won. Nothing here acts; the controller commits.
+A handler returns exactly one `Outcome`, or a `Step` that returns one after calls to outside services. An outcome
+contains the source line that created it (shown by `node why` and kept in history) and `writes`: data that the commit
+applies in the same transaction as the state. The loop counts the `samples` of the kind's own metrics after the commit.
+Nothing here acts; the controller commits.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import msgspec
 
 from farrier.model.measures import Sample
 
-S = TypeVar("S")  # the state a kind of resource owns
-W = TypeVar("W")  # the writes a kind of resource may ask for
-V = TypeVar("V")  # the services a kind's steps may use
+S = TypeVar("S")  # the state of a kind of resource
+W = TypeVar("W")  # the writes of a kind of resource
+V = TypeVar("V")  # the services of a kind's steps
 
 
 @lru_cache(maxsize=4096)
@@ -32,8 +32,8 @@ def source_line(module: str, filename: str, line: int) -> str:
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision that knows where it was made: `source` is the line that called the constructor (which has no
-    Python frame of its own), unless it is given."""
+    """A decision with its source: the line that called the constructor (which has no Python frame), unless `source` is
+    given."""
 
     source: str = ""
 
@@ -45,7 +45,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transition(Made, Generic[S, W], frozen=True, kw_only=True):
-    """Move to another state: commit, history row for each layer that changed, run again at once."""
+    """Change the state: the commit adds a history row for each changed layer, and the resource runs again at once."""
 
     to: S
     reason: str
@@ -55,10 +55,9 @@ class Transition(Made, Generic[S, W], frozen=True, kw_only=True):
 
 
 class Update(Made, Generic[S, W], frozen=True, kw_only=True):
-    """Change payload only: no layer may differ, so no history row, no SLA reset and no rerun. A `quiet` one keeps the
-    stored outcome and its time. A quiet one that `confirms` changes nothing but how recently a fact was confirmed,
-    and may stay in memory: the handler's `confirmed` restores it after each load.
-    """
+    """Change the payload only. No layer may differ, so there is no history row, no SLA reset and no rerun. `quiet`
+    keeps the stored outcome and its time. A quiet update that `confirms` changes only how recently a fact was
+    confirmed, and may stay in memory: the handler's `confirmed` restores it after each load."""
 
     to: S
     reason: str
@@ -70,10 +69,10 @@ class Update(Made, Generic[S, W], frozen=True, kw_only=True):
 
 
 class Wait(Made, Generic[W], frozen=True, kw_only=True):
-    """Stay, for a stated reason. The text must not vary from run to run (no ages, no counters): it is stored
-    only when it changed. `requeue_after` can only bring the next periodic run nearer. `error` is an error's label
-    where it waits for something that fails: it then counts among those that fail, in whatever state it is. `rests`:
-    only the passing of time, or something that wakes the resource, ends the wait."""
+    """Keep the state, for a stated reason. The text must not vary from run to run (no ages, no counters), because it is
+    stored only when it changes. `requeue_after` can only make the next run earlier. `error` is the label of an error if
+    the resource waits for a service or resource that fails; the resource then counts as failing, in any state. `rests`:
+    only a wake or the passing of time ends the wait."""
 
     reason: str
     error: str = ""
@@ -84,7 +83,7 @@ class Wait(Made, Generic[W], frozen=True, kw_only=True):
 
 
 class DoNothing(Made, Generic[W], frozen=True, kw_only=True):
-    """All is as it should be; nothing is waited for, so it rests. `requeue_after` as for `Wait`."""
+    """The resource is in its target state and waits for nothing, so it rests. `requeue_after` as for `Wait`."""
 
     requeue_after: timedelta | None = None
     writes: tuple[W, ...] = ()
@@ -92,8 +91,8 @@ class DoNothing(Made, Generic[W], frozen=True, kw_only=True):
 
 
 class Deleted(Made, Generic[W], frozen=True, kw_only=True):
-    """The resource is in a terminal state and runs no more. Should a wake have come in meanwhile, the handler runs once
-    more."""
+    """The resource is in a terminal state and runs no more. If a wake came meanwhile, the handler runs one more
+    time."""
 
     writes: tuple[W, ...] = ()
     samples: tuple[Sample, ...] = ()
@@ -103,12 +102,12 @@ Outcome: TypeAlias = Transition[S, W] | Update[S, W] | Wait[W] | DoNothing[W] | 
 
 
 class Step(msgspec.Struct, Generic[S, W, V], frozen=True, kw_only=True):
-    """A decision that needs the outside world first.
+    """A decision that first needs calls to outside services.
 
-    `act` is awaited in a task of its own with the kind's services, at most `deadline` long, holding no
-    database connection. It may run again after a crash. `reads_only` steps are cut short when an interrupting
-    request arrives; a step that sends a mutation never is. `if_cut` is committed when it does not come to an outcome:
-    because of such a request, of the process that stops, of its deadline, or of an error. Without one, nothing is.
+    The loop awaits `act` in a separate task with the kind's services, at most for `deadline`, without a database
+    connection. It may run again after a crash. An interrupting intent cuts a step that `reads_only`; it never cuts a
+    step that sends a change. `if_cut` is committed if the step returns no outcome because of such an intent, the end of
+    the process, the deadline or an error. Without `if_cut`, nothing is committed.
     """
 
     name: str
@@ -128,7 +127,7 @@ _AT_ONCE = timedelta(0)
 
 
 def rests(decision: Any, before: Any) -> TypeGuard[Resting]:
-    """Whether the decision writes nothing, equals the stored outcome `before`, and changes only after a wake or with
+    """Whether the decision writes nothing, equals the stored outcome `before`, and can change only after a wake or with
     time."""
     kind = type(decision)
     if kind is Wait:
@@ -144,8 +143,8 @@ def rests(decision: Any, before: Any) -> TypeGuard[Resting]:
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An outcome as it is stored and shown: which, why, from which line; for a run that failed, or waits for what
-    fails, the error's label."""
+    """An outcome in its stored form: type, reason and source line. `error` is the error label of a run that failed or
+    waits for something that fails."""
 
     outcome: str
     reason: str = ""

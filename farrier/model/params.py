@@ -1,8 +1,8 @@
-"""What each action takes, one struct per set of parameters.
+"""The parameters of each action, as one struct for each set of parameters.
 
-Decoded by `farrier.model.actions.decode` from an intent's JSON, after the database's INSERT trigger has
-checked the same rules from `farrier.model.actions.schema`. Unknown fields, nulls and blank texts are refused:
-an intent is asked for by another program, and a typo must not become a default.
+`farrier.model.actions.decode` decodes them from an intent's JSON, after the database's INSERT trigger has checked the
+same rules from `farrier.model.actions.schema`. Unknown fields, nulls and blank texts are refused: other programs send
+intents, and a typo must not become a default.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ REASON_MAX = 500
 REFERENCE_MAX = 500
 """Largest number of characters of a BMC address or a credential reference. The longest ones are Vault paths."""
 
-# Neither in the scheme's place nor in the host's is there anything that would end it; a name in brackets has to be a
-# number. What has a scheme is not to be taken for a host of that name.
+# Scheme and host contain no character that would end them. A name in brackets must be a number. A text with a scheme
+# must not match as a host of that name.
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*://"
 _HOST = rf"(?:\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\](?::[0-9]*)?|[^\s/?#@\[\]{CONTROL}]+)"
 
-# PostgreSQL writes all these patterns the same way. Some character that is no blank; no blank at all.
+# PostgreSQL writes all these patterns the same way. The first requires a character that is not blank, the others no
+# blanks.
 Reason: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=REASON_MAX, pattern=r"\S")]
 Address: TypeAlias = Annotated[
     str,
@@ -42,7 +43,7 @@ Address: TypeAlias = Annotated[
         },
     ),
 ]
-# A secret that was given instead is not to be stored, nor repeated where it is refused.
+# A secret that was given instead must neither be stored nor repeated in the error.
 Reference: TypeAlias = Annotated[
     str,
     msgspec.Meta(
@@ -53,7 +54,7 @@ Reference: TypeAlias = Annotated[
     ),
 ]
 
-# The edge of a word in Python's patterns; in PostgreSQL's a backspace and a backslash.
+# Escapes that mean the edge of a word in Python's patterns, and a backspace and a backslash in PostgreSQL's.
 _WORD_EDGE = frozenset({"\\b", "\\B"})
 _ESCAPE = re.compile(r"\\.", re.DOTALL)
 
@@ -65,11 +66,11 @@ class PowerRequest(StrEnum):
 
 
 class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What an action takes: texts, flags, choices, whole numbers, lists of texts and JSON objects. The rules between
-    fields are data, so that the database can check the very same ones."""
+    """The parameters of an action: texts, flags, choices, integers, lists of texts and JSON objects. The rules between
+    fields are data, so that the database can check exactly the same ones."""
 
-    any_of: ClassVar[tuple[str, ...]] = ()  # at least one of these is given
-    needs: ClassVar[Mapping[str, str]] = {}  # a flag that is true needs the other field
+    any_of: ClassVar[tuple[str, ...]] = ()  # at least one of these is required
+    needs: ClassVar[Mapping[str, str]] = {}  # a flag that is true requires the other field
 
     def __post_init__(self) -> None:
         if self.any_of and all(getattr(self, name) is None for name in self.any_of):
@@ -80,7 +81,7 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class _Forcible(Params, frozen=True, kw_only=True):
-    """`force` ends agent tasks that do not finish, so it has to say why."""
+    """Parameters of actions with `force`, which ends unfinished agent tasks and therefore requires a reason."""
 
     needs: ClassVar[Mapping[str, str]] = {"force": "reason"}
 
@@ -89,19 +90,19 @@ class _Forcible(Params, frozen=True, kw_only=True):
 
 
 class NoParams(Params, frozen=True):
-    """The action needs no more than its name."""
+    """No parameters."""
 
 
 _Removable: TypeAlias = Annotated[str, msgspec.Meta(max_length=20, pattern=rf"\A(?:{'|'.join(details.REMOVABLE)})\Z")]
 
 
 class Unset(Params, frozen=True, kw_only=True):
-    """What of `Set` is no detail itself: the names of those that the node is to have none of."""
+    """The parameter of `Set` that is not a detail: the names of the details to remove."""
 
     unset: Annotated[tuple[_Removable, ...], msgspec.Meta(max_length=len(details.REMOVABLE))] | None = None
 
 
-# Changes only what it names; `labels` and `macs` replace all that there were.
+# Omitted details do not change; `labels` and `macs` replace all earlier ones.
 Set: type[Unset] = cast(
     type[Unset],
     msgspec.defstruct(
@@ -116,7 +117,7 @@ Set: type[Unset] = cast(
 
 
 class SetBmc(Params, frozen=True):
-    """Changes only what it names. One detail cannot be removed alone; `clear_bmc` removes both."""
+    """Omitted details do not change. A single detail cannot be removed; `clear_bmc` removes both."""
 
     any_of: ClassVar[tuple[str, ...]] = ("address", "credential")
 
@@ -125,7 +126,8 @@ class SetBmc(Params, frozen=True):
 
 
 class SetPower(Params, frozen=True):
-    """`enforce` keeps it `on` or `off` from then on; without it nothing is kept any more."""
+    """Parameters of `set_power`. `enforce` keeps the power `on` or `off` from then on; without it, no power is enforced
+    any more."""
 
     power: PowerRequest
     enforce: bool = False
@@ -136,7 +138,7 @@ class Onboard(Params, frozen=True):
 
 
 class Because(Params, frozen=True):
-    """An action that an operator has to give a reason for."""
+    """Parameters of an action that requires a reason."""
 
     reason: Reason
 
@@ -154,15 +156,16 @@ class Remove(_Forcible, frozen=True):
 
 
 class Decommission(_Forcible, frozen=True, kw_only=True):
-    """`retire` keeps the node retired after a mode that would reactivate it."""
+    """Parameters of `decommission`. `retire` keeps the node retired after a mode that would reactivate it."""
 
     mode: DecommissionMode
     retire: bool = False
 
 
 class Field(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How the database checks one parameter. `pattern` is a regular expression that must match somewhere, and `fault`
-    what is said where it does not. `max` are characters of a text, elements of an array, or the largest integer."""
+    """The database's rules for one parameter. `pattern` is a regular expression that must match somewhere; `fault` is
+    the error text if it does not. `max` is the number of characters of a text or elements of an array, or the largest
+    integer."""
 
     type: str  # string, boolean, enum, integer, array or object
     required: bool = False
@@ -175,7 +178,7 @@ class Field(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Schema(msgspec.Struct, frozen=True):
-    """How the database checks a whole set: its fields, and the rules between them."""
+    """The database's rules for a set of parameters: its fields, and the rules between them."""
 
     fields: Mapping[str, Field]
     any_of: tuple[str, ...]
@@ -183,8 +186,8 @@ class Schema(msgspec.Struct, frozen=True):
 
 
 def describe(params: type[Params]) -> Schema:
-    """The rules of one struct as data. Whatever the struct accepts and the schema refuses, or the reverse, is
-    a bug. Raises TypeError for a field that the database has no rule for."""
+    """The rules of one struct as data. The struct and the rules must accept the same parameters; a difference is a bug.
+    Raises TypeError for a field for which the database has no rule."""
     info = msgspec.inspect.type_info(params)
     assert isinstance(info, msgspec.inspect.StructType)
     fields = {field.encode_name: _field(field.type, field.required) for field in info.fields}

@@ -1,4 +1,4 @@
-"""What the errors of MAAS, UFM and Vault have in common. Handlers decide on them; `farrier.services` raises them."""
+"""The common part of the errors of MAAS, UFM and Vault. Handlers decide on them; `farrier.services` raises them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _Failure = TypeVar("_Failure", bound=StrEnum)
 
 
 class RequestError(ServiceError, Generic[_Failure]):
-    """A request to a service failed. `detail` is free of secrets.
+    """A request to a service failed. `detail` contains no secrets.
 
-    `ambiguous`: the change may have been made; only a reading can decide; never true of a read. `retry_after` is how
-    long a retry is useless, if the service states it.
+    `ambiguous`: the change may have been made, and only a read can show it; never set for a read. `retry_after` is the
+    time for which a retry is useless, if the service states one.
     """
 
     def __init__(
@@ -33,5 +33,5 @@ class RequestError(ServiceError, Generic[_Failure]):
         self.retry_after = retry_after
 
     def of_another(self, *, operation: str | None = None, retry_after: timedelta | None = None) -> Self:
-        """The same failure of another request, which was not sent."""
+        """The same failure for another request, which was not sent."""
         return type(self)(self.failure, self.detail, operation=operation or self.operation, retry_after=retry_after)

@@ -1,7 +1,7 @@
-"""What people and other programs ask for, and what they are answered: intents and registrations as data.
+"""Intents of clients with their answers, and registrations, as data.
 
-Made by the command line and the web, sent by `protocols.Requests`. The database judges them; nothing is checked
-here that it checks.
+The command line and the web create them, and `protocols.Requests` sends them. The database checks them, so nothing is
+checked here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from farrier.model.details import Details
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One intent. `key` makes it one request however often it is sent."""
+    """One intent. With `key`, repeated requests are the same intent."""
 
     node: str
     action: str
@@ -29,7 +29,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """How an intent stands: `pending` until it is `accepted`, `rejected` or `superseded`."""
+    """The status of an intent: `pending` until it is `accepted`, `rejected` or `superseded`."""
 
     intent: int
     node: int
@@ -39,7 +39,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One intent for a resource of a registered kind, which is given by its name or its id."""
+    """One intent for a resource of a registered kind, which is given by its name or its ID."""
 
     kind: str
     resource: str
@@ -50,7 +50,7 @@ class ResourceRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """How an intent for a resource stands."""
+    """The status of an intent for a resource."""
 
     intent: int
     kind: str
@@ -61,7 +61,7 @@ class ResourceAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registration(Details, frozen=True, kw_only=True):
-    """A node to be. With `bootstrap_token` it waits for its agent, who has `bootstrap_ttl` to spend it."""
+    """A node to register. With `bootstrap_token`, its agent must enrol within `bootstrap_ttl`."""
 
     name: str
     bmc_address: str | None = None

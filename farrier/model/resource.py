@@ -1,7 +1,7 @@
-"""A resource of any kind as one run sees it, and the requests that wait for its answer.
+"""The snapshot of a resource of any kind, and its pending intents.
 
-Kinds subclass `Resource` with the columns of their own table and whatever their load adds. What a run decided is the
-same struct with other values; `Answer` is the write that every kind has. Pure.
+Kinds subclass `Resource` with the columns of their table and the data that their load adds. A run returns the same
+struct with other values. `Answer` is the write that every kind has. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
-    """An intent without an answer, checked by the database against the action's parameters."""
+    """A pending intent. The database has checked its parameters."""
 
     id: int
     action: str
@@ -24,7 +24,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the kind's table, and its pending `requests`, oldest first. `version` counts its changes."""
+    """A row of the kind's table, and its pending `requests`, oldest first. `version` counts the changes."""
 
     id: int
     version: int
@@ -37,16 +37,16 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     requests: tuple[Pending, ...] = ()
 
     def at(self, state: str, **changes: Any) -> Self:
-        """The same in this state, with these of its own columns changed: what a Transition leads to."""
+        """A copy in this state with these columns changed, for a Transition."""
         return msgspec.structs.replace(self, state=state, **changes)
 
     def but(self, **changes: Any) -> Self:
-        """The same with these of its own columns changed: what an Update leads to."""
+        """A copy with these columns changed, for an Update."""
         return msgspec.structs.replace(self, **changes)
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Answers a request. One that was answered meanwhile stays as it is."""
+    """Answers an intent. An intent that was answered meanwhile does not change."""
 
     request: int
     accepted: bool

@@ -1,7 +1,7 @@
-"""Resources of registered kinds as people and other programs are shown them, whatever their kind is.
+"""Views of resources of registered kinds, for operators and other programs.
 
-`protocols.ResourceQueries` answers in these words, the command line and the web show them. What a kind has of its own
-is in `detail`, by column. Kinds are shown as the database has them, which may know some that this process does not.
+`protocols.ResourceQueries` returns these; the command line and the web show them. The columns of one kind are in
+`detail`. Kinds are shown as the database has them, including kinds that this process does not have.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from farrier.model.views import RequestView
 
 
 class StateView(msgspec.Struct, frozen=True, kw_only=True):
-    """A state of a layer of a kind; `label` is the layer's in metrics and in names of limits. `count` is how
-    many are in it, None for one that ends a resource and where none are counted; `limit` is in seconds."""
+    """A state of a layer of a kind. `label` is the name of the layer in metrics and in names of limits. `count` is the
+    number of resources in the state, None for a terminal state and without counting. `limit` is in seconds."""
 
     layer: str
     label: str
@@ -37,12 +37,12 @@ class StateView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lasts(self) -> timedelta | None:
-        """The kind's own limit."""
+        """The kind's limit of the state."""
         return None if self.limit is None else timedelta(seconds=self.limit)
 
 
 class ActionView(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that resources of a kind may be asked for."""
+    """An action of resources of a kind."""
 
     action: str
     description: str
@@ -63,7 +63,7 @@ class KindView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LayerView(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a resource is in one layer, and since when. `default_limit`, in seconds, is the kind's own."""
+    """The state of a resource in one layer. `default_limit`, in seconds, is the kind's own limit."""
 
     layer: str
     label: str
@@ -74,9 +74,9 @@ class LayerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceView(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource. `outcome` is what its last run said, unchanged since `outcome_at`; `controller` runs its shard (None:
-    none does, or it has ended) and had run all that was due of it at `swept_at`. `step` may have changed something
-    outside since `step_begun_at`, and its end is not recorded. `layers` begin with the state."""
+    """A resource. `outcome` is the outcome of the last run, unchanged since `outcome_at`. `controller` runs its shard
+    (None: no controller does, or the resource has ended), and at `swept_at` had run all due resources of it. `step` may
+    have changed something outside since `step_begun_at`; its end is not recorded. `layers` begin with the state."""
 
     kind: str
     id: int
@@ -100,14 +100,14 @@ class ResourceView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceDetail(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource and the newest of what it was asked for, newest first."""
+    """A resource and its newest intents, newest first."""
 
     resource: ResourceView
     requests: tuple[RequestView, ...]
 
 
 class LateResource(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource above its limit in a layer, which is `limit` seconds."""
+    """A resource above its limit of `limit` seconds in a layer."""
 
     kind: str
     layer: str
@@ -121,7 +121,7 @@ class LateResource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AddressView(msgspec.Struct, frozen=True, kw_only=True):
-    """An address of a network segment, and who has it."""
+    """An address of a network segment, with its owner."""
 
     address: str
     prefix: str
@@ -131,7 +131,7 @@ class AddressView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemberView(msgspec.Struct, frozen=True, kw_only=True):
-    """A port in an IB partition, and whose it is. `since` is when it came into its `state`; `reason` why UFM refuses
+    """A port in an IB partition, with its owner. `since` is when it entered its `state`; `reason` is why UFM refuses
     it."""
 
     guid: str
@@ -144,7 +144,8 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WantedResources(msgspec.Struct, frozen=True, kw_only=True):
-    """Which resources of a kind. Empty: any. A state is one of any layer, and is meant with its substates."""
+    """A filter of resources of one kind; an empty field accepts all. A state is one of any layer, including its
+    substates."""
 
     kind: str
     states: tuple[str, ...] = ()
@@ -153,8 +154,8 @@ class WantedResources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def clocks_of(resource: ResourceView, now: datetime, limits: Limits) -> tuple[Clock, ...]:
-    """The clock of each layer of a resource, its state's first; none of one that has ended. `limits` are those that are
-    not the kind's."""
+    """The clock of each layer of a resource, beginning with the state; empty for a resource that has ended. `limits`
+    are the limits that differ from those of the kind."""
     if resource.ended_at is not None:
         return ()
     overrides = limits.of(resource.site, resource.model)
@@ -175,7 +176,7 @@ def _clock(at: LayerView, now: datetime, overrides: Overrides) -> Clock:
 
 
 def late_clock(late: LateResource, now: datetime) -> Clock:
-    """The clock by which it is late."""
+    """The clock that is above its limit."""
     limit = timedelta(seconds=late.limit)
     above = sla.breach(limit, late.since, now) or timedelta(0)
     return Clock(layer=late.layer, state=late.state, since=late.since, limit=limit, above=above)

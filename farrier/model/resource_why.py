@@ -1,7 +1,7 @@
-"""In plain words: what a resource of a registered kind waits for, what went wrong, and what a person should do.
+"""Explains in plain words what a resource of a registered kind waits for, its errors, and the recommended action.
 
-Behind `farrier resource why`, as `why` is behind `farrier node why`. A pure function of what is shown of the resource
-anyway; knows no kind, so what it says of errors are the handler's own words.
+Used by `farrier resource why`, as `why` is by `farrier node why`. A pure function of the resource's view. It depends on
+no kind, so its errors are the texts of the handler.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from farrier.model.resource_views import ResourceDetail, ResourceView, clocks_of
 
 
 class ResourceWhy(msgspec.Struct, frozen=True, kw_only=True):
-    """`since` is when the last run first said so, `source` the line that said it; `run_by` is in words,
-    empty for a resource that has ended."""
+    """The explanation of a resource. `since` is when the last run first stated this reason, `source` the line of code
+    that stated it. `run_by` is a text, empty for a resource that has ended."""
 
     kind: str
     name: str
@@ -35,8 +35,8 @@ class ResourceWhy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(detail: ResourceDetail, now: datetime, limits: Limits, *, period: timedelta = sweeps.PERIOD) -> ResourceWhy:
-    """Why the resource is where it is. `limits` are those that are not its kind's own, `period` that of the
-    controllers."""
+    """The explanation of a resource. `limits` are the limits that differ from those of its kind; `period` is the period
+    of the controllers."""
     resource = detail.resource
     ended = resource.ended_at is not None
     unanswered = tuple(each for each in detail.requests if each.status == "pending")

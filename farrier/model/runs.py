@@ -1,4 +1,4 @@
-"""The words the loop and its storage share: loads, finished runs and what became of them. Pure data, no kind."""
+"""The data that the loop and its storage exchange: loads, finished runs and results of commits. Pure, for all kinds."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ W = TypeVar("W")
 
 
 class Loaded(msgspec.Struct, Generic[R], frozen=True):
-    """What one statement returned, and the database's time of it. An id in none of the first two maps has no resource.
+    """The result of a load, with the database's time. A resource whose ID is in neither `resources` nor `unreadable`
+    does not exist.
 
-    `wakes` are those that the snapshots saw, `woken_at` when the first of them was inserted. `keys` says which outcome
-    was stored last."""
+    `wakes` are those that the snapshots saw, and `woken_at` the time at which the first of them was inserted. `keys`
+    identify the stored outcomes.
+    """
 
     now: datetime
     resources: Mapping[int, R]
@@ -35,10 +37,12 @@ class Loaded(msgspec.Struct, Generic[R], frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a resource over a fresh snapshot: under which epoch of its shard, after how many runs at once.
+    """One run of a resource over a fresh snapshot. `epoch` is that of its shard, and `reruns` the number of immediate
+    reruns before this run.
 
-    `outcome_key` is that of the stored outcome. `recovers`: the name of a step that may have acted and
-    whose end is not recorded."""
+    `outcome_key` identifies the stored outcome. `recovers`: the name of a step that may have acted and whose end is not
+    recorded.
+    """
 
     id: int
     epoch: int = 0
@@ -49,14 +53,14 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a resource stands in one layer, and since when."""
+    """The state of a resource in one layer, with the time of its entry."""
 
     value: str
     entered_at: datetime
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A change of one layer, which was in `source` from `since` on. Both are None when the layer begins (a workflow is
+    """A change of one layer, which was in `source` since `since`. Both are None when the layer begins (a workflow is
     created)."""
 
     layer: str
@@ -66,7 +70,7 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """An intent that a run answers, as it is logged. `by` is its client."""
+    """An intent that a run answers, as the log shows it. `by` is its client."""
 
     request: int
     action: str
@@ -76,7 +80,7 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class Due(enum.StrEnum):
-    """When a finished row runs next."""
+    """When a resource runs again after a run."""
 
     RERUN = "rerun"
     PERIODIC = "periodic"
@@ -84,10 +88,9 @@ class Due(enum.StrEnum):
 
 
 class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
-    """One run, decided and ready to commit. `record` is None when the stored outcome is already this one;
-    `outcome` names it for metrics; `version` is the one the snapshot had (None: it
-    could not be read); `to` is None when no state is written. `wakes` are those that the snapshot saw. `confirms`: `to`
-    may stay in memory."""
+    """A finished run, ready to commit. `record` is None if the outcome is already stored. `outcome` is its name in
+    metrics. `version` is the version of the snapshot (None: it could not be read). `to` is None if no state is written.
+    `wakes` are those that the snapshot saw. `confirms`: `to` may stay in memory."""
 
     id: int
     epoch: int
@@ -96,7 +99,7 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
     outcome: str
     wakes: tuple[UUID, ...] = ()
     delay: timedelta = timedelta(0)
-    limited: bool = False  # it wanted to run again at once, and has done so too often in a row
+    limited: bool = False  # it asked for an immediate rerun too often in a row
     to: S | None = None
     confirms: bool = False
     moves: tuple[Move, ...] = ()
@@ -121,8 +124,8 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
 
 
 class Marking(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of the marks of one kind's steps: names of `begun` ones by resource, and `epochs` by shard. One of a
-    lower `number` has no effect after one of a higher."""
+    """A change of the marks of one kind's steps: names of `begun` steps by resource, `ended` ones, and `epochs` by
+    shard. A change with a lower `number` has no effect after one with a higher number."""
 
     number: int
     begun: Mapping[int, str]
@@ -131,19 +134,19 @@ class Marking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(enum.StrEnum):
-    """What became of a finished run at its commit."""
+    """The result of a finished run at its commit."""
 
     COMMITTED = "committed"
-    LOST = "lost"  # the shard is another's: nothing was written
-    CONFLICT = "conflict"  # the resource's version moved on: decided anew
-    LOCKED = "locked"  # another transaction holds what it writes: to be committed alone
-    REFUSED = "refused"  # the database refuses these writes: the resource carries the blame
-    UNKNOWN = "unknown"  # the connection broke, or time ran out: to be settled before the resource is loaded again
+    LOST = "lost"  # another controller has the shard; nothing was written
+    CONFLICT = "conflict"  # the version of the resource has changed; the loop decides again
+    LOCKED = "locked"  # another transaction has locked rows of the run; the loop commits it alone
+    REFUSED = "refused"  # the database refuses the writes; the error becomes the outcome of the resource
+    UNKNOWN = "unknown"  # the connection broke or time ran out; settled before the resource is loaded again
 
 
 class Result(msgspec.Struct, frozen=True):
-    """Verdict of one run; `error` says why for `refused`; `due_in` when a `conflict` is decided anew; `at` is the
-    database's time of the commit of a run that moved."""
+    """The verdict of one run. `error` is the reason of `refused`. `due_in`: when the loop decides again after
+    `conflict`. `at` is the database's time of the commit of a run that changed a layer."""
 
     verdict: Verdict
     error: FarrierError | None = None

@@ -1,10 +1,10 @@
-"""How long a node may stay in each state before it counts as too long.
+"""Limits of the time that a node may stay in each state.
 
-Total: every state of every layer, and every stage, has a default limit or a written reason for having none.
-`limit` answers for one node with the facts that switch a clock off; `breach` says how far above it the node
-is. A breach is a fact shown beside an outcome; it never changes one. Clocks start at the layer's
-`entered_at`, which a payload update does not touch; the end-to-end limits are not reset by transitions
-either, so a bouncing workflow is seen.
+Every state of every layer, and every stage, has a default limit or a stated reason for having none. `limit` returns the
+limit of one node, and None while a fact stops the clock; `breach` returns how far above its limit the node is. A breach
+is shown beside an outcome and never changes one. A clock starts at the layer's `entered_at`, which an update of the
+payload does not change. Transitions do not reset the end-to-end limits, so they also expose a workflow that moves back
+and forth.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from farrier.model.workflow import WorkflowStatus
 
 
 class Fact(StrEnum):
-    """What may stop a clock."""
+    """The facts that can stop a clock."""
 
     MANAGEMENT = "management"
     MANAGE_ASKED = "manage_asked"
@@ -37,15 +37,15 @@ YES, NO = "true", "false"
 
 
 class SlaFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What switches a clock off. `onboarding` is the node's last one, live or ended."""
+    """The facts of one node that can stop a clock. `onboarding` is the status of the last onboarding, live or ended."""
 
     management: Management
     manage_asked: bool = False  # intent `manage` came since management entered `enroll`
     onboarding: WorkflowStatus | None = None
-    has_mode: bool = True  # the workflow in question was given a mode
+    has_mode: bool = True  # the workflow has a mode
 
     def of(self, fact: Fact) -> str | None:
-        """What `STOPS` compares; None for an onboarding that never was."""
+        """The value that `STOPS` compares; None without an onboarding."""
         match fact:
             case Fact.MANAGEMENT:
                 return self.management
@@ -60,7 +60,7 @@ class SlaFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """The clock of this state stands still while the fact has one of these values."""
+    """The clock of this state stops while the fact has one of these values."""
 
     layer: Layer
     state: str
@@ -126,7 +126,7 @@ DEFAULTS: Mapping[Layer, Mapping[str, KindState]] = {
     Layer.DECOMMISSION: _WORKFLOW,
 }
 
-_QUICK = timedelta(minutes=5)  # a call or two, or no call at all
+_QUICK = timedelta(minutes=5)  # at most a call or two
 _USUAL = timedelta(minutes=15)
 
 _ONBOARDING: Mapping[str, timedelta] = {
@@ -182,7 +182,7 @@ stage fails."""
 
 
 def key(layer: Layer, state: str, stage: Stage | None = None) -> str:
-    """The name of a limit in the configuration: `status.enrolling`, `onboarding.running.wait_for_ready`."""
+    """The key of a limit in the configuration: `status.enrolling`, `onboarding.running.wait_for_ready`."""
     return f"{layer}.{state}" if stage is None else f"{layer}.{state}.{stage}"
 
 
@@ -194,8 +194,7 @@ def limit(
     facts: SlaFacts,
     overrides: Mapping[str, timedelta],
 ) -> timedelta | None:
-    """The limit that holds for this node now; None when its clock does not run. A running workflow needs
-    `stage`."""
+    """The limit of this node now; None while its clock stops. A running workflow needs `stage`."""
     if stands_still(layer, state, facts):
         return None
     if overrides:
@@ -208,12 +207,12 @@ def limit(
 
 
 def stands_still(layer: Layer, state: str, facts: SlaFacts) -> bool:
-    """True when the state has a limit in general, but its clock does not run now."""
+    """Whether facts stop the clock of the state now."""
     return any(stop.layer is layer and stop.state == state and facts.of(stop.fact) in stop.values for stop in STOPS)
 
 
 def breach(limit: timedelta | None, entered_at: datetime, now: datetime) -> timedelta | None:
-    """How far above the limit; None while there is no limit or it is kept."""
+    """How far above the limit; None without a limit or within it."""
     if limit is None:
         return None
     over = now - entered_at - limit
@@ -221,18 +220,18 @@ def breach(limit: timedelta | None, entered_at: datetime, now: datetime) -> time
 
 
 def stage_deadline(layer: Layer, stage: Stage, *, overrides: Mapping[str, timedelta]) -> timedelta:
-    """When a stage that still waits has failed with class `timeout`."""
+    """The time after which a stage that still waits fails with class `timeout`."""
     default = STAGES[layer][stage]
     return overrides.get(key(layer, WorkflowStatus.RUNNING, stage), default) * STAGE_DEADLINE_FACTOR
 
 
 def undo_deadline(layer: Layer, *, overrides: Mapping[str, timedelta]) -> timedelta:
-    """When an undo that has not come to its end has failed."""
+    """The time after which an undo that has not ended fails."""
     default = _WORKFLOW[WorkflowStatus.COMPENSATING].limit
     assert default is not None, "the table has one"
     return overrides.get(key(layer, WorkflowStatus.COMPENSATING), default) * STAGE_DEADLINE_FACTOR
 
 
 def end_to_end(layer: Layer, *, overrides: Mapping[str, timedelta]) -> timedelta:
-    """The limit of a whole workflow, counted from when it was given its mode."""
+    """The limit of a whole workflow, counted from the time at which it got its mode."""
     return overrides.get(f"{layer}.end_to_end", END_TO_END[layer])

@@ -1,8 +1,8 @@
-"""The stages of both workflows, in order, and which mode goes through which.
+"""The stages of both workflows, in order, and the path of each mode.
 
-Handlers ask `first_stage` and `next_stage`; a stage that does not apply to the node at hand is passed in
-`skip` and recorded as skipped by the caller. The two stages of a failed deployment are on no path:
-only a stage whose deployment failed leads there (`handlers/node/onboarding/detour.py`).
+Handlers call `first_stage` and `next_stage`. The caller passes stages that do not apply to the node in `skip`, and
+records them as skipped. The two stages of a failed deployment are on no path: only a stage whose deployment failed
+leads to them (`handlers/node/onboarding/detour.py`).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ WITH_MAAS = frozenset({_D.LOAD_SITE_CONFIG, _D.RELEASE_MAAS_NODE, _D.POWER_OFF_M
 
 
 def uses_maas(mode: Mode | None, stage: Stage | None) -> bool:
-    """Whether a workflow of this mode has to do with MAAS at the stage. Only a manual onboarding never has."""
+    """Whether a workflow of this mode uses MAAS at the stage. A manual onboarding never does."""
     if isinstance(mode, DecommissionMode):
         return stage in WITH_MAAS
     return mode is not None and mode is not OnboardingMode.MANUAL
@@ -115,14 +115,15 @@ OUTSIDE_MAAS = frozenset(mode for mode, path in PATHS.items() if not any(uses_ma
 
 
 def first_stage(mode: Mode, *, skip: frozenset[Stage] = frozenset()) -> Stage | None:
-    """Where a workflow of this mode begins; None when every stage is skipped."""
+    """The first stage of a workflow of this mode; None if every stage is skipped."""
     return next((stage for stage in PATHS[mode] if stage not in skip), None)
 
 
 def next_stage(mode: Mode, stage: Stage, *, skip: frozenset[Stage] = frozenset()) -> Stage | None:
-    """What follows a stage that is done; None when it was the last. Never a stage of a failed deployment.
+    """The stage after a finished one; None after the last. Never a stage of a failed deployment.
 
-    Raises ValueError for a stage that is not on the mode's path, which only a bug of ours can ask for."""
+    Raises ValueError for a stage that is not on the mode's path, which is a bug in farrier.
+    """
     path = PATHS[mode]
     rest = path[path.index(stage) + 1 :]
     return next((later for later in rest if later not in skip), None)

@@ -1,7 +1,7 @@
-"""Layer `status`: the coarse, operator-facing lifecycle of a node (`nodes.status`).
+"""Layer `status`: the coarse lifecycle of a node, for operators (`nodes.status`).
 
-Written by the node handler only. The edges between the values are in `farrier.model.edges`. Nothing finer
-belongs here: commissioning, deploying and the like are stages of a workflow.
+Only the node handler writes it. The edges between the values are in `farrier.model.edges`. Finer states, such as
+commissioning and deploying, are stages of a workflow.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from enum import StrEnum
 class NodeStatus(StrEnum):
     """In lifecycle order."""
 
-    BOOTSTRAP_ISSUED = "bootstrap_issued"  # a bootstrap token is out, the node has not enrolled yet
-    ENROLLING = "enrolling"  # onboarding is pending or under way
+    BOOTSTRAP_ISSUED = "bootstrap_issued"  # a bootstrap token is issued; the node has not enrolled yet
+    ENROLLING = "enrolling"  # an onboarding is pending or runs
     ACTIVE = "active"  # healthy and schedulable
     OFFLINE = "offline"  # expected to exist, but silent
     QUARANTINED = "quarantined"  # exists, blocked from scheduling
-    DRAINING = "draining"  # being emptied, unschedulable
-    RETIRED = "retired"  # out of scheduling on purpose, identity kept
-    REMOVING = "removing"  # uninstall under way
-    DELETED = "deleted"  # terminal: row and history stay, the name is free again
+    DRAINING = "draining"  # its workloads are being removed; unschedulable
+    RETIRED = "retired"  # taken out of scheduling on purpose; the identity is kept
+    REMOVING = "removing"  # an uninstall runs
+    DELETED = "deleted"  # terminal: the row and its history stay, and the name is free

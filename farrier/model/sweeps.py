@@ -1,8 +1,8 @@
-"""Which controller runs a resource, in words, and whether one does.
+"""Which controller runs a resource, and whether the controller keeps up.
 
-Asked by `why`, `resource_why` and `advice` of what is shown of a node or another resource. A controller owns shards of
-resources; what is known of a single resource is its shard's owner, when all of that shard was last run, and the step
-that may change something outside, if one has begun.
+Used by `why`, `resource_why` and `advice` on views of nodes and other resources. A controller owns shards of resources.
+A view shows the owner of the resource's shard, the time at which all due resources of the shard had run, and a step
+that may change something outside.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ PERIOD = timedelta(seconds=30)
 """The default interval of the runs of a resource."""
 
 _PERIODS = 2
-# With a very short period, too: a controller reports its sweeps every two seconds, and others see its end after ten.
+# This holds with a very short period, too: a controller reports its sweeps every two seconds, and other controllers
+# notice its end after ten.
 _AT_LEAST = timedelta(minutes=1)
 
 
 class Run(Protocol):
-    """What is shown of the runs of a resource. Without a controller its shard has no owner."""
+    """The runs of a resource, as views show them. Without a controller, its shard has no owner."""
 
     @property
     def controller(self) -> str | None: ...
@@ -37,17 +38,17 @@ class Run(Protocol):
 
 
 def late_after(period: timedelta) -> timedelta:
-    """A shard that was not swept for so long is neglected: two periods, but a minute at least."""
+    """The age of the last sweep after which a shard counts as neglected: two periods, at least a minute."""
     return max(_AT_LEAST, _PERIODS * period)
 
 
 def is_neglected(run: Run, now: datetime, period: timedelta) -> bool:
-    """Whether no controller has the resource, or none that keeps up."""
+    """Whether no controller owns the resource, or its controller does not keep up."""
     return run.controller is None or run.swept_at is None or now - run.swept_at > late_after(period)
 
 
 def in_words(run: Run, now: datetime) -> str:
-    """`rack-1, shard swept 2s ago`, or the step under way."""
+    """The controller and the last sweep, as `rack-1, shard swept 2s ago`, or the step that runs."""
     step = ""
     if run.step is not None and run.step_begun_at is not None:
         step = f", step {run.step} started {duration.human(now - run.step_begun_at)} ago"

@@ -1,7 +1,7 @@
-"""A fabric manager (UFM) as the model sees it: what it says of partition keys, and how a call to it fails.
+"""UFM in the model: its partition keys, and its failures.
 
-Handlers decide on these; `farrier.services` produces them. Nothing here knows HTTP. A failure class is a metric label,
-so its spelling never changes.
+Handlers decide on these values; `farrier.services` creates them. Nothing here depends on HTTP. A failure class is a
+metric label, so its spelling never changes.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _GUID = re.compile(r"(0x)?([0-9a-f]{16})")
 
 
 class Membership(StrEnum):
-    """Limited members reach full ones, and not each other."""
+    """The membership of a port. Limited members can reach full members, but not each other."""
 
     FULL = "full"
     LIMITED = "limited"
 
 
 class RateLimit(StrEnum):
-    """The rates that UFM knows, in Gb/s, as texts: one of them is no whole number."""
+    """The rates of UFM in Gb/s, as texts, because one of them is not an integer."""
 
     G2_5 = "2.5"
     G5 = "5"
@@ -51,14 +51,14 @@ class RateLimit(StrEnum):
 
 
 class Port(msgspec.Struct, frozen=True):
-    """How a port is a member of a partition. `index0`: the key is the first of the port's table."""
+    """The membership of a port in a partition. `index0`: the key is the first in the port's table."""
 
     membership: Membership = Membership.FULL
     index0: bool = False
 
 
 class Qos(msgspec.Struct, frozen=True):
-    """What a partition's services may use: MTU in KiB (2 or 4), rate in Gb/s, service level 0 to 15."""
+    """The service settings of a partition: MTU in KiB (2 or 4), rate in Gb/s, service level 0 to 15."""
 
     mtu_limit: int
     rate_limit: float
@@ -66,7 +66,7 @@ class Qos(msgspec.Struct, frozen=True):
 
 
 class Pkey(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition as UFM has it. `qos` is None if UFM does not report it."""
+    """A partition in UFM. `qos` is None if UFM does not report it."""
 
     number: int
     name: str = ""
@@ -76,7 +76,7 @@ class Pkey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition as it is to be. `name` is empty where UFM may call it what it likes."""
+    """The target state of a partition. `name` is empty if UFM may choose the name."""
 
     number: int
     qos: Qos
@@ -86,19 +86,19 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UfmFailure(StrEnum):
-    """Why a call to UFM did not do what it was for, from what a person mends to what mends itself."""
+    """Why a call to UFM failed, ordered from failures that an operator fixes to failures that end by themselves."""
 
-    AUTH = "auth"  # the user or the token is refused, or cannot be had
-    FORBIDDEN = "forbidden"  # our user lacks a right
-    INVALID = "invalid"  # the parameters are refused, and will be again
-    ABSENT = "absent"  # UFM does not know this key, or this port
-    CONFLICT = "conflict"  # not as things are now
-    BUSY = "busy"  # UFM asks us to come back, or our own line is too long
-    UPSTREAM = "upstream"  # it failed inside UFM, or in what stands in front of it
+    AUTH = "auth"  # the user or the token is refused or cannot be resolved
+    FORBIDDEN = "forbidden"  # farrier's user lacks a right
+    INVALID = "invalid"  # the parameters are invalid; a retry is useless
+    ABSENT = "absent"  # UFM has no such key or port
+    CONFLICT = "conflict"  # the current state forbids the call
+    BUSY = "busy"  # UFM requests a later retry, or farrier's queue is too long
+    UPSTREAM = "upstream"  # an error in UFM or in a proxy in front of it
     UNREACHABLE = "unreachable"
     TIMEOUT = "timeout"
     TLS = "tls"
-    PROTOCOL = "protocol"  # an answer that is not one of UFM
+    PROTOCOL = "protocol"  # a response that does not come from UFM
 
 
 REFUSALS = frozenset({UfmFailure.INVALID, UfmFailure.ABSENT, UfmFailure.CONFLICT})
@@ -117,11 +117,11 @@ class UfmError(RequestError[UfmFailure]):
 
 
 def spelled(number: int) -> str:
-    """A partition key as UFM writes it."""
+    """A partition key as UFM spells it."""
     return f"{number:#x}"
 
 
 def guid(text: str) -> str | None:
-    """A port's GUID in one spelling, 16 digits; None for what is none."""
+    """A port's GUID as 16 digits; None for an invalid one."""
     found = _GUID.fullmatch(text.strip().lower())
     return None if found is None else found.group(2)

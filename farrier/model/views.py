@@ -1,8 +1,8 @@
-"""Nodes and their tasks as people and other programs are shown them; nothing decides on these. Their past: `past`.
+"""Views of nodes and their tasks, for operators and other programs. No decision uses them. `history` has the changes of
+nodes.
 
-`protocols.Queries` answers in these words, the command line and the web show them. States are plain texts here:
-a node that a newer farrier has moved into a state unknown to this one is shown like any other. Durations become
-seconds, and times ISO 8601, in JSON.
+`protocols.Queries` returns these; the command line and the web show them. States are plain texts here, so that a state
+of a newer farrier is shown like any other. In JSON, durations are seconds and times are ISO 8601.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ T = TypeVar("T")
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """Some rows and the database's time of them: ages are counted to `now`, never to a clock of our own."""
+    """Some rows with the database's time. Ages are computed from `now`, never from a local clock."""
 
     now: datetime
     rows: tuple[T, ...]
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which nodes: those that have one of the given values in each field, and in each of the `LISTED` details that is
-    named. Empty: any. `failed`: of those only the nodes whose workflow failed, or whose BMC or its power cannot be
-    read."""
+    """A filter of nodes: each field, and each named one of the `LISTED` details, accepts one of its values; an empty
+    one accepts all. `failed`: of these only the nodes whose workflow failed, or whose BMC or power cannot be read."""
 
     statuses: tuple[str, ...] = ()
     managements: tuple[str, ...] = ()
@@ -39,12 +38,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool = False
 
     def fits_site(self, site: str | None) -> bool:
-        """Whether the details fit a resource that has none but its site."""
+        """Whether the details accept a resource that has only a site."""
         return all(name == "site" and site in values for name, values in self.details.items())
 
 
 class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
-    """A workflow. `mode_given_at` is where its end-to-end clock started."""
+    """A workflow. Its end-to-end clock started at `mode_given_at`."""
 
     kind: str
     id: int
@@ -61,8 +60,8 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeView(RowDetails, frozen=True, kw_only=True):
-    """One line of the inventory. `workflow` is the live one; `last_onboarding` is how the newest onboarding of
-    an enrolling node stands. `bmc_failure` is why its BMC could not be verified, `power_failure` why the power of a
+    """One line of the inventory. `workflow` is the live one; `last_onboarding` is the status of the newest onboarding
+    of an enrolling node. `bmc_failure` is why its BMC could not be verified, `power_failure` why the power of a
     manageable node cannot be read."""
 
     id: int
@@ -86,7 +85,7 @@ class NodeView(RowDetails, frozen=True, kw_only=True):
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
-    """An intent, and its answer once there is one."""
+    """An intent, with its answer if it has one."""
 
     id: int
     action: str
@@ -99,8 +98,8 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MaasView(msgspec.Struct, frozen=True, kw_only=True):
-    """What MAAS last said of the node's machine. `since` is the first reading of this state, `read_at` the last; with
-    `stale_since` something has happened to it that is not read yet. `fresh_at` is until when the reading holds."""
+    """The last reading of the node's machine in MAAS. `since` is the first reading of this state, `read_at` the last.
+    With `stale_since`, an event of the machine is not read yet. The reading is known to hold until `fresh_at`."""
 
     system_id: str
     state: str
@@ -114,7 +113,7 @@ class MaasView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegionView(msgspec.Struct, frozen=True, kw_only=True):
-    """What the observer of a site's MAAS region last said of it. `complete_at` is until when every event is known."""
+    """The state of a site's MAAS region, as its observer recorded it. All events until `complete_at` are known."""
 
     site: str
     state: str
@@ -125,7 +124,7 @@ class RegionView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AddressView(msgspec.Struct, frozen=True, kw_only=True):
-    """An address of a network segment that is a node's; `owner` is who took it, mostly the node."""
+    """A node's address of a network segment. `owner` is the client that allocated it, usually the node."""
 
     segment: str
     address: str
@@ -141,15 +140,15 @@ class MembershipView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeDetail(NodeView, frozen=True, kw_only=True):
-    """Everything that is shown of one node, a deleted one included.
+    """Everything that views show of one node, which may be deleted.
 
-    `outcome` is what its last run said, unchanged since `outcome_at`; `controller` runs its shard (None: none does, or
-    the node is deleted) and had run all that was due of it at `swept_at`; `step` may have changed something outside
-    since `step_begun_at`, and its end is not recorded. `last_workflow` is the newest workflow, live or ended;
-    `requests` are the newest, newest first. `ib_guids` are its InfiniBand ports, None while nobody told them.
-    `region` is that of its site; `held_here`: its machine was held by us when it last came into service.
-    `paused_by` and `quarantined_by` are who asked for that, None where nobody did or said who. `alerts` are those
-    of the agent's last heartbeat.
+    `outcome` is the outcome of its last run, unchanged since `outcome_at`. `controller` runs its shard (None: no
+    controller does, or the node is deleted), and at `swept_at` had run all due nodes of it. `step` may have changed
+    something outside since `step_begun_at`; its end is not recorded. `last_workflow` is the newest workflow, live or
+    ended; `requests` are the newest intents, newest first. `ib_guids` are its InfiniBand ports, None until its agent
+    has reported them. `region` is that of its site. `held_here`: farrier's user held its machine when the node last
+    entered service. `paused_by` and `quarantined_by` are the operators who requested that, None if no operator did or
+    gave a name. `alerts` are those of the agent's last heartbeat.
     """
 
     version: int
@@ -199,9 +198,9 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """The fleet in numbers. `statuses` counts nodes by status; `unowned` counts shards of nodes that no controller has,
-    `lag_seconds` says how long ago the shard of nodes that has waited the longest was swept (0: none has a
-    controller)."""
+    """The figures of the fleet. `statuses` counts nodes by status; `unowned` counts shards of nodes without a
+    controller. `lag_seconds` is how long ago the shard of nodes that has waited the longest was swept (0: no shard has
+    a controller)."""
 
     now: datetime
     statuses: Mapping[str, int]

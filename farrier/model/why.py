@@ -1,7 +1,7 @@
-"""In plain words: what a node waits for, what went wrong, and what a person should do.
+"""Explains in plain words what a node waits for, its errors, and the recommended action.
 
-Behind `farrier node why` and the lifecycle view. A pure function of what is shown of the node anyway, so it says
-nothing that `node show` could contradict. What to do is `advice`'s to say, what is wrong `symptoms`' to find.
+Used by `farrier node why` and the lifecycle view. A pure function of the node's view, so it cannot contradict `node
+show`. `diagnosis` finds the errors, and `advice` the recommended action.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from farrier.model.workflow_condition import POWER_IS_FREE
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """`since` is when the last run first said so, `source` the line that said it; `run_by` is in words, empty for a
-    deleted node. `unanswered` are requests, the oldest first. BMC, heartbeat and reading of MAAS are there where there
-    are any. `command` does what is advised, where that is exactly one intent."""
+    """The explanation of a node. `since` is when the last run first stated this reason, `source` the line of code that
+    stated it. `run_by` is a text, empty for a deleted node. `unanswered` are intents, the oldest first. BMC, heartbeat
+    and reading of MAAS are None if the node has none. `command` carries out the advice, if exactly one intent does."""
 
     node: str
     status: str
@@ -55,8 +55,8 @@ def explain(
     *,
     period: timedelta = sweeps.PERIOD,
 ) -> Why:
-    """Why the node is where it is. `limits` are the SLAs that are not the default, `patience` None for the default;
-    `period` is that of the controllers."""
+    """The explanation of a node. `limits` are the limits that differ from the defaults, `patience` None for the
+    default; `period` is the period of the controllers."""
     chosen = advice.of_node(advice.Case(node, now, clocks.above(node, now, limits), patience or Patience(), period))
     return Why(
         node=node.name,
@@ -91,7 +91,8 @@ def _waits_for(node: NodeDetail) -> str:
 
 
 def waits_for(outcome: Record | None, *, ended: bool) -> str:
-    """What its last run says a resource of any kind waits for, to be read behind these very words."""
+    """What a resource of any kind waits for, according to its last run, as the rest of a sentence that begins with
+    "waits for"."""
     if ended:
         return "nothing: it is deleted"
     if outcome is None:
@@ -134,7 +135,7 @@ def _errors(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str
 
 
 def _in_maas(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str]:
-    """About its site's region, and about its machine there where drift does not move the node."""
+    """The errors of its site's region, and of its machine there if drift does not move the node."""
     region = diagnosis.bad_region(node)
     if region is not None:
         error = f": {region.last_error}" if region.last_error else ""
@@ -145,7 +146,7 @@ def _in_maas(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[st
 
 
 def _quarantine(node: NodeDetail) -> str | None:
-    """Why the node is quarantined. It is no error while a live workflow may end the quarantine."""
+    """Why the node is quarantined. A quarantine is no error while a live workflow may end it."""
     return None if node.quarantine_cause is None else f"{node.quarantine_cause}: {node.quarantine_reason}"
 
 

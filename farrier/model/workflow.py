@@ -1,7 +1,8 @@
-"""Layer `workflow`: the words both kinds of job share (`node_onboardings`, `node_decommissions`).
+"""Layer `workflow`: kinds, statuses and modes of onboardings and decommissions (`node_onboardings`,
+`node_decommissions`).
 
-A workflow is a status times a stage (`farrier.model.stages`). Written by the node handler only. At most one
-workflow of a node is live at a time, over both kinds.
+The state of a workflow is a status and a stage (`farrier.model.stages`). Only the node handler writes it. A node has at
+most one live workflow of either kind.
 """
 
 from __future__ import annotations
@@ -16,22 +17,22 @@ class WorkflowKind(StrEnum):
 
 
 class WorkflowStatus(StrEnum):
-    """The same eight for both kinds."""
+    """The statuses of both kinds of workflow."""
 
     PENDING = "pending"
     RUNNING = "running"
     COMPLETED = "completed"
-    FAILED_RETRYABLE = "failed_retryable"  # tried again by itself at `next_attempt_at`
+    FAILED_RETRYABLE = "failed_retryable"  # retried by itself at `next_attempt_at`
     FAILED_MANUAL_INTERVENTION = "failed_manual_intervention"  # waits for an operator
     CANCELLED = "cancelled"
-    COMPENSATING = "compensating"  # undoing what was done
-    RECONCILED = "reconciled"  # ended because the observed state already was the goal
+    COMPENSATING = "compensating"  # the undo of its work runs
+    RECONCILED = "reconciled"  # ended because the observed state already was the target state
 
 
 class OnboardingMode(StrEnum):
     DEPLOY = "deploy"  # commission and deploy through MAAS
-    ADOPT = "adopt"  # take over a machine that runs already, reading only
-    MANUAL = "manual"  # somebody installs it; the agent enrols with a bootstrap token
+    ADOPT = "adopt"  # adopt a running machine, with reads only
+    MANUAL = "manual"  # an operator installs it; the agent enrols with a bootstrap token
 
 
 class DecommissionMode(StrEnum):

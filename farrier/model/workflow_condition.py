@@ -1,7 +1,7 @@
 """Which live workflow an action requires: the third condition of `farrier.model.actions`.
 
-A condition is data, so that it can be listed, drawn and checked for completeness. An onboarding without a mode is live,
-but has not begun: it counts separately.
+A condition is data, so that it can be listed, drawn and checked for completeness. An onboarding without a mode is live
+but has not begun, so it counts separately.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from farrier.model.workflow import WorkflowStatus as W
 
 
 class LiveWorkflow(Protocol):
-    """What has to be known of the node's live workflow, also as it is shown, where a newer release may have said it."""
+    """The fields of a live workflow that conditions need. In a view, values may come from a newer release."""
 
     @property
     def kind(self) -> str: ...
@@ -30,11 +30,11 @@ class LiveWorkflow(Protocol):
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
-    """Which live workflow an action goes with; `text` finishes the sentence 'is accepted …'."""
+    """The condition of an action on the live workflow; `text` completes the sentence 'is accepted …'."""
 
     text: str
-    none: bool  # there is no live workflow
-    modeless: bool  # an onboarding that nobody has given a mode yet
+    none: bool  # no workflow may be live
+    modeless: bool  # an onboarding without a mode
     statuses: frozenset[W] = frozenset()
     kinds: frozenset[WorkflowKind] = frozenset(WorkflowKind)
     modes: frozenset[Mode] | None = None  # None: any

@@ -1,4 +1,4 @@
-"""What a node's run may ask the commit to write beside the node itself: data, applied in the same transaction."""
+"""The writes of a node's run besides the node itself: data that the commit applies in the same transaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from farrier.model.node import TaskStatus, TaskType
 
 
 class Verdict(StrEnum):
-    """How an intent was answered."""
+    """The answers to an intent."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -21,7 +21,7 @@ class Verdict(StrEnum):
 
 
 class AnswerIntent(msgspec.Struct, frozen=True):
-    """Answers a pending intent. `accepted` means begun or done in this very commit."""
+    """Answers a pending intent. `accepted` means begun or done in this commit."""
 
     intent: int
     verdict: Verdict
@@ -29,8 +29,8 @@ class AnswerIntent(msgspec.Struct, frozen=True):
 
 
 class CreateTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A task for the node's agent, belonging to the live workflow as this commit leaves it. With `ended` it is
-    inserted in that status, with `result`, and no agent ever sees it."""
+    """Creates a task for the node's agent, in the live workflow after this commit. With `ended`, the task is inserted
+    in that status, with `result`, and no agent ever receives it."""
 
     type: TaskType
     attempt: int = 1
@@ -41,7 +41,7 @@ class CreateTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndTask(msgspec.Struct, frozen=True):
-    """Ends a task that no agent finished: `expired` or `cancelled`. A task that ended meanwhile stays as it is."""
+    """Ends a task that no agent finished: `expired` or `cancelled`. A task that ended meanwhile does not change."""
 
     task: int
     status: TaskStatus
@@ -49,24 +49,24 @@ class EndTask(msgspec.Struct, frozen=True):
 
 
 class IssueBootstrap(msgspec.Struct, frozen=True):
-    """Makes the bootstrap token with this digest (SHA-256, hexadecimal) good for the node for this long from now, and
-    its earlier unused ones worthless. Written again, its time begins anew; one that was used stays used."""
+    """Makes the bootstrap token with this digest (SHA-256, hexadecimal) valid for the node, for `ttl` from now, and
+    earlier unused ones invalid. A repeated write restarts the time; a used token stays used."""
 
     digest: str
     ttl: timedelta
 
 
 class RevokeBootstrap(msgspec.Struct, frozen=True):
-    """Makes the node's unused bootstrap token worthless."""
+    """Makes the node's unused bootstrap token invalid."""
 
 
 class ForgetAgent(msgspec.Struct, frozen=True):
-    """Makes the agent's key worthless; it has to enrol again."""
+    """Makes the agent's key invalid, so that it has to enrol again."""
 
 
 class SetDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes what the node was registered with to these values of intent `set`, with a row of history for each that
-    differs. Another MAAS id is one whose machine was not made by us, and is read anew."""
+    """Changes the node's registration data to these values of intent `set`, with a history row for each change. A
+    machine with a new MAAS ID counts as not created by farrier, and is read again."""
 
     params: Mapping[str, Any]
     cause: str
@@ -74,14 +74,14 @@ class SetDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaveService(msgspec.Struct, frozen=True):
-    """Silence or MAAS takes the node out of service in this commit; where its site's brake holds, the run is decided
-    anew."""
+    """Records that silence or MAAS takes the node out of service in this commit. If the site's brake holds the node,
+    the run is decided again."""
 
 
 class UseNetworks(msgspec.Struct, frozen=True, kw_only=True):
-    """The node, not deployed, uses these segments and partitions, by name, and no others: an address of each segment,
-    and each of its ports as a member of each partition. What can be had now is taken; what is not named, or is being
-    deleted, is given back. With none, all is. Written again, it takes nothing twice."""
+    """Sets the segments and partitions that the node, which is not deployed, uses, by name: an address of each segment,
+    and each of its ports as a member of each partition. Takes what is available now, and gives back what is not named
+    or is being deleted. Without names, everything is given back. Idempotent."""
 
     segments: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()

@@ -96,7 +96,7 @@ class MaasClient(Protocol):
     reads and decides again, and recognises its own earlier call by the comment."""
 
     async def version(self) -> str:
-        """The version of the region. The request needs no key, so success does not prove that the key is valid."""
+        """The version of the region. Success does not prove that the key is valid."""
 
     async def whoami(self) -> Identity:
         """The user of the key. Used to probe the key."""
