@@ -137,8 +137,8 @@ class UnlinkSubnet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deploy(msgspec.Struct, frozen=True, kw_only=True):
-    """From ready, which acquires the machine, and allocated. User data is forgotten by the region unless sent each
-    time."""
+    """Allowed in ready, where it also acquires the machine, and in allocated. The region keeps no user data, so each
+    request contains it."""
 
     user_data: str
     comment: str
@@ -152,7 +152,7 @@ class Deploy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing happens to a machine that is ready or on its way there."""
+    """No effect on a machine that is ready or becoming ready."""
 
     comment: str
     erase: bool = False
@@ -177,7 +177,8 @@ class MarkFixed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delete(msgspec.Struct, frozen=True, kw_only=True):
-    """The region deletes a deployed machine as readily as any other; only a lock stops it. `absent` the second time."""
+    """The region deletes deployed machines like any others; only a lock prevents it. A second request fails with
+    `absent`."""
 
 
 Change: TypeAlias = (

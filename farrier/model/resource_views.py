@@ -58,7 +58,7 @@ class KindView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def count(self) -> int:
-        """How many have not ended."""
+        """The number of resources that have not ended."""
         return sum(state.count or 0 for state in self.states if state.layer == LAYER)
 
 

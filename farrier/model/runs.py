@@ -118,7 +118,7 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
 
     @property
     def stays_in_memory(self) -> bool:
-        """Whether all that the run has to write can be written later."""
+        """Whether everything that the run writes can be written later."""
         nothing_else = not self.writes and not self.samples and self.record is None
         return self.confirms and nothing_else and self.due is Due.PERIODIC
 

@@ -40,7 +40,7 @@ class SlaFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The facts of one node that can stop a clock. `onboarding` is the status of the last onboarding, live or ended."""
 
     management: Management
-    manage_asked: bool = False  # intent `manage` came since management entered `enroll`
+    manage_asked: bool = False  # intent `manage` came after management entered `enroll`
     onboarding: WorkflowStatus | None = None
     has_mode: bool = True  # the workflow has a mode
 

@@ -112,7 +112,7 @@ class UfmError(RequestError[UfmFailure]):
 
     @property
     def is_refusal(self) -> bool:
-        """True of a change that UFM has refused for what it is."""
+        """Whether UFM refused the change itself."""
         return self.failure in REFUSALS
 
 

@@ -1,5 +1,6 @@
 """Nodes: status, management, workflows and the answers to intents.
 
-`handler.NodeHandler` looks at one snapshot and returns one decision: its tables have the rules in the order in which
-they are asked, and the response to each action. Rules and responses import no other; what they share is below them.
+`handler.NodeHandler` takes one snapshot and returns one decision. Its tables list the rules in the order of their
+calls, and the response to each action. Rules and responses do not import each other; their shared code is in modules
+below them.
 """

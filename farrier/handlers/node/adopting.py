@@ -1,8 +1,9 @@
-"""The management layer while a machine that runs already is taken over, reading only (model §3).
+"""The management layer while farrier adopts a running machine, with reads only (model §3).
 
-One fresh pass over the BMC, and something recorded of the machine must match what it reports. It is left by that pass's
-result, by a deadline, or for a request that it makes way for; a process that takes over after a crash counts another
-try and reads again. With the machine proven the onboarding goes on in the same commit, to its end if nothing is left.
+The BMC is read once, and at least one recorded value of the machine must match the reading. The adoption ends with the
+result of the read, its deadline, or an intent that must not wait. After a crash, the next process counts another try
+and reads again. If the machine is proven, the same commit continues the onboarding, and completes it if no stage is
+left.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from farrier.model.workflow import WorkflowStatus as W
 
 
 def adopt(node: Node, now: datetime, config: Policy) -> Decision:
-    """Read the BMC, once; or leave."""
+    """Read the BMC once, or end the adoption."""
     left = node.management_entered_at + config.transient_deadline - now
     if left.total_seconds() < 0:
         error = BmcError(BmcFailure.TIMEOUT, "adopting took longer than its deadline")
-        # Nobody saw how its login ended, so it counts.
+        # The result of the login is unknown, so the login counts.
         return _failed(node, now, error, tries=node.bmc.tries, cause="timer: deadline of adopting")
     why = _gives_way(node)
     if why is not None:
@@ -79,8 +80,8 @@ def _adopted(node: Node, now: datetime, reading: BmcReading, config: Policy) -> 
 
 
 def _goes_on(node: Node, now: datetime, config: Policy) -> Node:
-    """The onboarding past the probe; at its end, if every stage that is left is done. Else it stops at the next stage,
-    and its own runs take it on, one recorded stage at a time."""
+    """The node with its onboarding past the probe, or complete if every further stage is done. Otherwise the onboarding
+    stops at the next stage, and its own runs continue it, one recorded stage at a time."""
     waits = node.workflow is not None and node.workflow.status is W.RUNNING
     if not waits or not onboarding_adopt.is_at_the_gate(node):
         return node
@@ -94,7 +95,8 @@ def _goes_on(node: Node, now: datetime, config: Policy) -> Node:
 
 
 def _failed(node: Node, now: datetime, error: BmcError, *, tries: tuple[datetime, ...], cause: str) -> Outcome:
-    """To `adopt_failed`, with the error kept until it is proven gone, and the onboarding waits for an operator."""
+    """The transition to `adopt_failed`. The error is kept until proof that it is gone, and the onboarding waits for an
+    operator."""
     bmc = probing.failed(node.bmc, error, now, tries=tries)
     failure = UNSAFE_OF_BMC.get(error.failure, FailureClass.ADOPT_FAILED)
     reason = f"{error.failure}: {error.detail}"

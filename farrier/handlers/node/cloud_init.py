@@ -1,7 +1,7 @@
-"""The user data of a node: its site's cloud-init template, with what it may know of the node.
+"""The user data of a node: its site's cloud-init template, rendered with data about the node.
 
-Used by the stage that sees whether it can be made and by the one that sends it; pure, so both make the same. The
-bootstrap token is in what it answers and never in what it raises.
+One stage checks that the user data can be rendered, and another sends it. Rendering is pure, so both get the same
+result. The bootstrap token is in the result, and never in an error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from farrier.config.sites import Site
 from farrier.errors import ConfigError
 from farrier.model.node import Node
 
-# How cloud-init recognises what it is given; anything else it passes over without a word.
+# The first characters by which cloud-init recognises user data. It ignores anything else without an error.
 HEADERS = (
     "#cloud-config",
     "#!",
@@ -28,7 +28,7 @@ HEADERS = (
     "MIME-Version:",
 )
 
-# What an expression of a template may raise, being Python.
+# Exceptions of Python that an expression of a template may raise.
 _RAISED = (
     jinja2.TemplateError,
     ArithmeticError,
@@ -48,7 +48,7 @@ def render(site: Site, node: Node, *, token: str) -> str:
     try:
         return _rendered(site, node, token)
     except ConfigError:
-        pass  # its text may have the token in it
+        pass  # its text may contain the token
     _rendered(site, node, "x" * len(token))
     raise ConfigError(
         f"{_which(site, node)} fails with some bootstrap tokens; insert the token unchanged, as {{{{ "
@@ -57,7 +57,7 @@ def render(site: Site, node: Node, *, token: str) -> str:
 
 
 def of_node(node: Node) -> Mapping[str, Any]:
-    """What a template may know of a node (`templates.NODE`)."""
+    """The data about a node that a template may use (`templates.NODE`)."""
     return {
         "id": node.id,
         "name": node.name,
@@ -78,7 +78,7 @@ def of_node(node: Node) -> Mapping[str, Any]:
 
 
 def of_segments(node: Node) -> Mapping[str, Mapping[str, Any]]:
-    """What a template may know of the segments that a node has an address of (`templates.SEGMENT`)."""
+    """The data about the segments with an address of the node that a template may use (`templates.SEGMENT`)."""
     used = node.networks.segments if node.networks is not None else ()
     return {
         segment.name: {name: getattr(segment, name) for name in templates.SEGMENT}

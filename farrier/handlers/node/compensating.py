@@ -52,15 +52,16 @@ S = StatusNumber
 CAUSE = "rule: compensating"
 _ABORT = "undo: abort"
 
-# How long MAAS may take to switch power, and so to show that an abort was taken, before it is asked for again.
+# How long MAAS may take to switch power, and so to show the abort, before farrier requests it again.
 _ABORT_TAKES = timedelta(minutes=5)
-# A change that failed inside MAAS or at the BMC is asked for again: seldom, because each one switches power.
+# The pause before a change that failed in MAAS or at the BMC is requested again: long, because each change switches
+# power.
 _FAILED_AGAIN = timedelta(minutes=1)
 
 _PATH = PATHS[OnboardingMode.DEPLOY]
 _IN_MAAS = frozenset(_PATH[_PATH.index(OnboardingStage.CREATE_OR_FIND_IN_MAAS) :]) | DETOUR
 
-# Nobody holds these, or nothing runs on them; what commissioning found may stay.
+# No user holds these, or nothing runs on them; the results of commissioning may stay.
 _AT_REST = frozenset({S.NEW, S.READY, S.FAILED_COMMISSIONING, S.FAILED_TESTING, S.BROKEN, S.MISSING, S.RETIRED})
 _AT_WORK = frozenset({S.COMMISSIONING, S.TESTING})
 _GOING = frozenset({S.RELEASING, S.DISK_ERASING})
@@ -69,7 +70,7 @@ _HELD = frozenset(
 )
 
 _ABORTABLE = _AT_WORK | {S.DEPLOYING}
-# As it was made; MAAS may commission it by itself.
+# The state after the creation; MAAS may commission the machine by itself.
 _UNTOUCHED = frozenset({S.NEW, S.COMMISSIONING})
 
 
@@ -82,7 +83,7 @@ def has_work(node: Node) -> bool:
 
 
 def undoing(node: Node, after: AfterUndo) -> Workflow:
-    """The live workflow as its undo begins. That an undo has failed before is kept until it ends."""
+    """The live workflow at the beginning of its undo. A failure of an earlier undo is kept until this one ends."""
     return with_workflow(node, status=W.COMPENSATING, after_undo=after, stop_requested=None, next_attempt_at=None)
 
 
@@ -105,7 +106,7 @@ def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
     async def act(services: NodeServices) -> Outcome:
         return _settled(node, await call.act(services), now, policy)
 
-    # A call that errs, or does not end in time, says nothing: without a count the undo would begin it for ever.
+    # A call that raises or misses its deadline has no result. Without a count, the undo would repeat it without end.
     cut = outcome.Update[Node, Write](
         to=with_note(node, cuts=cuts + 1), reason=f"{call.name} was interrupted", quiet=True
     )
@@ -161,7 +162,7 @@ def decide(node: Node, machine: Machine, now: datetime, *, ours: bool) -> Settle
     if machine.status in _GOING:
         return Waiting(reason=_going(machine.system_id))
     if machine.status in _AT_WORK:
-        # MAAS commissions by itself what it discovers, and then nobody holds it.
+        # MAAS commissions machines that it discovers, and then no user holds them.
         return _abort(node, machine, now) if machine.owner else Done(reason=f"{named}, but farrier did not start this")
     if machine.status not in _HELD:
         return _refused(f"{named}: end this state in MAAS")
@@ -193,7 +194,7 @@ def _abort_is_asked(node: Node, now: datetime) -> bool:
 
 
 async def _look_for_lost(client: MaasClient, node: Node) -> Settled:
-    """Looks for a machine whose creation was requested without a response."""
+    """Find a machine whose creation was requested without a response."""
     known = discovery.clues(node)
     machines = (
         *await client.machines(LookUp.HOSTNAME, (known.hostname,)),
@@ -218,7 +219,7 @@ def _settled(node: Node, result: Settled, now: datetime, policy: Policy) -> Outc
         case Waiting():
             return _waiting(node, result, now, policy)
         case Failed(failure=FailureClass.MACHINE_DELETED_UPSTREAM):
-            # What is gone is not looked for again: a fresh start makes or finds another.
+            # A deleted machine is not searched again: a restarted workflow creates or finds another one.
             without = with_fields(node, maas_id=None, maas_created=False)
             return _undone(without, Done(reason=result.detail, source=result.source))
         case Failed(failure=FailureClass.UPSTREAM_ERROR | FailureClass.POWER_FAILED):
@@ -231,14 +232,16 @@ def _settled(node: Node, result: Settled, now: datetime, policy: Policy) -> Outc
 
 
 def _waiting(node: Node, result: Waiting, now: datetime, policy: Policy) -> Outcome:
-    """For a region that answers with errors, too: the undo would hold the node for ever."""
+    """Wait, or give up after the deadline. This includes errors of the region, because otherwise the undo would hold
+    the node without end."""
     if _is_late(node, now, policy):
         return _gave_up(node, f"not done in time: {result.reason}")
     return Wait(reason=f"undoes: {result.reason}", requeue_after=result.requeue_after, source=result.source)
 
 
 def _is_late(node: Node, now: datetime, policy: Policy) -> bool:
-    """An undo that failed and is cancelled all the same has an end, whether MAAS can be read or not."""
+    """Whether the undo is past its deadline. If it failed before and was cancelled, time without access to MAAS counts
+    too, so that it ends in any case."""
     workflow = _own(node)
     since, limit = waits_since(workflow), sla.undo_deadline(Layer(workflow.kind), overrides=policy.sla)
     return (now - since if _is_to_end(workflow) else waited(node, since, now)) > limit
@@ -250,7 +253,7 @@ def _is_to_end(workflow: Workflow) -> bool:
 
 
 def _gave_up(node: Node, detail: str) -> Outcome:
-    """Notify the operator; a cancel after that ends the workflow."""
+    """Stop for an operator. If an operator cancels after that, the workflow ends."""
     workflow = _own(node)
     if _is_to_end(workflow):
         return _ended(node, f"cancelled; MAAS is left as it is: {detail}", _worthless(workflow))
@@ -261,13 +264,13 @@ def _undone(node: Node, done: Done) -> Outcome:
     workflow = _own(node)
     writes = _worthless(workflow)
     if node.networks is not None:
-        writes = (*writes, UseNetworks())  # nothing runs any more that could use them
+        writes = (*writes, UseNetworks())  # no system runs any more that could use the networks
     if workflow.upstream.has_deployed:
-        writes = (*writes, ForgetAgent())  # what it runs on is given back
+        writes = (*writes, ForgetAgent())  # the agent's system is gone
     if workflow.after_undo is not AfterUndo.RESTART:
         return _ended(node, f"undone; cancelled: {done.reason}", writes)
-    # Deployments go on being counted: a number that was used would make an old request look like a new one, and one
-    # whose token was issued would make the very token that is worthless from now on.
+    # The count of deployments continues. With a number used before, an old request would look like a new one, and a new
+    # deployment would get the revoked token of the old one.
     counted = workflow.upstream.deploys + (workflow.upstream.token is not None)
     kept = Upstream(deploys=counted, disowned=counted) if has_work(node) else workflow.upstream
     fresh = with_workflow(
@@ -303,7 +306,7 @@ def _ended(node: Node, reason: str, writes: tuple[Write, ...]) -> Outcome:
 
 
 def _worthless(workflow: Workflow) -> tuple[Write, ...]:
-    """The token in the user data of what was deployed opens nothing any more."""
+    """Revoke the bootstrap token in the user data of the deployment."""
     return (RevokeBootstrap(),) if workflow.upstream.token is not None else ()
 
 

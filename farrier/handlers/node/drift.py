@@ -1,7 +1,7 @@
 """Drift: a node in service whose machine in MAAS contradicts its status (000 §6.2, model §6). Pure.
 
-A contradiction counts once two readings a minute apart show the same state; outdated readings prove nothing. The
-quarantine ends once the machine has been deployed by farrier again for as long, and the node is healthy.
+A contradiction counts once two readings a minute apart show the same state; stale readings prove nothing. The
+quarantine ends after readings a minute apart show the machine deployed by farrier again, if the node is healthy.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | Non
     """Why a node must leave service; None while no observation of MAAS proves that it must."""
     seen = node.maas
     if seen is None or (seen.state in expected.IN_SERVICE and seen.ours is not False):
-        return None  # as it has to be
+        return None  # the state matches
     if not seen.fresh(now, config.observation_ttl):
         return None
-    foreign = node.deployed_here and region.is_foreign(seen)  # no passing state, so one reading is enough
+    foreign = node.deployed_here and region.is_foreign(seen)  # this state is not transient, so one reading is enough
     said = expected.disagreement(node.status, seen, foreign=foreign)
     if said is None or not (foreign or seen.confirmed):
         return None

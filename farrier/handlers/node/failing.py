@@ -1,7 +1,8 @@
-"""How a workflow fails and stops: the edges of model §4 that lead away from `running`. `compensating` undoes.
+"""How a workflow fails and stops: the edges of model §4 that lead away from `running`, without the undo of
+`compensating`.
 
-A decommission that must stop while its node is in `draining` takes several edges; the request is kept on the workflow
-and every later run honours it before anything else. An adoption that stops stops its onboarding with it.
+A decommission that must stop while its node is in `draining` takes several edges. The request is kept on the workflow,
+and every later run handles it first. If an adoption stops, its onboarding stops too.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _STOP_CAUSE = {
     StopRequest.FAILED: QuarantineCause.DECOMMISSION_FAILED,
 }
 
-# An onboarding in these goes where the adoption goes; one that an operator froze or ended stays as it is.
+# An onboarding in these follows its adoption. An onboarding that an operator froze or ended does not change.
 _GOES_ALONG = (W.RUNNING, W.FAILED_RETRYABLE)
 
 
@@ -49,18 +50,19 @@ def fail(
     stop: StopRequest | None = None,
     writes: tuple[Write, ...] = (),
 ) -> Change:
-    """This attempt of the stage failed: another one after the back-off, or an operator."""
+    """Fail this attempt of the stage: another attempt follows after the back-off, or the workflow waits for an
+    operator."""
     workflow = node.workflow
     assert workflow is not None, "only a live workflow fails"
     node = unclean.failed(node, failure, detail)
     cause = f"stage: {workflow.stage}"
     failed_with = {"failure_class": failure, "failure_detail": detail}
-    # An outage of the region is noticed only later: `workflow` decides then whose the last attempt was.
+    # An outage of the region is noticed only later: `workflow` then decides whether the last attempt counts.
     may_be_an_outage = failure in BY_THE_REGION and uses_maas(workflow.mode, workflow.stage)
     is_last = needs_operator(failure, attempt=workflow.attempt) and not may_be_an_outage
     if stop is not None or failure in MANUAL or is_last:
         return freeze(node, failure, detail, stop=stop or StopRequest.FAILED, cause=cause, writes=writes)
-    # An uninstall that failed leaves `removing` in the same commit.
+    # A failed uninstall leaves `removing` in the same commit.
     status = N.RETIRED if node.status is N.REMOVING else node.status
     again = now + stage_backoff(workflow.attempt)
     return transition(
@@ -80,7 +82,8 @@ _BY_ONBOARDING = frozenset({QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.
 
 
 def _quarantine_of(node: Node, failure: FailureClass, detail: str) -> Quarantine | None:
-    """Of an onboarding that failed. Of a node that an earlier failure quarantined the note follows the newest one."""
+    """The quarantine because of a failed onboarding. The quarantine from an earlier failure gets the reason of the
+    newest one."""
     before = node.quarantine if node.status is N.QUARANTINED else None
     if before is None and (node.status is not N.ENROLLING or failure not in UNSAFE):
         return None
@@ -100,7 +103,7 @@ def freeze(
     cause: str,
     writes: tuple[Write, ...] = (),
 ) -> Change:
-    """Stop the workflow until a person resolves it; the node goes where it is safe."""
+    """Stop the workflow until an operator resolves it, and take the node to a safe status."""
     failed_with = {"failure_class": failure, "failure_detail": detail, "next_attempt_at": None, "after_undo": None}
     reason = f"needs an operator: {failure}: {detail}"
     writes = writes + end_live(node, stop)
@@ -121,7 +124,7 @@ def freeze(
 
 
 def adoption_cut_short(node: Node, why: str) -> Node:
-    """The node as an adoption leaves it that makes way for something else. Whether it had logged in is not known, so
+    """The node after an adoption that ended for something else. It is unknown whether the adoption had logged in, so
     its try stays counted."""
     bmc = replace(node.bmc, trying=None, failure=None, last_error=f"the adoption {why}")
     return adoption_stopped(
@@ -130,7 +133,8 @@ def adoption_cut_short(node: Node, why: str) -> Node:
 
 
 def adoption_stopped(node: Node, failure: FailureClass, detail: str) -> Node:
-    """The node with its adoption's onboarding waiting for an operator. An unsafe failure quarantines it, too."""
+    """The node whose adoption stopped: its onboarding waits for an operator. An unsafe failure also quarantines the
+    node."""
     if not onboarding_adopt.adopts(node) or node.workflow is None or node.workflow.status not in _GOES_ALONG:
         return node
     return freeze(node, failure, detail, stop=StopRequest.FAILED, cause="rule: adopt").to
@@ -150,7 +154,7 @@ def settle_stop(node: Node) -> Change:
 
 
 def fallback(node: Node) -> N:
-    """Where a node stands once its workflow is given up: never in a state that needs one."""
+    """The status of the node after its workflow was cancelled: never one that needs a workflow."""
     match node.status:
         case N.DRAINING:
             return N.OFFLINE
@@ -163,7 +167,8 @@ def fallback(node: Node) -> N:
 
 
 def _stopped(node: Node, stop: StopRequest) -> Node:
-    """One edge nearer to `failed_manual_intervention`, which goes with `retired` and `quarantined` only."""
+    """The node one edge nearer to `failed_manual_intervention`, which is permitted with `retired` and `quarantined`
+    only."""
     stopped = with_workflow(node, status=W.FAILED_MANUAL_INTERVENTION, stop_requested=None)
     match node.status:
         case N.DRAINING:

@@ -1,9 +1,9 @@
 """One run of one node: the first rule that returns a write, a transition or a step ends the run.
 
-An intent that changes the node comes first, then the layers in order; answers that change nothing go with what these
-decide. A rule that only waits leaves the run to the next one. What a rule writes is committed by itself, on the state
-that it was decided on, and the node runs again at once: then the others have their turn. So no rule waits for ever
-behind another, as long as what it writes, moves or does leaves it wanting nothing more at once
+An intent that changes the node comes first, then the layers in order. Answers that change nothing are committed with
+the decision of the rules. After a rule that only waits, the run continues with the next rule. The writes of a rule are
+committed alone, on the state for which it decided. Then the node runs again at once, so that the other rules are
+called. No rule starves behind another one if, after its write, transition or step, a rule needs nothing more at once
 (`tests/unit/handlers/test_every_rule_has_its_turn.py`).
 """
 
@@ -62,8 +62,8 @@ def _gone(node: Node, now: datetime, policy: Policy) -> Decision:
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """What decides, and for which nodes it is called: in these states, and of `live` and `deleting` those with a live
-    workflow or without, and those that are being deleted or not; None for both."""
+    """A rule, and the nodes for which it is called: those in these states. `live`: with or without a live workflow;
+    `deleting`: being deleted or not; None for both."""
 
     decide: _Decide
     statuses: Collection[N] = tuple(N)
@@ -72,12 +72,12 @@ class Rule(msgspec.Struct, frozen=True):
     deleting: bool | None = None
 
     def is_for(self, status: N, management: M, live: bool, deleting: bool) -> bool:
-        """Whether it is called for such a node."""
+        """Whether the rule is called for such a node."""
         states = status in self.statuses and management in self.managements
         return states and self.live in (None, live) and self.deleting in (None, deleting)
 
 
-# In order of priority: what must be finished, what the node's health says, what is under way, what its BMC needs.
+# In order of priority: unfinished stops, the health of the node, the live workflow, the BMC.
 RULES: tuple[Rule, ...] = (
     Rule(_gone, {N.DELETED}),
     Rule(workflow.stop, live=True),
@@ -90,7 +90,7 @@ RULES: tuple[Rule, ...] = (
     Rule(workflow.redeploy, {N.RETIRED}, live=False),
     Rule(workflow.not_begun, {N.ENROLLING}, live=False),
     Rule(workflow.orphaned, set(N) - WITHOUT_WORKFLOW, live=False),
-    # The last: `_the_bmc_first`.
+    # Rules of the BMC come last, as `_the_bmc_first` requires.
     Rule(power.tend, managements={M.MANAGEABLE}, deleting=False),
     Rule(management.enroll, managements={M.ENROLL}, deleting=False),
     Rule(management.verify, managements={M.VERIFYING}, deleting=False),
@@ -137,20 +137,20 @@ class NodeHandler:
     def __init__(
         self, config: NodeConfig, limits: Limits = _DEFAULT_LIMITS, sites: Mapping[str, Site] | None = None
     ) -> None:
-        """`limits` are those that differ from the defaults; `sites` are what is configured of sites."""
+        """`limits` are the limits that differ from the defaults; `sites` are the configured sites."""
         self._limits = limits
         given = msgspec.structs.asdict(config)
-        # Made once and not for each run: few sites and models have limits of their own.
+        # Created once, not for each run: only a few sites and models have limits of their own.
         self._policies = {
             whose: Policy(**given, sla=overrides, sites=sites or {}) for whose, overrides in limits.all().items()
         }
 
     def use_sites(self, sites: Mapping[str, Site]) -> None:
-        """Decide by these from the next run on."""
+        """Use these sites from the next run on."""
         self._policies = {whose: replace(policy, sites=sites) for whose, policy in self._policies.items()}
 
     def handle(self, resource: Node, now: datetime) -> Decision:
-        """Pure: the same snapshot and time give the same decision."""
+        """Decide one run. Pure: the same snapshot and time give the same decision."""
         site = resource.site if resource.site in self._limits.sites else None
         model = resource.model if resource.model in self._limits.models else None
         policy = self._policies[site, model]
@@ -172,20 +172,20 @@ class NodeHandler:
         return decision if answered is None else _with_answers(decision, answered)
 
     def after(self, resource: Node, moved: Transition[Node, Write], now: datetime) -> Node | None:
-        """Known for a move of the status alone."""
+        """The node after a transition of its status alone; None for any other transition."""
         return status.after(resource, moved, now)
 
     def confirmed(self, stored: Node, remembered: Node, now: datetime) -> Node:
-        """The stored node with when its power was last confirmed."""
+        """The stored node with the time of the last confirmation of its power."""
         return power.confirmed(stored, remembered, now)
 
     def recover(self, resource: Node, now: datetime, step: str) -> Decision:
-        """After a step whose end is not recorded: what it may have done to the BMC is accounted for first."""
+        """Decide after a step whose end is not recorded. Possible effects of the step on the BMC are handled first."""
         return power.recover(resource, now, step=step) or probing.recover(resource) or self.handle(resource, now)
 
 
 def _together(resting: Mapping[_Decide, _Resting]) -> Decision:
-    """One decision of rules that only wait: the soonest time, and the reason that says most to an operator."""
+    """Combine decisions that only wait: the earliest time, and the reason that helps an operator most."""
     waits = {rule: each for rule, each in resting.items() if isinstance(each, Wait)}
     soonest = min((each.requeue_after for each in resting.values() if each.requeue_after is not None), default=None)
     if not waits:
@@ -195,7 +195,7 @@ def _together(resting: Mapping[_Decide, _Resting]) -> Decision:
 
 
 def _acting(decision: Decision, behind: _Decide | None, node: Node, now: datetime, policy: Policy) -> Decision:
-    """The decision that has the run, of a rule that does more than wait; `behind` is the last rule for the node."""
+    """Complete the decision of a rule that does more than wait. `behind` is the last rule for the node."""
     match decision:
         case Wait() | DoNothing():
             return replace(decision, requeue_after=_AT_ONCE)
@@ -224,9 +224,9 @@ def _with_answers(decision: Decision, answered: Answers) -> Decision:
 
 
 def _the_bmc_first(step: _NodeStep, of_the_bmc: _Decide, node: Node, now: datetime, policy: Policy) -> Decision:
-    """Of two that need the outside the BMC's: it is due now and then, and a stage may ask without end while MAAS is
-    away. The stage's comes right after; and before, where the BMC was read so lately that a slow read may have been all
-    that happened since."""
+    """Choose between a step of a stage and one of the BMC. The BMC's step comes first: it is due only now and then,
+    while a stage may request steps without end if MAAS is unavailable. The stage's step follows at once. It comes first
+    if the BMC was just read, because a slow read may have been the only event since."""
     tended = of_the_bmc(node, now, policy)
     match tended:
         case None | Wait() | DoNothing():
@@ -240,7 +240,7 @@ def _the_bmc_first(step: _NodeStep, of_the_bmc: _Decide, node: Node, now: dateti
 
 
 def _then_at_once(step: _NodeStep) -> _NodeStep:
-    """The step, and after it a run at once for what made way for it."""
+    """The step, with a run at once after it for the step that was deferred."""
 
     async def act(services: NodeServices) -> Outcome:
         outcome = await step.act(services)

@@ -1,8 +1,8 @@
-"""Answers the pending intents of a node, in order of id, up to and including the first that changes something.
+"""Answers the pending intents of a node, in order of ID, up to and including the first that changes the node.
 
-Whether a request fits the states is the table's to say (`model.actions`); what follows from it is said by the response
-of its action, of which the handler passes in the table. A request that only a transient state or a pause forbids stays
-pending; so does one whose answer a step has to find out, and all behind it.
+The table of actions (`model.actions`) decides whether an intent fits the states; the response of its action decides the
+result. The handler passes the table of responses. An intent that only a transient state or a pause forbids stays
+pending. An intent whose answer needs a step stays pending too, with all later intents.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from farrier.model.writes import AnswerIntent, Verdict, Write
 ANSWERED = "answers an intent"
 """The reason of a run that only answers intents."""
 
-# Of two of these the newer one is meant: the older is answered `superseded`.
+# Of two intents with one of these actions, the newer one counts: the older is answered `superseded`.
 _LAST_COUNTS = frozenset({Action.SET_BMC, Action.SET_POWER})
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """Answers that change nothing: they are committed with what the rules decide."""
+    """Answers that change nothing: they are committed with the decision of the rules."""
 
     writes: tuple[Write, ...]
 
@@ -81,7 +81,8 @@ def answer(
 
 
 def _made_way(node: Node, intent: Intent, to: Node) -> Node:
-    """`to`, of a node whose step was stopped for this intent: it must not begin again as if it never had."""
+    """`to`, after the step of the node was interrupted for this intent: the next step must not begin as if the
+    interrupted one had not run."""
     if not actions.ACTIONS[intent.action].interrupts or node.management is not to.management:
         return to
     if to.management is Management.VERIFYING:
@@ -93,7 +94,7 @@ def _reply(
     node: Node, intent: Intent, now: datetime, config: Policy, responses: Mapping[Action, Respond]
 ) -> Reply | None:
     """The reply to one intent; None if the intent has to wait."""
-    is_deleted = node.status is NodeStatus.DELETED  # which no `unpause` reaches: what is pending then would be for ever
+    is_deleted = node.status is NodeStatus.DELETED  # no intent can end the pause of a deleted node
     if node.paused is not None and not is_deleted and intent.action not in actions.ANSWERED_WHILE_PAUSED:
         return None
     being_deleted = node.deleting and not is_deleted
@@ -117,8 +118,8 @@ def _reply(
 
 
 def _superseded_by(node: Node, position: int) -> int | None:
-    """The newer intent of the same action; None if there is none, or if a step acts for this one already: its result
-    is its answer."""
+    """The newer intent of the same action. None if there is none, or if a step already acts for this intent: the result
+    of the step is its answer."""
     intent, switching = node.intents[position], node.bmc.switching
     if switching is not None and switching.intent == intent.id:
         return None

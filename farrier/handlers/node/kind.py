@@ -1,4 +1,4 @@
-"""What the loop must know about nodes besides their spec: where their workflows are, labels, and what is counted."""
+"""The loop's view of nodes besides their spec: the layers of their workflows, metric labels and samples."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class NodeKind(LayeredKind[Node]):
         ]
 
     def samples(self, resource: Node, to: Node, /) -> Sequence[Sample]:
-        """The failure of a workflow that begins with this run: to be tried again, or for an operator."""
+        """The sample of a workflow failure that begins with this run, with or without a retry."""
         before, after = resource.workflow, to.workflow
         if after is None or after.failure_class is None or not _has_failed(after):
             return ()
@@ -66,7 +66,7 @@ class NodeKind(LayeredKind[Node]):
 
 
 def _has_failed(workflow: Workflow) -> bool:
-    """A decommission that is to stop has failed before it gets to the state that says so."""
+    """Whether the workflow has failed. A decommission that is to stop has failed before it enters the failed state."""
     return workflow.status in FAILED or workflow.stop_requested is not None
 
 

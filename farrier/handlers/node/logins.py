@@ -1,8 +1,8 @@
-"""Logins at a node's BMC: where to dial, how often, and how long to wait after a failure (model §3).
+"""Logins at a node's BMC: addresses, login cap, and the pause after a failure (model §3).
 
-Used by whatever logs in: verifying, adopting, the regular reads. A try is counted in the commit before it and serves
-one login, so neither a crash nor a request can hide one from the cap. It is taken back only when its login is known not
-to have been refused.
+Used by verification, adoption and the regular reads. A try is counted in the commit before it and allows one login, so
+neither a crash nor an intent can hide a login from the cap. It is removed only if the login is known not to have been
+refused.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from farrier.model.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcError, BmcFailure, Bmc
 from farrier.model.node import Bmc, Node, Onboarding, OtherLogin
 from farrier.model.workflow import OnboardingMode
 
-# The first two refusals may pass by themselves; the third in a row is definite and backs off like any failure.
+# The first two refusals may be temporary; the third in a row counts as definite and backs off like any failure.
 SECOND_LOGIN_AFTER = timedelta(seconds=60)
 DEFINITE_REFUSALS = 3
-# A login takes about a second; whoever waits for one looks again after this.
+# A login takes about a second. A node that waits for logins of others retries after this time.
 OTHERS_TAKE = timedelta(seconds=5)
 
-# A BMC may ask for patience, but not for more than its class of failure would ever get.
+# The longest pause that a BMC may request: the longest of any class of failure.
 LONGEST_PATIENCE = timedelta(minutes=30)
 
 
 def counted(bmc: Bmc, now: datetime) -> Bmc:
-    """With one more try, to be used now; without one to use, if the login cap is reached."""
+    """The BMC with one more try to use now; without a try if the login cap is reached."""
     recent = tuple(at for at in bmc.tries if now - at < LOGIN_WINDOW)
     if len(recent) + len(_of_others(bmc, now)) >= LOGIN_CAP:
         return replace(bmc, tries=recent, trying=None)
@@ -37,7 +37,7 @@ def counted(bmc: Bmc, now: datetime) -> Bmc:
 
 
 def capped(bmc: Bmc, now: datetime) -> tuple[str, timedelta]:
-    """Why no login is made now, and when the next one may be; for a `bmc` that `counted` gave no try."""
+    """Why no login is allowed now, and when the next one may be; for a `bmc` without a try from `counted`."""
     if waits_for_others(bmc, now):
         return "other nodes are logging in at this BMC; waits for their results to protect the account", OTHERS_TAKE
     window = duration.human(LOGIN_WINDOW)
@@ -46,7 +46,7 @@ def capped(bmc: Bmc, now: datetime) -> tuple[str, timedelta]:
 
 
 def waits_for_others(bmc: Bmc, now: datetime) -> bool:
-    """True when the cap is reached only by logins of other nodes that are under way, and that may well succeed."""
+    """Whether the cap is reached only because of running logins of other nodes, which may succeed."""
     return len(_ended(bmc, now)) < LOGIN_CAP
 
 
@@ -55,29 +55,30 @@ def _ended(bmc: Bmc, now: datetime) -> list[datetime]:
 
 
 def _of_others(bmc: Bmc, now: datetime) -> list[OtherLogin]:
-    """Logins of other nodes behind the same BMC, or of its earlier node: the login cap is the BMC's."""
+    """The recent logins of other nodes behind the same BMC, or of its earlier node: the login cap applies to the
+    BMC."""
     return [login for login in bmc.others if now - login.at < LOGIN_WINDOW]
 
 
 def has_try(bmc: Bmc) -> bool:
-    """True when a counted try is still to be used. However long ago it was counted: a step that began with it spends it
-    whatever its end is (`if_cut`, `recover`), so it only waited for room to begin."""
+    """Whether a counted try is unused. Its age does not matter: a step that begins with it uses it in any case
+    (`if_cut`, `recover`), so the try only waited for a slot."""
     return bmc.trying is not None
 
 
 def tries_before(bmc: Bmc) -> tuple[datetime, ...]:
-    """The tries without the one that is under way: its login did not fail."""
+    """The tries without the current one, whose login did not fail."""
     return tuple(at for at in bmc.tries if at != bmc.trying)
 
 
 def tries_after(bmc: Bmc, error: BmcError) -> tuple[datetime, ...]:
-    """The tries after one that ended with `error`: only a login that was sent and refused stays counted."""
+    """The tries after one that ended with `error`. Only a login that was sent and refused stays counted."""
     refused = error.failure is BmcFailure.AUTH and error.dialled
     return bmc.tries if refused else tries_before(bmc)
 
 
 def pause(error: BmcError, failures: int) -> timedelta | None:
-    """How long to wait after `failures` of this class in a row; None: until an operator changes something."""
+    """The pause after `failures` of this class in a row; None: until an operator changes something."""
     base = _of_class(error.failure, failures)
     if base is None or error.retry_after is None:
         return base
@@ -92,14 +93,14 @@ def _of_class(failure: BmcFailure, failures: int) -> timedelta | None:
 
 
 def target_of(node: Node) -> BmcTarget:
-    """Where to dial: the system that the address names or, if it names none, that the last verification found."""
+    """The BMC and the system: from the address or, if it names no system, from the last verification."""
     target = target_of_address(node)
     return target if target.system_path else replace(target, system_path=node.bmc.system_path)
 
 
 def target_of_address(node: Node) -> BmcTarget:
-    """Where to look for the system. An address may carry its path, for several systems behind one BMC; without one the
-    system is discovered, because a new firmware may have renamed it."""
+    """The BMC, with the system only if the address names it. An address may contain the path of one of several systems
+    behind a BMC. Without a path the system is discovered, because new firmware may have renamed it."""
     assert node.bmc_address is not None and node.bmc_credential is not None, "only called with both details"
     parts = split(node.bmc_address)
     path = parts.path.rstrip("/") if parts.scheme else ""
@@ -109,13 +110,13 @@ def target_of_address(node: Node) -> BmcTarget:
         credential=node.bmc_credential,
         system_path=path or None,
         site=node.site,
-        # An adoption sends nothing but GETs, and the login for a session is none.
+        # An adoption sends only GETs, and opening a session is none.
         only_reads=isinstance(node.workflow, Onboarding) and node.workflow.mode is OnboardingMode.ADOPT,
     )
 
 
 def split(address: str) -> SplitResult:
-    """The parts of a URL; another address has no scheme, and the client that dials it refuses a malformed one."""
+    """The parts of a URL. Any other address has no scheme; the client refuses a malformed one."""
     with suppress(ValueError):
         if "://" in address:
             return urlsplit(address)
@@ -123,13 +124,14 @@ def split(address: str) -> SplitResult:
 
 
 def is_shared(node: Node) -> bool:
-    """True when other nodes may log in at the same BMC: the address names one of its systems, or others did."""
+    """Whether other nodes may log in at the same BMC: the address names one of its systems, or other nodes have logged
+    in."""
     parts = split(node.bmc_address or "")
     return bool(node.bmc.others) or bool(parts.scheme and parts.path.rstrip("/"))
 
 
 def missing_detail(node: Node) -> str | None:
-    """What the BMC details lack, in words; None when they are complete."""
+    """The missing BMC detail as a text; None if both are set."""
     if node.bmc_address is None:
         return "no BMC address is set"
     if node.bmc_credential is None:

@@ -1,11 +1,11 @@
-"""The management layer: may we talk to the BMC? (model §3)
+"""The management layer: whether farrier may use the BMC (model §3).
 
-Enrolled nodes with complete details are verified, by themselves if `auto_manage` or because it was asked for, after the
-back-off of the last failure. Verifying only reads; it is left by its result, its deadline, a request that it makes way
-for, or a takeover after a crash.
+Enrolled nodes with complete details are verified after the back-off of the last failure, if `auto_manage` is set or an
+intent requested it. Verification only reads. It ends with its result, its deadline, an intent that must not wait, or
+the recovery after a crash.
 
-A try is counted in the commit before it, and serves one login: a verification that was cut off anywhere goes back to
-`enroll` and is counted anew, so neither a crash nor a request can hide a login from the cap.
+A try is counted in the commit before it, and allows one login. An interrupted verification goes back to `enroll` and
+counts another try, so neither a crash nor an intent can hide a login from the cap.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NEEDS_AN_EDIT = frozenset(failure for failure in BmcFailure if backoff(failure,
 
 
 def enroll(node: Node, now: datetime, config: Policy) -> Decision:
-    """Verify a BMC whose details are complete; or say what for that is waited for."""
+    """Verify a BMC with complete details, or return what the node waits for."""
     if node.paused is not None:
         return Wait(reason=f"paused: {node.paused.reason}", rests=True)
     missing = missing_detail(node)
@@ -69,10 +69,10 @@ def verify_if_asked(node: Node, now: datetime, config: Policy) -> Decision | Non
 
 
 def verify(node: Node, now: datetime, config: Policy) -> Decision:
-    """Read the BMC, once; or leave."""
+    """Read the BMC once, or end the verification."""
     if now - node.management_entered_at > config.transient_deadline:
         error = BmcError(BmcFailure.TIMEOUT, "the verification took longer than its deadline")
-        # Nobody saw how its login ended, so it counts.
+        # The result of the login is unknown, so the login counts.
         return _failed(node, now, error, tries=node.bmc.tries, cause="timer: deadline of verifying")
     why = _gives_way(node)
     if why is not None:
@@ -119,7 +119,7 @@ def _verified(node: Node, now: datetime, reading: BmcReading) -> Outcome:
 
 
 def _failed(node: Node, now: datetime, error: BmcError, *, tries: tuple[datetime, ...], cause: str) -> Outcome:
-    """Back to `enroll`, with the error kept until it is proven gone."""
+    """The transition back to `enroll`. The error is kept until proof that it is gone."""
     return transition(
         node,
         with_fields(node, management=M.ENROLL, bmc=probing.failed(node.bmc, error, now, tries=tries)),

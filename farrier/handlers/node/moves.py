@@ -1,8 +1,9 @@
-"""What a node's rules and stages return, and how they change a node.
+"""The results of a node's rules and stages, and functions that change a node.
 
-A rule returns a `Decision`: `transition` makes a Transition or an Update of a changed node, whichever it is. A stage is
-an idempotent function of the snapshot: it looks at what is already true, does at most one step, and returns a `Done`, a
-`Waiting`, a `Step` or a `Failed`; one that has to ask outside first returns a `Call`, which returns one of these.
+A rule returns a `Decision`; `transition` returns a Transition or an Update for a changed node, depending on the change.
+A stage is an idempotent function of the snapshot: it checks what is already done, takes at most one step, and returns a
+`Done`, a `Waiting`, a `Step` or a `Failed`. A stage that needs an outside service first returns a `Call`, which returns
+one of these.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from farrier.protocols import BmcClient, Identities, NodeCredentials, Regions
 
 
 class NodeServices(msgspec.Struct, frozen=True):
-    """What a node's steps may use."""
+    """The services of a node's steps."""
 
     bmc: BmcClient
     credentials: NodeCredentials
@@ -39,13 +40,13 @@ class NodeServices(msgspec.Struct, frozen=True):
 
 
 class Policy(NodeConfig, frozen=True, kw_only=True):
-    """The settings of nodes, the limits that are not the default (`model.limits.KEYS`), and the sites by name."""
+    """The settings of nodes, the limits that differ from the defaults (`model.limits.KEYS`), and the sites by name."""
 
     sla: Mapping[str, timedelta] = {}
     sites: Mapping[str, Site] = {}
 
     def site_of(self, node: Node) -> Site | None:
-        """The configuration of the node's site; None if nothing is."""
+        """The configuration of the node's site; None without one."""
         return None if node.site is None else self.sites.get(node.site)
 
 
@@ -55,8 +56,8 @@ Decision: TypeAlias = Outcome | outcome.Step[Node, Write, NodeServices]
 
 
 class Done(Made, frozen=True, kw_only=True):
-    """Through: the next stage begins in this commit. `to` is the node as this stage leaves it, `skipped` why there was
-    nothing to do."""
+    """The stage is done, and the next one begins in this commit. `to` is the node after this stage; `skipped` is why
+    there was nothing to do."""
 
     reason: str
     to: Node | None = None
@@ -65,7 +66,7 @@ class Done(Made, frozen=True, kw_only=True):
 
 
 class Waiting(Made, frozen=True, kw_only=True):
-    """Not through yet. `timed`: it fails when it has waited longer than its deadline."""
+    """The stage is not done yet. `timed`: it fails if it waits longer than its deadline."""
 
     reason: str
     requeue_after: timedelta | None = None
@@ -82,7 +83,7 @@ class Step(Made, frozen=True, kw_only=True):
 
 
 class Failed(Made, frozen=True, kw_only=True):
-    """This attempt failed. With `stop` it is not tried again, although that may take several edges."""
+    """This attempt failed. With `stop` it is not retried, even if the stop takes several edges."""
 
     failure: FailureClass
     detail: str
@@ -91,14 +92,15 @@ class Failed(Made, frozen=True, kw_only=True):
 
 Settled: TypeAlias = Done | Waiting | Step | Failed
 
-# A turn at the region is waited for, then the machine is read and one change is sent, which may take the region as long
-# as its BMC takes; a step that changes something is never cut short, so this bounds what waits behind it.
+# The call waits for a slot of the region, reads the machine and sends one change, for which the region may need as long
+# as its BMC. A step that changes something is never interrupted, so this bounds the wait of an intent.
 CALL_DEADLINE = timedelta(seconds=60)
 
 
 class Call(Made, frozen=True, kw_only=True):
-    """Needs the outside first: `act` is awaited with the services, holding nothing, and answers what became of it. It
-    may run again after a crash at any point. `reads_only` ones are cut short for a request that should not wait."""
+    """The stage needs an outside service first. The loop awaits `act` with the services, without a database connection;
+    it returns the result of the stage. It may run again after a crash at any point. An intent that must not wait
+    interrupts a call that `reads_only`."""
 
     name: str
     act: Callable[[NodeServices], Awaitable[Settled]]
@@ -122,7 +124,7 @@ def transition(
 
 
 def with_fields(node: Node, **fields: Any) -> Node:
-    """The node with some of its own fields changed. A quarantine for a cleanup that was not validated stays: only
+    """The node with some fields changed. A quarantine for a cleanup that was not validated stays: only
     `unclean.cleared` replaces or ends it."""
     if "quarantine" in fields and node.failed_validation:
         cause: Quarantine | None = fields["quarantine"]
@@ -138,17 +140,17 @@ def with_workflow(node: Node, **fields: Any) -> Workflow:
 
 
 def attempt_began_at(workflow: Workflow) -> datetime:
-    """When the running attempt of the stage began: another attempt does not enter the stage anew."""
+    """When the running attempt of the stage began. Another attempt does not change `stage_entered_at`."""
     return max(workflow.stage_entered_at, workflow.status_entered_at)
 
 
 def waits_since(workflow: Workflow) -> datetime:
-    """When the deadline of what the running attempt waits for began: a pause does not count against it."""
+    """When the deadline of the running attempt began: a pause does not count against it."""
     return max(attempt_began_at(workflow), workflow.upstream.unpaused_at or NO_TIME)
 
 
 def is_late(node: Node, now: datetime, policy: Policy) -> bool:
-    """Whether the running attempt has waited for longer than its stage may."""
+    """Whether the running attempt has waited longer than the deadline of its stage."""
     workflow = node.workflow
     assert workflow is not None and workflow.stage is not None, "only a stage has a deadline"
     deadline = sla.stage_deadline(Layer(workflow.kind), workflow.stage, overrides=policy.sla)
@@ -156,19 +158,19 @@ def is_late(node: Node, now: datetime, policy: Policy) -> bool:
 
 
 def waited(node: Node, since: datetime, now: datetime) -> timedelta:
-    """How much of the time since then counts against a stage: not that in which nothing could be read of MAAS."""
+    """How much of the time from `since` to `now` counts against a stage: all except outages of MAAS."""
     return now - since - unread(outages(node), since, now)
 
 
 def outages(node: Node) -> tuple[Outage, ...]:
-    """The outages of the region that hold the live workflow up: none where its stage has nothing to do with MAAS."""
+    """The outages of the region that delay the live workflow; none if its stage does not use MAAS."""
     workflow = node.workflow
     held_up = workflow is not None and stages.uses_maas(workflow.mode, workflow.stage)
     return node.outages if held_up else ()
 
 
 def is_unread(node: Node) -> bool:
-    """Whether the region of the node's site cannot be read now, so that what fails there is no fault of the node."""
+    """Whether the region of the node's site cannot be read now, so that a failure is not the node's fault."""
     return any(outage.ended_at is None for outage in outages(node))
 
 
@@ -208,8 +210,8 @@ def proven_healthy(node: Node, now: datetime, config: Policy) -> health.Healthy 
 
 
 def has_fresh_power(node: Node, now: datetime, config: Policy) -> bool:
-    """Whether the node's power was read so lately that it may be decided on. While it is read and no read fails, what
-    reads confirm is stored every `confirmed_every` only; whatever ends that stores when the last good one was."""
+    """Whether the last read of the node's power is recent enough for decisions. While reads continue and none fails, a
+    confirmed power is stored only every `confirmed_every`; the end of that stores the time of the last good read."""
     bmc = node.bmc
     is_read = node.management is Management.MANAGEABLE and node.paused is None and not node.deleting
     goes_on = is_read and bmc.sync_failure is None
@@ -233,13 +235,13 @@ def layers(node: Node) -> dict[str, str]:
     return values
 
 
-# What a person can take in, and a reason can hold.
+# Limits of the length of a reason.
 _MOST_NAMES = 12
 _LONGEST_NAME = 60
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names in a detail: not too many, none too long."""
+    """Names for a detail, limited in number and length."""
     known = [name[:_LONGEST_NAME] for name in names]
     more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
     return (", ".join(known[:_MOST_NAMES]) or "none") + more

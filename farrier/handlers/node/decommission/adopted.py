@@ -1,8 +1,8 @@
 """Which stages of a decommission have reached their goal according to MAAS, after intent `adopt_observed_state`.
 
-Asked by the stages next to this module, and by the response to `adopt_observed_state`. Only stages that act in MAAS
-have a goal that it shows; drain, cleaning, validation and secrets are the node's own and run. A reading that is stale,
-or of a machine that another user holds, shows nothing: the stage then looks for itself.
+Used by the other modules of this package and by the response to `adopt_observed_state`. Only stages that act in MAAS
+have a goal that MAAS shows; drain, cleaning, validation and secrets always run. A reading that is stale, or of a
+machine that another user holds, proves nothing: the stage then reads the machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from farrier.model.stages import PATHS
 from farrier.model.stages import DecommissionStage as D
 
 _RELEASED = (M.READY, M.NEW)
-# Stages that change a machine in MAAS, and what shows that it needs no more.
+# The stages that change a machine in MAAS, with the readings that show their goal.
 GOALS = {
     D.RELEASE_MAAS_NODE: "ready, new, absent",
     D.POWER_OFF_MAAS_NODE: "ready or new and switched off, or absent",
@@ -28,14 +28,14 @@ GOALS = {
 
 
 def left(workflow: Decommission) -> tuple[D, ...]:
-    """The stages in MAAS that the workflow has not passed, the one that it is at among them."""
+    """The stages in MAAS that the workflow has not passed, including the current stage."""
     path = PATHS[workflow.mode]
     rest = path if workflow.stage is None else path[path.index(workflow.stage) :]
     return tuple(stage for stage in GOALS if stage in rest and stage not in workflow.options.leave_out)
 
 
 def shows(seen: MaasObservation, stage: D) -> bool:
-    """Whether nothing is left to do for the stage by this reading."""
+    """Whether this reading shows the goal of the stage."""
     if seen.state is M.ABSENT:
         return True
     is_released = seen.state in _RELEASED
@@ -45,7 +45,7 @@ def shows(seen: MaasObservation, stage: D) -> bool:
 
 
 def goal_shown(node: Node, now: datetime, policy: Policy, *stages: D) -> str | None:
-    """Why these stages have nothing to do, if an operator adopted what MAAS shows and it shows that still."""
+    """Why these stages have nothing to do, if an operator adopted the observed state and MAAS still shows it."""
     seen = node.maas
     if not own(node).upstream.adopted or seen is None or not seen.fresh(now, policy.observation_ttl):
         return None
@@ -55,6 +55,6 @@ def goal_shown(node: Node, now: datetime, policy: Policy, *stages: D) -> str | N
 
 
 def is_given_back(seen: MaasObservation | None) -> bool:
-    """Whether the node's system is gone with its agent. A new machine that runs may never have been MAAS's to
-    install."""
+    """Whether MAAS has removed the node's system and its agent. A machine that is new but running may never have been
+    installed by MAAS."""
     return seen is not None and (seen.state is M.READY or (seen.state is M.NEW and seen.power_state != "on"))

@@ -1,4 +1,4 @@
-"""Stage `cleanup_storage`: nothing of its users is on the node's storage."""
+"""Stage `cleanup_storage`: an agent removes the users' data from the node's storage."""
 
 from __future__ import annotations
 

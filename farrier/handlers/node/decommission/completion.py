@@ -1,4 +1,4 @@
-"""How a decommission ends."""
+"""The successful end of a decommission."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from farrier.model.workflow import WorkflowStatus as W
 
 
 def complete(node: Node) -> Node:
-    """The node as its decommission ends: deleted, retired and to be installed anew, retired, or on its way back into
+    """The node after its decommission: deleted, retired before a new installation, retired, or on its way back into
     service."""
     workflow = own(node)
     ending = W.RECONCILED if workflow.upstream.adopted else W.COMPLETED

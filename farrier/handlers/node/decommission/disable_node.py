@@ -1,4 +1,4 @@
-"""Stage `disable_node`: no work is scheduled on the node any more."""
+"""Stage `disable_node`: takes the node out of scheduling."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from farrier.model.status import NodeStatus as N
 
 
 def disable_node(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """No longer schedulable, with its drain task in the same commit. A quarantine is remembered until the node is
-    retired: a drain that is cancelled does not lift it."""
+    """Start the drain, with its task in the same commit. The node keeps a quarantine until it is retired, so a
+    cancelled drain does not end the quarantine."""
     if node.status not in IN_SERVICE:
         return Done(reason=f"the node is already {node.status}", skipped=f"the node was already {node.status}")
     return Done(

@@ -1,4 +1,4 @@
-"""Stage `drain_node`: the node is empty, and so retired."""
+"""Stage `drain_node`: drains the node and retires it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stage `force_release_allocations`: ends the node's allocation, whatever its owner does."""
+"""Stage `force_release_allocations`: ends the node's allocation, even if its owner still uses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stage `load_site_config`: the node's site has a region, and it lets us give machines back."""
+"""Stage `load_site_config`: checks that the node's site has a region, and that farrier may release machines there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
         return Failed(failure=FailureClass.INVALID_CONFIG, detail=detail)
 
     why = adopted.goal_shown(node, now, policy, *adopted.left(own(node)))
-    if why is not None:  # nothing is left to ask of MAAS
+    if why is not None:  # no stage needs MAAS any more
         return Done(reason=why, skipped=why)
     if left_alone(node) is None and ((site := policy.site_of(node)) is None or site.maas is None):
         return region.not_configured(node)

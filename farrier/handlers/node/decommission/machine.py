@@ -1,8 +1,8 @@
-"""What the stages share that release a node's machine in MAAS.
+"""Shared code of the stages that release a node's machine in MAAS.
 
-Used by the stages next to this module. A change is asked for once in an attempt: `asking` notes it in the commit that
-follows, and until the observer has read the machine after that, nothing is asked again. A request whose answer was lost
-is not noted, so the machine is looked at, and what it shows decides.
+Each attempt requests a change once: the commit after the request records it (`asking`), and nothing is requested again
+until the observer has read the machine after that. A request whose response was lost is not recorded, so the stage
+reads the machine and decides by the result.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NEVER_INSTALLED = frozenset({S.NEW, S.READY, S.FAILED_COMMISSIONING})
 
 
 def left_alone(node: Node) -> Done | None:
-    """Done, for a node that is not in MAAS and for a deletion, which touches nothing there; else None."""
+    """Done for a node that is not in MAAS, and for a deletion, which does not use MAAS; else None."""
     why = own(node).options.untouched or ("the node is not in MAAS" if node.maas_id is None else None)
     return Done(reason=f"MAAS: {why}", skipped=why) if why is not None else None
 
@@ -45,7 +45,7 @@ def left_alone(node: Node) -> Done | None:
 def with_machine(
     node: Node, policy: Policy, decide: Callable[[Machine], Settled | Send], *, gone: Settled, name: str
 ) -> StageResult:
-    """`region.with_machine`, with a result of its own for a machine that is gone. `decide` is pure."""
+    """`region.with_machine`, with the result `gone` for a machine that no longer exists. `decide` is pure."""
 
     async def decided(machine: Machine, _client: MaasClient) -> Settled | Send:
         return decide(machine)
@@ -77,7 +77,7 @@ def was_asked(node: Node, what: str) -> bool:
 
 
 def unseen(node: Node, *whats: str) -> Waiting | None:
-    """What is waited for before the machine is looked at anew; None when it is time to look."""
+    """The wait before the next read of the machine; None if the stage may read it now."""
     asked_at = own(node).upstream.asked_at
     seen = region.latest(node)
     asked = asked_at if any(was_asked(node, what) for what in whats) else None
@@ -93,14 +93,15 @@ def going(status: int, name: str | None) -> Waiting:
 
 
 def is_unused(machine: Machine) -> bool:
-    """Nothing is installed or running there by MAAS's word, so that it may be switched off and forgotten."""
+    """Whether nothing is installed or runs on the machine according to MAAS, so that it may be switched off and
+    deleted."""
     if machine.status in _NEVER_INSTALLED:
         return True
     return machine.status in (S.FAILED_TESTING, S.BROKEN, S.MISSING, S.RETIRED) and not machine.osystem
 
 
 def in_use(machine: Machine, instead: str) -> Failed:
-    """The machine is not what a released one is."""
+    """The failure for a machine that is not in a released state."""
     shown = machine.status_name or str(machine.status)
     return Failed(
         failure=FailureClass.STATE_DISAGREEMENT,

@@ -1,7 +1,7 @@
-"""What the stages of a decommission know of it, and the one way back into `removing`.
+"""The decommission of a node, and its way back into `removing`.
 
-Used by the stages next to this module. After a failure or an operator's stop in one of the last stages the node is
-`retired` again, and `deleted` is reached from `removing` only.
+After a failure or an operator's stop in one of the last stages, the node is `retired` again. `deleted` can only be
+reached from `removing`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def own(node: Node) -> Decommission:
 
 
 def back_to_removing(node: Node) -> Step | None:
-    """The step that a node which is being removed has to take first; None when it stands where it should."""
+    """The first step for a node whose removal continues after a stop; None if the node is in the right status."""
     if own(node).mode is not DecommissionMode.FULL_DECOMMISSION or node.status is not N.RETIRED:
         return None
     return Step(to=with_fields(node, status=N.REMOVING), reason="the removal of the node continues")

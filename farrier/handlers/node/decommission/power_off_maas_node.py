@@ -20,7 +20,7 @@ from farrier.model.stages import DecommissionStage
 
 _OFF = "off"
 _POWER_OFF = "power off"
-# Switched by a person who reads what MAAS writes, or by nobody.
+# MAAS cannot switch these: an operator does, or nobody.
 _NOT_SWITCHED = (None, "", "manual")
 
 

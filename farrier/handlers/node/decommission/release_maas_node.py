@@ -69,7 +69,7 @@ def _still_at_work(node: Node) -> Waiting | None:
 
 
 def _decide(node: Node, now: datetime, policy: Policy, machine: Machine) -> Settled | Send:
-    if machine.status in ON_ITS_WAY_OUT:  # the answer was lost, or somebody else asked for it
+    if machine.status in ON_ITS_WAY_OUT:  # the response was lost, or another user requested the release
         return machines.going(machine.status, machine.status_name)
     if machine.status in _RELEASABLE:
         if was_asked(node, _RELEASE):
@@ -87,7 +87,7 @@ def _decide(node: Node, now: datetime, policy: Policy, machine: Machine) -> Sett
 
 
 def wanted(node: Node, policy: Policy) -> Release:
-    """The request, with the node's disks erased as its site says."""
+    """The release request, with the erase policy of the site."""
     erase = region.site_of(node, policy).release.erase
     return Release(
         comment=region.comment(node, _RELEASE),
@@ -111,8 +111,8 @@ def _released(node: Node, machine: Machine) -> Done:
 
 
 def _given_back(node: Node, reason: str, *, skipped: str | None = None) -> Done:
-    """Its system is gone. What is installed anew keeps its addresses and memberships; a node that is deleted has them
-    until it is switched off."""
+    """The machine has lost its system. A node that is installed again keeps its addresses and memberships; a node that
+    is deleted keeps them until it is switched off."""
     stays_empty = own(node).mode is DecommissionMode.REIMAGE and own(node).options.retire
     return Done(
         reason=reason,
@@ -129,7 +129,7 @@ def _not_released(machine: Machine) -> Failed:
 
 
 def _aborting() -> Waiting:
-    """Its answer comes before the deed."""
+    """MAAS responds to an abort before it is done."""
     return Waiting(reason="waits for MAAS to abort the current work on the machine")
 
 

@@ -14,8 +14,8 @@ from farrier.model.writes import ForgetAgent, Write
 
 
 def remove_gpuaas_node_record(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Into `removing` with the agent's task in the same commit; it is ended from the start where there is nothing that
-    an agent could uninstall."""
+    """Enter `removing` with the agent's task in the same commit. If no agent can uninstall anything, the task is
+    inserted as ended."""
     if node.status is N.RETIRED:
         return Step(
             to=with_fields(node, status=N.REMOVING),

@@ -1,7 +1,7 @@
-"""Stage `remove_maas_record`: MAAS knows the machine no more.
+"""Stage `remove_maas_record`: deletes the machine from MAAS.
 
-The region deletes a deployed machine as readily as any other, so this is where it is kept from that: only a machine
-that nothing is installed on is deleted.
+The region deletes deployed machines like any others, so this stage deletes only machines without an installed
+system.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from farrier.model.workflow import DecommissionMode
 
 
 def remove_maas_record(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Always, of a node that is removed with all that it has; else as the site's policy says."""
+    """Delete the record always in a full decommission; otherwise according to the site's policy."""
     return (
         back_to_removing(node)
         or _kept(node, policy)
@@ -70,7 +70,7 @@ def _decide(node: Node, machine: Machine) -> Settled | Send:
 
 
 def _used(node: Node, machine: Machine) -> Settled:
-    """A node that stays in service keeps its machine's record."""
+    """Keep the record of a machine in use if the node stays; otherwise fail."""
     if own(node).mode is DecommissionMode.STORAGE_CLEANUP:
         why = f"the machine is {machine.status_name or machine.status} in MAAS, so its record stays"
         return Done(reason=why, skipped=why)
@@ -80,7 +80,7 @@ def _used(node: Node, machine: Machine) -> Settled:
 
 
 def _removed(node: Node) -> Done:
-    """What is deleted keeps the id of its machine for its history; a node that lives on has none any more."""
+    """The stage is done. A deleted node keeps the ID of its machine for its history; any other node loses it."""
     reason = f"machine {node.maas_id} no longer exists in MAAS"
     if own(node).mode is DecommissionMode.FULL_DECOMMISSION:
         return Done(reason=reason)

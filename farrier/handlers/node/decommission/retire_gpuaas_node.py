@@ -1,4 +1,4 @@
-"""Stage `retire_gpuaas_node`: a check; the node has been retired since its drain ended."""
+"""Stage `retire_gpuaas_node`: checks that the node is retired, as it has been since its drain."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ from farrier.model.status import NodeStatus as N
 def retire_gpuaas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
     if node.status is N.RETIRED:
         return Done(reason="retired")
-    if node.status is N.REMOVING:  # a deletion goes on that lost its decommission
+    if node.status is N.REMOVING:  # a deletion that lost its decommission continues
         return Done(reason="the node is already removing", skipped="the node was already removing")
     return Failed(failure=FailureClass.INTERNAL, detail=f"expected a retired node; this one is {node.status}")

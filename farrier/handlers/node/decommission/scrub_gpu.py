@@ -1,4 +1,4 @@
-"""Stage `scrub_gpu`: nothing of its users is in the memory of the node's GPUs."""
+"""Stage `scrub_gpu`: an agent erases the users' data from the memory of the GPUs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from farrier.model.node import Node, TaskType
 
 
 def scrub_gpu(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Only a finished scrub clears the mark of one that was forced past."""
+    """Run the task. Only a finished scrub clears the mark of an earlier one that was skipped by force."""
     result = tasks.work(node, TaskType.SCRUB_GPU, now, policy)
     if isinstance(result, Done) and result.skipped is None:
         return replace(result, to=with_fields(node, not_scrubbed=False))

@@ -1,9 +1,9 @@
-"""Stage `apply_roce_phase2`: the node has its addresses and memberships, and bonds, VLANs, MTU and links are as the
-site's fabric wants them.
+"""Stage `apply_roce_phase2`: allocates the node's addresses and memberships, and configures bonds, VLANs, MTU and links
+for the site's fabric.
 
-The first is `network_uses`. Of the second, each run reads the machine and the region's networks, plans what is missing
-(`network_plan`), and sends the first of it; an empty plan is the goal. Only a ready machine is changed. A site without
-network tables has nothing to apply, and tables that do not fit this machine change nothing.
+`network_uses` allocates. For the configuration, each run reads the machine and the region's networks, plans the missing
+changes (`network_plan`), and requests the first of them; an empty plan means done. Only a ready machine is changed. A
+site without network tables has nothing to configure. Tables that do not fit this machine change nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def _missing(machine: Machine, client: MaasClient, network: NetworkSite, n
     try:
         return plan(_seen(machine, nearby(machine.interface_set, subnets)), network, name)
     except ConfigError:
-        # Many fabrics of a region have one NIC each, and are a long list: they are read where nothing else tells.
+        # The list of all fabrics is long, because many have one NIC each. It is read only if nothing else has the VLAN.
         return plan(_seen(machine, Places(vlans=await client.vlans(), subnets=subnets)), network, name)
 
 

@@ -1,8 +1,8 @@
-"""Stage `classify_deploy_failure`: why the deployment failed, or is stuck, and whether another one is worth it.
+"""Stage `classify_deploy_failure`: finds out why the deployment failed or is stuck, and whether to deploy again.
 
-Entered only from a deployment that failed. Reads the machine's events and changes nothing. A datasource that failed is
-tried again at once, as often as the site allows; anything else fails this stage, and its next attempt goes on to give
-the machine back and deploy again.
+Entered only after a failed deployment. Reads the machine's events and changes nothing. After a failed datasource it
+deploys again at once, as often as the site allows. Any other cause fails this stage, and its next attempt releases the
+machine and deploys again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from farrier.model.node import Node
 from farrier.model.stages import OnboardingStage
 from farrier.protocols import MaasClient
 
-# Failed, or given back since: its traces are there all the same.
+# The failed states, and those after a release: the events remain.
 _TO_JUDGE = (
     S.FAILED_DEPLOYMENT,
     S.DEPLOYING,
@@ -33,10 +33,10 @@ _TO_JUDGE = (
 
 
 def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Never done: it leads on to another deployment, or fails with the cause."""
+    """Never done: the stage leads to another deployment, or fails with the cause."""
     assert node.workflow is not None, "a stage runs in a workflow"
     if detour.is_another_attempt(node.workflow):
-        # The first attempt after an operator's word is number one; those that come by themselves count on.
+        # The first attempt after an intent has number one; automatic attempts continue the count.
         base = detour.afresh(node) if node.workflow.attempt == 1 else node
         return Step(
             to=at_stage(base, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY),

@@ -1,7 +1,7 @@
-"""Stage `commission_node`: the machine is commissioned, or already was.
+"""Stage `commission_node`: commissions the machine, unless that was done before.
 
-A ready machine that passed is not commissioned again, which would remove its storage and network configuration. The
-site decides what a commissioning wipes. A machine marked broken is commissioned only on retry_stage. The number of
+A ready machine that passed is not commissioned again, because this would remove its storage and network configuration.
+The site decides what a commissioning wipes. A machine marked broken is commissioned only on retry_stage. The number of
 requests is recorded, because `wait_for_ready` leads back here after a failure.
 """
 
@@ -23,14 +23,14 @@ from farrier.model.stages import OnboardingStage
 from farrier.protocols import MaasClient
 
 S = StatusNumber
-# Where MAAS commissions from, and this stage asks it to by itself.
+# The states from which MAAS commissions, and in which this stage requests it by itself.
 _ASKED_IN = frozenset({S.NEW, S.READY, S.FAILED_COMMISSIONING})
 _LEFT_BEHIND = frozenset({S.ALLOCATED, S.FAILED_DEPLOYMENT})
 _GOING = frozenset({S.RELEASING, S.DISK_ERASING})
 
 
 def commission_node(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Done once MAAS commissions the machine, or when it need not."""
+    """Done once MAAS commissions the machine, or if the machine needs no commissioning."""
     wanted = region.site_of(node, policy).commission
 
     async def decided(machine: Machine, _client: MaasClient) -> Settled | Send:
@@ -62,13 +62,15 @@ def _disks(machine: Machine) -> list[BlockDevice]:
 
 
 def _to_find_disks(node: Node, machine: Machine) -> bool:
-    """MAAS records disks only while it commissions with storage: without any, once more, by a workflow that has not."""
+    """Whether to commission again to find disks, which MAAS records only if it commissions with storage. Once per
+    workflow."""
     return not _disks(machine) and detour.upstream(node).commissions == 0
 
 
 def commission(node: Node, machine: Machine, wanted: CommissionSite) -> Commission:
-    """What is not kept is wiped. A machine that we did not make and that is not new may have been set up by a person:
-    what it has is kept, whatever the site says. If that is nothing, later stages lay out its disk and link its NIC."""
+    """The commissioning request. A machine that is not new and that farrier did not create may have been set up by an
+    operator, so its configuration is kept, whatever the site says. If it has none, later stages lay out its disk and
+    link its NIC."""
     set_up = machine.status != S.NEW and not node.maas_created
     return Commission(
         skip_networking=wanted.keep_networking or set_up,

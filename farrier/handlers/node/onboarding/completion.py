@@ -1,4 +1,4 @@
-"""How an onboarding ends well."""
+"""The successful end of an onboarding."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from farrier.model.workflow import WorkflowStatus as W
 
 
 def complete(node: Node, *, ending: W | None = None) -> Node:
-    """The node as its onboarding ends well: in service, or after a reimage one step before. An adoption installed
-    nothing: it found the goal reached, which is another ending."""
+    """The node after its onboarding: in service, or one step before that after a reimage. An adoption installs nothing
+    and found the target state, so it ends as reconciled."""
     ending = ending or (W.RECONCILED if onboarding_adopt.adopts(node) else W.COMPLETED)
     ended = with_fields(
         node,

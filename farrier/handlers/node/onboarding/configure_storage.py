@@ -1,8 +1,8 @@
-"""Stage `configure_storage`: the boot disk is the one the site wants, and laid out.
+"""Stage `configure_storage`: sets the boot disk of the site's configuration and lays it out.
 
-Reads the machine's disks; makes the one that matches the boot disk, then lays it out, which destroys what was on it.
-A layout that is there already is left alone. Only a ready machine is changed. More than one disk that matches is no
-choice that automation makes.
+Reads the machine's disks, sets the matching disk as the boot disk, then lays it out, which destroys its data. An
+existing layout that matches is not changed. Only a ready machine is changed. If several disks match, the stage
+fails.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from farrier.protocols import MaasClient
 GB = 10**9
 # MAAS rounds partitions to 4 MiB at either end.
 _ROUNDING = 8 << 20
-# What MAAS calls the file system of a partition that a volume group, or a cached device, lies on.
+# The file system in MAAS of a partition under a volume group or a cached device.
 _UNDER_LVM = "lvm-pv"
 _UNDER_BCACHE = "bcache-backing"
 
@@ -52,7 +52,7 @@ async def _decided(
     layout = SetStorageLayout(layout=wanted.layout.value, root_size=size)
     if _shows(machine.blockdevice_set, disk, layout=wanted.layout, size=size):
         return Done(reason=f"{_named(disk)} is the boot disk, with layout {wanted.layout}")
-    # What these come to is decided in MAAS: a cache that is not there is left out, and scripts may say anything.
+    # MAAS decides the result of these: it omits a missing cache, and scripts may define any layout.
     if wanted.layout in {Layout.CUSTOM, Layout.BCACHE} and was_asked(node, layout):
         return Done(reason=f"{_named(disk)} is the boot disk, and its layout was applied: {wanted.layout}")
     return asking(node, now, layout, f"apply layout {wanted.layout} to {_named(disk)}")
@@ -80,7 +80,7 @@ def _named(disk: BlockDevice) -> str:
 
 
 def _shows(disks: Sequence[BlockDevice], boot: BlockDevice, *, layout: Layout, size: int | None) -> bool:
-    """Whether the layout can be seen on the disks."""
+    """Whether the disks show the layout."""
     match layout:
         case Layout.FLAT:
             root = next((part for part in boot.partitions if _is_root(part.filesystem)), None)
@@ -98,7 +98,7 @@ def _shows(disks: Sequence[BlockDevice], boot: BlockDevice, *, layout: Layout, s
 
 
 def _under(disks: Sequence[BlockDevice], boot: BlockDevice, fstype: str, size: int | None) -> bool:
-    """Whether the root lies on a device of MAAS's making, over a partition of the boot disk."""
+    """Whether the root is on a virtual device of MAAS over a partition of the boot disk."""
     on_virtual = any(disk.type == "virtual" and _is_root(disk.filesystem) for disk in disks)
     below = (part for part in boot.partitions if part.filesystem is not None and part.filesystem.fstype == fstype)
     return on_virtual and any(_as_large(part, size) for part in below)

@@ -1,8 +1,9 @@
-"""Stage `create_or_find_in_maas`: the node has its machine in MAAS, and no other node has it.
+"""Stage `create_or_find_in_maas`: finds or creates the node's machine in MAAS, which no other node may have.
 
-An adoption only finds, and only what is recorded. A deployment takes the one machine that anything recorded of the node
-leads to, or creates it. Taking what was found is two runs: it is noted first, and the next snapshot says whether
-another node has it. What contradicts itself is left for a person: nothing is sent to a machine that may not be ours.
+An adoption only searches, and only by recorded values. A deployment takes the only machine that matches any recorded
+value, or creates one. A machine that was found is taken in two runs: the first notes it, and the next snapshot shows
+whether another node has it. Contradictions are left to an operator: farrier sends nothing to a machine that may not be
+its own.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from farrier.model.node import Node
 from farrier.protocols import MaasClient
 
 _NAME = "create_or_find_in_maas"
-# Nothing of anybody's runs on a machine that is found in one of these, and nobody wants it left alone.
+# Nothing of any user runs on a machine in these states, and no user has reserved it.
 _FREE = frozenset(
     {
         StatusNumber.NEW,
@@ -47,12 +48,12 @@ _FREE = frozenset(
         StatusNumber.READY,
     }
 )
-# What a creation is refused for when the machine is there already.
+# The fields with which MAAS refuses to create an existing machine.
 _IS_THERE = frozenset({"hostname", "mac_addresses"})
 
 
 def create_or_find_in_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Done with the machine's id on the node."""
+    """Done once the node has the ID of its machine."""
     if adopts(node):
         if node.maas_id is None:
             return Done(reason="the node is not in MAAS", skipped="the node has no MAAS id")
@@ -67,7 +68,7 @@ def create_or_find_in_maas(node: Node, now: datetime, policy: Policy) -> StageRe
 
 
 def _with_credential(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Read the credential before taking a slot of the region, so that no request waits for the credential store."""
+    """Read the credential before waiting for a slot of the region, so that no slot waits for the credential store."""
     site = policy.site_of(node)
     if site is None or site.maas is None:
         return region.elsewhere(node)
@@ -99,7 +100,8 @@ async def _deployed_already(machine: Machine, _client: MaasClient) -> Settled:
 
 
 async def _recorded(client: MaasClient, node: Node) -> Settled:
-    """An adoption: the recorded machine is there, is ours to keep, runs, and nothing speaks against it."""
+    """For an adoption: the recorded machine exists, no other user owns it, it is deployed, and no recorded value
+    contradicts it."""
     known = discovery.clues(node)
     found = await _looked(client, node, known)
     if not isinstance(found, Found):
@@ -111,7 +113,7 @@ async def _recorded(client: MaasClient, node: Node) -> Settled:
 
 
 async def _looked(client: MaasClient, node: Node, known: Clues) -> Found | Failed | None:
-    """The one matching machine that no other user owns; None without a match."""
+    """The only matching machine, if no other user owns it; None without a match."""
     seen = await discovery.look(client, known)
     if seen is None:
         return region.gone(node)
@@ -127,7 +129,7 @@ async def _checked(client: MaasClient, node: Node, known: Clues, found: Found) -
 
 
 class _Run:
-    """One run of a deployment's stage, with a turn at the region."""
+    """One run of the stage for a deployment, with a slot of the region."""
 
     def __init__(self, node: Node, now: datetime, maas: MaasSite, credential: Credential) -> None:
         self._node = node
@@ -155,7 +157,7 @@ class _Run:
         return _elsewhere(found.machine) or self._noted(found)
 
     async def _take(self, client: MaasClient, system_id: str) -> Settled:
-        """The second run: no other node has it, and it is read once more."""
+        """In the second run: no other node has the machine, and it is read again."""
         try:
             machine = await client.machine(system_id)
         except MaasError as error:
@@ -172,7 +174,7 @@ class _Run:
         return _elsewhere(machine) or await self._keep(client, found)
 
     async def _keep(self, client: MaasClient, found: Found) -> Settled:
-        """Make it this node's, and let MAAS reach its BMC."""
+        """Assign the machine to this node, and configure its BMC in MAAS."""
         machine = found.machine
         wanted = corrections(self._known, found, self._power, made=self._node.maas_created)
         if wanted is not None and machine.status in _FREE:
@@ -206,18 +208,18 @@ class _Run:
             machine = await client.create(new)
         except MaasError as error:
             if error.failure is MaasFailure.INVALID and _IS_THERE & error.fields.keys():
-                # Made since we looked: by a request of ours whose answer was lost, or by its own network boot.
+                # Created since the search: by a request of farrier without a response, or by a network boot.
                 detail = f"MAAS refused to create it and lists no such machine: {error.detail}"
                 return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
             raise
         if machine.description != new.description:
-            # The next attempt finds what was made, if anything was.
+            # The next attempt finds the machine, if MAAS created one.
             detail = (
                 f"MAAS was requested to create machine {new.hostname}, but returned another one, "
                 f"{machine.system_id[:64]}"
             )
             return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
-        # Nobody else can have it, so it need not be noted first; an undo that comes now knows of it.
+        # No other node can have it, so it need not be noted first; an undo from now on finds it.
         made = with_fields(self._node, maas_id=machine.system_id, maas_created=True)
         return Done(reason=f"machine {machine.system_id} was created", to=made)
 
