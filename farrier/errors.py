@@ -132,7 +132,7 @@ class SchemaUnrecorded(SchemaError):
 
 
 class SchemaEdited(SchemaError):
-    """Someone edited functions, views or triggers of farrier in the database by hand."""
+    """An operator edited or dropped functions, views or triggers of farrier in the database."""
 
     label = "schema_edited"
 

@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 # The golden ratio spreads consecutive ids evenly.
 _SPREAD = 0.6180339887498949
-# Old snapshots are loaded together, because each load has a cost of its own: for how many seconds the first one waits,
+# Old snapshots are loaded together, because each load has a fixed cost: for how many seconds the first one waits,
 # and how many do not wait longer.
 _TOGETHER_AFTER = 1.0
 _TOGETHER = 256

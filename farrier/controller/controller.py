@@ -236,7 +236,7 @@ class Controller:
         assert self._own.id is not None
         held = self._own.held
         for kind, numbers in _by_kind(shards).items():
-            for number in numbers:  # no commit of it is sent after this
+            for number in numbers:  # no commit of this shard is sent after this
                 self._loops[kind].lost(number)
             self._own.gave_back((kind, number) for number in numbers)
             epochs = {number: held[kind, number] for number in numbers}

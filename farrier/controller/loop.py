@@ -391,7 +391,7 @@ class Loop(Generic[R, S, W, V]):
 
     async def _delete_seen(self) -> None:
         seen, self._seen = self._seen, {}
-        # After a failure the poll finds the wakes, and their resources run once more.
+        # After a failure the poll finds the wakes, and their resources run again.
         with asked(
             _QUERY_SECONDS, lambda error: _log.warning("consume.failed", kind=self.kind, rows=len(seen), error=error)
         ):

@@ -1,7 +1,7 @@
 """Removes old history, in the steps of a pass that all replicas share.
 
 The daemon runs it beside the loops over resources. One step runs at a time over all replicas, with pauses. If the
-database does not respond or refuses, the step is retried; the daemon goes on.
+database does not respond or refuses, the step is retried, and the daemon continues.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from farrier.protocols import Retention
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# The longest pause, after which a pass that another replica left unfinished goes on.
+# The longest pause before this replica continues a pass that another replica left unfinished.
 _LOOK_EVERY = timedelta(minutes=1)
 # The shortest pause, also if the next step is due sooner.
 _LEAST = timedelta(milliseconds=100)

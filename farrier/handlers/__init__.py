@@ -1,1 +1,1 @@
-"""What each kind of resource does: pure decisions over a snapshot, and the steps that need the outside world."""
+"""The handlers of each kind of resource: pure decisions over a snapshot, and steps that call outside services."""

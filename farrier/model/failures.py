@@ -246,5 +246,5 @@ def stage_backoff(attempt: int) -> timedelta:
 
 
 def needs_operator(failure: FailureClass, *, attempt: int) -> bool:
-    """Whether a stage that failed with this class in this attempt is not retried by itself."""
+    """Whether a stage that failed with this class in this attempt needs an operator."""
     return not FAILURES[failure].retryable or attempt >= MAX_ATTEMPTS

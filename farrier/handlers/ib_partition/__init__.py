@@ -1,6 +1,6 @@
-"""InfiniBand partitions: kept in the fabric manager as they are to be, whatever else happens there.
+"""InfiniBand partitions: keeps UFM in the target state of each partition, whatever other clients change there.
 
-`PartitionHandler.handle` decides what needs no fabric manager; `steps` does what does, by a `plan`.
+`PartitionHandler.handle` decides everything that does not need UFM; `steps` does the rest, by a `plan`.
 """
 
 from __future__ import annotations

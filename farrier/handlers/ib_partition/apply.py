@@ -1,8 +1,8 @@
-"""Makes the changes of a plan in UFM, one after the other, and keeps what UFM refuses.
+"""Makes the changes of a plan in UFM, one after the other, and records what UFM refuses.
 
-Called by the handler's steps. Ports that UFM refuses together are tried in halves, so that one bad port keeps no other
-out, and a change that is refused keeps no other from being made. Anything but a refusal ends it: the caller waits,
-reads, and plans anew, so a change is never sent twice blindly.
+Called by the handler's steps. Ports that UFM refuses together are tried in halves, so that one bad port does not block
+the others. A refused change does not block further changes. Any other failure ends the run: the caller waits, reads,
+and plans again, so a change is never sent twice blindly.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from farrier.handlers.ib_partition.plan import Add, Create, PartitionChange, Rem
 from farrier.model.ufm import UfmError
 from farrier.protocols import UfmClient
 
-# A run is over within a minute; one that has more to try goes on in the next.
+# A run must end within a minute; if more changes are left, the next run makes them.
 MOST_REQUESTS = 40
 
 
@@ -40,7 +40,8 @@ class Refused(msgspec.Struct):
 
 
 async def make(client: UfmClient, changes: Sequence[PartitionChange]) -> Refused:
-    """What UFM refuses of these changes. Raises `UfmError` for whatever is no refusal; some may be made then."""
+    """Make these changes, and return UFM's refusals. Raises `UfmError` for any other failure; some changes may be made
+    then."""
     refused = Refused()
     put: SetPorts | None = None
     for change in changes:
@@ -50,7 +51,7 @@ async def make(client: UfmClient, changes: Sequence[PartitionChange]) -> Refused
             await _add(client, change, refused)
             continue
         if isinstance(change, Remove) and put is not None and put.ports.keys().isdisjoint(change.guids):
-            continue  # they are gone by that
+            continue  # the list has already removed them
         refused.requests += 1
         try:
             await _send(client, change)

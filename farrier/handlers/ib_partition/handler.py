@@ -1,7 +1,7 @@
-"""One run of one partition: requests first, then what UFM has against what it is to have.
+"""One run of one partition: first its intents, then the comparison of UFM with the target state.
 
-What is decided without UFM is decided here, purely; only what is left becomes a step that asks it. A UFM that cannot be
-asked is waited for, in any state. Its refusal of this partition is the state `error`, which ends by itself.
+Decisions without UFM are made here, purely; the rest is a step. If UFM cannot be reached, the partition waits in its
+state. If UFM refuses the partition, the state is `error`, which ends by itself.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from farrier.model.outcome import Deleted, Step, Transition, Update, Wait
 from farrier.model.resource import Answer
 from farrier.protocols import StateHandler
 
-# Two readings and a change, each with the longest time that a site may give it, would take longer; then the run is cut
-# off and comes again, which does no harm.
+# Two readings and a change with the longest time limits of a site would take longer; the run is then cut and repeated,
+# which does no harm.
 DEADLINE = timedelta(seconds=60)
 _AT_ONCE = timedelta(0)
 
@@ -34,7 +34,7 @@ class PartitionHandler(StateHandler[IbPartition, IbPartition, PartitionWrite, Pa
 
     @override
     def handle(self, resource: IbPartition, now: datetime) -> Decision:
-        """Pure: the same snapshot and time give the same decision."""
+        """Decide one run. Pure: the same snapshot and time give the same decision."""
         if resource.state == GONE:
             return Deleted(writes=settle(resource).answers)
         if resource.requests:
@@ -49,7 +49,7 @@ class PartitionHandler(StateHandler[IbPartition, IbPartition, PartitionWrite, Pa
 
 
 def _deletion(partition: IbPartition, settled: Settled) -> int:
-    """The request that ends it."""
+    """The intent that ends the partition."""
     accepted = {write.request for write in settled.answers if isinstance(write, Answer) and write.accepted}
     return next(each.id for each in partition.requests if each.action == "delete" and each.id in accepted)
 

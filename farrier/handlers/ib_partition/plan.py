@@ -1,7 +1,8 @@
-"""Compares a partition with UFM: the changes that are due, and the states of its members. Pure.
+"""Compares a partition with UFM: the changes to make, and the states of its members. Pure.
 
-Each change stands alone, so a refused one blocks no other. Ports are removed before others are added, unless none would
-be left; refused ones come last. A port without a member is removed only if a later reading still shows it.
+The changes are independent, so a refused one blocks no other. Ports are removed before others are added, unless none
+would be left; refused ports come last. A port that is not a member is removed only if a later reading still shows
+it.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import msgspec
 from farrier.model.ib_partition import IbPartition, Left, Marked, Member, MemberState, Stranger
 from farrier.model.ufm import Membership, Pkey, Port, Qos, Wanted
 
-# Twice as long as a reading is shared, so what is seen then comes from another one.
+# Twice the time for which a reading is shared, so the port is seen in another reading.
 SEEN_AGAIN_AFTER = timedelta(seconds=20)
-# GUIDs of a removal are in the path: 1.7 kB, of the 8 that servers take.
+# A removal has its GUIDs in the path: 1.7 kB, of the 8 kB that servers accept.
 MOST_AT_ONCE = 100
-# Kept in the partition's row, 80 bytes each; others have their turn when these are gone.
+# Stored in the partition's row, 80 bytes each. Further ones follow once these are gone.
 MOST_STRANGERS = 500
 
 
@@ -39,8 +40,8 @@ class Add(msgspec.Struct, frozen=True):
 
 
 class SetPorts(msgspec.Struct, frozen=True):
-    """Puts back what an addition cannot: name, IP, and how ports are members. `ports` are those that UFM has, without
-    those that go; `off` are those of them that it has otherwise."""
+    """Restores what an addition cannot set: name, IP, and the memberships of ports. `ports` are the ports in UFM
+    without those to remove; `off` are those of them with another membership."""
 
     wanted: Wanted
     ports: Mapping[str, Port]
@@ -56,7 +57,8 @@ PartitionChange: TypeAlias = Create | SetQos | Add | SetPorts | Remove
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """`strangers` are ports in UFM without a member, including ports that are being removed."""
+    """The changes to make. `strangers` are ports in UFM that are not members, including ports that are being
+    removed."""
 
     changes: tuple[PartitionChange, ...]
     strangers: tuple[Stranger, ...]
@@ -64,7 +66,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: bool) -> Plan:
-    """The changes that UFM needs."""
+    """The changes that bring UFM to the target state."""
     wanted = partition.wanted(named=named)
     ports = {member.guid: Port(member.membership, partition.index0) for member in partition.users}
     if have is None:
@@ -79,7 +81,7 @@ def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: 
     missing = [member for member in partition.users if member.guid not in have.ports]
     kept = {guid: ports.get(guid, port) for guid, port in have.ports.items() if guid not in gone}
     off = tuple(guid for guid, port in kept.items() if have.ports[guid] != port)
-    # A list without ports may end the key; an addition puts back most of it, and the next run the rest.
+    # A list without ports may delete the key. An addition restores most of the settings, and the next run the rest.
     if (off or _is_off(wanted, have)) and (kept or not missing):
         changes.append(SetPorts(wanted, kept, off))
     removals = [Remove(partition.pkey, tuple(chunk)) for chunk in _chunks(list(gone))]
@@ -90,7 +92,7 @@ def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: 
 
 
 def marks(partition: IbPartition, have: Pkey | None, refused: Mapping[str, str]) -> Iterator[Marked | Left]:
-    """The writes about members, from UFM's present state. `refused` has the reason for each refused member."""
+    """The writes about members, from the current state of UFM. `refused` has the reason for each refused member."""
     ports = {} if have is None else have.ports
     for member in partition.members:
         if member.state is MemberState.LEAVING:

@@ -1,6 +1,6 @@
-"""What is asked of a partition: taken in order, answered at once. Pure.
+"""Answers the intents of a partition, in order and at once. Pure.
 
-`update` changes what its services may use; `delete` is refused while it has members, unless it says to wait for them.
+`update` changes the service settings. `delete` is refused while the partition has members, unless `drain` is set.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from farrier.model.resource import Answer, Pending
 
 _ALIVE = (PROVISIONING, READY, ERROR)
 _ACCEPTED_IN = {"update": _ALIVE, "delete": (*_ALIVE, DELETING)}
-# As many as an operator reads.
+# As many as an operator can read.
 MOST_NAMED = 10
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """What the requests make of the partition, and their answers."""
+    """The partition after its intents, and their answers."""
 
     partition: IbPartition
     answers: tuple[PartitionWrite, ...]
 
 
 def settle(partition: IbPartition) -> Settled:
-    """Answers all requests, in order."""
+    """Answer all intents, in order."""
     fitting, refusals = sort(SPEC, partition, _ACCEPTED_IN)
     answers: list[PartitionWrite] = list(refusals)
     for request in fitting:
@@ -82,11 +82,11 @@ def _delete(partition: IbPartition, request: Pending) -> tuple[IbPartition, Answ
 
 
 def named(members: Sequence[Member]) -> str:
-    """Whose ports they are, each once: the first, and how many more there are."""
+    """The owners of these members, each once: the first ones, and the number of the others."""
     return listed(list(dict.fromkeys(member.owner for member in members)))
 
 
 def listed(words: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
+    """The first words, and the number of the others."""
     more = len(words) - MOST_NAMED
     return ", ".join(words[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

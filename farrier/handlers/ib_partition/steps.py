@@ -1,8 +1,8 @@
-"""What a partition's run does in UFM: claim its number, keep UFM as it is to be, or give the number up.
+"""The work of a partition's run in UFM: claim its number, keep UFM in the target state, or give the number up.
 
-Each may be cut off anywhere and made again: it reads before it changes, and what it committed is only what it read
-afterwards. A number is claimed, and that committed, before the first change: what is then found in that UFM is ours.
-In another one, as after a change of the site's file, nothing is ours until it is claimed there.
+A step may be cut at any point and repeated: it reads before each change, and commits only what it read afterwards. The
+claim of a number is committed before the first change, so what UFM has under this number later belongs to farrier.
+After a change of the site's UFM, nothing there belongs to farrier until the number is claimed there.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from farrier.protocols import Fabrics, UfmClient
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# What UFM does later than it answers, and what a change did whose answer was lost, is read soon.
+# UFM may make a change after its response, and a response may be lost, so the partition is read again soon.
 SOON = timedelta(seconds=5)
-# What UFM takes is mostly done by the next reading; what is not done by then will hardly ever be.
+# UFM makes an accepted change mostly before the next reading. A change that takes longer than this will hardly happen.
 DONE_WITHIN = timedelta(minutes=2)
 _AT_ONCE = timedelta(0)
 
 
 class PartitionServices(msgspec.Struct, frozen=True):
-    """What a partition's steps may use."""
+    """The services of a partition's steps."""
 
     fabrics: Fabrics
 
@@ -55,7 +55,7 @@ Outcome: TypeAlias = (
 
 
 async def keep(partition: IbPartition, now: datetime, services: PartitionServices) -> Outcome:
-    """Claim the number if it is not claimed yet; otherwise apply the differences to UFM."""
+    """Claim the number if it is not claimed yet; otherwise make the changes that UFM needs."""
     client = _client(partition, services)
     if client is None:
         return _no_client(partition)
@@ -70,8 +70,8 @@ async def keep(partition: IbPartition, now: datetime, services: PartitionService
 
 
 async def give_up(partition: IbPartition, now: datetime, services: PartitionServices) -> Outcome:
-    """Have UFM forget the partition; it ends when UFM is seen without it. Where that is not our own doing, it has to be
-    so a while later, too: what UFM took before, it may be doing only now."""
+    """Delete the partition in UFM; the run ends it once UFM no longer has it. If farrier did not delete it, UFM must
+    still be without it a while later, because UFM may still be making an earlier change."""
     client = _client(partition, services)
     if client is None:
         return _no_client(partition)
@@ -103,7 +103,7 @@ async def _delete(client: UfmClient, number: int) -> None:
     try:
         await client.delete(number)
     except UfmError as error:
-        if error.failure is not UfmFailure.ABSENT:  # then somebody was faster
+        if error.failure is not UfmFailure.ABSENT:  # another client has deleted it
             raise
 
 
@@ -119,7 +119,8 @@ async def _claim(partition: IbPartition, now: datetime, client: UfmClient) -> Ou
 
 
 async def _claim_elsewhere(partition: IbPartition, now: datetime, client: UfmClient) -> Outcome:
-    """The site has another UFM now, or the same at another address: nothing is touched that is not plainly ours."""
+    """Handle another UFM of the site, or the same at another address: change nothing that does not clearly belong to
+    farrier."""
     found = await client.read_anew(partition.pkey)
     ours = {member.guid for member in partition.members}
     known = found is not None and found.name == partition.fabric_name and found.ports.keys() <= ours
@@ -137,8 +138,8 @@ async def _claim_elsewhere(partition: IbPartition, now: datetime, client: UfmCli
 
 
 async def _reconcile(partition: IbPartition, now: datetime, client: UfmClient) -> Outcome:
-    # Another replica may have changed it since this one has read: neither what members wait for nor any change is
-    # decided on that.
+    # Another replica may have changed UFM after the shared reading. So members that wait, and all changes, are decided
+    # on a fresh reading.
     waited_for = any(member.state in (MemberState.PENDING, MemberState.LEAVING) for member in partition.members)
     have = await client.read(partition.pkey, fresh=waited_for)
     plan = planned(partition, have, now, named=client.named)
@@ -169,7 +170,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 def _settled(partition: IbPartition, now: datetime, seen: Seen) -> Outcome:
-    """What a run that could ask UFM leaves."""
+    """The outcome of a run that could read UFM."""
     plan, taken = seen.plan, seen.taken
     writes = tuple(marks(partition, seen.have, seen.refused.ports))
     fabric_name = seen.have.name if seen.have is not None else partition.fabric_name
@@ -225,7 +226,7 @@ def _waits(
     requeue_after: timedelta | None,
     writes: tuple[PartitionWrite, ...] = (),
 ) -> Outcome:
-    """It stays, and what is known of it may be new."""
+    """Keep the state, and store new facts about the partition."""
     if to != partition:
         return Update(to=to, reason=reason, requeue_after=requeue_after, writes=writes)
     return Wait(reason=reason, requeue_after=requeue_after, writes=writes)
@@ -240,7 +241,7 @@ def _no_client(partition: IbPartition) -> Outcome:
 
 
 def _cannot_ask(partition: IbPartition, error: UfmError) -> Outcome:
-    """It waits, in whatever state it is; one that is ready has no limit, so this counts as failing all the same."""
+    """Wait in the current state. With `error`, the partition counts as failing even in `ready`, which has no limit."""
     if error.ambiguous:
         reason = f"the result of {error.operation} in the UFM of site {partition.site} is unknown: {error.detail}"
         return Wait(reason=reason, requeue_after=SOON, error=error.label)

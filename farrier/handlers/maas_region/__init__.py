@@ -1,7 +1,7 @@
-"""MAAS regions: what happened in them and what their machines are like, read in bulk for all nodes.
+"""MAAS regions: reads their events and machines in bulk, for all nodes.
 
-`RegionHandler.handle` decides what is due; `looking` reads it, `cursor` knows how far the events were read, and the
-writes become the observations that node handlers decide on.
+`RegionHandler.handle` decides what to read, `observe` reads it, and `cursor` tracks which events were read. The writes
+become the observations on which node handlers decide.
 """
 
 from __future__ import annotations

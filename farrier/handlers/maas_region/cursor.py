@@ -1,7 +1,7 @@
-"""The cursor over a region's events: where to read from, what of a page is news, and what may still come late. Pure.
+"""The position in a region's events: where to read, which events are new, and which may still appear. Pure.
 
-Ids are given out before they are committed, so a lower one may appear after a higher one was read. Ids that a page
-skips are kept as gaps for a while, and reading begins at the lowest of them; what it brings again is passed over.
+MAAS assigns IDs before commits, so a lower ID may appear after a higher one was read. IDs that a page skips are kept as
+gaps for a while, and reading begins at the lowest gap; events that were read before are ignored.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from datetime import datetime, timedelta
 from farrier.model.maas import Event
 from farrier.model.maas_region import Cursor, Gap
 
-# An id that is missing for longer was rolled back, or is of a level that is not asked for. The region's own requests
-# give up after 90 s of conflicts.
+# An ID that is missing for longer was rolled back, or belongs to an event of a level that is not read. Requests inside
+# the region give up after 90 s of conflicts.
 LATE = timedelta(minutes=2)
-# Each costs 50 bytes of the region's row; the newest are those that may still be filled.
+# Each takes 50 bytes of the region's row. The newest are kept, because they may still be filled.
 MOST_GAPS = 100
 
 
 def start(cursor: Cursor, now: datetime) -> tuple[Cursor, int]:
-    """The cursor without what will not come any more, and behind which id to read. The newest event known is read once
-    more: a region that does not have it is not the one that it was."""
+    """The cursor without expired gaps, and the ID after which to read. The newest known event is read again: a region
+    without it is not the same region."""
     assert cursor.newest is not None, "no events are stored to read after"
     gaps = tuple(gap for gap in cursor.gaps if now - gap.at <= LATE)
     first = min((gap.first for gap in gaps), default=cursor.newest)
@@ -29,8 +29,8 @@ def start(cursor: Cursor, now: datetime) -> tuple[Cursor, int]:
 
 
 def onward(cursor: Cursor, read_until: int, known: int) -> int:
-    """Behind which id to read on, after a page that ends at `read_until`, of a look that began when `known` was the
-    newest: at the next gap, or else behind the newest. What lies between was read before."""
+    """The ID after which to read next, after a page that ends at `read_until`. `known` was the newest ID when the read
+    began. The next page begins at the next gap, or else after `known`; events in between were read before."""
     if read_until >= known:
         return read_until
     ahead = (max(gap.first, read_until + 1) for gap in cursor.gaps if gap.last > read_until)
@@ -38,7 +38,7 @@ def onward(cursor: Cursor, read_until: int, known: int) -> int:
 
 
 def read(cursor: Cursor, page: Sequence[Event], now: datetime) -> tuple[Cursor, list[Event]]:
-    """The cursor behind `page`, which is sorted, and what of the page is news."""
+    """The cursor after `page`, which is sorted, and the new events of the page."""
     assert cursor.newest is not None, "a cursor must begin before it moves"
     newest, gaps = cursor.newest, cursor.gaps
     news: list[Event] = []

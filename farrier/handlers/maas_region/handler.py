@@ -1,7 +1,7 @@
-"""One run of one region: is there anything to look at, and what a look means for the region and for the machines.
+"""One run of one region: decides what to read, and evaluates the result for the region and its machines.
 
-The decision is pure. The look is a step that reads only, so it may be made again after a crash; what it brought is
-committed with the cursor or not at all. A region that cannot be read is left alone for longer each time.
+The decision is pure. The read is a step without changes, so it may be repeated after a crash; its results are committed
+together with the cursor. After failures, the pause before the next read grows.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, 
 from farrier.model.resource import Answer
 from farrier.protocols import Regions, StateHandler
 
-# Another replica may have the site: it is left to it, and looked at again soon.
+# Another replica may have the site, so this one only checks again soon.
 NOT_HERE = timedelta(seconds=5)
-# A replica may be away for as long as an upgrade of its host takes, and its sites with it.
+# A replica may be down for the upgrade of its host, and its sites with it.
 UNCONFIGURED_AFTER = timedelta(minutes=10)
-# Noted by whoever has the site in its settings, also while the region is left alone.
+# Recorded by each controller with the site in its settings, also while the region is paused after a failure.
 _NOTED_EVERY = timedelta(minutes=1)
-# What a look does after its own limit is over in no time.
+# A read has its own limit, and the work after it takes no time.
 DEADLINE = LONGEST + timedelta(seconds=15)
-# As long as a contradiction takes to be confirmed: a machine that cannot be told of costs a request a minute.
+# As long as the confirmation of a contradiction takes: an unreadable machine costs one request a minute.
 UNREADABLE_AGAIN = timedelta(minutes=1)
-# The newest are kept; a region with more of them has another trouble.
+# The newest are kept. A region with more of them has another problem.
 MOST_UNTOLD = 200
 _AT_ONCE = timedelta(0)
 _SHORT = (timedelta(seconds=5), timedelta(minutes=1))
-# What nobody but a person mends: asking more often only fills the region's log.
+# Failures that only an operator can fix: frequent retries would only fill the region's log.
 _LONG = (timedelta(seconds=30), timedelta(minutes=5))
 
 
 class RegionServices(msgspec.Struct, frozen=True):
-    """What a region's steps may use."""
+    """The services of a region's steps."""
 
     maas: Regions
 
@@ -59,12 +59,12 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
         self._sites = sites or {}
 
     def use_sites(self, sites: Mapping[str, Site]) -> None:
-        """Decide by these from the next run on."""
+        """Use these sites from the next run on."""
         self._sites = sites
 
     @override
     def handle(self, resource: MaasRegion, now: datetime) -> Decision:
-        """Pure: the same snapshot and time give the same decision."""
+        """Decide one run. Pure: the same snapshot and time give the same decision."""
         if resource.state is RegionState.GONE:
             return Deleted()
         if resource.requests:
@@ -73,7 +73,7 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
         if site is None or site.maas is None:
             return _not_here(resource, now)
         if site.maas.url.rstrip("/") != resource.url:
-            # A replica that has read its sites later, or earlier, goes by another region.
+            # A replica that has read its sites earlier or later uses another region.
             return Wait(
                 reason=f"the region of site {resource.site} has another URL in this controller's settings",
                 requeue_after=NOT_HERE,
@@ -123,7 +123,8 @@ def _why_kept(region: MaasRegion) -> str:
 
 
 def _not_here(region: MaasRegion, now: datetime) -> Transition[MaasRegion, RegionWrite] | Wait[RegionWrite]:
-    """Another replica may have the site. Once none has had it for long, that is said."""
+    """Wait, because another replica may have the site. If no controller has had it for a while, the region is
+    unconfigured."""
     if region.state is RegionState.UNCONFIGURED or now - region.configured_at < UNCONFIGURED_AFTER:
         return Wait(reason=f"site {region.site} has no MAAS in this controller's settings", requeue_after=NOT_HERE)
     to = msgspec.structs.replace(region, state=RegionState.UNCONFIGURED, next_try_at=None)
@@ -141,7 +142,7 @@ def _left_alone(region: MaasRegion, until: timedelta, now: datetime) -> Outcome:
 
 
 def settle(region: MaasRegion, found: Findings, now: datetime, pace: ObserveSite) -> Change:
-    """What a look leaves. All that it found is committed with its cursor, also when it failed in the end."""
+    """The outcome of a read. All results are committed with the cursor, even if the read failed in the end."""
     to = msgspec.structs.replace(
         region,
         username=found.username or region.username,
@@ -179,7 +180,7 @@ def _observed(
     to = msgspec.structs.replace(
         to,
         state=RegionState.OBSERVING,
-        # A turn is taken by whoever was read.
+        # It advances only if every due machine was read.
         swept_at=(region.turn_at if left <= 0 else None) or region.swept_at,
         last_error=_first_error(found) or (region.last_error if to.unreadable else None),
         failure=None,
@@ -213,7 +214,7 @@ def _failed(
 
 
 def back_off(error: MaasError, failures: int) -> timedelta:
-    """How long to leave the region alone after so many failures of one class in a row."""
+    """The pause before the next read, after this number of consecutive failures of one class."""
     first, longest = _LONG if _needs_a_person(error.failure) else _SHORT
     pause = min(longest, first * (1 << min(failures - 1, 10)))
     return max(pause, min(error.retry_after or _AT_ONCE, _LONG[1]))
@@ -239,6 +240,6 @@ def _unreadable(region: MaasRegion, found: Findings, now: datetime) -> Mapping[s
 
 
 def _first_error(found: Findings) -> str | None:
-    """What is wrong although the region answers."""
+    """The first error of a machine, in a region that can be read."""
     name, error = next(iter(found.unreadable.items()), (None, None))
     return None if error is None else plain(f"machine {name} cannot be read: {error.failure}: {error.detail}")

@@ -22,25 +22,25 @@ from farrier.model.maas_changes import LookUp
 from farrier.model.maas_region import Cursor, DueMachine, MaasRegion, Reading
 from farrier.protocols import MaasClient
 
-# The region's own limit of one answer. More pages than this wait for the next look, so that machines get their turn.
+# The region's limit of one response. Further pages wait for the next read, so that machines are read too.
 PAGE = 1000
 MOST_PAGES = 10
-# 0.9 s of one of the region's workers; of its four requests of ours, handlers are left one at the least.
+# This takes 0.9 s of one of the region's workers. Of its four requests for farrier, handlers keep at least one.
 CHUNK = 50
 AT_ONCE = 3
-# A third of a second each: ten seconds, and then whoever waits for an event is served first.
+# A third of a second each, ten seconds in total; then nodes that wait for an event come first.
 MOST_ALONE = 90
-# One machine that cannot be told of may be broken; so many are the region's trouble.
+# A single unreadable machine may be broken; this many are a failure of the region.
 ENOUGH = 3
-# So many lost machines are believed at any time: people do remove some.
+# This many lost machines are always accepted, because operators remove some.
 FEW = 3
-# Requests have limits of their own and are made again; together they are not worth more.
+# Requests have their own limits and are repeated; all together get this limit.
 LONGEST = timedelta(seconds=60)
 STATUS_CHANGED = "Node changed status"
 
 
 class Findings:
-    """What a look brings, as it comes."""
+    """The results of a read, as they arrive."""
 
     def __init__(self, cursor: Cursor) -> None:
         self.username: str | None = None
@@ -55,7 +55,7 @@ class Findings:
         self.lost_too_many = False
 
     def note(self, news: Iterable[Event]) -> None:
-        """Events that were not known."""
+        """Record new events."""
         for event in news:
             name = plain(event.node)
             self.named[name] = self.named.get(name, False) or event.type == STATUS_CHANGED
@@ -64,7 +64,7 @@ class Findings:
 async def look(
     client: MaasClient, region: MaasRegion, now: datetime, *, events: bool, identify: bool, most_lost_percent: int = 5
 ) -> Findings:
-    """Never raises `MaasError`: the first that stopped the look is its `failure`."""
+    """Read the region. Never raises `MaasError`: the error that stopped the read is `failure`."""
     found = Findings(region.cursor)
     with anyio.move_on_after(LONGEST.total_seconds()) as limit:
         try:
@@ -105,8 +105,8 @@ async def _identified(client: MaasClient, region: MaasRegion) -> str:
 
 
 async def _follow(client: MaasClient, found: Findings, now: datetime) -> None:
-    """Read what happened since, page by page. Where something may still come late is read first, and what lies between
-    is not: reading goes on behind the newest in the end."""
+    """Read the events since the last read, page by page. The gaps are read first, and known events between them are
+    skipped. Reading ends after the newest event."""
     known = found.cursor.newest
     if known is None:
         await _begin(client, found)
@@ -121,7 +121,7 @@ async def _follow(client: MaasClient, found: Findings, now: datetime) -> None:
         if len(page) < PAGE:
             found.complete = True
             break
-        # What may still come late does not take the room of what is certainly new.
+        # Gaps may use only half of the pages, so that new events are read too.
         gaps = found.cursor if number < MOST_PAGES // 2 else Cursor(newest=known)
         after = cursors.onward(gaps, page[-1].id, known)
     if found.complete and not there:
@@ -129,7 +129,7 @@ async def _follow(client: MaasClient, found: Findings, now: datetime) -> None:
 
 
 async def _begin(client: MaasClient, found: Findings, *, unless: int | None = None) -> None:
-    """Begin behind the newest event; not if the region has one that is no older than `unless`."""
+    """Begin after the newest event; not if the region has an event as new as `unless`."""
     newest = max((event.id for event in await client.events(limit=1)), default=0)
     if unless is None or newest < unless:
         found.cursor = Cursor(newest=newest)
@@ -137,8 +137,8 @@ async def _begin(client: MaasClient, found: Findings, *, unless: int | None = No
 
 
 def _first(due: Sequence[DueMachine]) -> Sequence[DueMachine]:
-    """The machines that a workflow waits for, with as many others as their requests have room for; all, if
-    none waits."""
+    """The machines for which a workflow waits, with as many others as fill their requests; all machines if no workflow
+    waits."""
     urgent = sum(one.urgent for one in due)
     return due[: -(-urgent // CHUNK) * CHUNK] if urgent else due
 
@@ -146,8 +146,8 @@ def _first(due: Sequence[DueMachine]) -> Sequence[DueMachine]:
 async def _read(
     client: MaasClient, due: Sequence[DueMachine], found: Findings, now: datetime, most_lost: int | None
 ) -> None:
-    """Read machines together, and then those by themselves that this did not bring. Where more than `most_lost`, or
-    more than are there, are not any more, it may be another region, or one that was put back: then none is absent."""
+    """Read machines together, and then individually those that the lists omit. If more than `most_lost` machines have
+    vanished, or more than remain, the URL may lead to another or a restored region, and none counts as absent."""
     alone: list[DueMachine] = []
     chunks = (due[start : start + CHUNK] for start in range(0, len(due), CHUNK))
     await _side_by_side((partial(_together, client, chunk, found, alone, now) for chunk in chunks), found)
@@ -155,7 +155,7 @@ async def _read(
 
 
 async def _side_by_side(work: Iterable[Callable[[], Awaitable[None]]], found: Findings) -> None:
-    """A few at a time, until the look has failed."""
+    """Run a few at the same time, until the read fails."""
     queue = iter(work)
 
     async def one_after_the_other() -> None:
@@ -205,7 +205,8 @@ async def _alone(client: MaasClient, one: DueMachine, found: Findings, now: date
 
 
 async def _ask_for_others(client: MaasClient, region: MaasRegion, found: Findings) -> None:
-    """A region in which nothing is there that ought to be has lost nothing: it may be another one."""
+    """Look for other known machines if every machine in this read is lost. Without any, the URL may lead to another
+    region, and none counts as lost."""
     if not found.lost or found.failure is not None or _there(found):
         return
     others = set(region.known) - found.lost
@@ -240,17 +241,17 @@ def _doubt(found: Findings) -> None:
 
 
 def _may_be_the_region_s(error: MaasError) -> bool:
-    """Not an answer that is about this one machine alone, like one to an id that no region would have."""
+    """Whether the failure may be the region's. A response about the ID itself is not."""
     return error.failure not in (F.INVALID, F.FORBIDDEN)
 
 
 def _is_the_region_s(failure: F) -> bool:
-    """Whether it would have struck any other request, too."""
+    """Whether the failure would affect any other request, too."""
     match failure:
         case F.AUTH | F.CLOCK_SKEW | F.BUSY | F.UNREACHABLE | F.TLS:
             return True
         case F.TIMEOUT | F.UPSTREAM | F.PROTOCOL | F.POWER:
-            return False  # perhaps because of one machine in it
+            return False  # perhaps because of one machine in the request
         case F.FORBIDDEN | F.INVALID | F.ABSENT | F.ADDRESS_TAKEN | F.CONFLICT | F.CAPACITY | F.FOREIGN_OWNER:
             return False
         case _ as never:

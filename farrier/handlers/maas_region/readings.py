@@ -1,7 +1,7 @@
-"""What is kept of a region's answer about a machine. Pure.
+"""Converts a region's responses about machines to readings. Pure.
 
-Texts are cut to what an operator reads, and hold nothing that the database cannot store: one machine's odd answer must
-not cost the reading of all others.
+Texts are cut to a length that operators read, and contain nothing that the database cannot store: an odd text of one
+machine must not make the readings of all others fail.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from farrier.model.maas import MaasStatus, Machine
 from farrier.model.maas_region import DueMachine, Reading, Seen
 
-# A line or two; the region keeps the whole.
+# A line or two; MAAS has the whole text.
 LONGEST_TEXT = 500
 
 
@@ -44,12 +44,12 @@ def seen(due: DueMachine, machine: Machine, now: datetime) -> Reading:
 
 
 def absent(due: DueMachine, now: datetime) -> Reading:
-    """A machine of which the region itself said that it has none."""
+    """The reading of a machine that the region reports as missing."""
     return Reading(node=due.node, system_id=due.system_id, state=MaasStatus.ABSENT, read_at=now)
 
 
 def plain(text: str) -> str:
-    """`text` as the database can hold it."""
+    """`text` without characters that the database cannot store, cut to the longest length."""
     return text.replace("\0", "\ufffd")[:LONGEST_TEXT]
 
 

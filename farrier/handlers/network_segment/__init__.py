@@ -1,6 +1,6 @@
-"""Network segments: when one is ready, what may be asked of it, and when it has drained.
+"""Network segments: provisioning, intents, and the drain before their end.
 
-`SegmentHandler.handle` decides by the state; `requests` answers what is asked, `prefixes` knows which may be added.
+`SegmentHandler.handle` decides by the state; `requests` answers intents, and `prefixes` checks new prefixes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One run of one segment. Pure, and needs nothing outside: what is to be known is counted in the database.
+"""One run of one segment. Pure, without steps: the database counts everything that the decision needs.
 
-A drain ends when no address has been allocated for the drain period. What pushes its deadline is an update of the
-payload: the state is entered once and its history stays, and the next look is at the deadline, at a release, or when
-the period of all resources is over.
+A drain ends when no address has been allocated for the drain period. Moving its deadline is an update of the payload:
+the state is entered once and keeps its history. The next run is at the deadline, at a release, or after the period of
+all resources.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ Decision: TypeAlias = (
 )
 
 DRAIN_PERIOD = timedelta(minutes=5)
-# A deadline that is further away than this part of the period is left alone: most runs of a drain that is held up write
-# nothing.
+# A deadline further away than this share of the period is not moved, so most runs of a delayed drain write nothing.
 _NEAR = 0.5
-# Names in what the segment waits for; a refusal names more.
+# Number of names in the reason of a wait; a refusal has more.
 _NAMED = 3
 
 
@@ -43,10 +42,10 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
 
     @override
     def handle(self, resource: NetworkSegment, now: datetime) -> Decision:
-        """Pure: the same snapshot and time give the same decision."""
+        """Decide one run. Pure: the same snapshot and time give the same decision."""
         match resource.state:
             case SegmentState.PROVISIONING:
-                # Requests wait for the next run, which follows at once.
+                # Intents wait for the next run, which follows at once.
                 return Transition(
                     to=_in(resource, SegmentState.READY), reason="the segment may be used", cause="provisioned"
                 )
@@ -112,8 +111,8 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
         return Wait(reason=reason, writes=answers)
 
     def _drained_at(self, segment: NetworkSegment, never_used: datetime) -> datetime:
-        """When a segment without allocated addresses may go: the period counts from the last one. One that was never
-        used may go at `never_used`."""
+        """When a segment without allocated addresses may end: a period after the last release, or at `never_used` if no
+        address was ever allocated."""
         if segment.last_released_at is None:
             return never_used
         return segment.last_released_at + self._drain_period

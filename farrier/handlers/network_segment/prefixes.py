@@ -1,6 +1,6 @@
-"""Checks prefixes that an intent adds to a segment. Pure arithmetic; nothing is enumerated.
+"""Checks prefixes that an intent adds to a segment. Pure arithmetic, without enumerating addresses.
 
-The database enforces the same rules; this gives an answer instead of a failed run.
+The database enforces the same rules; this module turns a violation into an answer instead of a failed run.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TypeAlias
 
-# As `farrier.prefix_fault` has it, which the load asks before it looks for overlaps: what is taken here is taken there.
+# As in `farrier.prefix_fault`, which the load calls before it checks overlaps: both must accept the same texts.
 _NUMBER = r"[0-9]{1,3}"
 _PREFIX = re.compile(rf"({_NUMBER}(\.{_NUMBER}){{3}}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)/{_NUMBER}")
 
 Network: TypeAlias = IPv4Network | IPv6Network
 IpAddress: TypeAlias = IPv4Address | IPv6Address
 
-# What IPv6 asks of any link (RFC 8200).
+# The minimum MTU of IPv6 links (RFC 8200).
 LEAST_MTU_OF_IPV6 = 1280
 
 
 def parse_prefix(text: str) -> Network:
-    """The network. Raises ValueError that says what is wrong and, for host bits, which network was meant."""
+    """Parse a prefix. Raises ValueError with the fault and, for host bits, the network."""
     try:
         if not _PREFIX.fullmatch(text):
             raise ValueError
@@ -42,9 +42,9 @@ def _exactly(text: str) -> Network | None:
 
 
 def parse_address(text: str) -> IpAddress:
-    """The address. Raises ValueError."""
+    """Parse an address. Raises ValueError."""
     try:
-        if "%" in text:  # an interface, which means something on one machine only
+        if "%" in text:  # an address with an interface is valid on one machine only
             raise ValueError
         return ip_address(text)
     except ValueError:
@@ -52,7 +52,7 @@ def parse_address(text: str) -> IpAddress:
 
 
 def parse_gateways(texts: Iterable[str], networks: Sequence[Network]) -> tuple[IpAddress, ...]:
-    """The gateways: each inside one of the networks that are added, and no two in one. Raises ValueError."""
+    """Parse the gateways. Each must be in one of the added networks, and no two in the same. Raises ValueError."""
     found: dict[Network, IpAddress] = {}
     for text in texts:
         address = parse_address(text)
@@ -68,7 +68,7 @@ def parse_gateways(texts: Iterable[str], networks: Sequence[Network]) -> tuple[I
 
 
 def overlap(networks: Sequence[Network], others: Sequence[Network]) -> str | None:
-    """The first pair that overlaps, among `networks` or with `others`."""
+    """The first overlap, among `networks` or with `others`."""
     for position, network in enumerate(networks):
         for other in (*networks[:position], *others):
             if _overlaps(network, other):
@@ -77,7 +77,8 @@ def overlap(networks: Sequence[Network], others: Sequence[Network]) -> str | Non
 
 
 def room(network: Network, gateways: Iterable[IpAddress], reserved_first: int, reserved_last: int) -> int:
-    """How many addresses of a prefix are given out; none or less if it is too small for what is kept back."""
+    """The number of addresses of a prefix that can be allocated; zero or negative if the reserved addresses fill the
+    prefix."""
     first, last = _first(network) + reserved_first, _last(network) - reserved_last
     return (
         last
@@ -94,11 +95,11 @@ def _overlaps(one: Network, other: Network) -> bool:
 
 
 def _first(network: Network) -> int:
-    """The first address that a host may have: not the network's own, save where there are only two or one."""
+    """The first host address: not the network address, except in a prefix with one or two addresses."""
     return int(network.network_address) + (1 if network.num_addresses > 2 else 0)
 
 
 def _last(network: Network) -> int:
-    """The last one: IPv4 keeps the broadcast address, IPv6 has none."""
+    """The last host address: IPv4 reserves the broadcast address, IPv6 has none."""
     broadcast = isinstance(network, IPv4Network) and network.num_addresses > 2
     return int(network.broadcast_address) - (1 if broadcast else 0)

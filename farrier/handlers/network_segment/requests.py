@@ -1,6 +1,6 @@
-"""What is asked of a segment, and the answers: changes while it is in use, and its deletion. Pure.
+"""Answers the intents of a segment: changes while it is in use, and its deletion. Pure.
 
-Requests are taken in their order; behind a deletion that is accepted none is: the drain answers it.
+Intents are answered in order. Those after an accepted deletion are left to the drain.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from farrier.model.network_segment import MOST_PREFIXES, DeleteSegment, NetworkS
 from farrier.model.resource import Answer, Pending
 
 _ANEW = "create a segment with the new value, move its users there and delete this one with drain: true"
-# What is asked for again and again, and what to do instead.
+# Changes that clients often request, and the alternative to each.
 _FIXED = {
     "site": "a segment cannot change its site; create one at the other site",
     "prefixes": f"prefixes can only be added, with add_prefixes; to remove one, {_ANEW}",
@@ -33,7 +33,7 @@ _FIXED = {
 
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run makes of the requests: the segment with what was accepted, the answers, and a deletion among them."""
+    """The result of all intents: the segment with the accepted changes, the answers, and an accepted deletion."""
 
     segment: NetworkSegment
     answers: tuple[Answer, ...]
@@ -41,7 +41,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settle(segment: NetworkSegment) -> Settled:
-    """All requests of a segment that is ready."""
+    """Answer all intents of a segment that is ready."""
     answers: list[Answer] = []
     to = segment
     for request in segment.requests:
@@ -77,7 +77,7 @@ def _check_delete(segment: NetworkSegment, asked: DeleteSegment) -> None:
 
 
 def users_of(segment: NetworkSegment) -> str:
-    """Who has addresses: the first, and how many more addresses there are."""
+    """The owners of addresses: the first ones, and the number of further addresses."""
     more = segment.allocated - len(segment.users)
     named = ", ".join(dict.fromkeys(segment.users))
     return f"{named} and {more} more" if more > 0 else named

@@ -1,7 +1,7 @@
 """Logins at a node's BMC: addresses, login cap, and the pause after a failure (model §3).
 
 Used by verification, adoption and the regular reads. A try is counted in the commit before it and allows one login, so
-neither a crash nor an intent can hide a login from the cap. It is removed only if the login is known not to have been
+neither a crash nor an intent can hide a login from the cap. It is removed only if its login certainly was not
 refused.
 """
 
@@ -110,7 +110,7 @@ def target_of_address(node: Node) -> BmcTarget:
         credential=node.bmc_credential,
         system_path=path or None,
         site=node.site,
-        # An adoption sends only GETs, and opening a session is none.
+        # An adoption sends only GETs, and opening a session needs a POST.
         only_reads=isinstance(node.workflow, Onboarding) and node.workflow.mode is OnboardingMode.ADOPT,
     )
 

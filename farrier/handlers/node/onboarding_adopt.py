@@ -1,7 +1,7 @@
 """Onboarding in mode `adopt`: the stages up to the agent's, and how an adoption begins (model §3, §4).
 
-`resolve_power_credentials` is a gate: only a probe that finds the recorded machine leads past it (`adopting`), so no
-retry, rerun or new request puts a machine into service that was not looked at. Nothing here writes to a BMC or to MAAS.
+`resolve_power_credentials` is a gate: only a probe that finds the recorded machine leads past it (`adopting`). So no
+retry, rerun or new intent puts a machine into service without a probe. Nothing here writes to a BMC or to MAAS.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ _BEHIND_THE_GATE = PATHS[OnboardingMode.ADOPT][PATHS[OnboardingMode.ADOPT].index
 
 
 def adopts(node: Node) -> bool:
-    """True while the node's live workflow is an adoption."""
+    """Whether the node's live workflow is an adoption."""
     return isinstance(node.workflow, Onboarding) and node.workflow.mode is OnboardingMode.ADOPT
 
 
 def is_at_the_gate(node: Node) -> bool:
-    """True while the node's adoption has to look at the machine next."""
+    """Whether the node's adoption has to read the BMC next."""
     return adopts(node) and node.workflow is not None and node.workflow.stage is GATE
 
 
 def is_proven(node: Node) -> bool:
-    """True once the probe of the node's adoption found the recorded machine."""
+    """Whether the probe of the node's adoption has found the recorded machine."""
     return adopts(node) and node.workflow is not None and node.workflow.stage in _BEHIND_THE_GATE
 
 
 def back_to_the_gate(node: Node) -> Node:
-    """The node with another BMC than the one its adoption looked at: it has to look again."""
+    """The node after a change of its BMC: its adoption has to read the BMC again."""
     if not is_proven(node):
         return node
     return with_fields(node, workflow=with_workflow(node, stage=GATE, attempt=1))
 
 
 def begin(node: Node, now: datetime, *, cause: str) -> Change | Wait[Write]:
-    """Into `adopting`, counting the try; or a wait, if the login cap is reached."""
+    """Start `adopting` and count the try, or wait if the login cap is reached."""
     bmc = counted(replace(node.bmc, asked_at=None), now)
     if bmc.trying is None:
         reason, requeue_after = capped(bmc, now)
@@ -57,7 +57,7 @@ def begin(node: Node, now: datetime, *, cause: str) -> Change | Wait[Write]:
 
 
 def given_up(node: Node) -> Node:
-    """The node without its live adoption; as it is, if it has none."""
+    """The node with its live adoption cancelled; unchanged without one."""
     if not adopts(node):
         return node
     return with_fields(node, workflow=with_workflow(node, status=W.CANCELLED, next_attempt_at=None, after_undo=None))

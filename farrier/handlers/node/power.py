@@ -1,9 +1,9 @@
 """Power of manageable nodes: one regular read for power, health and identity (model §3).
 
-A rule for manageable nodes, called by the handler also after a run whose end nobody saw. What a read finds is
-payload: it moves no layer, and what is enforced or asked for is `switching`'s. A read that fails is seen (in what the
-node waits for, in the metric) and tried again ever more slowly; the last good one keeps its age, so it grows stale.
-Reads are spread over the interval by the node's id, so that a fleet does not march in step.
+A rule for manageable nodes, which the handler also calls after a run with an unknown end. The result of a read is
+payload and changes no layer; `switching` handles enforced and requested power. A failed read is visible (in the node's
+wait reason and in a metric) and is retried after growing pauses. The last good reading keeps its time and becomes
+stale. The IDs of nodes spread the reads over the interval, so that the fleet does not read at the same time.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from farrier.model.node import Bmc, Node
 from farrier.model.outcome import DoNothing, Step, Update, Wait
 from farrier.model.writes import Write
 
-# Pauses after a BMC that cannot be read: doubled from the first to the longest pause.
+# Pauses after a failed read: doubled from the first to the longest.
 FIRST_PAUSE = timedelta(seconds=30)
 LONGEST_PAUSE = timedelta(minutes=5)
 _AT_MOST_DOUBLED = 4
 
-# Multiples of it, taken modulo 1, are spread evenly however many there are.
 READ = "read_power"
+# Multiples of it modulo 1 are spread evenly, whatever their number.
 _GOLDEN = 0.6180339887498949
-# The same, and so that nodes read in one second are not those that are stored in one minute.
+# The same with another number, so that nodes that are read in the same second are not stored in the same minute.
 _SILVER = 0.41421356237309515
 _AT_ONCE = timedelta(0)
 
@@ -76,8 +76,8 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
 
 
 def recover(node: Node, now: datetime, *, step: str) -> Decision | None:
-    """After a step of this name whose end is not recorded: what it may have sent counts. None when it cannot have sent
-    anything, or when nothing more will be sent before that is forgotten."""
+    """Decide after a step of this name whose end is not recorded: what it may have sent counts. None if it cannot have
+    sent anything, or if nothing more will be sent before that stops counting."""
     if node.management is not Management.MANAGEABLE or node.deleting:
         return None
     if node.bmc.switching is not None:
@@ -96,7 +96,7 @@ def next_read(node: Node, config: Policy) -> datetime:
         return bmc.next_sync_at
     if bmc.power_at is None:
         return node.management_entered_at
-    # The node's own moment within each interval, but not right after the last read.
+    # Each node has its own moment within the interval, but not right after the last read.
     seconds = interval.total_seconds()
     earliest = bmc.power_at.timestamp() + seconds / 2
     phase = node.id * _GOLDEN % 1 * seconds
@@ -104,25 +104,25 @@ def next_read(node: Node, config: Policy) -> datetime:
 
 
 def was_just_read(node: Node, now: datetime, config: Policy) -> bool:
-    """Whether the regular read may wait: the last one began no longer ago than one may take."""
+    """Whether the regular read may wait, because the last one began no longer ago than a read may take."""
     at = node.bmc.power_at
     reads = node.management is Management.MANAGEABLE and node.bmc.switching is None
     return reads and at is not None and now - at <= config.transient_deadline
 
 
 def confirmed(stored: Node, remembered: Node, now: datetime) -> Node:
-    """The stored node with when reads last confirmed it, if it is still the one that they confirmed."""
+    """The stored node with the time of the last confirmation, if the confirmed state is the stored one."""
     stored_at, at = stored.bmc.power_at, remembered.bmc.power_at
     if stored_at is None or at is None or not stored_at < at <= now:
         return stored
     bmc = replace(stored.bmc, power_at=at)
-    # The logins of other nodes are theirs, and no fact that was read.
+    # Logins of other nodes are not part of a reading.
     is_same = _asked(stored) == _asked(remembered) and bmc == replace(remembered.bmc, others=bmc.others)
     return replace(stored, bmc=bmc, stored_power_at=stored_at) if is_same else stored
 
 
 def _asked(node: Node) -> tuple[object, ...]:
-    """Which BMC is read, and whether it is."""
+    """The fields that decide whether and where power is read."""
     return node.management, node.bmc_address, node.bmc_credential
 
 
@@ -133,7 +133,7 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
             reason, requeue_after = capped(may, now)
             return Wait(reason=reason, requeue_after=requeue_after)
         if is_shared(node):
-            # Others must know before, for theirs may be under way in another process.
+            # The try is stored first, because other processes may be about to log in at the same BMC.
             return Update(
                 to=with_fields(node, bmc=may),
                 reason="counts its login attempt first",
@@ -141,7 +141,7 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
                 quiet=True,
             )
     target = target_of(node)
-    # What it is when the login was not refused.
+    # The node if the login was not refused.
     clean = with_fields(node, bmc=replace(node.bmc, tries=tries_before(node.bmc), trying=None))
 
     async def read(services: NodeServices) -> Outcome:
@@ -152,7 +152,7 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
             call = services.bmc.verify if target.system_path is None else services.bmc.read
             reading = await probing.called(call(target))
         except CredentialError as error:
-            # Where secrets are kept may heal by itself; a reference that leads to none does not.
+            # A credential store may recover by itself; a reference without a secret does not.
             failure = BmcFailure.UNREACHABLE if error.temporary else BmcFailure.INCOMPLETE
             return _failed(node, now, BmcError(failure, str(error), dialled=False), config)
         except BmcError as error:
@@ -166,7 +166,8 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def _stored(node: Node, to: Node, now: datetime, config: Policy) -> Update[Node, Write]:
-    """The node with its reading. It runs again at once after news; an unchanged reading is stored now and then."""
+    """The node with its reading. After a change it runs again at once; an unchanged reading is stored every
+    `confirmed_every`."""
     before, after = node.bmc, to.bmc
     same = has_fresh_power(node, now, config) and (before.power, before.sync_failure) == (
         after.power,
@@ -181,7 +182,7 @@ def _stored(node: Node, to: Node, now: datetime, config: Policy) -> Update[Node,
 
 
 def _is_to_be_stored(node: Node, now: datetime, config: Policy) -> bool:
-    """Whether the node's own moment to store what reads confirm has come since that was stored last."""
+    """Whether the node's moment to store confirmed readings has come since the last time. Each node has its own."""
     stored_at, every = _stored_at(node), config.confirmed_every.total_seconds()
     if stored_at is None:
         return True
@@ -194,7 +195,7 @@ def _stored_at(node: Node) -> datetime | None:
 
 
 def _failed(node: Node, now: datetime, error: BmcError, config: Policy) -> Outcome:
-    """Nothing is known any better. The next read comes later the longer this lasts."""
+    """Record a failed read. The power stays as it was, and the pause before the next read grows."""
     refused = error.failure is BmcFailure.AUTH and error.dialled
     failures = node.bmc.sync_failures + 1
     failed = replace(
@@ -209,7 +210,7 @@ def _failed(node: Node, now: datetime, error: BmcError, config: Policy) -> Outco
     )
     to, reason = with_fields(node, bmc=failed), _unreadable(failed)
     if (failed.sync_failure, failed.sync_error) == (node.bmc.sync_failure, node.bmc.sync_error):
-        # It fails as it did before, and what the node waits for is waited for since then.
+        # The failure is the same as before, so the stored reason keeps its time.
         return Update(to=to, reason=reason, requeue_after=next_read(to, config) - now, quiet=True)
     return transition(node, to, reason=reason, cause="step: read power")
 
@@ -220,12 +221,12 @@ def _pause(node: Node, error: BmcError, failures: int) -> timedelta:
         pause = max(pause, SECOND_LOGIN_AFTER)
     if error.retry_after is not None:
         pause = max(pause, min(error.retry_after, LONGEST_PATIENCE))
-    # A switch that fails takes a row of BMCs with it; they are not all tried again in the same second.
+    # A failed switch makes many BMCs unreachable; they are not all retried in the same second.
     return pause * (1 + 0.1 * (node.id * failures * _GOLDEN % 1))
 
 
 def _counted_once(bmc: Bmc, now: datetime) -> Bmc:
-    """With the login counted that may have been refused, if it was not before it was sent."""
+    """The BMC with the login counted that may have been refused, if it was not counted before."""
     return bmc if has_try(bmc) else counted(bmc, now)
 
 
@@ -234,7 +235,7 @@ def _unreadable(bmc: Bmc) -> str:
 
 
 def _unseen(node: Node, now: datetime) -> Update[Node, Write]:
-    """The end of the read is unknown, so it counts as a refused login."""
+    """Record a read whose end is unknown as a refused login."""
     bmc = replace(_counted_once(node.bmc, now), trying=None)
     return Update(
         to=with_fields(node, bmc=bmc),

@@ -1,8 +1,8 @@
-"""What a read-only pass over a BMC means for what is known of it (model §3).
+"""Evaluates a read-only pass over a BMC (model §3).
 
-Verifying and adopting make the same pass and differ in where it leads; this is what they share: whether it is the
-recorded machine, what is remembered of a success, and what of a failure. How a verification begins and is stopped is
-here too, because the rule and the requests do both.
+Verification and adoption make the same pass, and differ in the states that follow. This module checks whether the
+machine is the recorded one, and records successes and failures. It also begins and stops verifications, because both
+the rule and the responses do so.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from farrier.model.writes import Write
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# How long `auto_manage` leaves a BMC alone whose verification an operator stopped: as long as one that never answers.
+# How long `auto_manage` ignores a BMC after an operator stopped its verification: as long as after a BMC that never
+# responds.
 _CANCELLED_FOR = timedelta(minutes=5)
 
 
 def begin_verify(node: Node, now: datetime, *, reason: str, cause: str) -> Change | Wait[Write]:
-    """Into `verifying`, counting the try; or a wait, if the login cap is reached."""
+    """Start `verifying` and count the try, or wait if the login cap is reached."""
     bmc = counted(node.bmc, now)
     if bmc.trying is None:
         reason, requeue_after = capped(bmc, now)
@@ -50,39 +51,40 @@ def begin_asked(node: Node, now: datetime) -> Change | Wait[Write] | None:
 
 
 def put_off(node: Node, now: datetime) -> Node:
-    """The node whose verification an operator stopped: the request for it ends, and `auto_manage` waits a while."""
+    """The node after an operator stopped its verification: a request for it ends, and `auto_manage` pauses for a
+    while."""
     return with_fields(node, bmc=replace(node.bmc, asked_at=None, failures=0, next_try_at=now + _CANCELLED_FOR))
 
 
 def cut_short(node: Node) -> Node:
-    """The node as a verification leaves it that makes way for something else. Whether it had logged in is not known,
+    """The node after its verification ended for something else. It is unknown whether the verification had logged in,
     so its try stays counted."""
     return with_fields(node, management=Management.ENROLL, bmc=replace(node.bmc, trying=None))
 
 
 def recorded(node: Node) -> Identity:
-    """Who the machine is by our records: what its BMC said first, and the MAC addresses it was registered with."""
+    """The recorded identity of the machine: from the first reading of its BMC, and the registered MAC addresses."""
     bmc = node.bmc
     return Identity(serial=bmc.serial, uuid=bmc.uuid, macs=tuple(sorted({*bmc.macs, *node.macs})))
 
 
 async def verified(node: Node, services: NodeServices) -> BmcReading:
-    """A pass over the node's BMC, from where its address leads. Interfaces are read where nothing else that the BMC
-    said of the machine is recorded. Raises `BmcError` and nothing else."""
+    """Verify the BMC at the node's address. Interfaces are read too if no other identity from the BMC is recorded.
+    Raises only `BmcError`."""
     known = replace(_of_bmc(node.bmc), macs=()).is_known
     return await called(services.bmc.verify(target_of_address(node), macs=not known))
 
 
 async def called(call: Awaitable[BmcReading], *, changes: bool = False) -> BmcReading:
-    """What the BMC client returned. An exception that it should not raise is a failure like any other, of class
-    internal: it is recorded, counted and backed off from; the loss of the right to act is the run's. A call that
-    `changes` something may have sent it then."""
+    """Await a call of the BMC client. An unexpected exception becomes a failure of class internal, which is recorded,
+    counted and backed off like any other. `LeaseLost` is raised to the run. A call that `changes` something may have
+    sent it before the exception."""
     try:
         return await call
     except (BmcError, LeaseLost):
         raise
     except Exception as error:
-        # Without the exception's own text, which may quote a header.
+        # Without the text of the exception, which may quote a header.
         trace = "".join(traceback.format_tb(error.__traceback__))
         _log.error("bmc.client_bug", error=type(error).__name__, traceback=trace)
         detail = f"unexpected {type(error).__name__} in the BMC client; the log has the traceback"
@@ -90,8 +92,8 @@ async def called(call: Awaitable[BmcReading], *, changes: bool = False) -> BmcRe
 
 
 def refusal(node: Node, reading: BmcReading, *, must_prove: bool) -> BmcError | None:
-    """Why a pass that succeeded must not count: no real power state, or another machine. With `must_prove` something
-    recorded has to match; without, only a contradiction counts."""
+    """Why a successful pass does not count: an invalid power state, or another machine. With `must_prove`, a recorded
+    value has to match; without, only a contradiction counts."""
     if reading.power is PowerState.UNKNOWN:
         return _error(reading, BmcFailure.PROTOCOL, "the BMC reports a power state other than on and off")
     verdict = identity.compare(recorded(node), _seen(reading))
@@ -107,7 +109,7 @@ def refusal(node: Node, reading: BmcReading, *, must_prove: bool) -> BmcError | 
 
 
 async def judged(node: Node, reading: BmcReading, services: NodeServices, *, must_prove: bool) -> BmcError | None:
-    """`refusal`, also of a machine that belongs to another node: nothing of that is recorded here."""
+    """`refusal`, or the failure for a machine that belongs to another node, of which nothing is recorded."""
     refused = refusal(node, reading, must_prove=must_prove)
     if refused is not None:
         return refused
@@ -116,14 +118,15 @@ async def judged(node: Node, reading: BmcReading, services: NodeServices, *, mus
 
 
 def shared(node: Node) -> str | None:
-    """Why its power is not ours to switch, if other nodes recorded the same machine."""
+    """Why farrier may not switch the power: other nodes recorded the same machine. None if they did not."""
     if not node.same_machine:
         return None
     return f"nodes {', '.join(node.same_machine)} recorded the same machine; use clear_bmc at all but one of them"
 
 
 def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
-    """After a pass that succeeded: no error, and all that was read. The identity that was recorded first stays."""
+    """The BMC after a successful pass: without errors, with all values of the reading. The first recorded identity
+    stays."""
     who = identity.kept(_of_bmc(bmc), _seen(reading))
     return Bmc(
         tries=tries_before(bmc),
@@ -150,11 +153,11 @@ def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
 
 
 def refreshed(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
-    """After a regular read that succeeded."""
+    """The BMC after a successful regular read."""
     return replace(
         bmc,
         tried_version=reading.credential_version,
-        # One that was good before is still, and takes no turns with the newer one (`rotation`).
+        # A version that was valid before is still valid, and does not replace the newer one (`rotation`).
         good_version=bmc.good_version if reading.credential_version == bmc.good_before else reading.credential_version,
         system_path=reading.system_path,
         power=reading.power,
@@ -171,8 +174,8 @@ def refreshed(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
 
 
 def unfinished(node: Node) -> Update[Node, Write]:
-    """What is kept of a pass that was cut short: whether it had logged in is not known, so its try stays counted and
-    serves no other."""
+    """The outcome of an interrupted pass. It is unknown whether the pass had logged in, so its try stays counted, and
+    no other login uses it."""
     spent = replace(node.bmc, trying=None)
     return Update(
         to=replace(node, bmc=spent), reason="the probe was interrupted", requeue_after=timedelta(0), quiet=True
@@ -180,19 +183,21 @@ def unfinished(node: Node) -> Update[Node, Write]:
 
 
 def interrupting(node: Node) -> Intent | None:
-    """The request that a pass makes way for. One for another node's BMC is refused, and costs no login."""
+    """The intent that interrupts a pass. An intent that conflicts with another node's BMC is refused, and interrupts
+    nothing."""
     return next((asked for asked in node.intents if ACTIONS[asked.action].interrupts and asked.conflict is None), None)
 
 
 def recover(node: Node) -> Update[Node, Write] | None:
-    """After a run with an unknown end: an attempt that it may have used is spent."""
+    """Decide after a run with an unknown end: a try that it may have used is spent."""
     if node.management not in TRANSIENT or node.bmc.trying is None or node.deleting:
         return None
     return unfinished(node)
 
 
 def failed(bmc: Bmc, error: BmcError, now: datetime, *, tries: tuple[datetime, ...]) -> Bmc:
-    """After a pass that failed: the error stays until it is proven gone. What was not dialled is no further failure."""
+    """The BMC after a failed pass. The error stays until proof that it is gone. A failure without a login is not
+    counted again."""
     of_class = bmc.of_class + error.dialled if bmc.failures and bmc.failure is error.failure else 1
     patience = pause(error, max(of_class, 1))
     return replace(
@@ -210,7 +215,7 @@ def failed(bmc: Bmc, error: BmcError, now: datetime, *, tries: tuple[datetime, .
 
 
 def _still_not_kept(bmc: Bmc, power: PowerState) -> str | None:
-    """Record why power could not be enforced, until it is as requested or enforcement ends."""
+    """Why power could not be enforced, kept until the power is as requested or enforcement ends."""
     return None if bmc.desired_power in (None, power) else bmc.enforce_error
 
 

@@ -33,9 +33,9 @@ from farrier.model.outcome import Made
 from farrier.protocols import MaasClient
 
 AT_ONCE = timedelta(0)
-# What the description of a machine says that a workflow created: `comment(node, CREATE)`.
+# The end of the description of a machine that a workflow created: `comment(node, CREATE)`.
 CREATE = "create"
-# What is the whole region's trouble is no fault of the node: its stage waits, and the region's own alert tells of it.
+# A failure of the whole region is not the node's fault: the stage waits, and the region has an alert of its own.
 REGION_AGAIN = timedelta(seconds=15)
 CONFLICT_AGAIN = timedelta(seconds=5)
 _RESCUE = frozenset(
@@ -50,7 +50,7 @@ _RESCUE = frozenset(
 
 
 class Send(Made, frozen=True, kw_only=True):
-    """One change of the machine, and what the stage says once the region took it; by default it looks again."""
+    """One change of the machine, and the result of the stage after it; by default the stage runs again."""
 
     change: Change
     reason: str
@@ -64,8 +64,8 @@ Ask: TypeAlias = Callable[[MaasClient], Awaitable[Settled]]
 def with_machine(
     node: Node, policy: Policy, decide: Decide, *, name: str, reads_only: bool = False, absent: Settled | None = None
 ) -> StageResult:
-    """Read the node's machine, `decide`, and send at most one change. Needs a MAAS id. A machine that another user
-    owns, or that is gone, is a failure; `absent` replaces the latter."""
+    """Read the node's machine, call `decide`, and send at most one change. Needs a MAAS ID. Fails if another user owns
+    the machine or it no longer exists; `absent` replaces the latter failure."""
 
     site = _usable(node, policy)
     if isinstance(site, Waiting):
@@ -111,20 +111,21 @@ def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: 
 
 
 def _usable(node: Node, policy: Policy) -> Site | Waiting:
-    """The node's site, once its region is known and may be asked."""
+    """The node's site; a wait if its region is not configured here or may be another one."""
     site = policy.site_of(node)
     if site is None or site.maas is None:
         return elsewhere(node)
     doubt = node.region.doubt if node.region is not None else None
     if doubt is not None:
-        # Another region may be at the URL, or another user's key. Nothing it says is about us.
+        # Another region may be at the URL, or the key of another user. Its responses would not be about farrier's
+        # machines.
         return Waiting(reason=f"MAAS: {doubt}", requeue_after=REGION_AGAIN, timed=False)
     return site
 
 
 def _of_another(node: Node, machine: Machine) -> Failed:
-    """The failure of a machine that another user owns. Raises `MaasError` if it is the API key that changed its
-    user."""
+    """The failure of a machine that another user owns. Raises `MaasError` if the API key has changed its user
+    instead."""
     if machine.owner and node.maas is not None and node.maas.ours and node.maas.owner == machine.owner:
         detail = f"the API key no longer belongs to {machine.owner[:64]!r}, who owns the machine of this node"
         raise MaasError(F.AUTH, detail, operation="whoami")
@@ -132,7 +133,7 @@ def _of_another(node: Node, machine: Machine) -> Failed:
 
 
 def not_configured(node: Node) -> Failed:
-    """The node's site has no region."""
+    """The failure for a site without a region."""
     return Failed(
         failure=FailureClass.INVALID_CONFIG,
         detail=f"site {node.site or '(none)'} has no MAAS configured"
@@ -142,20 +143,21 @@ def not_configured(node: Node) -> Failed:
 
 
 def elsewhere(node: Node) -> Waiting:
-    """This process does not know the region of a site that the workflow has begun at: its file may be on its way here,
-    and another replica may have it."""
+    """Wait for the settings of a site at which the workflow has begun: its file may arrive later, or only another
+    replica has it."""
     return Waiting(reason=f"site {node.site or '(none)'} has no MAAS in this controller's settings; waits for its file")
 
 
 def gone(node: Node) -> Failed:
-    """The machine that the node had is no more."""
+    """The failure for a machine that no longer exists."""
     return Failed(
         failure=FailureClass.MACHINE_DELETED_UPSTREAM, detail=f"machine {node.maas_id} no longer exists in MAAS"
     )
 
 
 def foreign(node: Node, machine: Machine | MaasObservation) -> Failed:
-    """Another user holds the machine; since rescue mode, if it is in it, or was when the node was quarantined."""
+    """The failure for a machine of another user. The text names rescue mode, if the machine is in it or was when the
+    node was quarantined."""
     owner = machine.owner or ""
     noted = node.quarantine.reason if node.quarantine is not None else None
     since = by_rescue(owner, noted, in_rescue=machine.status in _RESCUE)
@@ -167,7 +169,7 @@ def foreign(node: Node, machine: Machine | MaasObservation) -> Failed:
 
 
 def latest(node: Node) -> MaasObservation | None:
-    """What was read of the machine since this attempt of the stage began; None while nothing was."""
+    """The last reading of the machine, if it is newer than this attempt of the stage."""
     assert node.workflow is not None, "a stage runs in a workflow"
     seen = node.maas
     return seen if seen is not None and seen.tells_of(attempt_began_at(node.workflow)) else None
@@ -184,12 +186,13 @@ def is_undecided(seen: MaasObservation) -> bool:
 
 
 def undecided(seen: MaasObservation) -> Waiting:
-    """Proves nothing, and is no fault of the node."""
+    """The wait for a reading without a known owner, which proves nothing and is not the node's fault."""
     return Waiting(reason=f"waits to learn the owner of machine {seen.system_id}", timed=False)
 
 
 def of_error(error: MaasError) -> Settled:
-    """What a failed call means for the stage. After an ambiguous one the next run reads what became of it."""
+    """The result of the stage after a failed call. After an ambiguous one, the next run reads whether the change was
+    made."""
     detail = f"{error.operation}: {error.failure}: {error.detail}"
     match error.failure:
         case F.AUTH | F.CLOCK_SKEW | F.TLS | F.UNREACHABLE | F.BUSY:

@@ -1,7 +1,7 @@
-"""`delete`: the walk of the table's own edges to `deleted` for a node that never was active.
+"""Intent `delete`: takes a node that was never active to `deleted`, over the edges of the table.
 
-The node's onboarding is ended first; then a full decommission that touches nothing owns the walk. There is no short
-cut: `deleted` is reached from `removing` only.
+The node's onboarding ends first. Then a full decommission that skips its work takes the node through the edges, because
+`deleted` can only be reached from `removing`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ NOT_APPLICABLE = "not_applicable"
 
 
 def begin(node: Node, now: datetime, config: Policy) -> Change:
-    """Into the walk, once no workflow is live. `enrolling` goes through `quarantined`, as its edges say."""
+    """Begin the decommission, once no workflow is live. `enrolling` goes through `quarantined`, as its edges
+    require."""
     walk = Decommission(
         mode=DecommissionMode.FULL_DECOMMISSION,
         mode_given_at=now,

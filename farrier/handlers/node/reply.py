@@ -1,4 +1,4 @@
-"""What a response to an intent is made from, and what it may say."""
+"""The request and the replies of a response to an intent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from farrier.model.writes import Write
 
 
 class Request(msgspec.Struct, frozen=True):
-    """An intent that fits the node's states, with its parameters decoded."""
+    """An intent that fits the node's states, with its decoded parameters."""
 
     node: Node
     intent: Intent
@@ -27,12 +27,12 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def has_region(self) -> bool:
-        """Whether the node's site has a MAAS region, as far as this process knows."""
+        """Whether the node's site has a MAAS region in the settings of this process."""
         site = self.config.site_of(self.node)
         return site is not None and site.maas is not None
 
     def in_maas_as(self, *, deployed: bool) -> bool:
-        """Whether a fresh reading shows the machine deployed, or something else; what is stale proves neither."""
+        """Whether a fresh reading shows the machine as deployed, or as not deployed. A stale reading proves neither."""
         seen = self.node.maas
         if seen is None or not seen.fresh(self.now, self.config.observation_ttl):
             return False
@@ -40,7 +40,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Accept(Made, frozen=True, kw_only=True):
-    """Begun or done in this commit: `to` is the node as it leaves it, None if it stays as it is."""
+    """Begun or done in this commit. `to` is the node after the commit, None if it does not change."""
 
     reason: str
     to: Node | None = None
@@ -48,16 +48,15 @@ class Accept(Made, frozen=True, kw_only=True):
 
 
 class Hold(Made, frozen=True, kw_only=True):
-    """Stays pending until a step returns the answer. `to` is the node with that noted, None if it is noted already.
-    Later intents wait, because intents are answered in order.
-    """
+    """Keep the intent pending until a step returns the answer. `to` is the node with this recorded, None if it is
+    already recorded. Later intents wait, because intents are answered in order."""
 
     reason: str
     to: Node | None = None
 
 
 class Reject(msgspec.Struct, frozen=True, kw_only=True):
-    """Not done, and why; says what would be accepted."""
+    """Refuse the intent. The reason names what would be accepted."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Responses to the requests about a node's BMC and its power."""
+"""Responses to the intents about a node's BMC and its power."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from farrier.model.params import PowerRequest, SetBmc, SetPower
 
 
 def set_bmc(request: Request) -> Reply:
-    """Changes only what it names and clears the back-off. What was learnt of a BMC at another address is forgotten; the
-    last error stays until a verification proves it gone, unless it was that details are missing."""
+    """Change the given BMC details and reset the back-off. With another address, the facts about the former BMC are
+    removed. The last error stays until a successful verification, except one about missing details."""
     node, params = request.node, request.params
     assert isinstance(params, SetBmc), "the table of actions declares this type"
     if request.intent.conflict is not None:
@@ -34,7 +34,7 @@ def set_bmc(request: Request) -> Reply:
     bmc = msgspec.structs.replace(bmc, failures=0, next_try_at=None, trying=None)
     if missing_detail(node) is not None:
         bmc = msgspec.structs.replace(bmc, last_error=None, failure=None)
-    if node.management is M.MANAGEABLE:  # to be verified in place, at once if the login cap lets it
+    if node.management is M.MANAGEABLE:  # verified in place, at once if the login cap allows it
         bmc = counted(msgspec.structs.replace(bmc, asked_at=bmc.asked_at or request.now), request.now)
     edited = with_fields(
         node, bmc_address=address, bmc_credential=credential, bmc=bmc, management=_after_edit(node.management)
@@ -47,7 +47,7 @@ def set_bmc(request: Request) -> Reply:
 
 
 def clear_bmc(request: Request) -> Reply:
-    """Removes all BMC details; from then on nothing is attempted."""
+    """Remove all BMC details; from then on no request is sent to the BMC."""
     node = request.node
     if node.management in (M.UNMANAGED, M.ERROR):
         return Accept(reason="the node has no BMC details")
@@ -64,8 +64,8 @@ def clear_bmc(request: Request) -> Reply:
 
 
 def manage(request: Request) -> Reply:
-    """Verify now. The cap on failed logins beats the request: it is accepted, and waits. An adoption that failed is
-    given up; one that is under way elsewhere goes on once the BMC is manageable again."""
+    """Verify now. The login cap has precedence: at the cap, the intent is accepted and waits. A failed adoption is
+    cancelled; one that waits elsewhere continues once the BMC is manageable again."""
     node, now = request.node, request.now
     missing = missing_detail(node)
     if missing is not None:
@@ -81,8 +81,8 @@ def manage(request: Request) -> Reply:
 
 
 def set_power(request: Request) -> Reply:
-    """Record the power action to send, in a separate commit. It stays pending while the BMC is asked: what came of it
-    is its answer, committed with the result by `switching`. May be asked for again: what is so already is not sent."""
+    """Record the power action to send, in a separate commit. The intent stays pending until `switching` commits its
+    answer together with the result. May be repeated: an action whose power is already reached is not sent."""
     node, now, params = request.node, request.now, request.params
     assert isinstance(params, SetPower), "the table of actions declares this type"
     if node.bmc.switching is not None:
@@ -115,7 +115,7 @@ def set_power(request: Request) -> Reply:
 
 
 def _known_of_any(bmc: Bmc, others: tuple[OtherLogin, ...] | None) -> Bmc:
-    """What stays true at another address, where others logged in, too."""
+    """The facts about the BMC that stay valid at another address, with the logins of other nodes there."""
     return Bmc(
         last_error=bmc.last_error, failure=bmc.failure, tries=bmc.tries, others=others or (), asked_at=bmc.asked_at
     )

@@ -19,7 +19,7 @@ def pause(request: Request) -> Reply:
 
 
 def unpause(request: Request) -> Reply:
-    """The pause ends. What the live workflow waits for has all its time again: in a pause nothing could come of it."""
+    """End the pause. The deadlines of the live workflow start again, because nothing could happen during the pause."""
     node = request.node
     if node.paused is None:
         return Accept(reason="was not paused")

@@ -1,7 +1,7 @@
-"""The response to `set`: what a node was registered with is changed, but not under a workflow that uses it.
+"""The response to `set`: changes registration data, except values that a live workflow uses.
 
-What is malformed was refused when the intent was inserted, by the functions of the registration. History has a row for
-each value that changes, written by the commit, which knows the values from before.
+The database refused malformed values when the intent was inserted, with the functions of the registration. The commit
+writes a history row for each changed value, because it has the values from before.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from farrier.model.node import Node
 from farrier.model.params import Unset
 from farrier.model.writes import SetDetails
 
-# What a node's later runs decide on; the rest is read anew where it is used.
+# The snapshot contains these for later runs. All other details are read where they are used.
 _OF_THE_NODE = ("site", "model", "agentless", "auto_manage")
 
 
 def set_details(request: Request) -> Reply:
-    """Changes only what it names."""
+    """Change the given details only."""
     params = request.params
     assert isinstance(params, Unset), "the table of actions declares this type"
     given = request.intent.params
@@ -41,7 +41,7 @@ def set_details(request: Request) -> Reply:
 
 
 def _used(node: Node, named: tuple[str, ...]) -> str | None:
-    """Which workflow uses one of the values."""
+    """Why a value cannot change: the workflow that uses it. None if no workflow does."""
     for name in named:
         if not DETAILS[name].free_when.fits(node.workflow):
             assert node.workflow is not None, "without a workflow every field may change"

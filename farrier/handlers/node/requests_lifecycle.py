@@ -1,4 +1,4 @@
-"""Responses to the requests that move a node's status at once: quarantine, release, reactivate, delete (model §2)."""
+"""Responses to the intents that change a node's status at once: quarantine, release, reactivate, delete (model §2)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from farrier.model.writes import RevokeBootstrap
 
 
 def quarantine(request: Request) -> Reply:
-    """Blocked from scheduling until it is released. An onboarding under way waits for an operator; one that was about
-    to begin loses its mode, for otherwise it would lift the quarantine."""
+    """Block the node from scheduling until it is released. A running onboarding waits for an operator. An onboarding
+    that is about to begin loses its mode, because it would otherwise end the quarantine."""
     node = request.node
     assert isinstance(request.params, p.Because), "the table of actions declares this type"
     goes_on = isinstance(node.workflow, Onboarding) and not _stands(node.workflow)
@@ -32,7 +32,7 @@ def quarantine(request: Request) -> Reply:
 
 
 def _stands(workflow: Workflow) -> bool:
-    """Whether the onboarding stands still until an operator acts."""
+    """Whether the onboarding waits for an operator and does nothing."""
     if workflow.status is W.COMPENSATING:
         return workflow.after_undo is AfterUndo.CANCEL
     return workflow.status is W.FAILED_MANUAL_INTERVENTION or workflow.mode is None
@@ -53,7 +53,8 @@ def _held(node: Node, reason: str) -> Workflow:
 
 
 def release(request: Request) -> Reply:
-    """Back into service, if it has ever been and is healthy now. One that was not left clean takes a reason."""
+    """Return the node to service, if it has been in service and is healthy now. After a failed validation, a reason is
+    required."""
     node, params = request.node, request.params
     assert isinstance(params, p.MaybeBecause), "the table of actions declares this type"
     if not node.ever_onboarded:
@@ -74,7 +75,7 @@ def release(request: Request) -> Reply:
 
 
 def reactivate(request: Request) -> Reply:
-    """Back to `offline`; health decides when it is active."""
+    """Return the node to `offline`; its health decides when it is active."""
     node = request.node
     if node.not_scrubbed:
         return Reject(reason=f"reactivate: {unclean.NOT_SCRUBBED}")
@@ -88,7 +89,7 @@ def reactivate(request: Request) -> Reply:
 
 
 def delete(request: Request) -> Reply:
-    """The walk to `deleted` for a node that never was active."""
+    """Begin the deletion of a node that was never active."""
     node = request.node
     if node.ever_active:
         return Reject(reason="delete: this node has been in service; decommission or remove it")
@@ -99,7 +100,7 @@ def delete(request: Request) -> Reply:
         return Accept(
             reason="being deleted", to=removal.begin(node, request.now, request.config).to, writes=(RevokeBootstrap(),)
         )
-    if compensating.has_work(node):  # also where it is undone already: whatever was to follow that is now this
+    if compensating.has_work(node):  # also if the undo is done already: the deletion replaces what was to follow
         undone = with_fields(marked, workflow=compensating.undoing(node, AfterUndo.CANCEL))
         return Accept(
             reason="the node is deleted when the undo of its workflow is done", to=undone, writes=(RevokeBootstrap(),)
@@ -109,9 +110,8 @@ def delete(request: Request) -> Reply:
 
 
 def _not_to_reactivate(request: Request) -> str | None:
-    """Why a fresh reading forbids the return to service. A machine that was put into service by hand may have any
-    owner.
-    """
+    """Why a fresh reading forbids the return to service. A machine that an operator put into service by hand may have
+    any owner."""
     node = request.node
     if request.in_maas_as(deployed=False):
         assert node.maas is not None, "it was read"

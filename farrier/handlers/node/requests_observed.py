@@ -1,7 +1,7 @@
 """Response to `adopt_observed_state`: the workflow continues from the state in MAAS (000 §8).
 
-Decides on what the region's observer recorded, and only while that is fresh; of what was not recorded, or what another
-user holds, nothing is adopted. Asked twice, the second changes nothing.
+Decides on fresh readings of the region's observer only. A state that was not recorded, or a machine of another user, is
+not adopted. A repeated intent changes nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from farrier.model.workflow import OnboardingMode
 from farrier.model.workflow import WorkflowStatus as W
 
 _ACTION = "adopt_observed_state"
-# Where a deployment goes on when MAAS shows its machine in this state.
+# The stage at which a deployment continues if MAAS shows its machine in this state.
 _GOES_ON_AT = {
     M.COMMISSIONING: O.WAIT_FOR_READY,
     M.READY: O.CONFIGURE_STORAGE,
@@ -81,14 +81,14 @@ def _of_deployment(node: Node, now: datetime, policy: Policy) -> Reply:
 
 
 def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
-    """At `stage`, remembering what is in MAAS as if this workflow had asked for it; but not as its own to undo."""
+    """The node at `stage`. The workflow records the state in MAAS as if it had requested it, but will not undo it."""
     workflow = node.workflow
     assert workflow is not None, "the caller looked"
     known = workflow.upstream
-    if state in (M.COMMISSIONING, M.READY):  # what was deployed before is gone
+    if state in (M.COMMISSIONING, M.READY):  # the earlier deployment is gone
         known = replace(known, disowned=known.deploys)
     elif known.deploys <= known.disowned and not (known.deploys and workflow.stage in _AFTER_DEPLOYING):
-        # Its agent may have enrolled at any time before, unless its system is only being installed.
+        # Unless MAAS is installing the system now, its agent may have enrolled at any earlier time.
         begun = now if state is M.DEPLOYING else None
         known = replace(known, deploys=known.deploys + 1, disowned=known.deploys + 1, asked_at=begun, deployed_at=None)
     kept = with_fields(node, workflow=with_workflow(node, upstream=known))
@@ -96,7 +96,7 @@ def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
 
 
 def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
-    """The stages in MAAS whose goal it shows have nothing to do any more; all others still run."""
+    """Continue the decommission. Stages whose goal MAAS shows have nothing to do; all others still run."""
     workflow = node.workflow
     assert isinstance(workflow, Decommission), "the caller looked"
     stages = adopted.left(workflow)

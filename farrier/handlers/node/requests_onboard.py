@@ -1,7 +1,7 @@
-"""Responses to `onboard` and `adopt`: an onboarding is given its mode and begins from the top (model §3, §4).
+"""Responses to `onboard` and `adopt`: set the mode of an onboarding and run it from its first stage (model §3, §4).
 
-`adopt` takes over a machine that runs already: it is for a node whose BMC is proven, and begins the fresh probe in its
-own commit. `onboard` in mode `adopt` also takes a node whose BMC is yet to be verified.
+`adopt` adopts a running machine: it requires a verified BMC, and begins the probe in the same commit. `onboard` in mode
+`adopt` also accepts a node whose BMC is not verified yet.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PROVEN_ONCE = (M.MANAGEABLE, M.ADOPT_FAILED)
 
 
 def onboard(request: Request) -> Reply:
-    """Gives the onboarding its mode, or begins one."""
+    """Set the mode of the onboarding, or begin an onboarding."""
     node, params, now = request.node, request.params, request.now
     assert isinstance(params, Onboard), "the table of actions declares this type"
     if params.mode is OnboardingMode.DEPLOY and (why := _cannot_deploy(request)) is not None:
@@ -53,7 +53,7 @@ def onboard(request: Request) -> Reply:
 
 
 def _cannot_deploy(request: Request) -> str | None:
-    """Why the machine cannot be installed through MAAS, as far as that is known before; the stages look themselves."""
+    """Why the machine cannot be installed through MAAS, if this is already known. The stages check everything else."""
     node = request.node
     if not request.has_region:
         return (
@@ -69,8 +69,8 @@ def _cannot_deploy(request: Request) -> str | None:
 
 
 def _onboard_found(request: Request) -> Reply:
-    """In mode `adopt`: like intent `adopt`, but also for a node that is not manageable yet; the onboarding verifies its
-    BMC."""
+    """Begin an adoption like intent `adopt`, but also for a node that is not manageable yet: the onboarding verifies
+    its BMC."""
     node = request.node
     if node.status is N.RETIRED:
         return Reject(reason="onboard: mode adopt is only for a node that was never in service; this one is retired")
@@ -85,7 +85,7 @@ def _onboard_found(request: Request) -> Reply:
 
 
 def adopt(request: Request) -> Reply:
-    """Look at the machine now. The cap on failed logins beats the request: it is accepted, and waits."""
+    """Begin the probe of the machine. The login cap has precedence: at the cap, the intent is accepted and waits."""
     node, now = request.node, request.now
     if node.ever_active or node.failed_validation:
         return Reject(reason="adopt: this node has been in service; release or decommission it")
@@ -102,7 +102,7 @@ def adopt(request: Request) -> Reply:
 
 
 def _with_onboarding(request: Request) -> Node:
-    """The node with its adoption from the top: begun, given its mode, or resumed."""
+    """The node with its adoption at the first stage: a new one, one that got its mode, or one that was resumed."""
     node, now = request.node, request.now
     if isinstance(node.workflow, Onboarding):
         given = with_workflow(node, mode=OnboardingMode.ADOPT, mode_given_at=node.workflow.mode_given_at or now)

@@ -1,7 +1,7 @@
-"""Responses to the requests that begin a decommission, and to the operator's actions on a workflow (model §7, 000 §8).
+"""Responses to the intents that begin a decommission, and to the operator's actions on a workflow (model §7, 000 §8).
 
-A workflow is only created here; its stages do the moving, so there is one way into `draining` and one into `removing`.
-All may be asked for twice.
+A response only creates a workflow; the stages change the node's status, so there is one way into `draining` and one
+into `removing`. All intents may be repeated.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from farrier.model.workflow import FAILED, DecommissionMode
 from farrier.model.workflow import WorkflowStatus as W
 
 D = DecommissionStage
-# Draining alone is a soft reset that only empties the node.
+# Intent drain is a soft reset that only drains the node.
 _MORE_THAN_DRAINING = (D.FORCE_RELEASE_ALLOCATIONS, D.SCRUB_GPU, D.VALIDATE_CLEAN_NODE)
 _FULL_PATH = PATHS[DecommissionMode.FULL_DECOMMISSION]
 _BEFORE_REMOVAL = tuple(s for s in _FULL_PATH[: _FULL_PATH.index(REMOVE_STARTS_AT)] if isinstance(s, D))
 
 
 def drain(request: Request) -> Reply:
-    """Empty and retire."""
+    """Drain the node and retire it."""
     assert isinstance(request.params, p.Drain), "the table of actions declares this type"
     options = _options(request, request.params, retire=True, leave_out=_MORE_THAN_DRAINING)
     return _decommission(request, DecommissionMode.SOFT_RESET, options, "drain")
@@ -50,7 +50,7 @@ def remove(request: Request) -> Reply:
 
 
 def decommission(request: Request) -> Reply:
-    """Drain, clean, and end as the mode says."""
+    """Drain and clean the node; the mode decides its final status."""
     params = request.params
     assert isinstance(params, p.Decommission), "the table of actions declares this type"
     if params.mode is DecommissionMode.REIMAGE and request.node.maas_id is None:
@@ -63,19 +63,19 @@ def decommission(request: Request) -> Reply:
 
 
 def retry_stage(request: Request) -> Reply:
-    """The failed stage again, now, with a fresh count of attempts."""
+    """Retry the failed stage now, with a new count of attempts."""
     workflow = _live(request)
     return Accept(reason=f"stage {workflow.stage} is retried", to=_running(request))
 
 
 def resume(request: Request) -> Reply:
-    """Continue from the last safe stage. A lost task is issued again, a fresh or claimed task stays. A lost
-    decommission is created again."""
+    """Continue from the last safe stage. A lost task is issued again; a new or claimed task stays. A lost decommission
+    is created again."""
     node = request.node
     if node.workflow is None:
         return _owner(request)
     if node.workflow.status in FAILED:
-        if node.deleting and isinstance(node.workflow, Onboarding):  # what failed is its undo; nothing else may go on
+        if node.deleting and isinstance(node.workflow, Onboarding):  # the undo failed, and nothing else may continue
             return Accept(reason="the undo of the workflow continues", to=_undoing(node, AfterUndo.CANCEL))
         return Accept(reason=f"continues at stage {node.workflow.stage}", to=_running(request))
     type_ = tasks.OWNING.get(node.status)
@@ -91,8 +91,7 @@ def resume(request: Request) -> Reply:
 
 
 def rerun(request: Request) -> Reply:
-    """Run all stages again, and skip work that is done. The workflow still records that it has something to undo in
-    MAAS."""
+    """Run all stages again, and skip work that is done. The workflow still records that it has work in MAAS to undo."""
     node, workflow = request.node, _live(request)
     known = replace(
         counted_anew(workflow),
@@ -107,7 +106,7 @@ def rerun(request: Request) -> Reply:
 
 
 def restart_clean(request: Request) -> Reply:
-    """Undo, then run all stages again. Meanwhile the node is in a state that needs no workflow."""
+    """Undo the workflow, then run all stages again. Meanwhile the node is in a status that needs no workflow."""
     node = with_note(request.node, restarted_at=request.now, adopted=False)
     return Accept(
         reason="the work of the workflow is undone; then the workflow starts again",
@@ -117,11 +116,10 @@ def restart_clean(request: Request) -> Reply:
 
 
 def cancel(request: Request) -> Reply:
-    """Stop the workflow, and a verification with it; the node returns to a state that needs no workflow. A node whose
-    cleaning did not complete is marked not_scrubbed.
-    """
+    """Stop the workflow, and a verification with it. The node returns to a status that needs no workflow. A node whose
+    cleaning did not complete is marked not_scrubbed."""
     node = request.node
-    if node.management is Management.VERIFYING:  # or `auto_manage` would begin it again at once
+    if node.management is Management.VERIFYING:  # otherwise `auto_manage` would begin it again at once
         node = probing.put_off(node, request.now)
     if node.workflow is None:
         return Accept(reason="the verification is cancelled", to=node)
@@ -143,9 +141,9 @@ def cancel(request: Request) -> Reply:
 
 
 def mark_manual_intervention_required(request: Request) -> Reply:
-    """Freeze the workflow until a person resolves it."""
+    """Freeze the workflow until an operator resolves it."""
     assert isinstance(request.params, p.MaybeBecause), "the table of actions declares this type"
-    # A cancel after that ends it, whatever could be undone.
+    # A cancel after this ends the workflow, whether or not its work can be undone.
     undoes = _live(request).status is W.COMPENSATING and compensating.has_work(request.node)
     frozen = freeze(
         request.node,
@@ -169,7 +167,7 @@ def _owner(request: Request) -> Reply:
     assert status in _LED_THERE, "elsewhere the table asks for a live workflow"
     unowned = f"the node is {status}, but no decommission of it is live"
     respond, params = _LED_THERE[status]
-    if request.node.agentless:  # no agent ends what led there, so only force does
+    if request.node.agentless:  # no agent can finish these tasks, so force is required
         params = replace(params, force=True, reason=unowned)
     made = respond(replace(request, params=params))
     return replace(made, reason=f"{unowned}; {made.reason}")
@@ -228,14 +226,14 @@ def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Opt
 
 
 def _raises_the_record(live: Decommission, options: Options) -> bool:
-    """Whether both are the `remove` of a retired node, and differ in nothing but its record in MAAS."""
+    """Whether both are the `remove` of a retired node, and differ only in the removal of its record in MAAS."""
     return (
         options.leave_out[: len(_BEFORE_REMOVAL)] == live.options.leave_out[: len(_BEFORE_REMOVAL)] == _BEFORE_REMOVAL
     )
 
 
 def _record_stays(request: Request) -> str | None:
-    """Why the machine cannot be deleted in MAAS, as far as that is known before; the stage looks itself."""
+    """Why the machine cannot be deleted in MAAS, if this is already known. The stage checks everything else."""
     node = request.node
     if node.maas_id is None:
         return None

@@ -1,7 +1,7 @@
-"""Notices a new version of a credential and tries it at once (model §3).
+"""Detects a new version of a credential and tries it at once (model §3).
 
-Before each regular read the version is compared with the known good one. While reads fail for want of a good
-credential, it is resolved beside the back-off, which costs no login.
+Each regular read first compares the version with the one that is known to be good. While reads fail because of the
+credential, it is resolved during the back-off, which costs no login.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from farrier.model.outcome import Step, Update
 from farrier.model.writes import Write
 from farrier.protocols import NodeCredentials
 
-# What another secret may mend.
+# The failures that another secret may fix.
 _MENDED = (BmcFailure.AUTH, BmcFailure.INCOMPLETE)
 
 _FORGOTTEN: dict[str, Any] = {
@@ -35,7 +35,7 @@ _FORGOTTEN: dict[str, Any] = {
 }
 """The fields of the back-off, which belongs to the former secret."""
 
-# Replicas that see different versions of one secret, for a cache or a mirror that lags, must not verify in turns.
+# Replicas may see different versions of one secret, because a cache or mirror is behind. They must not verify in turns.
 AGAIN_AFTER = timedelta(minutes=5)
 
 _NEW_VERSION = "the credential has a new version"
@@ -43,8 +43,8 @@ _CAUSE = "rule: credential watch"
 
 
 async def verify_if_new(node: Node, now: datetime, credentials: NodeCredentials) -> Outcome | None:
-    """The node on its way to be verified in place, if its credential is not the one that was good; else None. Raises
-    `CredentialError`."""
+    """The transition to a verification in place, if the credential has another version than the one that was good; else
+    None. Raises `CredentialError`."""
     if node.bmc.good_version is None or node.bmc_credential is None:
         return None
     version = await credentials.version(target_of(node))
@@ -52,7 +52,7 @@ async def verify_if_new(node: Node, now: datetime, credentials: NodeCredentials)
 
 
 def watch_sync(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """A look at the credential of a manageable node whose reads fail for want of a good one."""
+    """Check the credential of a manageable node whose reads fail because of it."""
     bmc = node.bmc
     if bmc.sync_failure not in _MENDED or not _is_due(bmc, now, config):
         return None
@@ -72,11 +72,11 @@ def watch_sync(node: Node, now: datetime, config: Policy) -> Decision | None:
 
 
 def watch_enroll(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """A look at the credential of a node that could not be verified for want of a good one."""
+    """Check the credential of a node whose verification failed because of it."""
     bmc = node.bmc
     if bmc.failures == 0 or bmc.failure not in _MENDED:
         return None
-    # It has just been tried.
+    # The credential was just tried.
     if now < node.management_entered_at + config.power_sync_interval or not _is_due(bmc, now, config):
         return None
 
@@ -92,13 +92,13 @@ def watch_enroll(node: Node, now: datetime, config: Policy) -> Decision | None:
 
 
 def _verify(node: Node, now: datetime) -> Change:
-    """Into `verifying` without back-off; the login cap, if it is reached, is waited for there as for any request."""
+    """Start `verifying` without back-off. At the login cap, the verification waits as for an intent."""
     bmc = replace(node.bmc, **_FORGOTTEN)
     may = counted(bmc, now)
     if may.trying is None:
         later = with_fields(node, bmc=replace(bmc, asked_at=bmc.asked_at or now))
         return transition(node, later, reason=f"{_NEW_VERSION}; verified as soon as the login cap allows", cause=_CAUSE)
-    # It was manageable, and is to be again after whatever fails now, also where nothing is verified unasked.
+    # The node was manageable. `asked_at` makes it verify again after a failure, even without `auto_manage`.
     asked = replace(may, asked_at=bmc.asked_at or now)
     return transition(
         node, with_fields(node, bmc=asked, management=Management.VERIFYING), reason=_NEW_VERSION, cause=_CAUSE
@@ -114,7 +114,8 @@ async def _version(node: Node, services: NodeServices) -> str | None:
 
 
 def _is_new(bmc: Bmc, version: str, now: datetime) -> bool:
-    """True if the version is not the one that is known to be good, nor the one before it just after a verification."""
+    """Whether the version is neither the one that is known to be good nor, shortly after a verification, the one before
+    it."""
     if version == bmc.good_version:
         return False
     return version != bmc.good_before or bmc.verified_at is None or now - bmc.verified_at >= AGAIN_AFTER
@@ -131,6 +132,6 @@ def _nothing_new(node: Node, seen: Bmc) -> Update[Node, Write]:
 
 
 def _step(look: Callable[[NodeServices], Awaitable[Outcome]], node: Node, now: datetime, config: Policy) -> Decision:
-    # A look that errs, or is cut short, counts as one: without that it would be the next run's, too, and for ever.
+    # A check that raises or is interrupted counts as one, because otherwise every further run would repeat it.
     seen = _nothing_new(node, replace(node.bmc, watched_at=now))
     return Step(name="watch_credential", act=look, deadline=config.probe_deadline, reads_only=True, if_cut=seen)

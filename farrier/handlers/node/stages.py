@@ -1,7 +1,6 @@
-"""The stages of both workflows, and how a workflow begins, goes from one to the next, and ends (model §4).
+"""The stages of both workflows, and how a workflow begins, advances and ends (model §4).
 
-The rules and responses that take a workflow on stand on this; it decides nothing of its own, and no stage knows
-another.
+Used by the rules and responses that run a workflow. This module makes no decisions, and no stage imports another.
 """
 
 from __future__ import annotations
@@ -72,14 +71,14 @@ _ONBOARDING: Mapping[O, Stage] = {
     O.WAIT_FOR_AGENT_ENROLLMENT: wait_for_agent_enrollment,
 }
 
-# What an adoption may go through without a site, and what has to say itself that there is none.
+# The stages that an adoption may run without a site, and those that report a missing site themselves.
 _ANYWHERE = frozenset(
     {O.LOAD_SITE_CONFIG, O.RESOLVE_POWER_CREDENTIALS, O.CREATE_OR_FIND_IN_MAAS, O.WAIT_FOR_AGENT_ENROLLMENT}
 )
 
 
 def _at_its_site(run: Stage) -> Stage:
-    """The stage, once this process knows the node's site."""
+    """The stage, or a wait if this process has no settings of the node's site."""
 
     @wraps(run)
     def at_its_site(node: Node, now: datetime, policy: Policy) -> StageResult:
@@ -111,7 +110,7 @@ DECOMMISSION: Mapping[D, Stage] = {
 
 
 def run_stage(node: Node, workflow: Workflow, now: datetime, config: Policy) -> StageResult:
-    """What the current stage says of the node as it is."""
+    """The result of the current stage for this snapshot."""
     match workflow:
         case Onboarding():
             run = ONBOARDING.get(workflow.stage) if workflow.stage is not None else None
@@ -125,7 +124,7 @@ def run_stage(node: Node, workflow: Workflow, now: datetime, config: Policy) -> 
 
 
 def start(workflow: Workflow) -> dict[str, object]:
-    """The fields of `workflow` as it begins running from the top."""
+    """The fields of `workflow` at its first stage."""
     assert workflow.mode is not None, "a workflow begins only after its mode is set"
     stage = first_stage(workflow.mode, skip=left_out(workflow))
     return {
@@ -140,7 +139,7 @@ def start(workflow: Workflow) -> dict[str, object]:
 
 
 def again(workflow: Workflow) -> dict[str, object]:
-    """The fields of `workflow` after an operator continued it: its counters start again."""
+    """The fields of `workflow` after an operator continued it, with new counters."""
     return {
         "status": W.RUNNING,
         "attempt": 1,
@@ -153,7 +152,7 @@ def again(workflow: Workflow) -> dict[str, object]:
 
 
 def counted_anew(workflow: Workflow) -> Upstream:
-    """What `workflow` remembers of MAAS, without what is counted against a limit."""
+    """The record of the work of `workflow` in MAAS, without the counts that are limited."""
     return replace(workflow.upstream, datasource_retries=0, failed_deploys=0, commissions=0, cuts=0)
 
 
@@ -163,7 +162,7 @@ def left_out(workflow: Workflow) -> frozenset[StageName]:
 
 
 def advanced(node: Node, done: Done) -> Node:
-    """The node after its stage is done: at the next one, or as its workflow ends."""
+    """The node after its stage is done: at the next stage, or with its workflow ended."""
     base = node if done.to is None else done.to
     workflow = base.workflow
     assert workflow is not None and workflow.mode is not None, "a running workflow has a mode"

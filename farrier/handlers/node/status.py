@@ -1,7 +1,7 @@
-"""The status layer: what heartbeats, alerts and enrolments do to a node (edges of model §2 that no workflow owns).
+"""The status layer: transitions because of heartbeats, alerts and enrolments (edges of model §2 that no workflow owns).
 
-Facts that are stale prove nothing and move nothing. A paused node's status is followed like any other's: to observe is
-not to act.
+Stale facts prove nothing and cause no transition. The rules also apply to a paused node, because a pause does not stop
+observation.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import OnboardingMode
 from farrier.model.writes import AnswerIntent, LeaveService, Write
 
-# What of these a node is changes nothing else that a load reads.
+# A transition between these changes no other part of the snapshot.
 _ALONE = frozenset({N.ACTIVE, N.OFFLINE, N.QUARANTINED})
 
 
 def after(node: Node, moved: Transition[Node, Write], now: datetime) -> Node | None:
-    """The node as a load would return it after a move of its status alone; None after any other, which changes more of
-    what is read: workflows, tasks, the BMC."""
+    """The snapshot of the node after a transition of its status alone. None after any other transition, which changes
+    more of the snapshot: workflows, tasks, the BMC."""
     to = moved.to
     if not {node.status, to.status} <= _ALONE or node.workflow is not None:
         return None
@@ -48,7 +48,7 @@ def after(node: Node, moved: Transition[Node, Write], now: datetime) -> Node | N
 
 
 def bootstrap_issued(node: Node, now: datetime, config: Policy) -> Decision:
-    """Into `enrolling`, once the agent has enrolled."""
+    """Enter `enrolling`, once the agent has enrolled."""
     if node.agent is None:
         return Wait(reason="waits for the agent to enrol with its bootstrap token", rests=True)
     return transition(
@@ -72,7 +72,7 @@ def active(node: Node, now: datetime, config: Policy) -> Decision | None:
 
 
 def offline(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """Into `quarantined` where a cause for it stands or appears, into `active` once health is proven."""
+    """Quarantine the node if it has a cause for it; return it to `active` once it is proven healthy."""
     if node.quarantine is not None and node.workflow is None:
         return transition(
             node,
@@ -87,7 +87,7 @@ def offline(node: Node, now: datetime, config: Policy) -> Decision | None:
     proof = health.healthy(facts)
     match proof:
         case Healthy() if isinstance(node.workflow, Decommission):
-            return None  # healthy again, but on its way out
+            return None  # healthy again, but being decommissioned
         case Healthy():
             return transition(
                 node,
@@ -104,7 +104,7 @@ def offline(node: Node, now: datetime, config: Policy) -> Decision | None:
 
 
 def quarantined(node: Node, now: datetime, config: Policy) -> Decision:
-    """Into `active`, once the cause is proven gone, of a node without a workflow that is not being deleted."""
+    """Return the node to `active` once the cause is proven gone. Runs only without a workflow and a deletion."""
     cause = node.quarantine
     if cause is None:
         return Wait(reason="quarantined; waits for intent release or decommission", rests=True)
@@ -122,9 +122,8 @@ def quarantined(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def _what_is_gone(node: Node, cause: Quarantine, now: datetime, config: Policy) -> str | None:
-    """The proof that the cause of the quarantine is gone; None if it may remain, or only an operator can decide. For
-    alerts, health is the proof.
-    """
+    """The proof that the cause of the quarantine is gone. None if it may remain, or only an operator can decide. For
+    alerts, health is the proof."""
     if cause.cause is QuarantineCause.HEALTH:
         return "the alerts that quarantined it have ended"
     if cause.cause in expected.CAUSES and drift.is_over(node, now, config):
@@ -133,15 +132,15 @@ def _what_is_gone(node: Node, cause: Quarantine, now: datetime, config: Policy) 
 
 
 def _drifted(node: Node, why: Quarantine, config: Policy) -> Decision:
-    """The move to quarantine of a node that MAAS contradicts."""
+    """The transition to quarantine for a node that MAAS contradicts."""
     return _leaving(
         node, with_fields(node, status=N.QUARANTINED, quarantine=why), config, reason=why.reason, cause="signal: MAAS"
     )
 
 
 def _leaving(node: Node, to: Node, config: Policy, *, reason: str, cause: str) -> Decision:
-    """The transition because of silence or of the state in MAAS. The commit counts all nodes of the site that would
-    leave service, and a run that it refuses finds the brake on in its next snapshot."""
+    """Take the node out of service because of silence or of the state in MAAS. The commit counts all nodes of the site
+    that would leave service. If it refuses the run, the next snapshot shows that the brake holds the node."""
     if node.status is not N.ACTIVE:
         return transition(node, to, reason=reason, cause=cause)
     if node.braked_at is not None:
@@ -150,7 +149,7 @@ def _leaving(node: Node, to: Node, config: Policy, *, reason: str, cause: str) -
 
 
 def _blocked(node: Node, facts: health.Vitals) -> Decision:
-    """The move to quarantine of a node whose last report has alerts that block scheduling."""
+    """The transition to quarantine for a node whose last report has alerts that block scheduling."""
     names = ", ".join(alert.id for alert in facts.blocking)
     reason = f"alerts block scheduling: {names}"
     return transition(

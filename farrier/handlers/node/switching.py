@@ -1,8 +1,8 @@
 """Switches a machine's power, for an intent or to enforce a target power (model §3).
 
-Two commits for each: the first records the action before it is sent, the second its result and the answer to the
-intent. An action is sent once. After an unknown end the power is read first: `on` and `off` are then decided again, a
-`reset` is never repeated.
+Each action has two commits: the first records the action before it is sent, the second its result and the answer to the
+intent. An action is sent once. After an unknown end the power is read first; `on` and `off` are then decided again, and
+a `reset` is never repeated.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from farrier.model.writes import AnswerIntent, Verdict, Write
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# A machine that will not stay as it is wanted must not be power-cycled in a loop.
+# A machine that does not keep its target power must not be switched in a loop.
 ENFORCE_EVERY = timedelta(minutes=5)
 
-# Slow machines take more than a minute to go off, and the BMC client gives them two.
+# Slow machines need more than a minute to power off, and the BMC client allows two.
 DEADLINE = timedelta(minutes=3)
 
-# What is sent is sent at once. After this something may have begun with it that was never accounted for, and to send a
-# reset twice is worse than not to know of one.
+# An action is sent at once. After this time, a step may have begun without a record, and a lost reset is better than a
+# second one.
 AT_ONCE = timedelta(seconds=10)
 
 _REACHED = {PowerRequest.ON: PowerState.ON, PowerRequest.OFF: PowerState.OFF, PowerRequest.RESET: PowerState.ON}
@@ -46,7 +46,7 @@ def begin(bmc: Bmc, wanted: Switching) -> Bmc | None:
 
 
 def proceed(node: Node, now: datetime) -> Decision:
-    """What follows the commit that noted it."""
+    """Send the action that the last commit recorded, or drop it."""
     wanted = node.bmc.switching
     assert wanted is not None, "the caller looked"
     if not _is_wanted(node, wanted):
@@ -83,7 +83,7 @@ def proceed(node: Node, now: datetime) -> Decision:
 
 
 def doubt(node: Node) -> Update[Node, Write]:
-    """The action was perhaps sent: the end of the step is unknown."""
+    """Record that the action may have been sent: the end of the step is unknown."""
     wanted = node.bmc.switching
     assert wanted is not None, "the caller looked"
     unsure = replace(node.bmc, switching=replace(wanted, unsure=True), trying=None)
@@ -95,7 +95,7 @@ def doubt(node: Node) -> Update[Node, Write]:
 
 
 def enforce(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] | None:
-    """Switch the machine back whose power is not what an operator requires, if a fresh read proves that."""
+    """Switch a machine whose power differs from the target power, if a fresh read proves the difference."""
     bmc, desired = node.bmc, node.bmc.desired_power
     assert desired is not None, "the caller looked"
     if bmc.power is PowerState.UNKNOWN or bmc.power_at is None or now - bmc.power_at > config.observation_ttl:
@@ -120,7 +120,7 @@ def enforce(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] |
 
 
 async def _switched(node: Node, now: datetime, wanted: Switching, services: NodeServices) -> Outcome:
-    """Read, switch, read: never another machine's power, and nothing twice that must not be."""
+    """Read, switch, and read again. Never switches another machine, and never repeats a reset."""
     target = target_of(node)
     refused = probing.refusal(node, await probing.called(services.bmc.read(target)), must_prove=False)
     if refused is not None and refused.failure is BmcFailure.IDENTITY_MISMATCH:
@@ -159,7 +159,7 @@ def _not_done(
     assert wanted is not None, "the caller looked"
     known = node.bmc if reading is None else probing.refreshed(node.bmc, *reading)
     bmc = replace(known, switching=None, tries=tries, trying=None)
-    if wanted.intent is None:  # nobody is answered, so it is kept
+    if wanted.intent is None:  # no intent gets this as its answer, so it is stored
         bmc = replace(bmc, enforce_error=why)
     unknown = (
         "the outcome is unknown, because farrier was interrupted after it may have sent the request; "
@@ -177,7 +177,7 @@ def _answered(node: Node, bmc: Bmc, verdict: Verdict, reason: str) -> Change:
 
 
 def _is_wanted(node: Node, wanted: Switching) -> bool:
-    """True while the request waits for its answer, or the desired power is still desired and ours to switch."""
+    """Whether the intent still waits for its answer, or this is still the target power and farrier may switch it."""
     if wanted.intent is not None:
         return any(intent.id == wanted.intent for intent in node.intents)
     desired = node.bmc.desired_power

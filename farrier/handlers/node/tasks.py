@@ -1,7 +1,7 @@
-"""Agent tasks as the handler sees them: issue, reissue, count failures, skip by force.
+"""Agent tasks for the handler: issue, reissue, count failures, skip by force.
 
-A task that no agent claims, or whose lease expired, is issued again without end and shows as an SLA breach. Only
-`failed` results count; after `max_task_attempts` of them the task has failed for good (model §8).
+A task that no agent claims, or whose lease expired, is issued again without limit, and its stage shows as above its
+limit. Only `failed` results count; after `max_task_attempts` of them the task has failed for good (model §8).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from farrier.model.writes import CreateTask, EndTask, Write
 
 _AT_ONCE = timedelta(0)
 _DETAIL_MAX = 300
-# The result of a task that no agent is left for.
+# The result of a task whose agent is gone.
 MACHINE_RELEASED = "machine_released"
-# The result of one that `force` gave up.
+# The result of a task that `force` cancelled.
 _FORCED = "forced"
 
 OWNING: Mapping[NodeStatus, TaskType] = {NodeStatus.DRAINING: TaskType.DRAIN, NodeStatus.REMOVING: TaskType.UNINSTALL}
@@ -29,7 +29,7 @@ OWNING: Mapping[NodeStatus, TaskType] = {NodeStatus.DRAINING: TaskType.DRAIN, No
 
 
 def work(node: Node, type_: TaskType, now: datetime, config: Policy) -> StageResult:
-    """Have the agent do one task, as often as it takes."""
+    """The result of a stage that consists of one agent task, issued until it succeeds."""
     workflow = _workflow(node)
     task = _current(node, type_)
     why = pointless(node)
@@ -57,7 +57,7 @@ def work(node: Node, type_: TaskType, now: datetime, config: Policy) -> StageRes
 
 
 def first(node: Node, type_: TaskType) -> CreateTask:
-    """The first task of a type; inserted as ended when there is nothing for an agent to do."""
+    """The first task of a type, inserted as ended if no agent has anything to do."""
     why = pointless(node)
     return CreateTask(type=type_) if why is None else CreateTask(type=type_, ended=T.CANCELLED, result=why)
 
@@ -71,8 +71,8 @@ def pointless(node: Node) -> str | None:
 
 
 def reissue(node: Node, type_: TaskType, now: datetime) -> tuple[Write, ...]:
-    """What `resume` does for a task: nothing while it is fresh or its lease is live, or once it was given up, else
-    issue it again."""
+    """The writes with which `resume` issues a task again. None while the task is new, its lease is live, or after it
+    succeeded or was cancelled by force."""
     task = _current(node, type_)
     if task is None:
         return (CreateTask(type=type_),)
@@ -88,7 +88,7 @@ def reissue(node: Node, type_: TaskType, now: datetime) -> tuple[Write, ...]:
 
 
 def end_live(node: Node, result: str) -> tuple[Write, ...]:
-    """Cancel whatever the workflow's agents have not finished."""
+    """Cancel all tasks that the workflow's agents have not finished."""
     return tuple(EndTask(task.id, T.CANCELLED, result) for task in node.tasks if task.is_live)
 
 
@@ -118,7 +118,7 @@ def _failed(task: Task, config: Policy) -> StageResult:
 
 
 def _by(task: Task) -> str:
-    """Who did it, as history has it."""
+    """The agent or worker of the task, for the history."""
     return f", done by {task.claimed_by}" if task.claimed_by else ""
 
 
@@ -149,8 +149,8 @@ def _lease_is_over(task: Task, now: datetime) -> bool:
 
 
 def _current(node: Node, type_: TaskType) -> Task | None:
-    """The newest task of a type, unless it is an earlier attempt's: a new attempt starts with a new count after a
-    failure, and a clean start does again what had succeeded."""
+    """The newest task of a type, unless an earlier attempt issued it: after a failure a new attempt counts from the
+    start, and after a clean restart tasks that had succeeded run again."""
     task, workflow = node.task(type_), _workflow(node)
     if task is None or task.is_live:
         return task
@@ -161,7 +161,8 @@ def _current(node: Node, type_: TaskType) -> Task | None:
 
 
 def _force_is_due(workflow: Workflow, now: datetime, config: Policy) -> bool:
-    """Each stage has its own time: a task is not given up before an agent could begin it, which none can in a pause."""
+    """Whether force may cancel the task now. The time counts from the start of the stage, and not during a pause, so
+    that an agent can begin the task before."""
     began_at = max(workflow.stage_entered_at, workflow.upstream.unpaused_at or NO_TIME)
     return workflow.options.force and now - began_at >= config.force_after
 

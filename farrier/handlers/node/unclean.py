@@ -1,9 +1,9 @@
-"""What a node keeps of a cleaning that came to no good end: `not_scrubbed`, or the cause `cleanup_validation_failed`.
+"""The marks of an incomplete cleaning on a node: `not_scrubbed`, and the cause `cleanup_validation_failed`.
 
-The first refuses to put the node into service until a scrub is finished. The second is a quarantine that the node keeps
-in every status until a validation succeeds or an operator releases it with a reason: in `offline` it leads to
-`quarantined`, and `moves.with_fields` replaces it by no other cause. Used by stages, failures and responses; nothing
-else sets or clears them.
+The first prevents the node from entering service until a scrub is finished. The second is a quarantine that the node
+keeps in every status until a validation succeeds or an operator releases it with a reason: it leads from `offline` to
+`quarantined`, and `moves.with_fields` does not replace it by another cause. Only stages, failures and responses use
+this module, and no other code sets or clears the marks.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _CLEANING = (TaskType.CLEANUP_STORAGE, TaskType.SCRUB_GPU)
 
 
 def cleared(node: Node) -> Node:
-    """The node without its quarantine, whatever the cause. For a validation that succeeded, a release that gives a
-    reason, and the end of the node."""
+    """The node without its quarantine, whatever the cause. For a successful validation, a release with a reason, and
+    the end of the node."""
     return replace(node, quarantine=None)
 
 
 def failed(node: Node, failure: FailureClass, detail: str) -> Node:
-    """The node after a stage of it failed with this class."""
+    """The node after a stage failed with this class."""
     if failure is not FailureClass.VALIDATION_FAILED:
         return node
     return with_fields(node, quarantine=Quarantine(QuarantineCause.CLEANUP_VALIDATION_FAILED, detail))
 
 
 def given_up(node: Node) -> Node:
-    """The node as its workflow is cancelled: marked for what its agents began to clean or to validate and did not bring
-    to a good end."""
+    """The node as its workflow is cancelled: marked if its agents began a cleaning or validation that did not
+    succeed."""
     if _is_unfinished(node, *_CLEANING):
         node = with_fields(node, not_scrubbed=True)
     if _is_unfinished(node, TaskType.VALIDATE_CLEAN) and not node.failed_validation:

@@ -1,6 +1,6 @@
-"""What a run does for the live workflow: status edges, attempts, and what follows from what a stage returns (model §4).
+"""The rules of the live workflow: requested stops, attempts, and the results of stages (model §4).
 
-`stop` comes before anything else in a run, `progress` after the node's health.
+In a run, `stop` is the first rule, and `progress` comes after the node's health.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def progress(node: Node, now: datetime, config: Policy) -> Decision | None:
         case W.COMPENSATING:
             return compensate(node, now, config)
         case W.COMPLETED | W.CANCELLED | W.RECONCILED:
-            return None  # never live; here only so that every status is answered
+            return None  # never live; listed only so that the match is complete
         case _ as never:
             assert_never(never)
 
@@ -84,18 +84,19 @@ def _is_being_cancelled(workflow: Workflow) -> bool:
 
 
 def not_begun(node: Node, now: datetime, config: Policy) -> Decision:
-    """An `enrolling` node without an onboarding."""
+    """Wait for an intent: an `enrolling` node without an onboarding."""
     return Wait(reason="no onboarding is live; waits for intent onboard or adopt", rests=True)
 
 
 def orphaned(node: Node, now: datetime, config: Policy) -> Decision:
-    """A node in a status that only a decommission has, without one: restored from a backup, or edited by hand."""
+    """Wait for intent resume: a node in a status that requires a decommission, without one. Its row was restored from a
+    backup or edited by hand."""
     why = f"waits for intent resume: the node is {node.status}, but no decommission of it is live"
     return Wait(reason=why, rests=True)
 
 
 def redeploy(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """The second half of a reimage: the same identity is installed anew, and is retired until that is done."""
+    """Begin the second half of a reimage: an onboarding installs the node again, which stays retired until then."""
     if not node.redeploying:
         return None
     if node.paused is not None:
@@ -142,7 +143,7 @@ def _failed_retryable(node: Node, workflow: Workflow, now: datetime) -> Decision
 
 
 def _last_attempt(node: Node, workflow: Workflow, failure: FailureClass, now: datetime) -> Decision:
-    """The operator's, unless an outage that is noticed yet turns out to be the reason."""
+    """Freeze the workflow after its last attempt, unless an outage of the region turns out to be the cause."""
     noticed = workflow.status_entered_at + NOTICED_WITHIN
     if now <= noticed:
         return Wait(
@@ -154,7 +155,7 @@ def _last_attempt(node: Node, workflow: Workflow, failure: FailureClass, now: da
 
 
 def was_by_an_outage(node: Node, workflow: Workflow) -> bool:
-    """Whether the attempt failed because the region could not be read, which was noticed only then."""
+    """Whether the attempt failed because of an outage of the region that was noticed only later."""
     failed_at = workflow.status_entered_at
     begun = (failed_at - NOTICED_WITHIN <= outage.began_at <= failed_at + NOTICED_WITHIN for outage in outages(node))
     return workflow.failure_class in BY_THE_REGION and any(begun)
@@ -182,7 +183,7 @@ def _calling(node: Node, workflow: Workflow, call: Call, now: datetime, config: 
         """Make the call of the stage, and turn its result into an outcome."""
         return _settled(node, workflow, await call.act(services), now, config)
 
-    # A call that errs, or does not end in time, tells nobody: without a count the stage would begin it for ever.
+    # A call that raises or misses its deadline has no result. Without a count, the stage would repeat it without end.
     cut = outcome.Update[Node, Write](
         to=with_note(node, cuts=workflow.upstream.cuts + 1), reason=f"{call.name} was interrupted", quiet=True
     )
@@ -218,7 +219,7 @@ def _settled(node: Node, workflow: Workflow, result: Settled, now: datetime, con
 
 
 def _through(node: Node, done: Done, now: datetime) -> Outcome:
-    """The stage is done: the next one, or the end."""
+    """The transition after a finished stage: to the next one, or to the end of the workflow."""
     workflow = node.workflow
     assert workflow is not None, "only a live workflow can complete"
     to = advanced(node, done)

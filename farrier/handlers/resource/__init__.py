@@ -1,6 +1,6 @@
-"""What the handlers of simple kinds share: the kind as the loop needs it, and answers to requests; and an `Extension`.
+"""Shared code of the handlers of simple kinds: the kind for the loop, answers to intents, and `Extension`.
 
-A handler says in which states it accepts which action; `sort` answers the rest. Pure.
+A handler states which actions it accepts in which states; `sort` rejects all other intents. Pure.
 """
 
 from __future__ import annotations

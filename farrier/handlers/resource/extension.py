@@ -32,30 +32,32 @@ Decided: TypeAlias = Decision[R, Answer, V]
 
 
 class Handler(StateHandler[R, R, Answer, V], Protocol[R, V]):
-    """A `StateHandler` that writes nothing but its resource and answers: all that most kinds need."""
+    """A `StateHandler` that writes only its resource and answers, as most kinds need."""
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What farrier has for the services of a kind: where secrets come from."""
+    """What farrier provides for the services of a kind: the store of credentials."""
 
     credentials: CredentialStore
 
 
 @asynccontextmanager
 async def no_services(_surroundings: Surroundings) -> AsyncIterator[Any]:
-    """For a kind whose steps use nothing, or that has none."""
+    """The services of a kind whose steps need none."""
     yield None
 
 
 class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
-    """A kind to run. Raises ConfigError for what does not fit together.
+    """A kind to run. Raises ConfigError if its parts do not fit together.
 
     `snapshot` has the kind's own columns as fields; `columns` are those of them that a run may write, besides `state`
-    and `last_error`. `services` is entered once for each process, before its loop begins, and left after its end. `sql`
-    makes the kind's table, once. `load` is for a snapshot with more than the row has: SQL that takes ids as `$1` and
-    gives (id, now, snapshot), for which `farrier.load_resources(kind, ids)` is there. `writer` and `section` are for
-    writes besides `Answer`: the SQL function that applies them, after it has called `farrier.write_resources`, and, for
-    each such write, the section that it gets it in and its fields there.
+    and `last_error`. `services` is entered once per process, before the loop begins, and left after the loop ends.
+    `sql` creates the kind's table, once.
+
+    `load` is for a snapshot with more data than the row: SQL that takes IDs as `$1` and returns (id, now, snapshot); it
+    may call `farrier.load_resources(kind, ids)`. `writer` and `section` are for writes besides `Answer`. `writer` is
+    the SQL function that applies them, after it has called `farrier.write_resources`. `section` returns, for each such
+    write, the name of its section and its fields there.
     """
 
     spec: KindSpec
@@ -94,8 +96,8 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
             raise ConfigError(f"kind {self.spec.name}: `writer` and `section` require each other")
 
     def needed_columns(self) -> frozenset[str]:
-        """Columns that the kind's table must have: what `create` fills, what runs write, and, unless `load` brings it,
-        what a snapshot cannot do without; and that by which its limits differ."""
+        """The columns that the kind's table must have: those that `create` fills, that runs write, and by which limits
+        differ; without `load`, also the required fields of the snapshot."""
         fields = msgspec.structs.fields(self.snapshot)
         required = (field.encode_name for field in fields if self.load is None and field.required)
         model = ("model",) if self.spec.by_model else ()

@@ -1,4 +1,4 @@
-"""What the loop must know about a kind, from its `KindSpec`."""
+"""The loop's view of a kind, from its `KindSpec`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ R_contra = TypeVar("R_contra", bound=Resource, contravariant=True)
 
 
 class Row(Protocol):
-    """What snapshots of all kinds have."""
+    """The fields of the snapshots of all kinds."""
 
     @property
     def id(self) -> int: ...
@@ -26,8 +26,8 @@ class Row(Protocol):
 
 
 class LayeredKind(Generic[T_contra]):
-    """What `protocols.Kind` asks of the layers of a kind, from its spec. A snapshot has the columns of those layers
-    that are in its own table as fields."""
+    """The part of `protocols.Kind` about layers, from the spec of a kind. A snapshot has, as fields, the columns of the
+    layers in its own table."""
 
     def __init__(self, spec: KindSpec) -> None:
         self.name = spec.name
@@ -68,4 +68,4 @@ class ResourceKind(LayeredKind[R_contra]):
         ]
 
     def samples(self, _resource: R_contra, _to: R_contra, /) -> Sequence[Sample]:
-        return ()  # a handler's outcomes have its own
+        return ()  # the handler puts samples into its outcomes

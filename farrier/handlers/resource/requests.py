@@ -1,4 +1,4 @@
-"""Requests as every simple kind treats them: oldest first, decoded, refused in words that say when they would do."""
+"""Intents of simple kinds: oldest first, decoded, and refused with the states that would accept them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ P = TypeVar("P", bound=Params)
 
 
 def accept(request: Pending, reason: str = "") -> Answer:
-    """It is begun or done in this commit."""
+    """Accept the intent: it is begun or done in this commit."""
     return Answer(request.id, True, reason)
 
 
 def reject(request: Pending, reason: str) -> Answer:
-    """It is not done, and why."""
+    """Reject the intent, with the reason."""
     return Answer(request.id, False, reason)
 
 
 def params_of(request: Pending, type_: type[P]) -> P:
-    """What a request asks for. The database checked the same rules; raises RefusedByModel, whose `text` is fit for
-    `reject`, when they were others then."""
+    """The parameters of an intent. The database checked the same rules. Raises RefusedByModel, whose `text` suits
+    `reject`, if the rules have changed since."""
     try:
         return msgspec.convert(request.params, type_)
     except msgspec.ValidationError as error:
@@ -37,8 +37,8 @@ def params_of(request: Pending, type_: type[P]) -> P:
 def sort(
     spec: KindSpec, resource: Resource, accepted_in: Mapping[str, Collection[str]]
 ) -> tuple[tuple[Pending, ...], tuple[Answer, ...]]:
-    """Pending requests that this state accepts, oldest first, and refusals of the others. `accepted_in` says for each
-    action in which states; an action that it lacks is accepted in none."""
+    """The pending intents that this state accepts, oldest first, and rejections of the others. `accepted_in` maps each
+    action to the states that accept it; an action that it lacks is never accepted."""
     fitting: list[Pending] = []
     refusals: list[Answer] = []
     for request in resource.requests:

@@ -20,7 +20,7 @@ from farrier.model.stages import DecommissionStage
 
 _OFF = "off"
 _POWER_OFF = "power off"
-# MAAS cannot switch these: an operator does, or nobody.
+# MAAS cannot switch these; only an operator can.
 _NOT_SWITCHED = (None, "", "manual")
 
 

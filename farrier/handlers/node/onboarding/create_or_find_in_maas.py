@@ -255,9 +255,8 @@ def corrections(known: Clues, found: Found, power: PowerAccess, *, made: bool) -
 
 
 def _elsewhere(machine: Machine) -> Failed | None:
-    """Refuse a machine in use that this workflow did not request. One marked broken is taken, and the next stage stops
-    at it.
-    """
+    """Refuse a machine in a state that this workflow did not request. A machine marked broken is taken, and the next
+    stage stops there."""
     if machine.status in _FREE or machine.status == StatusNumber.BROKEN:
         return None
     return _stands_elsewhere(machine, "no onboarding requested this state, so farrier does not use the machine")

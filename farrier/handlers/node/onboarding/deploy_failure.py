@@ -1,8 +1,8 @@
-"""Why a deployment failed, judged by the traces it left: a pure, total function, and its rules as a table.
+"""Finds out why a deployment failed from its traces in MAAS: a pure, total function, and its rules as a table.
 
-Used by the stages of a failed deployment and of an agent that never enrols. Evidence is in the region's own words, so
-that a person finds it there. A rule looks at the events since the deployment was asked for, at how far the installer
-came, and at what MAAS says of the machine; the first one that finds something has the word.
+Used by the stages of a failed deployment, and for an agent that does not enrol. The evidence quotes MAAS, so that an
+operator can find it there. A rule examines the events since the request of the deployment, the progress of the
+installer, and the machine's state. The first rule with evidence decides.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from farrier.model.maas import Event, MaasStatus, Machine, ScriptSet
 
 
 class DeployCause(StrEnum):
-    """What went wrong, from power on to the first boot of what was installed."""
+    """The causes, in the order of a deployment from power on to the first boot of the installed system."""
 
     POWER = "power"
     NO_NETBOOT = "no_netboot"
@@ -46,7 +46,7 @@ MEANING: Mapping[DeployCause, str] = {
 
 
 class DeployFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """The cause, and the event of the region that shows it."""
+    """The cause, and the event or error in MAAS that shows it."""
 
     cause: DeployCause
     evidence: str
@@ -57,7 +57,7 @@ class DeployFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """What is left of one deployment, oldest event first. `error` counts only while the status is a failed one."""
+    """The traces of one deployment, oldest event first. `error` counts only in a failed status."""
 
     events: tuple[Event, ...]
     state: MaasStatus
@@ -83,11 +83,11 @@ _INSTALLING = "Node installation"
 _INSTALL_FAILED = "Node installation failure"
 _POST_FAILED = "Node post-installation failure"
 _MARKED = "Marking node failed"
-# The installer's outermost step: it fails whenever one within it does, and says nothing of which.
+# The outermost step of the installer: it fails whenever a step inside fails, and does not name that step.
 _OUTERMOST = "'curtin' curtin command install"
 _STORAGE_WORDS = ("storage", "partition")
 _TIMED_OUT = ("time-out", "timed out", "timeout")
-# A sentence or two of the region's; a driver's text may be a page.
+# One or two sentences of MAAS; the text of a driver may be a page.
 _LONGEST_WORDS = 200
 
 
@@ -112,13 +112,14 @@ def classify(
 
 
 def post_install(events: Sequence[Event], *, comment: str) -> str | None:
-    """What failed on the first boot of what was installed, which MAAS calls deployed all the same; None: no word."""
+    """The failure of the first boot of the installed system, which MAAS reports as deployed all the same; None without
+    one."""
     failed = [event for event in _since(events, comment) if event.type == _POST_FAILED]
     return _words(failed[0])[:_LONGEST_WORDS] if failed else None
 
 
 def _since(events: Sequence[Event], comment: str) -> tuple[Event, ...]:
-    """Those of the deployment: from our request on, or the last one that there is, or all if it is too long ago."""
+    """The events of the deployment: from farrier's request on; else from the last request; else all of them."""
     ordered = sorted(events, key=lambda event: event.id)
     starts = [place for place, event in enumerate(ordered) if event.type == START]
     ours = [place for place in starts if ordered[place].carries(comment)]
@@ -147,7 +148,7 @@ def _first_boot_failed(trace: _Trace) -> str | None:
 
 
 def _without_power(trace: _Trace) -> str | None:
-    """Power that failed and was not seen to work afterwards."""
+    """A power failure after which the machine did not boot."""
     failed, booted = trace.last(*_POWER_FAILED), trace.last(*_BOOTED)
     return _words(failed) if failed is not None and (booted is None or booted.id < failed.id) else None
 
@@ -158,7 +159,7 @@ def _cloud_init_failed(trace: _Trace) -> str | None:
 
 
 def _curtin_failed(trace: _Trace) -> Event | None:
-    """The innermost step that failed; the step begun last, if only the outermost is said to have."""
+    """The innermost failed step; the last step, if MAAS reports only the outermost one."""
     failed = [
         event for event in trace.events if event.type == _INSTALL_FAILED and "'curtin'" in (event.description or "")
     ]
@@ -181,7 +182,7 @@ def _image_failed(trace: _Trace) -> str | None:
 
 
 def _never_booted(trace: _Trace) -> str | None:
-    """Nothing but the time ran out: an error that says more is no boot that failed."""
+    """Only a timeout: with any other error, the machine did not fail to boot."""
     if trace.first(*_BOOTED, _INSTALLING) is not None or not trace.events:
         return None
     if trace.error and not any(word in trace.error.lower() for word in _TIMED_OUT):
@@ -208,7 +209,7 @@ def _stuck_in_installer(trace: _Trace) -> str | None:
 
 
 def _never_installed(trace: _Trace) -> str | None:
-    """It booted, and the installer did not begin."""
+    """The machine booted, but the installer did not begin."""
     seen = trace.last(_INSTALLING) or trace.last(*_BOOTED)
     return f"{_words(seen)}; {trace.error or 'without an end'}" if seen is not None else None
 

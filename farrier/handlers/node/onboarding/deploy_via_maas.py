@@ -1,6 +1,6 @@
 """Stage `deploy_via_maas`: requests the deployment, once.
 
-farrier recognises its own deployment by the comment of the request, so a lost response costs nothing. The user data is
+farrier recognises its own deployment by the comment of the request, so a lost response does no harm. The user data is
 rendered again with the derived token; if another token was issued, the stage that issues it runs again.
 """
 
@@ -38,12 +38,12 @@ from farrier.protocols import MaasClient
 _DEPLOYABLE = (S.READY, S.ALLOCATED)
 _ASKED_FOR = (S.DEPLOYING, S.DEPLOYED)
 _ON_ITS_WAY = (S.RELEASING, S.DISK_ERASING)
-# Where secrets are kept answers again in seconds, or somebody is at work on it.
+# A credential store responds again within seconds, or an operator is repairing it.
 _STORE_AGAIN = timedelta(seconds=15)
 
 
 def deploy_via_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Done when MAAS has accepted the deployment, also if an earlier run requested it."""
+    """Done once MAAS has accepted the deployment, which an earlier run may have requested."""
 
     async def act(services: NodeServices) -> Settled:
         async def decide(machine: Machine, client: MaasClient) -> Settled | Send:
@@ -96,7 +96,7 @@ async def _deployment(services: NodeServices, node: Node, now: datetime, site: S
         if bootstrap.digest(token) != known.token:
             return _rendered(node, "the bootstrap token of this deployment is not issued yet")
         if known.token_at is not None and now - known.token_at > site.deploy.bootstrap_ttl / 2:
-            # Issued again, its time begins anew.
+            # Issuing it again restarts its time.
             return _rendered(node, "the bootstrap token is too old for a deployment")
     try:
         user_data = cloud_init.render(site, node, token=token)
@@ -129,8 +129,8 @@ def _asked(node: Node, at: datetime) -> Node:
 
 
 def _earliest(node: Node, start: Event | None) -> datetime:
-    """When a deployment was asked for at the earliest, of which only the region's own trace is left: an agent that
-    enrolled since is the new one's."""
+    """The earliest possible time of a deployment request that only MAAS has recorded. An agent that enrolled since then
+    belongs to the new installation."""
     assert node.workflow is not None, "a stage runs in a workflow"
     entered = node.workflow.stage_entered_at
     return entered if start is None or start.at is None else min(entered, start.at)

@@ -1,9 +1,8 @@
-"""The way of a deployment that failed: through which stages it leads, and what ends it.
+"""The path of a failed deployment: its stages, and its end.
 
-Used by the stages of a deployment; pure, but for what reads the last deployment. Each stage that is entered begins its
-count of attempts anew, so a detour would never come to an end by it. What failed is therefore counted in what the
-workflow remembers, and is the attempt at which judging it begins: the limit of attempts and the back-off are those of
-deployments.
+Used by the stages of a deployment; pure, except for the functions that read the last deployment. Each stage on this
+path restarts its count of attempts, so this count would never end the path. Therefore the workflow counts failed
+deployments, and passes the count to the classification as its attempt: limit and back-off are those of deployments.
 """
 
 from __future__ import annotations
@@ -25,18 +24,19 @@ MOST_EVENTS = 1000
 """Number of events of a machine that farrier reads. It is the most that a region returns at once, and covers several
 deployments."""
 
-# A machine that syncs its hardware leaves a few events with each sync: weeks of them, a tenth of a second a page.
+# The hardware sync of a machine leaves a few events each time: this many pages cover weeks, at a tenth of a second
+# each.
 _MOST_PAGES = 10
 
 
 def upstream(node: Node) -> Upstream:
-    """What the live workflow remembers."""
+    """The live workflow's record of its work in MAAS."""
     assert node.workflow is not None, "a stage runs in a workflow"
     return node.workflow.upstream
 
 
 def to_judgement(node: Node) -> Node:
-    """The node once its deployment failed, which counts as one."""
+    """The node after a failed deployment, which is counted, at the stage that classifies the failure."""
     failed = upstream(node).failed_deploys + 1
     return at_stage(with_note(node, failed_deploys=failed), OnboardingStage.CLASSIFY_DEPLOY_FAILURE, attempt=failed)
 
@@ -47,19 +47,18 @@ def afresh(node: Node) -> Node:
 
 
 def is_another_attempt(workflow: Workflow) -> bool:
-    """Whether the stage was in failure since it was entered, and was taken up again."""
+    """Whether the stage has failed since it was entered, and runs again."""
     return workflow.status_entered_at > workflow.stage_entered_at
 
 
 def comment(node: Node, number: int) -> str:
-    """What the workflow's deployment of this number is recognised by."""
+    """The comment that identifies the workflow's deployment of this number."""
     return region.comment(node, f"deploy {number}")
 
 
 async def last_start(client: MaasClient, system_id: str) -> Event | None:
-    """The last requested deployment of the machine; None if the region no longer lists one. Events are read back page
-    by page, because a long-running machine has many since.
-    """
+    """The last requested deployment of the machine; None if the region no longer lists one. Events are read page by
+    page, newest first, because a long-running machine has many later ones."""
     before: int | None = None
     for _ in range(_MOST_PAGES):
         page = await client.events(system_id=system_id, before=before, limit=MOST_EVENTS)
@@ -71,9 +70,8 @@ async def last_start(client: MaasClient, system_id: str) -> Event | None:
 
 
 async def is_ours(client: MaasClient, node: Node, system_id: str) -> bool:
-    """Whether the machine's last deployment is known to be this workflow's. A deployment whose response was lost has
-    the next number, which only the region knows.
-    """
+    """Whether the machine's last deployment is known to belong to this workflow. A deployment whose response was lost
+    has the next number, which only the region has recorded."""
     known = upstream(node)
     start = await last_start(client, system_id)
     numbers = range(known.disowned + 1, known.deploys + 2)
@@ -81,7 +79,7 @@ async def is_ours(client: MaasClient, node: Node, system_id: str) -> bool:
 
 
 def deadline(node: Node, policy: Policy) -> timedelta:
-    """How long a deployment may take: never less than MAAS itself gives it."""
+    """How long a deployment may take: at least the time limit of MAAS."""
     stage = OnboardingStage.WAIT_FOR_DEPLOYED
     limit = sla.stage_deadline(Layer.ONBOARDING, stage, overrides=policy.sla)
     site = policy.site_of(node)
@@ -95,13 +93,13 @@ def is_overdue(node: Node, now: datetime, policy: Policy) -> bool:
 
 
 def disagrees(system_id: str, status_name: str | None, why: str) -> Failed:
-    """The machine is where nothing of ours can have taken it."""
+    """The failure for a machine in a state that this workflow cannot have caused."""
     detail = f"machine {system_id} is {status_name or 'in a status without a name'} in MAAS, {why}"
     return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
 
 
 def contradicted(node: Node) -> Failed | None:
-    """Why a node that was deployed is so no more, by what was read since the stage began; None if nothing says so."""
+    """Why a deployed node is no longer deployed, according to readings since the stage began; None if it still is."""
     seen = region.latest(node)
     if seen is None:
         return None

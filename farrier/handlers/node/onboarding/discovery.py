@@ -26,12 +26,12 @@ from farrier.protocols import MaasClient
 
 _MAC_DIGITS = 12
 _SYSTEMS = "/redfish/v1/Systems/"
-# A region tells the addresses of all its machines for each node that is looked for; they are the same ones each time.
+# A region returns the addresses of all its machines in each search, and they are the same each time.
 _MOST_HOSTS = 16_384
-# What a person can take in of a conflict.
+# Limits of the length of a detail.
 _MOST_NAMED = 8
 _LONGEST_NAME = 64
-# Some boards write their serial between those of other parts.
+# Some boards write their serial between the serials of other parts.
 _BETWEEN_SERIALS = re.compile(r"[/.\s]+")
 
 
@@ -51,7 +51,7 @@ class Clues(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine, by what it was found, and where its BMC is."""
+    """A machine, the clues that found it, and the address of its BMC."""
 
     machine: Machine
     by: tuple[str, ...]
@@ -63,7 +63,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def clues(node: Node) -> Clues:
-    """What is recorded of the node, in the spellings of MAAS."""
+    """The recorded facts about the node, as MAAS spells them."""
     parts = split(node.bmc_address or "")
     path = parts.path.rstrip("/") if parts.scheme else ""
     known_as = path or (node.bmc.system_path or "").rstrip("/")
@@ -82,7 +82,7 @@ def clues(node: Node) -> Clues:
 
 @lru_cache(maxsize=_MOST_HOSTS)
 def host_of(address: str) -> str:
-    """The bare host of a BMC's address, in one spelling: without scheme, user, port, path; empty if it has none."""
+    """The bare host of a BMC's address in canonical form: without scheme, user, port and path; empty if it has none."""
     text = address.strip()
     try:
         return str(ip_address(text.strip("[]")))
@@ -99,12 +99,12 @@ def host_of(address: str) -> str:
 
 
 def other_host(one: str, other: str) -> bool:
-    """Whether two hosts are certainly not the same: a name and a number may well be."""
+    """Whether two hosts are certainly different. A name and a number may be the same host."""
     return bool(one and other) and one != other and _is_number(one) == _is_number(other)
 
 
 async def look(client: MaasClient, known: Clues) -> tuple[Found, ...] | None:
-    """Every machine that a clue leads to, each once; None when the recorded one is no more."""
+    """Every machine that a clue finds, each once; None if the recorded machine no longer exists."""
     seen = _Sightings()
     if known.maas_id is not None:
         try:
@@ -130,7 +130,7 @@ async def look(client: MaasClient, known: Clues) -> tuple[Found, ...] | None:
 
 
 class _Sightings:
-    """Machines, and what led to each."""
+    """Machines, and the clues that found each."""
 
     def __init__(self) -> None:
         self.machines: dict[str, Machine] = {}
@@ -148,14 +148,14 @@ class _Sightings:
 
 
 def is_at(known: Clues, power: PowerAddress) -> bool:
-    """Whether it is the node's BMC, and its system there as far as both are known."""
+    """Whether the address is that of the node's BMC and, if both are known, of its system."""
     if not known.host or host_of(power.power_address or "") != known.host:
         return False
     return not known.system or not power.node_id or known.system == power.node_id
 
 
 def the_one(found: tuple[Found, ...]) -> Found | Failed | None:
-    """The only machine; a conflict of several; None if there is none."""
+    """The only machine; a failure if there are several; None if there is none."""
     if len(found) > 1:
         candidates = "; ".join(f"{_named(one.machine)} by {' and '.join(one.by)}" for one in found[:_MOST_NAMED])
         more = f"; and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
@@ -165,7 +165,7 @@ def the_one(found: tuple[Found, ...]) -> Found | Failed | None:
 
 
 def contradiction(known: Clues, found: Found) -> Failed | None:
-    """Why the machine is not this node's, whatever it was found by. What is not known on both sides proves nothing."""
+    """Why the machine is not the node's, whatever found it. A value that one side lacks proves nothing."""
     machine = found.machine
     what = f"machine {_named(machine)}, found by {' and '.join(found.by)},"
     other = _other_serial(known.serial, machine)
@@ -191,20 +191,20 @@ def contradiction(known: Clues, found: Found) -> Failed | None:
 
 
 def _is_proven(known: Clues, machine: Machine) -> bool:
-    """Whether the machine's own hardware says that it is the node's."""
+    """Whether the machine's serial or UUID proves that it is the node's."""
     recorded = Identity(serial=known.serial, uuid=known.uuid)
     info = machine.hardware_info or HardwareInfo()
     return isinstance(identity.compare(recorded, Identity(serial=info.system_serial, uuid=machine.hardware_uuid)), Same)
 
 
 def macs_of(machine: Machine) -> tuple[str, ...]:
-    """The addresses of its interfaces, in one spelling."""
+    """The MAC addresses of the machine's interfaces, in canonical form."""
     found = (_mac(interface.mac_address or "") for interface in machine.interface_set)
     return tuple(dict.fromkeys(mac for mac in found if mac is not None))
 
 
 def taken_by_other(system_id: str, other: str) -> Failed:
-    """Another node of the site has the machine."""
+    """The failure if another node of the site has the machine."""
     return Failed(
         failure=FailureClass.DISCOVERY_CONFLICT,
         detail=f"machine {system_id}, found in MAAS for this node, belongs to node {other}",
@@ -212,8 +212,9 @@ def taken_by_other(system_id: str, other: str) -> Failed:
 
 
 def _other_serial(serial: str | None, machine: Machine) -> str | None:
-    """The serial of the machine's system, if it is not the one that the BMC reports. Some BMCs report that of the
-    board, which some boards write among others: those prove the same machine, and never another."""
+    """The serial of the machine's system, if it differs from the one that the BMC reports. Some BMCs report the serial
+    of the board, which some boards write among others. These serials can only prove the same machine, never another
+    one."""
     info = machine.hardware_info or HardwareInfo()
     ours = Identity(serial=serial)
     if not isinstance(identity.compare(ours, Identity(serial=info.system_serial)), Another):
@@ -233,7 +234,7 @@ def _listed(macs: tuple[str, ...]) -> str:
 
 
 def _mac(text: str) -> str | None:
-    """As MAAS writes it; None for what is no address of an Ethernet card."""
+    """The address as MAAS spells it; None if it is not the address of an Ethernet card."""
     digits = "".join(char for char in text.casefold() if char not in ":-. ")
     if len(digits) != _MAC_DIGITS or len(set(digits)) == 1 or not all(char in "0123456789abcdef" for char in digits):
         return None

@@ -1,6 +1,7 @@
-"""Stage `ensure_hardware_sync_configured`: MAAS expects the machine to report its hardware, if the site wants that.
+"""Stage `ensure_hardware_sync_configured`: makes MAAS expect hardware reports of the machine, if the site uses hardware
+sync.
 
-What reports was installed by a deployment that asked for it, as this workflow's did; setting it later only makes MAAS
+Only a deployment installs the reporting service, as the request of this workflow does. A later setting only makes MAAS
 expect reports.
 """
 

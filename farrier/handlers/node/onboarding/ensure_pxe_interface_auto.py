@@ -1,6 +1,6 @@
-"""Stage `ensure_pxe_interface_auto`: the boot interface gets one automatic address from the subnet it boots on.
+"""Stage `ensure_pxe_interface_auto`: the boot interface gets one automatic address from its subnet.
 
-MAAS deploys over that interface and requires an address. The link is replaced in one change, so repeating it leaves one
+MAAS deploys over that interface and requires an address. The link is replaced in one change, so a repetition leaves one
 link. An ambiguous interface or subnet needs an operator.
 """
 
@@ -37,11 +37,11 @@ def ensure_pxe_interface_auto(node: Node, now: datetime, policy: Policy) -> Stag
 
 
 def _boot_interface(machine: Machine) -> Interface | Failed:
-    """The one the machine boots from, if it can be linked."""
+    """The boot interface of the machine, if it can be linked."""
     nic = machine.boot_interface
     if nic is None:
         return _unfixable("MAAS has no boot interface of the machine")
-    # An address would be that of the bond or bridge, and MAAS lets nothing be linked below it.
+    # The address would belong to the bond or bridge, and MAAS does not link interfaces below it.
     above = [one for one in machine.interface_set if one.type in {"bond", "bridge"} and nic.name in one.parents]
     if above:
         return _unfixable(f"the boot interface {nic.name} is part of {above[0].type} {above[0].name}")
@@ -58,7 +58,7 @@ def _is_auto(nic: Interface, wanted: str | None) -> bool:
 
 
 def _subnet(nic: Interface, wanted: str | None, places: Places) -> Subnet | Failed:
-    """Which subnet the boot interface boots on."""
+    """The subnet from which the boot interface boots."""
     here = places.on(nic.vlan)
     if wanted is not None:
         return _of_site(nic, wanted, places, here)

@@ -1,7 +1,7 @@
-"""Stage `load_site_config`: the node's site is configured, and its region is one that we can work with.
+"""Stage `load_site_config`: checks that the node's site is configured, and that farrier may use its region.
 
-The first stage of the modes `deploy` and `adopt`. It only reads. An adoption asks nothing here: the stage that looks
-for its machine does, and nothing may hold up the probe that it began with.
+The first stage of the modes `deploy` and `adopt`. It only reads. An adoption sends no request here, because nothing may
+delay its probe; a later stage searches its machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
         return region.not_configured(node)
     if adopts(node):
         return Done(reason=f"{where} has a MAAS region")
-    if node.management is Management.VERIFYING:  # which has a deadline, and gets no turn while a region is waited for
+    if node.management is Management.VERIFYING:  # a step of this stage would delay it past its deadline
         return Waiting(reason="waits for the verification of the BMC", timed=False)
 
     async def probe(client: MaasClient) -> Settled:

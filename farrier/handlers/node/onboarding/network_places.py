@@ -1,7 +1,7 @@
 """Resolves the VLANs and subnets that a site's tables name to those of the region. Pure.
 
 A VID is unique only within its fabric. Among several fabrics, the table's fabric, the subnet of its link or the
-interface's current VLAN decides. An ambiguous or missing one is a `ConfigError` with the candidates.
+interface's current VLAN decides. An ambiguous or missing VLAN or subnet is a `ConfigError` with the candidates.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from farrier.model.maas_changes import LinkMode
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a table places an interface. `table` is the table's name in the site's file."""
+    """The VLAN and link that a table sets for an interface. `table` is the table's name in the site's file."""
 
     table: str
     vid: int | None = None
@@ -28,7 +28,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WantedLink(msgspec.Struct, frozen=True, kw_only=True):
-    """The one link that an interface is to have. `subnet` None: any or none will do."""
+    """The only link that an interface should have. `subnet` None: any or none is valid."""
 
     mode: LinkMode
     subnet: int | None = None
@@ -44,8 +44,8 @@ class WantedLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
-    """The VLANs and subnets of a region. `complete`: it has no other VLANs than these. A fabric has each VID once, so
-    what is found on a fabric that is known needs no more; only a search in the whole region does."""
+    """The VLANs and subnets of a region. `complete`: these are all VLANs of the region. Each fabric has a VID at most
+    once, so a search within a known fabric needs no more VLANs; only a search over the whole region does."""
 
     vlans: tuple[Vlan, ...]
     subnets: tuple[Subnet, ...]
@@ -71,7 +71,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         return _only(beside or found, place)
 
     def tagged(self, place: Place, parent: Vlan | None) -> Vlan:
-        """The VLAN of that VID on the fabric of `parent`: MAAS makes no other on top of it."""
+        """The VLAN with this VID on the fabric of `parent`, as MAAS requires."""
         if parent is None:
             raise ConfigError(f"{place.table}: its interface is on no VLAN in MAAS; set vlan")
         vlan = _only([vlan for vlan in self.vlans if vlan.vid == place.vid], place, on=parent)
@@ -83,7 +83,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         return vlan
 
     def subnet(self, table: str, cidr: str) -> Subnet:
-        """The subnet of this CIDR."""
+        """The subnet with this CIDR."""
         found = [subnet for subnet in self.subnets if same_network(subnet.cidr, cidr)]
         if len(found) == 1:
             return found[0]
@@ -93,7 +93,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def link(self, place: Place, vlan: Vlan | None, *, node: str) -> WantedLink | None:
-        """The link of an interface on `vlan`; None: nothing is said of it."""
+        """The link of an interface on `vlan`; None if its table sets no link."""
         link = place.link
         if link is None:
             return None
@@ -106,7 +106,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         return WantedLink(mode=link.mode, subnet=subnet)
 
     def _of(self, place: Place, vlan: Vlan | None, *, holding: str | None = None) -> Subnet:
-        """The subnet that the link says, or else the only one of its VLAN."""
+        """The subnet of the link, or else the only one of its VLAN."""
         if place.link is not None and place.link.subnet is not None:
             found = [self.subnet(place.table, place.link.subnet)]
         else:
@@ -129,7 +129,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def nearby(interfaces: Sequence[Interface], subnets: tuple[Subnet, ...]) -> Places:
-    """The VLANs that subnets and interfaces are on, which is not all that a region may have."""
+    """The VLANs of these subnets and interfaces, which may not be all VLANs of the region."""
     known = (*(one.vlan for one in interfaces), *(subnet.vlan for subnet in subnets))
     vlans = {vlan.id: vlan for vlan in known if vlan is not None}
     return Places(vlans=tuple(vlans.values()), subnets=subnets, complete=False)

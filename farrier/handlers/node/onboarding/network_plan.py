@@ -1,8 +1,8 @@
-"""What is still missing of the network that a site wants on a machine: a list of changes, in the order they go in.
+"""Plans the missing changes from a machine's network to the one of its site's tables, in the order of their requests.
 
-Used by stage `apply_roce_phase2`, which sends the first and asks again. Pure and idempotent: what the region shows as
-wanted is not in the list, and nothing left to do is the empty list. What lies on something that is not there yet, like
-a VLAN on a bond, is planned once it is. Nothing is ever taken away: a bond of other ports is a `ConfigError`.
+Stage `apply_roce_phase2` requests the first change, then plans again. Pure and idempotent: what the region already
+shows is not in the list, and an empty list means done. A change that depends on a missing interface, such as a VLAN on
+a bond, is planned once the interface exists. Nothing is ever removed: a bond of other ports is a `ConfigError`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _REMOVE_IT = "remove it in MAAS, or commission the machine again (restart_clean)
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What the region shows. `boot` is the id of the boot interface."""
+    """The network in the region. `boot` is the ID of the boot interface."""
 
     interfaces: tuple[Interface, ...]
     boot: int | None
@@ -37,14 +37,14 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """One change, and in words what it is for."""
+    """One change, and its purpose in words."""
 
     change: Change
     what: str
 
 
 def plan(seen: Seen, network: NetworkSite, node: str) -> tuple[Missing, ...]:
-    """What is missing. Raises ConfigError for tables that cannot be met on this machine in this region."""
+    """The missing changes. Raises ConfigError if the tables do not fit this machine or this region."""
     setup = network_tables.read(network, seen.interfaces, seen.boot)
     bonded = {one.id for bond in setup.bonds for one in bond.ports}
     missing: list[Missing] = []
@@ -82,7 +82,7 @@ def _create(seen: Seen, bonded: Bonded, place: Place, node: str) -> Iterator[Mis
         _not_bonded(seen, one, bonded.table)
     vlan = _vlan_of_ports(seen, bonded, place)
     _check_later(seen, place, vlan, bond, node)
-    if len({_id(one.vlan) for one in bonded.ports}) > 1:  # MAAS bonds only what lies together
+    if len({_id(one.vlan) for one in bonded.ports}) > 1:  # MAAS bonds only interfaces on the same VLAN
         for one in bonded.ports:
             yield from _settings(one, vlan, None)
     create = CreateBond(
@@ -98,7 +98,7 @@ def _create(seen: Seen, bonded: Bonded, place: Place, node: str) -> Iterator[Mis
 
 
 def _vlan_of_ports(seen: Seen, bonded: Bonded, place: Place) -> Vlan | None:
-    """The place of a bond that does not exist yet."""
+    """The VLAN of a bond that does not exist yet."""
     together = {_id(one.vlan) for one in bonded.ports}
     near = bonded.ports[0].vlan if len(together) == 1 else None
     vlan = seen.places.untagged(place, near)
@@ -109,7 +109,8 @@ def _vlan_of_ports(seen: Seen, bonded: Bonded, place: Place) -> Vlan | None:
 
 
 def _check_later(seen: Seen, place: Place, vlan: Vlan | None, bond: BondSite, node: str) -> None:
-    """Raise for what could not be done on top, before anything is made that would have to be taken away again."""
+    """Raise ConfigError for a later change that would fail, before anything is created that farrier could not
+    remove."""
     seen.places.link(place, vlan, node=node)
     for want in bond.vlans:
         above = _tagged(place, want)
@@ -119,12 +120,12 @@ def _check_later(seen: Seen, place: Place, vlan: Vlan | None, bond: BondSite, no
 def _of_interface(
     seen: Seen, interface: Interface, place: Place, *, mtu: int | None, vlans: tuple[VlanSite, ...], node: str
 ) -> Iterator[Missing]:
-    """What is missing of an interface that is there, and of the VLANs on it."""
+    """The missing changes of an existing interface and of its VLANs."""
     vlan = seen.places.untagged(place, interface.vlan)
     link = seen.places.link(place, vlan, node=node)
     above = [(tagged, seen.places.tagged(_tagged(place, tagged), vlan)) for tagged in vlans]
     yield from _settings(interface, vlan, mtu)
-    # An interface that goes to another VLAN loses its links.
+    # An interface that moves to another VLAN loses its links.
     yield from _linked(interface, link, anew=_id(interface.vlan) != _id(vlan))
     for tagged, on in above:
         yield from _of_vlan(seen, interface, on, tagged, _tagged(place, tagged), node=node)
@@ -149,7 +150,7 @@ def _of_vlan(seen: Seen, below: Interface, vlan: Vlan, want: VlanSite, place: Pl
 
 def _settings(interface: Interface, vlan: Vlan | None, mtu: int | None) -> Iterator[Missing]:
     move = vlan is not None and vlan.id != _id(interface.vlan)
-    # What it has from the VLAN that it leaves does not go with it.
+    # The MTU of its former VLAN does not move with it.
     resize = mtu is not None and mtu != _own_mtu(interface) and (move or mtu != interface.effective_mtu)
     if not move and not resize:
         return

@@ -1,8 +1,8 @@
-"""Which ports of a machine a site's network tables mean, and whether the tables agree. Pure.
+"""Resolves a site's network tables to the ports of a machine, and checks that the tables agree. Pure.
 
-Used by `network_plan`, before it looks at what is missing. Tables that match nothing, or contradict each other, are a
-`ConfigError`: nothing is changed on the word of half of them. The boot interface is meant only by its very name, so
-that no glob takes the machine off the network that it is deployed over.
+`network_plan` uses it first. Tables that match nothing or contradict each other raise `ConfigError`, so that farrier
+does not apply half of them. The boot interface matches only its exact name, so that no glob moves the machine off the
+network from which it is deployed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from farrier.model.maas_changes import LinkMode
 
 
 class Bonded(msgspec.Struct, frozen=True, kw_only=True):
-    """A bond and its ports, by id."""
+    """A bond with its ports, by ID."""
 
     table: str
     bond: BondSite
@@ -28,7 +28,7 @@ class Bonded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Port(msgspec.Struct, frozen=True, kw_only=True):
-    """A port by itself, or, for its MTU, one of a bond."""
+    """A single port, or a port of a bond, for its MTU."""
 
     table: str
     want: PortSite
@@ -36,14 +36,14 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """What the tables mean on this machine."""
+    """The tables, resolved for this machine."""
 
     bonds: tuple[Bonded, ...]
     ports: tuple[Port, ...]
 
 
 def read(network: NetworkSite, interfaces: Sequence[Interface], boot: int | None) -> Setup:
-    """The tables' meaning; raises ConfigError where they have none. `boot` is the id of the boot interface."""
+    """Resolve the tables. Raises ConfigError if they do not fit. `boot` is the ID of the boot interface."""
     physical = [one for one in interfaces if one.type in {None, "physical"}]
     bonds = tuple(_bonded(number, bond, physical, boot) for number, bond in enumerate(network.bonds, start=1))
     ports = tuple(_ports(network.ports, physical, boot))
@@ -118,7 +118,7 @@ def _no_port_twice(bonds: Sequence[Bonded], ports: Sequence[Port]) -> None:
 
 
 def _bonds_have_the_say(bonds: Sequence[Bonded], ports: Sequence[Port]) -> None:
-    """A port of a bond has an MTU of its own at most, and none that the bond would not fit through."""
+    """Check that the table of a bonded port sets only an MTU, which is large enough for the bond."""
     within = {one.id: bonded for bonded in bonds for one in bonded.ports}
     for port in ports:
         bonded = within.get(port.interface.id)
@@ -139,7 +139,7 @@ def _check_port(port: Port, boot: int | None) -> None:
 
 
 def _check_mtus(table: str, below: int | None, vlans: Sequence[VlanSite]) -> None:
-    """MAAS makes the one below as large as what lies on it, whatever is said of it."""
+    """Check VLANs and their MTUs: MAAS would raise the MTU of an interface to the largest of its VLANs."""
     vids = [vlan.vid for vlan in vlans]
     if len(set(vids)) != len(vids):
         raise ConfigError(f"{table}: VLANs are listed twice: {listed(str(vid) for vid in sorted(vids))}")

@@ -22,22 +22,22 @@ from farrier.model.node import Node
 from farrier.model.writes import UseNetworks
 
 _AT_ONCE = timedelta(0)
-# Something came free since the last run, or somebody had it locked.
+# Time in which a network may become available, or be unlocked by another transaction.
 _TAKE_AGAIN = timedelta(seconds=1)
 _JOINABLE = (ib_partition.PROVISIONING, ib_partition.READY, ib_partition.ERROR)
 _DELETING = "deleting"
 
 
 class Lack(msgspec.Struct, frozen=True):
-    """Something that the node does not have yet. `own`: for a reason of its own, which counts as a failure in the end.
-    What a segment, a partition or UFM wants holds up every node of the site: each waits, and goes on by itself."""
+    """A network that the node does not have yet. `own`: the cause is the node's own and counts as a failure in the end.
+    A cause in a segment, a partition or UFM delays all nodes of the site: each waits, and continues by itself."""
 
     what: str
     own: bool = False
 
 
 def held_up(node: Node, site: Site, now: datetime) -> Waiting | Step | Failed | None:
-    """What the stage says while the node has not all that it is to use; None: it has."""
+    """The result of the stage while the node lacks networks; None once it has all."""
     assert node.workflow is not None, "a stage runs in a workflow"
     if node.workflow.upstream.has_deployed:
         return None
@@ -67,7 +67,7 @@ def _takes(node: Node, wanted: UseNetworks, now: datetime) -> Waiting | Step:
 
 
 def in_use(node: Node) -> str:
-    """What the node has, in words; empty for nothing."""
+    """The node's networks in words; empty for none."""
     known = node.networks or Networks()
     addresses = [f"{each.address} of {each.name}" for each in known.segments if each.address is not None]
     joined = [f"a member of {each.name}" for each in known.partitions]
@@ -75,7 +75,7 @@ def in_use(node: Node) -> str:
 
 
 def _wanted(node: Node, site: Site) -> UseNetworks:
-    """One that is known to have no ports is a member of nothing."""
+    """The networks that the site requires. A node that is known to have no IB ports joins no partition."""
     partitions = () if node.ib_guids == () else site.infiniband.partitions
     return UseNetworks(segments=tuple(sorted(site.network.segments)), partitions=tuple(sorted(partitions)))
 
@@ -99,14 +99,14 @@ def _elsewhere(node: Node, used: tuple[SegmentUse, ...] | tuple[PartitionUse, ..
 
 
 def _segment_changes(use: SegmentUse) -> bool:
-    """Whether writing once more gets the node an address, or gives one back."""
+    """Whether repeating the write allocates or releases an address of the node."""
     if use.address is not None:
         return _is_going(use.state)
     return use.state == SegmentState.READY and use.free
 
 
 def _ports_change(node: Node, use: PartitionUse) -> bool:
-    """Whether writing once more makes a port a member, or ends what it is."""
+    """Whether repeating the write adds a port of the node to the partition or removes one."""
     guids = node.ib_guids or ()
     ours = {port.guid for port in use.ports if port.ours and port.state is not MemberState.LEAVING}
     if use.state not in _JOINABLE:

@@ -1,6 +1,6 @@
-"""The user and password that MAAS switches the node's power with.
+"""Resolves the user and password with which MAAS switches the node's power.
 
-Used by the stage that looks whether they can be had and by the one that sends them; they are kept nowhere.
+Used by the stage that checks whether they resolve and by the stage that sends them; neither stores them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from farrier.model.credential import Credential
 from farrier.model.failures import FailureClass
 from farrier.model.node import Node
 
-# Where secrets are kept is away for a restart, mostly; asking costs nobody a login.
+# A credential store is unavailable mostly for a restart, and a request to it needs no login at a BMC.
 _RESOLVE_AGAIN = timedelta(seconds=30)
 
 
 async def power_credential(node: Node, services: NodeServices) -> Credential | Waiting | Failed:
-    """What MAAS is to log in at the node's BMC with; or why it cannot be had."""
+    """The credential with which MAAS logs in at the node's BMC, or why it does not resolve."""
     missing = missing_detail(node)
     if node.bmc_credential is None or missing is not None:
         return Failed(failure=FailureClass.NO_CREDENTIALS, detail=missing or "no BMC credential is set")

@@ -1,9 +1,9 @@
-"""What the stages share that prepare a machine for its deployment. Pure.
+"""Shared code of the stages that prepare a machine for its deployment. Pure.
 
-Commissioning is asked for by one stage and waited for by another. `configure_storage`, `apply_roce_phase2` and
-`ensure_pxe_interface_auto` change a machine only while it is ready, and what this very onboarding has gone on to deploy
-is prepared. A change that MAAS took and does not show is not sent again and again: the attempt ends, and the back-off
-decides.
+One stage requests the commissioning, and another waits for it. `configure_storage`, `apply_roce_phase2` and
+`ensure_pxe_interface_auto` change a machine only in status ready. A machine that this onboarding already deploys counts
+as prepared. If MAAS accepted a change but does not show it, the stage does not send the change again: the attempt
+fails, with back-off.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from farrier.model.maas_changes import Change
 from farrier.model.node import Node, StopRequest
 from farrier.model.stages import OnboardingStage
 
-# What a deployment leaves, and what a machine that is given back goes through: the business of the recovery.
+# The states after a deployment and during a release, which the recovery handles.
 _GIVEN_BACK = frozenset(
     {S.ALLOCATED, S.FAILED_DEPLOYMENT, S.RELEASING, S.RELEASING_FAILED, S.DISK_ERASING, S.FAILED_DISK_ERASING}
 )
@@ -29,13 +29,13 @@ PASSED = "Passed"
 
 
 def failed_testing(system_id: str, said: str | None) -> Failed:
-    """MAAS commissions no machine that failed its tests, so another attempt by itself is of no use."""
+    """The failure for failed tests. MAAS commissions no such machine, so an automatic retry is useless."""
     detail = f"machine {system_id} failed its tests{quoted(said)}; test it again or override the result in MAAS"
     return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=detail, stop=StopRequest.FAILED)
 
 
 def quoted(said: str | None) -> str:
-    """What MAAS says of a failure, for the end of a sentence."""
+    """MAAS's text about a failure, as the end of a sentence."""
     return f": {said[:300]}" if said else ""
 
 

@@ -1,8 +1,8 @@
-"""Stage `recover_for_datasource_retry`: the machine of a failed deployment is ready for the next one.
+"""Stage `recover_for_datasource_retry`: makes the machine of a failed deployment ready for the next one.
 
-A deployment that is stuck is aborted, one that failed is released, and nothing is erased. Power is never asked for: a
-machine that MAAS powers on loses its user data. Each change is sent after a reading; what comes of it is waited for on
-what the region's observer wrote down.
+It aborts a stuck deployment, releases a failed one, and erases nothing. It never requests power, because a machine that
+MAAS powers on loses its user data. Each change is sent after a reading; readings of the region's observer show its
+effect.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RELEASE = "release"
 
 
 def recover_for_datasource_retry(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Never done: it leads to the next deployment, or back to the one that came to an end after all."""
+    """Never done: the stage leads to the next deployment, or back to the last one if that succeeded after all."""
     if _waits(node):
         return Waiting(reason="waits until MAAS has released the machine")
 
@@ -51,8 +51,8 @@ def recover_for_datasource_retry(node: Node, now: datetime, policy: Policy) -> S
 
 
 async def _may_undo(client: MaasClient, node: Node, machine: Machine) -> bool:
-    """Who has our key may have deployed it since: only what is known to be ours is undone, and what an operator had
-    this workflow take over."""
+    """Whether the deployment of the machine may be undone. Another client may have deployed it with farrier's key. So
+    only deployments that are known to belong to this workflow are undone, and those that an operator had it adopt."""
     known = detour.upstream(node)
     return not known.has_deployed or await detour.is_ours(client, node, machine.system_id)
 
@@ -64,10 +64,10 @@ def _waits(node: Node) -> bool:
     if known.asked_at is None or known.asked_at < attempt_began_at(node.workflow):
         return False
     seen = region.latest(node)
-    # What was read at the very time is from before the request.
+    # A reading from the very time of the request may be older than the request.
     if seen is None or seen.read_at <= known.asked_at:
         return True
-    # A machine that is being aborted is deploying until its power is off.
+    # A machine stays `deploying` during an abort until its power is off.
     return seen.status in _ON_ITS_WAY or (seen.status == S.DEPLOYING and known.asked == _ABORT)
 
 

@@ -1,6 +1,6 @@
-"""Stage `render_cloud_init`: the user data can be made, and the bootstrap token in it is good.
+"""Stage `render_cloud_init`: checks that the user data can be rendered, and issues its bootstrap token.
 
-The user data itself is kept nowhere: `deploy_via_maas` makes it again. Sends nothing.
+The user data itself is not stored: `deploy_via_maas` renders it again. Sends nothing.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from farrier.model.maas import MaasStatus
 from farrier.model.node import Node
 from farrier.model.writes import IssueBootstrap
 
-# Where secrets are kept answers again in seconds, or somebody is at work on it.
+# A credential store responds again within seconds, or an operator is repairing it.
 _STORE_AGAIN = timedelta(seconds=15)
 
 
 def render_cloud_init(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Done once what a deployment will send is known to be good, or is under way already."""
+    """Done once the user data of the deployment is known to be valid, or the deployment already runs."""
     assert node.workflow is not None, "a stage runs in a workflow"
     site = policy.site_of(node)
     if site is None or site.maas is None:
@@ -84,7 +84,7 @@ async def _with_token(services: NodeServices, node: Node, site: Site, now: datet
     except ConfigError as error:
         return Failed(failure=FailureClass.INVALID_CONFIG, detail=str(error))
     if not templates.names_token(site.cloud_init.template):
-        # Issued for nobody, it would only end the token that an operator gave the agent.
+        # A token that the user data does not contain would only invalidate the one that an operator gave the agent.
         reason = f"the user data can be rendered; it has no {templates.TOKEN}, so the agent needs another token"
         return Done(reason=reason, to=with_note(node, token=None))
     digest = bootstrap.digest(token)

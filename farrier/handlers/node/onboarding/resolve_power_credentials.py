@@ -1,7 +1,8 @@
-"""Stage `resolve_power_credentials`: the BMC is proven, and its user and password can be had.
+"""Stage `resolve_power_credentials`: checks that the BMC is manageable and that its credential resolves.
 
-An adoption proves the BMC itself, afresh, and is led on by the probe's result. For a deployment MAAS will need the
-credential, so it is resolved here once, and by `power_credential` again where it is sent; it is kept nowhere.
+An adoption reads the BMC with a probe of its own, and the result of the probe continues the onboarding. For a
+deployment, MAAS needs the credential. It is resolved here for a check, and by `power_credential` again before it is
+sent; it is not stored.
 """
 
 from __future__ import annotations
@@ -35,14 +36,15 @@ from farrier.model.outcome import Wait
 
 
 def resolve_power_credentials(node: Node, now: datetime, config: Policy) -> StageResult:
-    """Through once the BMC is proven; an adoption proves it itself, afresh, and is led on by the probe's result."""
+    """Done once the BMC is manageable. For an adoption, the stage starts a probe, whose result continues the
+    onboarding."""
     match node.management:
         case M.MANAGEABLE if not adopts(node):
             return _resolved(node)
         case M.MANAGEABLE | M.ADOPT_FAILED:
             return _look(node, now)
         case M.ADOPTING:
-            return Waiting(reason="waits for the probe of the adoption", timed=False)  # which has its own deadline
+            return Waiting(reason="waits for the probe of the adoption", timed=False)  # the probe has its own deadline
         case M.VERIFYING:
             return _waiting(node, now, config, "waits for the verification of the BMC")
         case M.ENROLL:
@@ -64,7 +66,8 @@ def _resolved(node: Node) -> StageResult:
 
 
 def _look(node: Node, now: datetime) -> StageResult:
-    """A failed adoption stops its onboarding. So if the onboarding runs here, a client requested it again."""
+    """Start the probe of an adoption. A failed adoption stops its onboarding, so if the onboarding runs here, a client
+    requested it again."""
     begun = begin(node, now, cause=f"stage: {GATE}")
     if isinstance(begun, Wait):
         return Waiting(reason=begun.reason, requeue_after=begun.requeue_after)
@@ -85,7 +88,7 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> StageResult:
 
 
 def _waiting(node: Node, now: datetime, config: Policy, reason: str) -> Waiting | Failed:
-    """A BMC that takes too long fails the attempt as what it is, with advice of its own."""
+    """Wait for the BMC. After the deadline, the attempt fails with a class that has advice about the BMC."""
     assert node.workflow is not None, "a stage runs in a workflow"
     if is_late(node, now, config):
         return Failed(failure=FailureClass.NOT_MANAGEABLE, detail=reason)

@@ -1,7 +1,7 @@
-"""Stage `wait_for_agent_enrollment`: the agent of this installation has enrolled, and the node is healthy.
+"""Stage `wait_for_agent_enrollment`: waits until the agent of this installation has enrolled and the node is healthy.
 
-The last stage of each mode. A machine that is no longer deployed ends the wait; an agent that does not come in time
-fails it with what MAAS saw of the first boot, because MAAS calls a machine deployed before cloud-init is through.
+The last stage of each mode. It fails if the machine is no longer deployed. If the agent does not enrol in time, it
+fails with the events of the first boot, because MAAS reports a machine as deployed before cloud-init has finished.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from farrier.model.workflow import OnboardingMode
 
 
 def wait_for_agent_enrollment(node: Node, now: datetime, config: Policy) -> StageResult:
-    """Done when the agent of this installation has enrolled and the node is healthy; agentless: when it is healthy."""
+    """Done once the agent of this installation has enrolled and the node is healthy; without an agent, once it is
+    healthy."""
     contradiction = _contradicted(node)
     if contradiction is not None:
         return contradiction
@@ -94,7 +95,7 @@ def _of_an_earlier_installation(node: Node, enrolled_at: datetime) -> bool:
 
 
 def _cannot_enrol(node: Node, site: Site, now: datetime) -> bool:
-    """Whether the token that the agent has to enrol with is worth nothing any more."""
+    """Whether the token with which the agent has to enrol has expired."""
     if node.agentless or (node.agent is not None and not _of_an_earlier_installation(node, node.agent.enrolled_at)):
         return False
     known = detour.upstream(node)
@@ -103,8 +104,8 @@ def _cannot_enrol(node: Node, site: Site, now: datetime) -> bool:
 
 
 def _late(node: Node, site: Site, waited: Waiting, now: datetime) -> StageResult:
-    """Fails as any wait does that takes too long, with what the region has to say of it, if it says anything. Once the
-    token has expired another attempt would wait in vain."""
+    """Fail after the deadline like any wait, with the events of the region, if it has any. Once the token has expired,
+    another attempt would be useless."""
     dead = _cannot_enrol(node, site, now)
 
     async def act(services: NodeServices) -> Settled:
@@ -113,7 +114,7 @@ def _late(node: Node, site: Site, waited: Waiting, now: datetime) -> StageResult
             async with services.maas.turn(site.name) as client:
                 events = await client.events(system_id=node.maas_id, limit=detour.MOST_EVENTS)
         except MaasError:
-            pass  # the wait is over, with or without a word of explanation
+            pass  # the wait is over, with or without an explanation
         said = post_install(events, comment=detour.comment(node, detour.upstream(node).deploys))
         detail = waited.reason if said is None else f"{waited.reason}; events in MAAS since its first boot: {said}"
         if dead:

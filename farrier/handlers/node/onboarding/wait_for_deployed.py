@@ -1,7 +1,7 @@
-"""Stage `wait_for_deployed`: MAAS says deployed.
+"""Stage `wait_for_deployed`: waits until MAAS reports the machine as deployed.
 
-Decided on what the region's observer wrote down since the stage began. A deployment that failed is judged by the next
-stage of the detour, and so is one that takes longer than MAAS itself would ever let it.
+It decides by the readings of the region's observer since the stage began. The next stage classifies a failed
+deployment, and also one that takes longer than the time limit of MAAS.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from farrier.model.maas import StatusNumber as S
 from farrier.model.node import Node
 from farrier.model.observation import MaasObservation
 
-# What MAAS tells of a deployment, newest word first, in a few phases: a wait is stored whenever its text changes.
+# The status messages of MAAS during a deployment, latest first, reduced to a few phases: a wait is stored whenever its
+# text changes.
 _PHASES = (
     ("Rebooting", "starting what was installed"),
     ("Configuring OS", "installing"),
@@ -33,7 +34,8 @@ _ENDED: Mapping[int, str] = {
 
 
 def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Done once the machine is deployed. It has a deadline of its own, because nothing else would end a deployment."""
+    """Done once the machine is deployed. The stage has its own deadline, because nothing else would end a
+    deployment."""
     seen = region.latest(node)
     if seen is None:
         return Waiting(reason="waits for a read of MAAS")
@@ -56,7 +58,7 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _noted(node: Node, seen: MaasObservation) -> Node:
-    """The first reading of this deployment that showed it deployed counts, and the sync it showed is no second one."""
+    """Record the first reading that showed this deployment as deployed, and its sync, which is no second one."""
     known = detour.upstream(node)
     if known.deployed_at is not None:
         return node

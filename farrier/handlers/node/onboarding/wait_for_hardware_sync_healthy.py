@@ -1,7 +1,7 @@
-"""Stage `wait_for_hardware_sync_healthy`: the installed system reports its hardware to MAAS, by itself and in time.
+"""Stage `wait_for_hardware_sync_healthy`: waits until the installed system reports its hardware to MAAS in time.
 
-MAAS sets the first time itself when it says deployed, and whatever the first boot sends moves it, so only a later sync
-is proof. Times of the region are compared with its own; ours may differ by minutes.
+MAAS itself sets the first time when it reports deployed, and signals of the first boot change it, so only a later sync
+is proof. Times of the region are compared only with each other, because farrier's clock may differ by minutes.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from farrier.model.failures import MAX_ATTEMPTS, FailureClass
 from farrier.model.node import Node
 from farrier.model.observation import MaasObservation
 
-# MAAS's own rule of when a machine is in sync: one interval, and half of one for a late report.
+# The rule of MAAS for a machine in sync: one interval, and half of one for a late report.
 _LATE = 1.5
-# The first boot's own signals come in its first minutes; a sync of its own comes a whole interval later.
+# Signals of the first boot come within minutes; the first regular sync comes a whole interval later.
 _FIRST_BOOT = 0.5
-# MAAS's default, for a machine that shows none.
+# The default of MAAS, for a machine without an interval.
 _INTERVAL = timedelta(minutes=15)
 
 
@@ -43,7 +43,7 @@ def wait_for_hardware_sync_healthy(node: Node, now: datetime, policy: Policy) ->
 
 
 def _missing(node: Node, now: datetime, seen: MaasObservation) -> str | None:
-    """What there is to prove yet; None: it is in sync."""
+    """What is not proven yet; None if the machine is in sync."""
     known = detour.upstream(node)
     interval = timedelta(seconds=seen.sync_interval) if seen.sync_interval else _INTERVAL
     first = known.synced_at or known.deployed_at
@@ -59,6 +59,6 @@ def _missing(node: Node, now: datetime, seen: MaasObservation) -> str | None:
 
 
 def _is_last(node: Node, now: datetime, policy: Policy) -> bool:
-    """Whether the last attempt has waited for as long as it may."""
+    """Whether the last attempt has passed its deadline."""
     assert node.workflow is not None, "a stage runs in a workflow"
     return node.workflow.attempt >= MAX_ATTEMPTS and is_late(node, now, policy)

@@ -1,8 +1,8 @@
-"""Stage `wait_for_ready`: commissioning has passed.
+"""Stage `wait_for_ready`: waits until the commissioning has passed.
 
-Decided on what the region's observer wrote down; nothing is asked here. A commissioning that failed fails the attempt,
-and the attempt after that goes back to `commission_node` for another one. Going back begins a stage anew, and with it
-the count of attempts, so commissionings are counted by the workflow: the last of `MAX_ATTEMPTS` needs an operator.
+It decides by the readings of the region's observer and sends no request. A failed commissioning fails the attempt, and
+the next attempt goes back to `commission_node`. This restarts the stage and its count of attempts, so the workflow
+counts commissionings: the last of `MAX_ATTEMPTS` needs an operator.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from farrier.model.stages import OnboardingStage
 
 
 def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Done when the machine is ready and its commissioning passed."""
+    """Done once the machine is ready and its commissioning passed."""
     workflow = node.workflow
     assert workflow is not None, "a stage runs in a workflow"
     seen = region.latest(node)
@@ -57,7 +57,7 @@ def _not_ours(node: Node, seen: MaasObservation) -> Failed | Waiting | None:
 
 
 def _failure(seen: MaasObservation) -> str | None:
-    """Why there is no commissioning to wait for; None for a state that none leads to."""
+    """Why no commissioning runs or has passed; None for a state that no commissioning leads to."""
     said = quoted(seen.error_description or seen.status_message)
     if seen.status == StatusNumber.FAILED_COMMISSIONING:
         return f"machine {seen.system_id} failed its commissioning{said}"
