@@ -96,8 +96,8 @@ class Failing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Owned(msgspec.Struct, frozen=True, kw_only=True):
-    """Shards of a kind that one controller owns ('': no owner). `lag` is by how many seconds the controller's oldest
-    due run is late, 0 without an owner."""
+    """Shards of a kind that one controller owns ('': no owner). `lag` is how many seconds ago the shard that has waited
+    longest was swept, 0 without an owner."""
 
     kind: str
     controller: str

@@ -109,7 +109,7 @@ class MaasRegion(Resource, frozen=True, kw_only=True):
     the site in its settings.
 
     `due` are machines to read, most urgent first; `more`: there are others. `turn_at` is set if some are due only for
-    their periodic reading: the end of the current share of these. `present` counts machines that the last reading
+    their periodic reading: the value of `swept_at` once these are read. `present` counts machines that the last reading
     found, and `lost` those that vanished within the last hour. `known` are some of the present machines, `held` some
     that `username` holds. `users` are some nodes with machines in an unconfigured region.
     """

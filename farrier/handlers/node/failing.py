@@ -154,7 +154,7 @@ def settle_stop(node: Node) -> Change:
 
 
 def fallback(node: Node) -> N:
-    """The status of the node after its workflow was cancelled: never one that needs a workflow."""
+    """The status of the node without its workflow: never one that needs a workflow."""
     match node.status:
         case N.DRAINING:
             return N.OFFLINE
