@@ -143,12 +143,12 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     """Everything that views show of one node, which may be deleted.
 
     `outcome` is the outcome of its last run, unchanged since `outcome_at`. `controller` runs its shard (None: no
-    controller does, or the node is deleted), and at `swept_at` had run all due nodes of it. `step` may have changed
-    something outside since `step_begun_at`; its end is not recorded. `last_workflow` is the newest workflow, live or
-    ended; `requests` are the newest intents, newest first. `ib_guids` are its InfiniBand ports, None until its agent
-    has reported them. `region` is that of its site. `held_here`: its last successful
-    onboarding used MAAS, so farrier's user held the machine. `paused_by` and `quarantined_by` are the operators who requested that, None if no operator did or
-    gave a name. `alerts` are those of the agent's last heartbeat.
+    controller does, or the node is deleted), and at `swept_at` had run all due nodes of the shard. `step` may have
+    changed something outside since `step_begun_at`; its end is not recorded. `last_workflow` is the newest workflow,
+    live or ended; `requests` are the newest intents, newest first. `ib_guids` are its InfiniBand ports, None until its
+    agent has reported them. `region` is that of its site. `held_here`: its last successful onboarding used MAAS, so
+    farrier's user held the machine. `paused_by` and `quarantined_by` are the operators who requested that, None if no
+    operator did or gave a name. `alerts` are those of the agent's last heartbeat.
     """
 
     version: int
