@@ -1,6 +1,6 @@
-"""Steps: the parts of runs that call outside services, each a task of its own.
+"""Steps: the parts of runs that call outside services, each in a separate task.
 
-Their number is limited. A mark is written to disk before a step begins, and removed after its end is recorded: a
+Their number is limited. A mark is written to disk before a step begins, and removed after its end is recorded. A
 controller that takes a shard over recovers from the steps whose marks it finds. One statement writes and removes marks
 of many steps. An intent that must not wait interrupts a reading step. A step is cut when the process stops or may no
 longer act.

@@ -79,9 +79,9 @@ class LeaveService(msgspec.Struct, frozen=True):
 
 
 class UseNetworks(msgspec.Struct, frozen=True, kw_only=True):
-    """Sets the segments and partitions that the node, which is not deployed, uses, by name: an address of each segment,
-    and each of its ports as a member of each partition. Takes what is available now, and gives back what is not named
-    or is being deleted. Without names, everything is given back. Idempotent."""
+    """Sets the segments and partitions, by name, that an undeployed node uses. The node gets an address of
+    each segment, and each of its ports becomes a member of each partition. The commit takes what is available now, and
+    gives back what is not named or is being deleted. Without names, everything is given back. Idempotent."""
 
     segments: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()

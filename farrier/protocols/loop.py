@@ -78,9 +78,9 @@ class StateHandler(Protocol[R, S, W, V]):
 
     def confirmed(self, stored: R, remembered: R, now: datetime) -> R:  # noqa: ARG002
         """The snapshot `stored`, loaded at `now`, with the newer confirmations of `remembered`: the state of an
-        `Update` that `confirms`, or the last result of this method. Returns `stored` itself if it is not older, if its
-        state is no longer the confirmed one, or if the confirmation is in the future because the clock was set back. By
-        default `stored`."""
+        `Update` that `confirms`, or the last result of this method. Returns `stored` itself if it is not older or its
+        state is no longer the confirmed one. The same if the confirmation is in the future because the clock was set
+        back. By default `stored`."""
         return stored
 
 

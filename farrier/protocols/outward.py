@@ -147,8 +147,11 @@ class Regions(Protocol):
 
     def turn(self, site: str) -> AbstractAsyncContextManager[MaasClient]:
         """Wait for a slot of the site's region, and return its client for a few successive calls. The number of slots
-        is limited, so that no call waits inside. Raises `MaasError` before anything is sent: `busy` if the queue is too
-        long; the error of an earlier turn if it affects every node; `unreachable` for a site without a region."""
+        is limited, so that no call waits inside.
+
+        Raises `MaasError` before anything is sent: `busy` if the queue is too long; the error of an earlier turn if it
+        affects every node; `unreachable` for a site without a region.
+        """
 
 
 class UfmClient(Protocol):

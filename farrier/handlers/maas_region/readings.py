@@ -1,6 +1,6 @@
 """Converts a region's responses about machines to readings. Pure.
 
-Texts are cut to a length that operators read, and contain nothing that the database cannot store: an odd text of one
+Texts are cut to a length that operators read, and contain nothing that the database cannot store. An odd text of one
 machine must not make the readings of all others fail.
 """
 

@@ -1,7 +1,7 @@
 """The results of a node's rules and stages, and functions that change a node.
 
 A rule returns a `Decision`; `transition` returns a Transition or an Update for a changed node, depending on the change.
-A stage is an idempotent function of the snapshot: it checks what is already done, takes at most one step, and returns a
+A stage is an idempotent function of the snapshot. It checks what is already done, takes at most one step, and returns a
 `Done`, a `Waiting`, a `Step` or a `Failed`. A stage that needs an outside service first returns a `Call`, which returns
 one of these.
 """

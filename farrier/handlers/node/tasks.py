@@ -149,8 +149,8 @@ def _lease_is_over(task: Task, now: datetime) -> bool:
 
 
 def _current(node: Node, type_: TaskType) -> Task | None:
-    """The newest task of a type, unless an earlier attempt issued it: after a failure a new attempt counts from the
-    start, and after a clean restart tasks that had succeeded run again."""
+    """The newest task of a type, unless an earlier attempt issued it. After a failure, a new attempt counts from the
+    start. After a clean restart, tasks that had succeeded run again."""
     task, workflow = node.task(type_), _workflow(node)
     if task is None or task.is_live:
         return task

@@ -1,7 +1,7 @@
 """The marks of an incomplete cleaning on a node: `not_scrubbed`, and the cause `cleanup_validation_failed`.
 
 The first prevents the node from entering service until a scrub is finished. The second is a quarantine that the node
-keeps in every status until a validation succeeds or an operator releases it with a reason: it leads from `offline` to
+keeps in every status until a validation succeeds or an operator releases it with a reason. It leads from `offline` to
 `quarantined`, and `moves.with_fields` does not replace it by another cause. Only stages, failures and responses use
 this module, and no other code sets or clears the marks.
 """
