@@ -85,7 +85,7 @@ class BmcError(errors.ServiceError):
     `credential_version` is the version that was tried, None if no credential could be resolved. `dialled` is False if
     no login was attempted because the details or the secret cannot be used; such a failure is not counted. `sent` is
     True if an action may have reached the BMC; only a read can show whether it did. `retry_after` is the time for which
-    a retry is useless, if the BMC or its limit of logins sets one; it is added to the pause of the class.
+    a retry is useless, if the BMC or its limit of logins sets one. It can only lengthen the pause of the class.
     """
 
     label = "bmc"
