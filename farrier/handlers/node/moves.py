@@ -211,7 +211,7 @@ def proven_healthy(node: Node, now: datetime, config: Policy) -> health.Healthy 
 
 def has_fresh_power(node: Node, now: datetime, config: Policy) -> bool:
     """Whether the last read of the node's power is recent enough for decisions. While reads continue and none fails, a
-    confirmed power is stored only every `confirmed_every`; the end of that stores the time of the last good read."""
+    confirmed power is stored only every `confirmed_every`; when they end, the time of the last good read is stored."""
     bmc = node.bmc
     is_read = node.management is Management.MANAGEABLE and node.paused is None and not node.deleting
     goes_on = is_read and bmc.sync_failure is None

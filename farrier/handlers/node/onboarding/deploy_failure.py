@@ -182,7 +182,7 @@ def _image_failed(trace: _Trace) -> str | None:
 
 
 def _never_booted(trace: _Trace) -> str | None:
-    """Only a timeout: with any other error, the machine did not fail to boot."""
+    """The machine did not boot. Any error except a timeout has another cause."""
     if trace.first(*_BOOTED, _INSTALLING) is not None or not trace.events:
         return None
     if trace.error and not any(word in trace.error.lower() for word in _TIMED_OUT):
