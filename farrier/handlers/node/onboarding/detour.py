@@ -99,7 +99,8 @@ def disagrees(system_id: str, status_name: str | None, why: str) -> Failed:
 
 
 def contradicted(node: Node) -> Failed | None:
-    """Why a deployed node is no longer deployed, by the readings since the stage began; None if they do not show that."""
+    """Why a deployed node is no longer deployed, by the readings since the stage began; None if they do not show
+    that."""
     seen = region.latest(node)
     if seen is None:
         return None
