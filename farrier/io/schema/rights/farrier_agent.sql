@@ -1,4 +1,4 @@
--- Agents on nodes. Each proves itself with its key and sees the tasks of its own node.
+-- Agents on nodes. An agent authenticates with its key, and reads only the tasks of its own node.
 GRANT EXECUTE ON FUNCTION
     farrier.enroll_agent, farrier.heartbeat, farrier.claim_task, farrier.renew_task, farrier.finish_task
     TO farrier_agent;

@@ -1,4 +1,4 @@
--- The daemon. It writes what its runs decide; it only reads the model, the records of the schema, and history.
+-- The daemon. It writes the decisions of its runs, and only reads the model, the records of the schema, and history.
 GRANT SELECT, INSERT, UPDATE, DELETE ON
     farrier.mends, farrier.pulse, farrier.limits,
     farrier.controllers, farrier.marks, farrier.outcomes,

@@ -1,4 +1,4 @@
--- Services and people that register nodes and ask for things.
+-- Services and people that register nodes and submit intents.
 GRANT INSERT (node, action, params, idempotency_key, requested_by, api_version) ON farrier.intents TO farrier_intents;
 GRANT INSERT (kind, resource, action, params, idempotency_key, requested_by) ON farrier.resource_intents TO farrier_intents;
 GRANT SELECT ON

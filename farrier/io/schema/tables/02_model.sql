@@ -1,7 +1,7 @@
--- The model and the configuration as triggers, functions and views read them. Written by every migration and by controllers,
--- never by hand.
+-- The model and the configuration, for triggers, functions and views. Migrations and controllers write these tables; do not edit them
+-- by hand.
 
--- The changes that a layer of a resource may make; triggers refuse all others.
+-- The changes that a layer of a resource may make. Triggers refuse all other changes.
 CREATE TABLE farrier.edges (
     kind       text NOT NULL,  -- one of farrier.kinds
     layer      text NOT NULL,  -- one of farrier.kind_layers
@@ -10,7 +10,8 @@ CREATE TABLE farrier.edges (
     PRIMARY KEY (kind, layer, from_value, to_value)
 );
 
--- The status of a node that goes with the status of its workflow, when it is live and in the commit that ends it; see check_pair.
+-- The status of a node for each status of its workflow, both while the workflow is live and in the commit that ends it; see
+-- check_pair.
 CREATE TABLE farrier.workflow_mapping (
     kind            text NOT NULL,  -- onboarding or decommission; none, also as the status, for a node without a live workflow
     workflow_status text NOT NULL,
@@ -18,57 +19,57 @@ CREATE TABLE farrier.workflow_mapping (
     PRIMARY KEY (kind, workflow_status, node_status)
 );
 
--- What each status of a workflow means; the same for both kinds.
+-- Properties of each status of a workflow, the same for both kinds.
 CREATE TABLE farrier.workflow_statuses (
     status    text    PRIMARY KEY,
     ended     boolean NOT NULL,  -- the workflow has ended
-    succeeded boolean NOT NULL,  -- it ended with what it was begun for
-    failed    boolean NOT NULL,  -- it waits for another attempt or for an operator
-    at_work   boolean NOT NULL   -- it goes on by itself
+    succeeded boolean NOT NULL,  -- the workflow reached its goal
+    failed    boolean NOT NULL,  -- the workflow waits for another attempt or for an operator
+    at_work   boolean NOT NULL   -- the workflow goes on without an operator
 );
 
 -- The modes of workflows of both kinds.
 CREATE TABLE farrier.workflow_modes (
     mode      text    PRIMARY KEY,
-    uses_maas boolean NOT NULL      -- a workflow of this mode asks MAAS for something
+    uses_maas boolean NOT NULL      -- a workflow of this mode sends requests to MAAS
 );
 
--- States of a machine in MAAS that contradict its node: drift takes a node in service out of it, and while such a state lasts a
--- node that drift quarantined stays quarantined.
+-- States of a machine in MAAS that contradict its node. Drift takes such a node out of service. A node that drift quarantined stays
+-- quarantined while the state lasts.
 CREATE TABLE farrier.contradictions (
     state    text   PRIMARY KEY,  -- as in node_observations
-    statuses text[] NOT NULL,     -- of nodes in service that it contradicts
-    causes   text[] NOT NULL      -- of quarantines that last while the machine is in this state
+    statuses text[] NOT NULL,     -- statuses of nodes in service that the state contradicts
+    causes   text[] NOT NULL      -- causes of the quarantines that last while the machine is in this state
 );
 
--- The actions that an intent may ask for.
+-- The actions that an intent may request.
 CREATE TABLE farrier.actions (
     action       text    PRIMARY KEY,
     since        integer NOT NULL,  -- the version of the API in which it was added
-    interrupts   boolean NOT NULL,  -- while such an intent is pending, a step that only reads is cut short
-    while_paused boolean NOT NULL,  -- a pause of the node does not hold it back
+    interrupts   boolean NOT NULL,  -- a pending intent with this action interrupts a step that only reads
+    while_paused boolean NOT NULL,  -- the intent is handled also while the node is paused
     params       jsonb   NOT NULL   -- rules of the parameters; see params_fault
 );
 
 -- The recommended action for each failure.
 CREATE TABLE farrier.advice (
-    failure text PRIMARY KEY,  -- a failure class; quarantine:CAUSE or bmc:FAILURE
-    action  text NOT NULL      -- for operators
+    failure text PRIMARY KEY,  -- a failure class, or quarantine:CAUSE, or bmc:FAILURE
+    action  text NOT NULL      -- text for operators
 );
 
--- One row: constants of the model that functions need. Written by migrations only.
+-- One row: constants of the model that functions read. Only migrations write it.
 CREATE TABLE farrier.constants (
     only_one              boolean  PRIMARY KEY DEFAULT true CHECK (only_one),
     api_min               integer  NOT NULL,  -- the oldest version of the intent API that is supported
-    api_max               integer  NOT NULL,  -- the newest
-    confirmed_after       interval NOT NULL,  -- two readings of a machine that are as far apart confirm what both show
-    login_cap             integer  NOT NULL,  -- failed logins that one BMC may see within login_window
+    api_max               integer  NOT NULL,  -- the newest version of the intent API that is supported
+    confirmed_after       interval NOT NULL,  -- two readings of a machine at least this far apart confirm a state that both show
+    login_cap             integer  NOT NULL,  -- failed logins that one BMC may receive within login_window
     login_window          interval NOT NULL,
     ssh_seed_limit        integer  NOT NULL,  -- failed SSH seeds in a row after which a node is unhealthy
-    identity_placeholders text[]   NOT NULL   -- what vendors ship in place of serial numbers and UUIDs
+    identity_placeholders text[]   NOT NULL   -- values that vendors ship in place of serial numbers and UUIDs
 );
 
--- One row: settings that functions need. The migration writes the defaults, each controller that starts its own.
+-- One row: settings that functions read. A migration writes the defaults, and each controller writes its own settings when it starts.
 CREATE TABLE farrier.settings (
     only_one       boolean  PRIMARY KEY DEFAULT true CHECK (only_one),
     offline_after  interval NOT NULL,  -- node.offline_after
@@ -77,22 +78,23 @@ CREATE TABLE farrier.settings (
     brake_window   interval NOT NULL   -- node.brake_window
 );
 
--- What stops the clock of a limit: it does not run in this state while the fact has this value; see still_clocks.
+-- Conditions that stop the clock of a limit: the clock does not run in this state while the fact has this value; see still_clocks.
 CREATE TABLE farrier.clock_stops (
     kind  text NOT NULL,  -- node, management or onboarding
     state text NOT NULL,
-    fact  text NOT NULL,  -- management, manage_asked, onboarding (status of the newest) or has_mode
+    fact  text NOT NULL,  -- management, manage_asked, onboarding (status of the newest onboarding) or has_mode
     value text NOT NULL,
     PRIMARY KEY (kind, state, fact, value)
 );
 
--- How long a node and its workflow may stay in a state: the limits in force. The migration writes the defaults,
--- each controller that starts those of its settings.
+-- The limits in force: how long a node and its workflow may stay in a state. A migration writes the defaults, and each controller
+-- writes those of its settings when it starts.
 CREATE TABLE farrier.limits (
     kind     text     NOT NULL,  -- node, management, onboarding or decommission
     state    text     NOT NULL,  -- end_to_end for the clock of a whole workflow
     substate text     NOT NULL,  -- stage of a running workflow; else empty
-    scope    text     NOT NULL CHECK (scope IN ('', 'model', 'site')),  -- site before model before '', which is all nodes
+    scope    text     NOT NULL CHECK (scope IN ('', 'model', 'site')),  -- a limit of the site precedes one of the model, and that
+                                                                        -- precedes '', which is for all nodes
     name     text     NOT NULL,  -- of the site or model; else empty
     lasts    interval NOT NULL,
     PRIMARY KEY (kind, state, substate, scope, name)

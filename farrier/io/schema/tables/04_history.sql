@@ -1,41 +1,40 @@
 -- Every change of a layer of a resource, and the pass that removes old changes.
 
--- One row for each change of a layer, and for its beginning. Kept for ever unless a controller is configured to remove old rows.
+-- One row for each change of a layer, and for its beginning. Kept for ever, unless a controller is configured to remove old rows.
 CREATE TABLE farrier.history (
     kind              text             NOT NULL,
     id                bigint           NOT NULL,
-    version           bigint           NOT NULL,  -- of the resource, as the change left it
+    version           bigint           NOT NULL,  -- version of the resource after the change
     layer             text             NOT NULL,  -- of a node: status, management, onboarding, onboarding_stage, decommission,
                                                   -- decommission_stage, or details.NAME for a value that intent `set` changed; of
                                                   -- any other kind: one of farrier.kind_layers
     from_value        text,                       -- null for the beginning of a layer
     to_value          text             NOT NULL,
     at                timestamptz      NOT NULL,
-    seconds_in_source double precision,           -- how long the layer had been in from_value; null for its beginning and for
-                                                  -- details
-    cause             text             NOT NULL,  -- what made the run change it: `intent ID`, `stage: NAME`, ...
-    reason            text             NOT NULL,  -- why, for operators
-    source            text             NOT NULL,  -- the source line that decided it; for what a function recorded, its name or
-                                                  -- `database`
-    controller        uuid             NOT NULL,  -- the process that committed it; zero for the database
-    epoch             bigint           NOT NULL,  -- of its shard; 0 for the database
+    seconds_in_source double precision,           -- how long the layer had been in from_value; null for a beginning and for details
+    cause             text             NOT NULL,  -- why the run made the change: `intent ID`, `stage: NAME`, ...
+    reason            text             NOT NULL,  -- explanation for operators
+    source            text             NOT NULL,  -- the source line that made the decision; for a change that a function recorded,
+                                                  -- its name or `database`
+    controller        uuid             NOT NULL,  -- the process that committed the change; zero for the database
+    epoch             bigint           NOT NULL,  -- epoch of the resource's shard; 0 for the database
     PRIMARY KEY (kind, id, version, layer)
 ) WITH (
-    -- A fifth of ten million rows, the default, is much for one vacuum.
+    -- The default of a fifth would make one vacuum of ten million rows too long.
     autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 10000
 );
--- Pages by time: one statement writes up to a hundred thousand rows with the same `at`, so `at` alone would sort all of them for
--- every page. Of one id there are a handful at most.
+-- For pages by time. One statement writes up to a hundred thousand rows with the same `at`, and an index on `at` alone would sort all
+-- of them for every page. One id has a handful of them at most.
 CREATE INDEX history_time ON farrier.history (at, id);
 
--- One row: the progress of the pass over old history. A transaction that locks the row takes the next step, so all controllers
--- share one pass, and one that dies leaves it as it was.
+-- One row: the progress of the pass over old history. A transaction that locks the row takes the next step, so all controllers share
+-- one pass. A transaction that fails leaves the row unchanged.
 CREATE TABLE farrier.history_retention (
     only_one    boolean     PRIMARY KEY DEFAULT true CHECK (only_one),
     due_at      timestamptz NOT NULL DEFAULT farrier.now(),  -- when the next step is due
     began_at    timestamptz,                                 -- when this pass began; null between passes
     looked      bigint      NOT NULL DEFAULT 0,              -- rows examined in this pass, or in the last one
-    deleted     bigint      NOT NULL DEFAULT 0,              -- rows deleted in it
+    deleted     bigint      NOT NULL DEFAULT 0,              -- rows deleted in that pass
     at          timestamptz,                                 -- key of the row that was examined last: at, id, version, kind,
                                                              -- layer; null between passes
     id          bigint,                                      -- see at

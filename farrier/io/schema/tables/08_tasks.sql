@@ -1,29 +1,29 @@
 -- Tasks of decommissions, and the logins that may work on them.
 
--- The types of tasks that there are. Written by every migration.
+-- The types of tasks. Every migration writes them.
 CREATE TABLE farrier.task_types (
     type text PRIMARY KEY
 );
 
--- Tasks of decommissions for agents and workers. At most one of a type is live for a node.
+-- Tasks of decommissions for agents and workers. A node has at most one live task of a type.
 CREATE TABLE farrier.node_tasks (
     id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     node_id       bigint      NOT NULL REFERENCES farrier.nodes,
-    workflow_id   bigint      NOT NULL REFERENCES farrier.node_decommissions,  -- the decommission that it belongs to
+    workflow_id   bigint      NOT NULL REFERENCES farrier.node_decommissions,  -- the decommission to which the task belongs
     type          text        NOT NULL,                        -- one of task_types
     status        text        NOT NULL DEFAULT 'queued'
                   CHECK (status IN ('queued', 'dispatched', 'succeeded', 'failed', 'expired', 'cancelled')),
-                                                               -- dispatched: claimed
+                                                               -- dispatched: claimed by an agent or a worker
     params        jsonb       NOT NULL DEFAULT '{}',           -- for the agent or worker that claims it
-    attempt       integer     NOT NULL DEFAULT 1,              -- which issue of the task within its workflow, from 1; each is a
-                                                               -- row of its own
-    failures      integer     NOT NULL DEFAULT 0,              -- how many issues before this one ended failed
-    claimed_by    text,                                        -- 'agent of NODE' or 'worker LOGIN'; null before it is claimed
-    lease_token   uuid,                                        -- random; its claimant proves itself with it
-    lease_until   timestamptz,                                 -- the claimant renews it before then; afterwards the task ends
-                                                               -- expired and is issued again
-    result        jsonb,                                       -- JSON from the claimant; for a task that no claimant ended, a
-                                                               -- text that says why
+    attempt       integer     NOT NULL DEFAULT 1,              -- which issue of the task within its workflow, from 1; each issue is a
+                                                               -- separate row
+    failures      integer     NOT NULL DEFAULT 0,              -- how many earlier issues failed
+    claimed_by    text,                                        -- 'agent of NODE' or 'worker LOGIN'; null before the claim
+    lease_token   uuid,                                        -- random; the claimant authenticates with it
+    lease_until   timestamptz,                                 -- the claimant renews the lease before this time; otherwise the task
+                                                               -- ends expired and is issued again
+    result        jsonb,                                       -- JSON from the claimant; for a task that no claimant ended, the
+                                                               -- reason as a text
     created_at    timestamptz NOT NULL DEFAULT farrier.now(),  -- when it was queued
     dispatched_at timestamptz,                                 -- when it was claimed
     ended_at      timestamptz,                                 -- when it ended, in whichever status
@@ -34,11 +34,11 @@ CREATE INDEX node_tasks_queued ON farrier.node_tasks (type, id) WHERE status = '
 CREATE INDEX node_tasks_workflow ON farrier.node_tasks (workflow_id, type, id);
 CREATE INDEX node_tasks_node ON farrier.node_tasks (node_id, id);
 
--- Logins that may claim tasks of several nodes. Written by grant_worker and revoke_worker.
+-- Logins that may claim tasks of several nodes. grant_worker and revoke_worker write it.
 CREATE TABLE farrier.workers (
-    login      text        PRIMARY KEY,                   -- as session_user has it
+    login      text        PRIMARY KEY,                   -- the session_user of the worker
     types      text[]      NOT NULL,                      -- task types that it may claim
-    site       text,                                      -- of the nodes whose tasks it may claim; null: all sites
+    site       text,                                      -- site of the nodes whose tasks the login may claim; null: all sites
     granted_at timestamptz NOT NULL DEFAULT farrier.now(),
-    granted_by text        NOT NULL DEFAULT session_user  -- session_user of grant_worker
+    granted_by text        NOT NULL DEFAULT session_user  -- the session_user that called grant_worker
 );

@@ -1,22 +1,22 @@
--- Intents: what clients ask of nodes.
+-- Intents of nodes: requests of clients.
 
--- What clients ask of nodes, with the response of the node's handler. Clients insert a row, or call farrier.intent().
+-- Requests of clients to nodes, with the response of the node's handler. A client inserts a row, or calls farrier.intent().
 CREATE TABLE farrier.intents (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     node            text        NOT NULL,                           -- name or id, as the client gave it
-    node_id         bigint      NOT NULL REFERENCES farrier.nodes,  -- the node that was meant; set by a trigger
+    node_id         bigint      NOT NULL REFERENCES farrier.nodes,  -- the node with that name or id; set by a trigger
     action          text        NOT NULL,                           -- farrier.model.actions.Action
-    params          jsonb       NOT NULL DEFAULT '{}',              -- by the rules in farrier.actions
+    params          jsonb       NOT NULL DEFAULT '{}',              -- must keep the rules in farrier.actions
     api_version     integer,                                        -- version of the API that the client uses; null: the lowest
-                                                                    -- supported
-    idempotency_key text,                                           -- unique for a node: a repeated request is one intent
-    requested_by    text,                                           -- name of the client, as submitted; recorded, not checked
+                                                                    -- supported one
+    idempotency_key text,                                           -- unique for a node: a repeated request is the same intent
+    requested_by    text,                                           -- name of the client, as submitted; recorded, not verified
     status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'accepted', 'rejected', 'superseded')),
                                                                     -- set by the node's handler; accepted: begun or done in that
-                                                                    -- commit; superseded: a newer intent took its place
+                                                                    -- commit; superseded: replaced by a newer intent
     reason          text,                                           -- text of the response
     created_at      timestamptz NOT NULL DEFAULT farrier.now(),
-    answered_at     timestamptz,                                    -- when the status ceased to be pending
+    answered_at     timestamptz,                                    -- when the status changed from pending
     CONSTRAINT intent_size CHECK (octet_length(params::text) <= 16384)
 );
 CREATE UNIQUE INDEX intents_key ON farrier.intents (node_id, idempotency_key) WHERE idempotency_key IS NOT NULL;

@@ -1,23 +1,23 @@
--- Brakes: when many nodes of one site would leave service together, the cause is rather the network or the region.
+-- Brakes: if many nodes of one site would leave service together, the likely cause is the network or the region, not the nodes.
 
--- Nodes that silence or drift took out of service within the brake's window, or would have but for the brake. A held node tries
--- again, so its row stays young for as long as the cause lasts.
+-- Nodes that silence or drift took out of service within the brake's window, or would have taken without the brake. A held node
+-- retries, so its row stays recent while the cause lasts.
 CREATE TABLE farrier.departures (
     site text        NOT NULL,  -- '' for nodes without a site
     node bigint      NOT NULL,  -- nodes.id
-    at   timestamptz NOT NULL,  -- when it last left, or tried to
-    held boolean     NOT NULL,  -- the brake refused it: the node is still in service
+    at   timestamptz NOT NULL,  -- when the node last left service, or last tried to
+    held boolean     NOT NULL,  -- the brake refused the change: the node is still in service
     PRIMARY KEY (site, node)
 );
 
--- One row for each site that nodes were about to leave: the lock under which they are counted, and the last count.
+-- One row for each site with nodes that were about to leave service: the lock under which they are counted, and the last count.
 CREATE TABLE farrier.brakes (
     site       text PRIMARY KEY,                -- '' for nodes without a site
-    in_service integer     NOT NULL DEFAULT 0,  -- active nodes of the site and those in departures, as counted last
-    departed   integer     NOT NULL DEFAULT 0,  -- rows of the site in departures: a running figure, so that a commit reads only its
-                                                -- own
+    in_service integer     NOT NULL DEFAULT 0,  -- at the last count, active nodes of the site and nodes in departures
+    departed   integer     NOT NULL DEFAULT 0,  -- rows of the site in departures: a running total, so that a commit reads only the
+                                                -- rows of its own nodes
     counted_at timestamptz,                     -- when both were counted
-    since      timestamptz                      -- when the brake began to hold nodes, now or the last time
+    since      timestamptz                      -- when the brake began to hold nodes, this time or the last time
 );
 
 -- Lifts of brakes by operators; the newest row of a site is in force.
@@ -25,8 +25,8 @@ CREATE TABLE farrier.brake_lifts (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     site         text        NOT NULL,  -- '' for nodes without a site
     until        timestamptz NOT NULL,  -- until when any number of nodes may leave
-    reason       text        NOT NULL,  -- given by the operator
-    requested_by text        NOT NULL,  -- given by the operator, else session_user
+    reason       text        NOT NULL,  -- text of the operator
+    requested_by text        NOT NULL,  -- name that the operator gave, else session_user
     at           timestamptz NOT NULL DEFAULT farrier.now()
 );
 CREATE INDEX brake_lifts_newest ON farrier.brake_lifts (site, id);

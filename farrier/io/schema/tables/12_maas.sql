@@ -1,47 +1,48 @@
--- MAAS regions, and what was read in them of the machines of nodes.
+-- MAAS regions, and the last reading of each node's machine.
 
--- MAAS regions: the table of kind maas_region. One row, named as the site, for each site that has one; a resource that runs, so
--- exactly one controller at a time reads it.
+-- MAAS regions: the table of kind maas_region. A site with a region has one row, named as the site. The region is a resource with
+-- runs, so exactly one controller at a time reads it.
 CREATE TABLE farrier.maas_regions (
     LIKE farrier.resources INCLUDING ALL,
-    url           text        NOT NULL,                        -- of the region, as the site's file has it, without a slash at the end
-    motion_every  interval    NOT NULL DEFAULT '30 seconds',   -- how often a machine that a workflow is changing is read; copied
-                                                               -- from the site's file
+    url           text        NOT NULL,                        -- URL of the region from the site's file, without a slash at the end
+    motion_every  interval    NOT NULL DEFAULT '30 seconds',   -- how often a machine is read while a workflow changes it; copied from
+                                                               -- the site's file
     sweep_every   interval    NOT NULL DEFAULT '30 minutes' CHECK (sweep_every > interval '0'),
                                                                -- within what time every machine is read; copied from the site's
                                                                -- file
-    username      text,                                        -- the user whose key the controllers have; null until the region
-                                                               -- has said so
-    identified_at timestamptz,                                 -- when the region was last asked for username
-    cursor        jsonb       NOT NULL DEFAULT '{}',           -- {newest, gaps}: how far its events were read
+    username      text,                                        -- user to whom the controllers' key belongs; null until the region has
+                                                               -- reported it
+    identified_at timestamptz,                                 -- when a controller last read username from the region
+    cursor        jsonb       NOT NULL DEFAULT '{}',           -- {newest, gaps}: how far the region's events were read
                                                                -- (farrier.model.maas_region.Cursor)
-    complete_at   timestamptz,                                 -- until when every event is known
-    swept_at      timestamptz,                                 -- until when machines have had their turn to be read
+    complete_at   timestamptz,                                 -- every event before this time was read
+    swept_at      timestamptz,                                 -- the sweep has read the machines that were due before this time
     failure       text,                                        -- class of the last failure (farrier.model.maas.MaasFailure);
-                                                               -- last_error may be of machines in unreadable
+                                                               -- last_error may be about machines in unreadable
     failures      integer     NOT NULL DEFAULT 0,              -- consecutive failures
-    next_try_at   timestamptz,                                 -- not read again before; null: no pause
-    unreadable    jsonb       NOT NULL DEFAULT '{}',           -- {system_id: time}: machines that it cannot report, and when each
-                                                               -- is asked for again
-    since         timestamptz,                                 -- earlier readings do not count: they are from another region, or
-                                                               -- were made with the key of another user
-    configured_at timestamptz NOT NULL DEFAULT farrier.now()   -- when a controller last had the site in its settings, to the minute
+    next_try_at   timestamptz,                                 -- the region is not read before this time; null: no pause
+    unreadable    jsonb       NOT NULL DEFAULT '{}',           -- {system_id: time}: machines that the region cannot report, and when
+                                                               -- each is read again
+    since         timestamptz,                                 -- earlier readings are invalid: they came from another region, or used
+                                                               -- the key of another user
+    configured_at timestamptz NOT NULL DEFAULT farrier.now()   -- when a controller last had the site in its settings, rounded to the
+                                                               -- minute
 );
 
--- What was last read of the machine of each node that has one. Created, unread, when the node gets the machine (watch_machine);
--- written by runs of the region, and read by those of the node.
+-- The last reading of the machine of each node that has one. The row is created without a reading when the node gets the machine
+-- (watch_machine). Runs of the region write it, and runs of the node read it.
 CREATE TABLE farrier.node_observations (
     node_id     bigint      NOT NULL REFERENCES farrier.nodes,
-    source      text        NOT NULL CHECK (source = 'maas'),  -- the service that was read
-    site        text        NOT NULL,                          -- of the region
-    system_id   text        NOT NULL,                          -- of the machine in MAAS
+    source      text        NOT NULL CHECK (source = 'maas'),  -- the service that provided the reading
+    site        text        NOT NULL,                          -- site of the region
+    system_id   text        NOT NULL,                          -- ID of the machine in MAAS
     state       text,                                          -- farrier.model.maas.MaasStatus; null until the first reading
-    since       timestamptz,                                   -- the first of the consecutive readings that showed this state
+    since       timestamptz,                                   -- when the first of the consecutive readings with this state began
     read_at     timestamptz,                                   -- when the last reading began
-    stale_since timestamptz,                                   -- since when something has happened to the machine that the last
-                                                               -- reading does not show; null if nothing has
-    lost_at     timestamptz,                                   -- when a reading first showed that a machine which was there is
-                                                               -- absent, although no decommission of its node was live
+    stale_since timestamptz,                                   -- the time of the first event about the machine that the last reading
+                                                               -- does not include; null: no such event
+    lost_at     timestamptz,                                   -- when a reading first showed as absent a machine that was there
+                                                               -- before, while no decommission of its node was live
     detail      jsonb       NOT NULL DEFAULT '{}',             -- fields of that reading (farrier.model.maas_region.Seen)
     PRIMARY KEY (node_id, source),
     CONSTRAINT read_whole CHECK ((read_at IS NULL) = (state IS NULL) AND (read_at IS NULL) = (since IS NULL))

@@ -1,16 +1,16 @@
 -- Pools of numbers that resources take: VLANs, VNIs and keys of partitions.
 
--- Pools of numbers that resources take. The lowest free number is found at once, however many are taken: it is the lowest in
--- freed_numbers, or the first at or above `next` that is not taken.
+-- Pools of numbers that resources take. The lowest free number is found at once, even if many are taken: it is the lowest in
+-- freed_numbers, or the first number at or above `next` that is not taken.
 CREATE TABLE farrier.number_pools (
-    pool  text    PRIMARY KEY,  -- `vlan:SITE`, `vni`, `pkey:SITE` and `pkey` are those that farrier uses
+    pool  text    PRIMARY KEY,  -- farrier uses `vlan:SITE`, `vni`, `pkey:SITE` and `pkey`
     first integer NOT NULL,     -- lowest number
     last  integer NOT NULL,     -- highest number
-    next  bigint  NOT NULL,     -- every number of the pool below it is taken or freed
+    next  bigint  NOT NULL,     -- all lower numbers of the pool are taken or freed
     CHECK (first <= last AND first <= next)
 );
 
--- Numbers that are taken, and by which resource.
+-- Taken numbers, each with the resource that has it.
 CREATE TABLE farrier.pool_numbers (
     pool   text    NOT NULL REFERENCES farrier.number_pools,
     number integer NOT NULL,
@@ -20,7 +20,7 @@ CREATE TABLE farrier.pool_numbers (
 );
 CREATE INDEX pool_numbers_holder ON farrier.pool_numbers (kind, id);
 
--- Released numbers. No foreign key to the pool: a release does not wait for a transaction that takes a number.
+-- Released numbers. No foreign key to the pool, because a release must not wait for a transaction that takes a number.
 CREATE TABLE farrier.freed_numbers (
     pool   text    NOT NULL,
     number integer NOT NULL,

@@ -1,5 +1,5 @@
--- Sites whose brake holds nodes in service now: since when, how many it holds, how many would leave with them (leaving), and how
--- many are in service.
+-- Sites whose brake now holds nodes in service: since when (since), how many it holds (held), how many leave service or are held
+-- (leaving), and how many are in service (in_service).
 CREATE OR REPLACE VIEW farrier.brakes_holding AS
 SELECT b.site, b.since, d.held, d.leaving, b.in_service
   FROM farrier.brakes b

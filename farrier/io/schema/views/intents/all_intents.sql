@@ -1,4 +1,4 @@
--- The intents of resources of every kind: nodes have a table of their own, because other services know it.
+-- The intents of resources of every kind. Intents of nodes have a table of their own, because other services use it.
 CREATE OR REPLACE VIEW farrier.all_intents AS
 SELECT 'node' AS kind, i.id, i.node_id AS resource_id, i.action, i.requested_by, i.status, i.created_at
   FROM farrier.intents i

@@ -1,5 +1,5 @@
--- Nodes whose machine a workflow is changing in MAAS, and since when its stage and status last changed (began_at): from then on
--- the stage waits for a reading.
+-- Nodes whose machine a workflow is changing in MAAS, and when its stage or status last changed (began_at): the stage waits for a
+-- reading after that time.
 CREATE OR REPLACE VIEW farrier.maas_motion AS
 SELECT n.id AS node_id, n.site, n.maas_id AS system_id, greatest(w.stage_entered_at, w.status_entered_at) AS began_at
   FROM farrier.node_workflows w

@@ -1,5 +1,5 @@
--- The clocks that run for nodes and have a limit: one row for each layer, and one for a whole workflow (state end_to_end). A
--- limit of the site comes before one of the model, and that before the general one. above_since is null while the limit is kept.
+-- The running clocks of nodes that have a limit: one row for each layer, and one for a whole workflow (state end_to_end). A limit of
+-- the site precedes one of the model, and that precedes the general one. above_since is null while the limit is kept.
 CREATE OR REPLACE VIEW farrier.node_clocks AS
 SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
        CASE WHEN c.since + l.lasts < farrier.now() THEN c.since + l.lasts END AS above_since

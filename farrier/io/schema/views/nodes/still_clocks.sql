@@ -1,6 +1,6 @@
--- The states in which the clock of a node stands still now, by clock_stops: of the node, its management and its live workflow.
--- Facts are looked up only where a stop asks for them. Read for one node, as (SELECT true ... LIMIT 1) IS NULL: an EXISTS may be
--- planned as a hash of the facts of all nodes.
+-- The states in which a clock of a node stands still now, by clock_stops: of the node, its management and its live workflow. A fact
+-- is read only if a stop needs it. Query it for one node, as (SELECT true ... LIMIT 1) IS NULL: a plan for EXISTS may hash the facts
+-- of all nodes.
 CREATE OR REPLACE VIEW farrier.still_clocks AS
 SELECT n.id AS node_id, s.kind, s.state
   FROM farrier.nodes n CROSS JOIN farrier.clock_stops s
