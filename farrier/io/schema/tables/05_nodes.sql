@@ -41,8 +41,9 @@ CREATE TABLE farrier.nodes (
     paused                jsonb,                               -- {reason, at}: an operator has paused the node: it is observed and
                                                                -- not changed; null: not paused
     ever_onboarded        boolean     NOT NULL DEFAULT false,  -- an onboarding of this node has ended completed or reconciled
-    ever_active           boolean     NOT NULL DEFAULT false,  -- the node has been in service: `delete` is refused,
-                                                               -- `decommission` or `remove` end it
+    ever_active           boolean     NOT NULL DEFAULT false,  -- an intent with force skipped an agent task, or a cleaning was
+                                                               -- cancelled; only a finished scrub clears it, and until then
+                                                               -- `reactivate` and `release` are refused
     not_scrubbed          boolean     NOT NULL DEFAULT false,  -- an agent task was force-completed, or a cleaning was cancelled; only
                                                                -- a finished scrub clears it, and until then `reactivate` and
                                                                -- `release` are refused

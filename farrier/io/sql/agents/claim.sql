@@ -1,5 +1,5 @@
--- The oldest queued task of each of these nodes, claimed by the node's own agent; an agent whose key is void is left out.
--- Few nodes have a task at any time, and to ask for one that has none takes as long as for one that has.
+-- Claims the oldest queued task of each of these nodes as the node's agent; skips agents whose key is invalid and nodes without a
+-- queued task, because few nodes have one and a claim costs the same for both.
 SELECT t.task, b.node, b.key, t.type, t.params, t.attempt, t.lease_token
   FROM (SELECT b.node, b.key
           FROM jsonb_to_recordset($1::jsonb) AS b (node bigint, key text)

@@ -1,4 +1,4 @@
--- Records heartbeats of many agents, if their node still has the agent; in order of ids, as all writers lock.
+-- Records heartbeats of many agents that still belong to their nodes, in the order of ids, in which all writers lock.
 SELECT farrier.heartbeat(b.node::text, b.health, b.key), b.node
   FROM (SELECT b.node, b.health, b.key
           FROM jsonb_to_recordset($1::jsonb) AS b (node bigint, health jsonb, key text)

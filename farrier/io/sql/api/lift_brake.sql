@@ -1,2 +1,2 @@
--- Lets any number of nodes of a site leave service, for a while.
+-- Lifts the brake of a site: any number of its nodes may leave service for a while.
 SELECT farrier.lift_brake($1, $2, $3, $4)

@@ -1,4 +1,4 @@
--- Registers nodes, which wakes them, and returns their ids.
+-- Registers and enqueues nodes, and returns their ids.
 SELECT farrier.register_node(name => r.name, bmc_address => r.bmc_address, bmc_credential => r.bmc_credential,
                              bootstrap_token => r.bootstrap_token, bootstrap_ttl => r.bootstrap_ttl, api_version => r.api_version,
                              details => r.details)

@@ -1,4 +1,4 @@
--- The recommended action of every failure becomes exactly this.
+-- Replaces the recommended actions of failures.
 WITH want AS (SELECT * FROM unnest($1::text[], $2::text[]) AS w (failure, action)),
      gone AS (DELETE FROM farrier.advice a WHERE NOT EXISTS (SELECT FROM want w WHERE w.failure = a.failure))
 INSERT INTO farrier.advice (failure, action) SELECT failure, action FROM want

@@ -1,4 +1,4 @@
--- What stops the clocks of limits becomes exactly this.
+-- Replaces the conditions that stop the clocks of limits.
 WITH want AS (SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS w (kind, state, fact, value)),
      gone AS (DELETE FROM farrier.clock_stops s
                WHERE NOT EXISTS (SELECT FROM want w WHERE (w.kind, w.state, w.fact, w.value) = (s.kind, s.state, s.fact, s.value)))

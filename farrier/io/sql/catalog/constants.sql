@@ -1,4 +1,4 @@
--- The constants of the model become these; returns whether those of $7, which identify no machine, were others.
+-- Replaces the constants of the model; returns whether identity_placeholders ($7) changed.
 INSERT INTO farrier.constants AS c (api_min, api_max, confirmed_after, login_cap, login_window, ssh_seed_limit, identity_placeholders)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
     ON CONFLICT (only_one) DO UPDATE

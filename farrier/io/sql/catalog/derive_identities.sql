@@ -1,2 +1,2 @@
--- After a change of the values that identify no machine, the identities of all nodes are derived again.
+-- Derives the identities of all nodes again, after a change of identity_placeholders.
 SELECT farrier.derive_identities()

@@ -1,5 +1,5 @@
--- After a change of which statuses end a workflow: workflows end, or are live again, as their statuses say now, and their nodes name
--- them as live, or do not. The deferred triggers refuse a node whose status does not go with that, and with it the migration.
+-- After a change of the statuses that end a workflow: ends workflows or makes them live again by their statuses, and updates the live
+-- workflows of their nodes. The deferred triggers refuse a node whose status does not match, and so the migration.
 WITH onboardings AS (
     UPDATE farrier.node_onboardings w SET ended_at = CASE WHEN s.ended THEN w.status_entered_at END
       FROM farrier.workflow_statuses s

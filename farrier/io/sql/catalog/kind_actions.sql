@@ -1,4 +1,4 @@
--- What may be asked of these kinds becomes exactly this.
+-- Replaces the actions of these kinds.
 WITH want AS (SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::jsonb[], $5::boolean[]) AS w (kind, action, description, params, interrupts)),
      gone AS (DELETE FROM farrier.kind_actions a WHERE a.kind IN (SELECT kind FROM want)
                AND NOT EXISTS (SELECT FROM want w WHERE (w.kind, w.action) = (a.kind, a.action)))

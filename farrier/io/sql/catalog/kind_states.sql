@@ -1,4 +1,4 @@
--- The states of these kinds become exactly these.
+-- Replaces the states of these kinds.
 WITH want AS (SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::boolean[], $5::boolean[], $6::interval[], $7::text[])
                             AS w (kind, layer, state, initial, terminal, sla, why_none)),
      gone AS (DELETE FROM farrier.kind_states s WHERE s.kind IN (SELECT kind FROM want)

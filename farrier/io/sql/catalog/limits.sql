@@ -1,4 +1,4 @@
--- The limits in force, instead of those that were: $1 to $6 as (kind, state, substate, scope, name, lasts).
+-- Replaces the limits in force; $1 to $6 are (kind, state, substate, scope, name, lasts).
 WITH held AS (
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::interval[])
                   AS h (kind, state, substate, scope, name, lasts)),

@@ -1,5 +1,5 @@
--- The kinds whose tables are not like farrier.resources: each with its table, the condition of a row that has not ended, and the
--- column of names.
+-- Records the kinds whose tables are not like farrier.resources, each with its table, the condition of a row that has not ended, and
+-- the column of names.
 INSERT INTO farrier.kinds AS k (kind, relation, living, named)
 SELECT w.kind, w.relation::regclass, w.living, w.named
   FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS w (kind, relation, living, named)

@@ -1,5 +1,5 @@
--- Deletes wakes whose runs had nothing to write. No commit waits for the disk here: a wake that comes back after a crash is one more run.
--- Each is found by its key: a join planned while the table was empty would read all wakes of the kind, in every call.
+-- Deletes wakes whose runs had nothing to write. The COMMIT does not wait for the disk: a wake that reappears after a crash costs one
+-- more run. Finds each wake by its key: a join planned while the table was empty would read all wakes of the kind, in every call.
 DELETE FROM farrier.wakes w
  WHERE w.ctid = ANY (ARRAY(
            SELECT found.ctid

@@ -1,3 +1,3 @@
--- Declares a controller dead whose renewals stood still, or (null) one that this process has abandoned: it can renew no more.
+-- Declares a controller dead whose renewals stood still, or (null) one that this process has abandoned. It can no longer renew.
 UPDATE farrier.controllers c SET expired = true
  WHERE c.id = $1 AND c.renewals = coalesce($2, c.renewals) AND NOT c.expired AND farrier.on_disk()

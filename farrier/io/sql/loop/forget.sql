@@ -1,2 +1,2 @@
--- Removes the rows of dead controllers of which no shard is left.
+-- Removes the rows of dead controllers that own no shard.
 DELETE FROM farrier.controllers c WHERE c.expired AND NOT EXISTS (SELECT FROM farrier.shards s WHERE s.owner = c.id)

@@ -1,5 +1,5 @@
--- Renews a controller, and returns all controllers that may live and all shards of its kinds, as JSON. The timeline changes when
--- a standby is promoted.
+-- Renews a controller, and returns all controllers that are not declared dead and all shards of its kinds, as JSON. The timeline
+-- changes when a standby is promoted.
 WITH renewed AS (
     UPDATE farrier.controllers c
        SET renewals = c.renewals + 1, renewed_at = farrier.now(), kinds = $2::text[], lags = $3

@@ -1,5 +1,5 @@
--- Takes shards of one kind whose owner gave them back, is gone or was declared dead, and passes over those that a transaction of
--- their owner has locked.
+-- Takes shards of one kind whose owner gave them back, has left or was declared dead; skips shards that a transaction of their owner
+-- has locked.
 WITH free AS MATERIALIZED (
     SELECT s.shard
       FROM farrier.shards s LEFT JOIN farrier.controllers c ON c.id = s.owner

@@ -1,10 +1,10 @@
--- Snapshots of regions, with the machines that are due to be read. Each reason finds its own by an index: 1 a workflow moves
--- it and something happened, 2 a workflow moves it, 3 something happened, 4 it contradicts its node, 5 it was never read,
--- 6 it is its turn. A look has room for 150: 100 of the first three, 25 of the next two and 25 turns, and who does not need
--- the room leaves it to the others, so that no reason is kept waiting by another that has too many. Of one reason comes
--- first what was read longest ago; who has waited for too long comes before all.
--- Machines get their turn in as many equal parts as there are requests' worths of them, spread over `sweep_every`; those
--- that an outage held up are not made up for at once. What happens to a machine again and again is read every few seconds.
+-- Loads snapshots of regions, with the machines that are due to be read. Each reason finds its machines by an index: 1 a workflow
+-- changes the machine and an event named it, 2 a workflow changes it, 3 an event named it, 4 it contradicts its node, 5 it was never
+-- read, 6 the sweep reads it. A run reads at most 150 machines: 100 for the first three reasons, 25 for the next two and 25 for the
+-- sweep. Room that one share does not use goes to the others, so no reason delays another. Within a reason, the machine with the
+-- oldest reading comes first; machines that have waited too long come before all others. The sweep reads machines in equal parts, one
+-- for each request, spread over `sweep_every`; after an outage, it does not catch up at once. A machine with repeated events is read
+-- every few seconds.
 SELECT r.id, h.now,
        ((SELECT l.snapshot FROM farrier.load_resources('maas_region', ARRAY[r.id]) l) || jsonb_build_object(
            'due', d.due, 'more', d.many >= 150, 'present', c.present, 'lost', c.lost,
@@ -13,7 +13,7 @@ SELECT r.id, h.now,
            'known', (SELECT coalesce(jsonb_agg(x.system_id), '[]') FROM (
                SELECT o.system_id FROM farrier.node_observations o
                 WHERE o.site = r.site AND o.state <> 'absent' ORDER BY o.read_at LIMIT 5) x),
-           -- Asked for only when it is asked whom the key belongs to.
+           -- Needed only when the run reads the user of the key.
            'held', CASE WHEN r.identified_at IS NULL OR r.identified_at <= h.now - r.sweep_every THEN (
                SELECT coalesce(jsonb_agg(x.system_id), '[]') FROM (
                    SELECT o.system_id FROM farrier.node_observations o
@@ -55,7 +55,7 @@ SELECT r.id, h.now,
                             SELECT w.*, row_number() OVER (PARTITION BY w.reason ORDER BY w.read_at NULLS FIRST) AS place
                               FROM (
                                 SELECT o.node_id, o.system_id, o.read_at, CASE WHEN o.stale_since IS NULL THEN 2 ELSE 1 END AS reason,
-                                       -- Each event makes it stale anew, so that alone would never be long ago.
+                                       -- Each event updates stale_since, which alone would therefore never be long ago.
                                        least(o.stale_since, CASE WHEN o.read_at <= m.began_at THEN m.began_at ELSE o.read_at + r.motion_every END) AS waits_since
                                   FROM farrier.maas_motion m
                                   JOIN farrier.node_observations o ON o.node_id = m.node_id AND o.source = 'maas' AND o.system_id = m.system_id

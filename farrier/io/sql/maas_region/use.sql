@@ -1,2 +1,2 @@
--- The regions of the sites that this controller has configured; those that it does not name stay as they are.
+-- Records the regions of the sites that this controller has configured; other regions stay unchanged.
 SELECT farrier.set_sites($1::jsonb)

@@ -1,4 +1,5 @@
--- Snapshots of segments: how many addresses are allocated, to whom the first are, and what prefixes to be added clash with.
+-- Loads snapshots of segments with the number of allocated addresses, the owners of the first ones, and the prefixes that overlap
+-- those to be added.
 SELECT r.id, r.now,
        (r.snapshot || jsonb_build_object(
            'allocated', u.allocated, 'last_released_at', u.last_released_at,

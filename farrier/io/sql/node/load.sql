@@ -1,4 +1,5 @@
--- Snapshots of nodes over all layers. What most nodes lack (a live workflow, its tasks) is looked up only where it is.
+-- Loads snapshots of nodes with all layers. Data that most nodes lack (a live workflow, its tasks) is read only for nodes that have
+-- it.
 SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
   FROM (
     SELECT n.id, n.name, n.version, n.site, n.model, n.agentless, n.auto_manage, n.created_at,
@@ -7,7 +8,7 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            CASE WHEN live.id IS NOT NULL THEN (SELECT row_to_json(r) FROM (
                 SELECT r.failure, r.username, r.last_error FROM farrier.maas_regions r WHERE r.name = n.site AND r.ended_at IS NULL) r) END AS region,
            CASE WHEN live.id IS NOT NULL THEN farrier.region_outages(n.site) ELSE '[]' END AS outages,
-           -- Held nodes are few or none, so one lookup decides. Not EXISTS, for which a plan may read the whole table.
+           -- There are few held nodes or none, so one lookup decides. Not EXISTS, for which a plan may read the whole table.
            CASE WHEN n.status = 'active' AND (
              SELECT d.held FROM farrier.departures d WHERE d.site = coalesce(n.site, '') AND d.node = n.id)
              THEN farrier.braked_at(n.site, n.id) END AS braked_at,
@@ -20,7 +21,7 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
              SELECT other.name FROM farrier.node_onboardings o JOIN farrier.nodes other ON other.maas_id = o.upstream ->> 'candidate'
               WHERE o.id = live.id AND other.site IS NOT DISTINCT FROM n.site AND other.id <> n.id AND other.status <> 'deleted')
            END AS candidate_of,
-           -- Duplicates are few or none, and most loads find out with one look.
+           -- There are few duplicates or none, so one lookup is enough for most loads.
            CASE WHEN EXISTS (SELECT FROM farrier.node_identities WHERE NOT holds) THEN farrier.same_machine(n.id) ELSE '{}' END AS same_machine,
            CASE WHEN n.maas_id IS NOT NULL THEN (
              SELECT o.mode FROM farrier.node_onboardings o
@@ -56,8 +57,8 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
                  WHERE i.node_id = n.id AND i.status = 'pending' AND (n.paused IS NULL OR a.while_paused OR n.status = 'deleted')
                  ORDER BY i.id LIMIT 100) i) AS intents
       FROM farrier.nodes n
-      -- A node in one of the other statuses needs a decommission, which is looked up: a node that was restored from a backup or
-      -- edited by hand may name none, or one that has ended.
+      -- A node in one of the other statuses needs a decommission, which is looked up: after a restore from a backup or an edit by
+      -- hand, the node may name none, or one that has ended.
      CROSS JOIN LATERAL (
            SELECT EXISTS (SELECT FROM farrier.workflow_mapping m
                            WHERE (m.kind, m.workflow_status, m.node_status) = ('none', 'none', n.status)) AS may_have_none) w

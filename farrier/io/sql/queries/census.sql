@@ -1,14 +1,13 @@
--- The fleet counted: states and their oldest, clocks above their own limits, who waits for a person, health and power.
--- $1 to $6: limits as (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $7 offline_after,
--- $8 observation_ttl, $9 how many clocks above a limit to name; $10 to $14: limits of registered kinds that are not their
--- own, as farrier.count_resources takes them; $15 how many alerts to name; $16 from when on a resource
--- that fails is counted. One pass over an index and one over the agents, and all else by what is not as it should be. `< OR >`
--- for `<>`, because an index has ranges.
+-- Counts the fleet: states and their oldest entries, clocks above their limits, workflows that wait for an operator, health and
+-- power. $1 to $6: limits as (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $7 offline_after, $8
+-- observation_ttl, $9 how many clocks above a limit to name; $10 to $14: limits of registered kinds that differ from the kinds' own,
+-- as for farrier.count_resources; $15 how many alerts to name; $16 how long a resource must fail to be counted. Reads one index and
+-- the agents completely, and otherwise only exceptional rows. `< OR >` for `<>`, because an index has ranges.
 WITH limits AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::interval[])
                   AS l (kind, state, substate, scope, name, lasts)),
--- Of each place the shortest limit that anything there may have, by whose name it is another one, and whether a clock may stand
--- still there.
+-- For each state: the shortest limit of any node or workflow there, the limits by model and site, and whether a clock may stand still
+-- there.
 floors AS MATERIALIZED (
     SELECT row_number() OVER () AS place, kind, state, substate, min(lasts) AS lasts, min(lasts) FILTER (WHERE scope = '') AS usual,
            jsonb_object_agg(name, lasts) FILTER (WHERE scope = 'model') AS models,
@@ -20,7 +19,7 @@ counted AS MATERIALIZED (
     UNION ALL
     SELECT status, count(*), min(status_entered_at) FROM farrier.nodes WHERE status > 'deleted' GROUP BY status),
 fleet AS MATERIALIZED (SELECT coalesce(sum(n), 0)::bigint AS n FROM counted),
--- Most are manageable, on, and well: these are what is left once the others are counted.
+-- Most nodes are manageable, on and healthy: only the others are counted, and these are the rest.
 unsettled AS MATERIALIZED (
     SELECT management, count(*) AS n, min(management_entered_at) AS first
       FROM farrier.nodes WHERE management < 'manageable' AND status <> 'deleted' GROUP BY management
@@ -42,8 +41,8 @@ workflows AS MATERIALIZED (
 of_kinds AS MATERIALIZED (
     SELECT c.kind, split_part(c.state, '/', 1) AS state, split_part(c.state, '/', 2) AS substate, c.n, c.first, c.above, c.lasts
       FROM farrier.count_resources($10::text[], $11::text[], $12::text[], $13::text[], $14::interval[]) c),
--- Paused nodes whose workflow goes on all the same: a pause stops neither a deletion nor what a cancel began. It does stop
--- work on management.
+-- Paused nodes whose workflow goes on: a pause stops neither a deletion nor the end of a cancelled workflow. It does stop work on
+-- management.
 goes_on AS MATERIALIZED (
     SELECT n.id FROM farrier.nodes n
      WHERE n.paused IS NOT NULL AND n.status <> 'deleted'
@@ -54,7 +53,7 @@ places AS (
     UNION ALL SELECT 'management', 'manageable', '', n, first FROM manageable
     UNION ALL SELECT kind, status, substate, count(*), min(entered_at) FROM workflows GROUP BY kind, status, substate
     UNION ALL SELECT kind, state, substate, n, first FROM of_kinds),
--- Clocks that have run for longer than the shortest limit that anything in their state may have.
+-- Clocks that have run for longer than the shortest limit in their state.
 late AS (
     SELECT f.place, n.id, n.site, n.model, n.entered_at
       FROM floors f CROSS JOIN LATERAL (
@@ -84,7 +83,7 @@ late AS (
               FROM floors f JOIN workflows w ON w.kind = f.kind AND f.state = 'end_to_end'
              WHERE w.mode_given_at < farrier.now() - f.lasts) w
       JOIN farrier.nodes n ON n.id = w.node_id AND n.status <> 'deleted' AND (n.paused IS NULL OR n.id IN (SELECT g.id FROM goes_on g))),
--- By how much each is above its own limit; narrow, because there may be as many as there are nodes.
+-- By how much each clock is above its own limit; few columns, because there may be as many rows as nodes.
 above AS MATERIALIZED (
     SELECT place, id, seconds FROM (
         SELECT l.place, l.id,
@@ -94,8 +93,9 @@ above AS MATERIALIZED (
 above_by_place AS (
     SELECT f.kind, f.state, f.substate, a.n
       FROM (SELECT place, count(*) AS n FROM above GROUP BY place) a JOIN floors f USING (place)),
--- Of each state five by the clock of that state, in turns, so that many in one do not hide the few in another; then the worst
--- of the fleet, each by its worst clock. A node has four clocks at most, so these are among four times as many of the worst.
+-- For each state the five latest by its clock, taken in turns, so that many nodes in one state do not hide the few in another; then
+-- the worst of the fleet, each by its worst clock. A node has at most four clocks, so these nodes are among four times as many of the
+-- worst clocks.
 worst AS (
     SELECT n.name AS node, f.kind, f.state, f.substate, t.seconds
       FROM (SELECT id, place, min(seconds) AS seconds, min(turn) AS turn
@@ -120,7 +120,7 @@ agents AS MATERIALIZED (
     SELECT count(*) AS n,
            count(*) FILTER (WHERE a.last_heartbeat_at IS NULL OR a.last_heartbeat_at < farrier.now() - $7::interval) AS silent
       FROM farrier.node_agents a),
--- These nodes send no heartbeat, and they are few.
+-- Nodes in statuses without heartbeats, of which there are few.
 silent_elsewhere AS (
     SELECT count(*) AS n
       FROM farrier.nodes n CROSS JOIN LATERAL (
@@ -135,7 +135,8 @@ health AS (
     UNION ALL SELECT 'silent', silent FROM agents
     UNION ALL SELECT 'none', fleet.n - agents.n FROM fleet, agents
     UNION ALL SELECT 'ok', agents.n - silent - (SELECT coalesce(sum(n), 0)::bigint FROM unwell) FROM agents),
--- Alerts of agents that are heard, by id, a node once for each; agents name them, so only the most frequent have names.
+-- Alerts of agents with a recent heartbeat, by id, each node once for each id; agents choose the ids, so only the most frequent are
+-- named.
 alerts AS MATERIALIZED (
     SELECT DISTINCT a.node_id, left(e.alert ->> 'id', 64) AS id
       FROM farrier.node_agents a
@@ -149,7 +150,7 @@ by_alert AS (
     SELECT id, n FROM named_alerts
     UNION ALL
     SELECT 'other', count(DISTINCT a.node_id) FROM alerts a WHERE NOT EXISTS (SELECT FROM named_alerts m WHERE m.id = a.id)),
--- A read that fails is stored at once, with when the last good one was.
+-- A failed reading is stored at once, with the time of the last successful one.
 unread AS MATERIALIZED (
     SELECT n.sync_failure, count(*) AS n,
            count(*) FILTER (WHERE n.bmc ->> 'power_at' IS NULL OR (n.bmc ->> 'power_at')::timestamptz < farrier.now() - $8::interval) AS stale

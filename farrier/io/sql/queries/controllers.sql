@@ -1,4 +1,4 @@
--- All controllers with what they have of each kind, those that expired first, and the shards that none of them has.
+-- Returns all controllers with their shards of each kind, expired ones first, and the shards without an owner.
 WITH shares AS (
     SELECT s.owner, s.kind, count(*) AS n FROM farrier.shards s GROUP BY s.owner, s.kind)
 SELECT json_build_object(

@@ -1,4 +1,4 @@
--- What is shown of one node beyond its line in the inventory.
+-- Returns what is shown of one node in addition to its row of the inventory.
 SELECT row_to_json(x)::text
   FROM (
     SELECT n.version,
@@ -17,7 +17,7 @@ SELECT row_to_json(x)::text
            CASE WHEN g.site IS NOT NULL THEN jsonb_build_object(
                 'site', g.site, 'state', g.state, 'since', g.state_entered_at, 'username', g.username,
                 'complete_at', g.complete_at, 'last_error', g.last_error) END AS region,
-           -- Who asked for what still holds: the request that began this pause, and the last that quarantined it.
+           -- The requesters of the present state: of the intent that began this pause, and of the last one that quarantined the node.
            CASE WHEN n.paused IS NOT NULL THEN (
                 SELECT i.requested_by FROM farrier.intents i
                  WHERE i.node_id = n.id AND i.action = 'pause' AND i.status = 'accepted'
@@ -41,7 +41,7 @@ SELECT row_to_json(x)::text
       LEFT JOIN farrier.outcomes o ON o.kind = 'node' AND o.id = n.id
       LEFT JOIN farrier.shard_owners so ON n.status <> 'deleted' AND so.kind = 'node' AND so.shard = farrier.shard_of(n.id)
       LEFT JOIN farrier.effects e ON e.kind = 'node' AND e.resource = n.id
-      -- What an agent reported, only the view may read.
+      -- Only this view may read the reports of agents.
       LEFT JOIN farrier.node_lifecycle l ON l.id = n.id
      WHERE n.id = $1
   ) x

@@ -1,4 +1,4 @@
--- The fleet in numbers: nodes by status, how far behind the controllers are, what is unanswered.
+-- Returns the fleet in numbers: nodes by status, the lag of the controllers, pending intents.
 SELECT row_to_json(x)::text
   FROM (
     SELECT farrier.now() AS now,

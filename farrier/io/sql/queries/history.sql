@@ -1,7 +1,6 @@
--- One page of history: of the next $14 changes behind a key, those that are wanted, $15 at most. The first five subqueries
--- are the ways to walk, of which $1 names one; the others are never run. Looking at a bounded number of changes bounds what
--- a page costs, however little of it is wanted. A key and a bound of the same side are one condition: given two, an index
--- scan may begin at the wrong one.
+-- Returns one page of history: of the next $14 changes after a key, those that match, at most $15. The first five subqueries are the
+-- orders of reading, of which $1 names one; the others are never run. The bounded number of examined changes bounds the cost of a
+-- page, even if few match. A key and a bound on the same side are one condition: with two, an index scan may begin at the wrong one.
 WITH looked AS MATERIALIZED (
     SELECT *, row_number() OVER () AS place
       FROM (SELECT h.* FROM farrier.history h

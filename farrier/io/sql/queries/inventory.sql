@@ -1,5 +1,5 @@
--- The ids of one page of the inventory, by name. $1 and $2: statuses and managements that are wanted, empty for any;
--- $3: wanted values by detail;-- $6: only nodes whose workflow failed, or whose BMC or its power cannot be read.
+-- Returns the ids of one page of the inventory, by name. $1 and $2: selected statuses and managements, empty for any; $3: selected
+-- values by detail; $6: only nodes whose workflow failed, or whose BMC or its power cannot be read.
 SELECT n.id
   FROM farrier.nodes n
  WHERE n.status <> 'deleted'

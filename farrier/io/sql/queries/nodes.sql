@@ -1,4 +1,5 @@
--- Nodes as lines of the inventory, in the order of the given ids. Whose heartbeat it was, only the view may see.
+-- Returns nodes as rows of the inventory, in the order of the given ids. Heartbeats come from the view, because readers have no right
+-- on the table of agents.
 SELECT row_to_json(x)::text
   FROM (
     SELECT n.id, n.name, details.*, n.status, n.status_entered_at,

@@ -1,2 +1,2 @@
--- The database's time, which all ages are counted to.
+-- Returns the database's time, from which all ages are computed.
 SELECT farrier.now()

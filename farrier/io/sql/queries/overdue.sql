@@ -1,8 +1,8 @@
--- The nodes above a limit, the worst first, and how many those are: each with the moment at which the first of its limits was over.
--- $1 and $2: statuses and managements that are wanted, empty for any; $3: wanted values by detail; $4 the time; $5 to $10: limits as
--- (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $11 to $13: states that this program knows, because
--- of a node in another it can say nothing; $14 how many, null for all; $15 as $6 of the inventory. By index, only what is older than the shortest limit
--- that anything in its state may have, and whose clock does not stand still.
+-- Returns the nodes above a limit, the worst first, and their number; their order is that of the time at which the first of their
+-- limits ended. $1 and $2: selected statuses and managements, empty for any; $3: selected values by detail; $4 the time; $5 to $10:
+-- limits as (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $11 to $13: states of this program's model,
+-- because nodes in other states are skipped; $14 how many, null for all; $15 as $6 of the inventory. An index finds the clocks that
+-- are older than the shortest limit in their state and do not stand still.
 WITH limits AS MATERIALIZED (
     SELECT * FROM unnest($5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::interval[])
                   AS l (kind, state, substate, scope, name, lasts)),

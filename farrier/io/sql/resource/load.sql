@@ -1,2 +1,2 @@
--- Snapshots of one kind; its name takes the place of the word that stands for it.
+-- Loads snapshots of one kind, whose name replaces the placeholder.
 SELECT id, now, snapshot::text AS snapshot FROM farrier.load_resources('of_kind', $1::bigint[])

@@ -1,4 +1,4 @@
--- Everything of one resource, and the newest that it was asked for.
+-- Returns one resource with all details, and its newest intents.
 SELECT json_build_object(
            'resource', r,
            'requests', (SELECT coalesce(json_agg(q ORDER BY q.id DESC), '[]') FROM (

@@ -1,4 +1,4 @@
--- The kinds that are registered, by name: their states with limits and what is in them if $1, and what may be asked for.
+-- Returns the registered kinds by name: their states with limits and, if $1, the number of resources in each, and their actions.
 WITH counted AS MATERIALIZED (
     SELECT c.* FROM (SELECT WHERE $1::boolean) wanted CROSS JOIN LATERAL farrier.count_resources('{}', '{}', '{}', '{}', '{}') c)
 SELECT json_build_object(

@@ -1,5 +1,5 @@
--- Makes this session the migrator, unless another live session is; then returns no row. A session that ended does not count. A login that may
--- not see when another one's session began takes its process id for it.
+-- Makes this session the migrator; returns no row if another live session is. A session that has ended does not count. A login
+-- without the right to read when another session began identifies it by its process ID.
 UPDATE farrier.migrator m
    SET pid = own.pid, login = own.usename, backend_start = own.backend_start
   FROM pg_stat_activity own

@@ -1,5 +1,5 @@
--- What the server has of functions, views and triggers: each with a hash of its definition. Of a name that has several functions,
--- each is a row.
+-- Returns the functions, views and triggers in the database, each with a hash of its definition. Functions with the same name are
+-- separate rows.
 SELECT 'function' AS kind, p.proname::text AS name, md5(pg_get_functiondef(p.oid)) AS definition
   FROM pg_proc p
  WHERE p.pronamespace = 'farrier'::regnamespace AND p.prokind = 'f'

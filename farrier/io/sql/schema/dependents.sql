@@ -1,5 +1,6 @@
--- What depends on a function or a view, and would have to be dropped with it: objects of the set by kind and name, anything
--- else (`kind` null) as PostgreSQL describes it. What would go silently, as a trigger or a rule on a view does, is among it.
+-- Returns the objects that depend on a function or a view and would be dropped with it: objects of the set by kind and name, all
+-- others (`kind` null) as PostgreSQL describes them. Includes objects that would be dropped silently, such as a trigger or a rule on
+-- a view.
 WITH dropped AS (
     SELECT 'pg_proc'::regclass AS class, p.oid AS id FROM pg_proc p
      WHERE $1 = 'function' AND p.pronamespace = 'farrier'::regnamespace

@@ -1,2 +1,2 @@
--- Forgets a kind of which nothing is left that has not ended.
+-- Removes a kind without resources that have not ended.
 SELECT farrier.forget_kind($1)

@@ -1,2 +1,2 @@
--- Forgets which objects the set had, before they are recorded anew.
+-- Deletes the record of the set's objects, before it is written again.
 DELETE FROM farrier.schema_objects

@@ -1,8 +1,8 @@
--- Locks the tables and views of farrier, and tables with triggers of farrier, before the first of them is changed. A migration that
--- locked them one by one as it goes would hold some while it waits for others, and clients would be ended to resolve deadlocks.
--- First come those that transactions begin with, in the order in which they go from one to another: a transaction that has one
--- finds all that it needs still free, and ends. The migrator's own table is left out: other migrators wait there, for this one.
--- What belongs to other users is left out, too, and views of theirs.
+-- Locks the tables and views of farrier, and tables with triggers of farrier, before the first of them is changed. If the migration
+-- locked them one by one, it would hold some while it waits for others, and the server would cancel clients to resolve deadlocks. The
+-- tables with which transactions begin are locked first, in the order in which transactions use them: a transaction that has locked
+-- one finds all others free, and ends. The migrator's own table is not locked, because other migrators wait there for this one.
+-- Objects of other users, also views, are not locked either.
 DO $$
 BEGIN
     EXECUTE (

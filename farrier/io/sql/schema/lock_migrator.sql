@@ -1,4 +1,4 @@
--- One change of the schema at a time: a session that migrates, or installs or removes a kind, holds this row to the end of the
--- transaction. Makes the row where there is none: a dump without data has none, and the migrators after it must exclude each other,
--- too. Comes before a migrator is sought, so that two sessions do not both find none.
+-- Locks the migrator's row, so that the schema has one change at a time: a session that migrates, or installs or removes a kind,
+-- holds the row until its transaction ends. Inserts the row if it is missing, as in a dump without data, because later migrators must
+-- exclude each other, too. Runs before the check for another migrator, so that two sessions cannot both find none.
 INSERT INTO farrier.migrator DEFAULT VALUES ON CONFLICT (only_one) DO UPDATE SET only_one = excluded.only_one

@@ -1,2 +1,2 @@
--- Whether a kind, as it is known, lets a layer of resources live in states that are not among these.
+-- Returns whether the recorded kind has states of a layer, not terminal, that are missing in this list.
 SELECT EXISTS (SELECT FROM farrier.kind_states s WHERE s.kind = $1 AND s.layer = $2 AND NOT s.terminal AND s.state <> ALL ($3::text[]))

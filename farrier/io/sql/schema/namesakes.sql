@@ -1,5 +1,5 @@
--- What has the name of an object of the set and is another one, as PostgreSQL describes it. $1 are the kinds of objects, $2 their
--- names, $3 whether each is recorded: what is not of the set, or is of another sort.
+-- Returns objects that have the name of an object of the set and are another one, as PostgreSQL describes them: not of the set, or of
+-- another type. $1 are the kinds of the set's objects, $2 their names, $3 whether each is recorded.
 WITH wanted AS (
     SELECT w.*, to_regnamespace('farrier') AS namespace
       FROM unnest($1::text[], $2::text[], $3::boolean[]) AS w (kind, name, recorded)

@@ -1,2 +1,2 @@
--- Lets a function be made before what it names, until the transaction ends.
+-- Allows functions to be created before the objects to which they refer, until the transaction ends.
 SELECT set_config('check_function_bodies', 'off', true)

@@ -1,2 +1,2 @@
--- Whether there is a place where it is recorded who migrates.
+-- Returns whether the table that records the migrator exists.
 SELECT to_regclass('farrier.migrator') IS NOT NULL

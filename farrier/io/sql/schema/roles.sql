@@ -1,4 +1,5 @@
--- Makes the five roles where they are missing. Roles belong to the whole cluster: another database may be quicker.
+-- Creates the five roles if they are missing. Roles belong to the whole cluster, so a migration of another database may create them
+-- at the same time.
 DO $$
 DECLARE
     role_name text;

@@ -1,5 +1,5 @@
--- Checks now what a migration left for the end of the transaction: a trigger that is dropped before would check nothing, and a
--- table with something left to check cannot be altered.
+-- Checks the deferred constraints of a migration now: a trigger that is dropped earlier would check nothing, and a table with pending
+-- checks cannot be altered.
 DO $$
 BEGIN
     SET CONSTRAINTS ALL IMMEDIATE;

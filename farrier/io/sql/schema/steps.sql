@@ -1,2 +1,2 @@
--- The versions of the tables that this database went through.
+-- Returns the versions of the tables that were applied to this database.
 SELECT version, name, checksum FROM farrier.schema_steps ORDER BY version

@@ -1,2 +1,2 @@
--- Whether a table is there.
+-- Returns whether a table exists.
 SELECT to_regclass($1) IS NOT NULL

@@ -1,2 +1,2 @@
--- Fails for a regular expression that PostgreSQL cannot read.
+-- Fails for a regular expression that PostgreSQL cannot parse.
 SELECT '' ~ $1::text

@@ -1,4 +1,4 @@
--- Deletes the agent of a node that is deleted: its key opens nothing from then on, and gauges do not count it. Trigger function.
+-- Deletes the agent of a deleted node: its key is invalid from then on, and gauges do not count it. Trigger function.
 CREATE OR REPLACE FUNCTION farrier.drop_agent() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,5 +1,4 @@
--- Returns the id of the node whose agent calls. FR403 for a wrong key, FR404 for an unknown node. Called before any task is
--- looked up.
+-- Returns the id of the node whose agent calls. Called before a task is looked up. FR403 for a wrong key, FR404 for an unknown node.
 CREATE OR REPLACE FUNCTION farrier.prove_agent(node text, agent_key text) RETURNS bigint
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

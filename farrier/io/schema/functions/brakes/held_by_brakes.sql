@@ -33,7 +33,7 @@ BEGIN
                 UNION SELECT d.node FROM departures d WHERE d.site = one.site) s);
             brake.departed := (SELECT count(*) FROM departures d WHERE d.site = one.site);
         END IF;
-        -- Those that tried before have a row. Each is looked up: a join may read all rows of the site.
+        -- Only nodes without a row are new. Each is looked up: a join may read all rows of the site.
         brake.departed := brake.departed + (
             SELECT count(*) FROM unnest(one.runs) run
              WHERE (SELECT d.held FROM departures d WHERE d.site = one.site AND d.node = run) IS NULL);

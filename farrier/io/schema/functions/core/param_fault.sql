@@ -1,6 +1,6 @@
 -- Returns what is wrong with one parameter, as the end of a sentence, or null. rule is an element of fields in actions.params or
--- kind_actions.params: type, and by type min and max, enum, pattern, items. Its optional fault is the text for a value that does
--- not match the pattern, in which {value} stands for that.
+-- kind_actions.params: type, and by type min and max, enum, pattern, items. Its optional fault is the text for a value that does not
+-- match the pattern; {value} in the text stands for the value.
 CREATE OR REPLACE FUNCTION farrier.param_fault(rule jsonb, value jsonb) RETURNS text
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

@@ -1,5 +1,4 @@
--- Returns the constants of the model that functions need. Raises an error if the row is missing, so that no function takes one of
--- them for null.
+-- Returns the constants of the model that functions read. Raises an error if the row is missing, so that no function reads a null.
 CREATE OR REPLACE FUNCTION farrier.read_constants() RETURNS farrier.constants
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

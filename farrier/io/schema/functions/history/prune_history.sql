@@ -1,7 +1,7 @@
 -- Examines up to `most` rows of history from before cutoff, oldest first, after the given key (nulls: from the beginning), and
--- deletes those that are no longer needed; with really false, it only counts them. The newest row of each layer is needed while
--- its resource has not ended, because it says how the resource came to its state. Returns how many rows it examined and deleted,
--- and the key of the last one. The only way to delete history: it runs as the owner, and no role may.
+-- deletes those that are no longer needed; with really false, it only counts them. The newest row of each layer is needed while its
+-- resource has not ended, because it explains the current state. Returns how many rows it examined and deleted, and the key of the
+-- last one. No role may delete history; this function runs as the owner.
 CREATE OR REPLACE FUNCTION farrier.prune_history(
     cutoff timestamptz, after_at timestamptz, after_id bigint, after_version bigint, after_kind text, after_layer text,
     most integer, really boolean)
@@ -16,7 +16,7 @@ CREATE OR REPLACE FUNCTION farrier.prune_history(
          ORDER BY h.at, h.id, h.version, h.kind, h.layer
          LIMIT most
     ), alive AS MATERIALIZED (
-        -- Of a kind that was removed, or whose table was dropped, nothing lives.
+        -- No resource of a removed kind, or of a kind whose table was dropped, is alive.
         SELECT g.kind, r.id
           FROM (SELECT l.kind, array_agg(DISTINCT l.id) AS ids
                   FROM looked l JOIN farrier.kinds k ON k.kind = l.kind JOIN pg_class c ON c.oid = k.relation

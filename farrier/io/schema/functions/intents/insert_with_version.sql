@@ -1,4 +1,4 @@
--- Returns the INSERT of an intent as it has to be written with this api_version, for the hint of an error.
+-- Returns the INSERT of an intent with this api_version, for the hint of an error.
 CREATE OR REPLACE FUNCTION farrier.insert_with_version(intent farrier.intents, api_version integer) RETURNS text
     LANGUAGE sql IMMUTABLE SET search_path = farrier, pg_temp AS $$
     SELECT format('INSERT INTO farrier.intents (%s) VALUES (%s);',

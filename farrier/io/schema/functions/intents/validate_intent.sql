@@ -1,6 +1,6 @@
--- Refuses an intent that no state could make valid, and sets the columns that clients do not set. FR400 for an unknown action or
--- malformed parameters, FR404 for an unknown node, FR406 for a version of the API that this database does not support or in which
--- the action does not exist, unique_violation for an idempotency key that is in use. BEFORE INSERT trigger on intents.
+-- Refuses an intent that is invalid in every state, and sets the columns that clients do not set. FR400 for an unknown action or
+-- malformed parameters, FR404 for an unknown node, FR406 for a version of the API that this database does not support or in which the
+-- action does not exist, unique_violation for an idempotency key that is in use. BEFORE INSERT trigger on intents.
 CREATE OR REPLACE FUNCTION farrier.validate_intent() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- Returns the SQL expression of `detail` for a row r of a kind's table: the columns of the kind's own and, where the table's
--- schema has a function KIND_detail(bigint) RETURNS jsonb, what that returns.
+-- Returns the SQL expression of `detail` for a row r of a kind's table: the columns that only this kind has and, if the table's
+-- schema has a function KIND_detail(bigint) RETURNS jsonb, the result of that function.
 CREATE OR REPLACE FUNCTION farrier.detail_of(of_kind text, relation regclass) RETURNS text
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,6 +1,6 @@
--- Removes a kind; FR409 while a resource of it has not ended. Its table stays, and so do its history and requests, of which
--- pending ones are rejected; its shards, wakes, marks, outcomes and numbers go. Locks the table against all other access until the
--- transaction ends. Also removes a kind whose table was dropped. FR400 for an unknown kind.
+-- Removes a kind; FR409 while one of its resources has not ended. Its table, history and intents stay; pending intents are rejected.
+-- Its shards, wakes, marks, outcomes and numbers are deleted. Locks the table against all other access until the transaction ends.
+-- Also removes a kind whose table was dropped. FR400 for an unknown kind.
 CREATE OR REPLACE FUNCTION farrier.forget_kind(of_kind text) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE

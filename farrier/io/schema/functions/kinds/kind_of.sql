@@ -1,5 +1,5 @@
--- Returns the row of a kind in kinds. FR400 for an unknown kind, which is any whose table is not like farrier.resources if template
--- is true; FR409 for one whose table was dropped.
+-- Returns the row of a kind in kinds. FR400 for an unknown kind and, if template is true, for a kind whose table is not like
+-- farrier.resources; FR409 for a kind whose table was dropped.
 CREATE OR REPLACE FUNCTION farrier.kind_of(of_kind text, template boolean DEFAULT false) RETURNS farrier.kinds
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- Returns the resources that are above the limit that holds for them in a layer, of each the `most` that exceed it the furthest. The
--- arrays are limits as count_resources takes them.
+-- Returns the resources that are above their limit in a layer; for each layer, the `most` resources that exceed it the furthest. The
+-- arrays are limits as in count_resources.
 CREATE OR REPLACE FUNCTION farrier.late_resources(kinds text[], states text[], scopes text[], names text[], limits interval[], most integer)
     RETURNS TABLE (kind text, layer text, id bigint, name text, site text, state text, since timestamptz, lasts interval, last_error text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$

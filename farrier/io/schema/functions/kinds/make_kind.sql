@@ -9,7 +9,7 @@ DECLARE
                       WHERE t.attrelid = 'farrier.resources'::regclass AND t.attnum > 0 AND NOT t.attisdropped
                         AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = t.attname
                                                                      AND a.atttypid = t.atttypid AND NOT a.attisdropped));
-    -- DROP SCHEMA farrier CASCADE drops those that call a function of farrier, and leaves the table.
+    -- DROP SCHEMA farrier CASCADE drops the defaults that call a function of farrier, and leaves the table.
     undefined text := (SELECT string_agg(format('ALTER TABLE %s ALTER %I SET DEFAULT %s', relation, t.attname, pg_get_expr(d.adbin, d.adrelid)),
                                          '; ' ORDER BY t.attnum)
                          FROM pg_attribute t JOIN pg_attrdef d ON d.adrelid = t.attrelid AND d.adnum = t.attnum

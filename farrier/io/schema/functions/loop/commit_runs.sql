@@ -1,11 +1,11 @@
 -- Commits runs of one kind, each whole or not at all. The verdict of a run is `lost` if the controller does not own the resource's
--- shard under this epoch, `conflict` if the writer wrote nothing of it, and `committed` otherwise. Locks shards, then resources,
--- each in their order, and waits for a lock for 50 ms at most, or for a second if patient.
--- `changes` and `records` are objects of arrays, the sections, whose elements name their run. `changes` is empty, or for `writer`:
--- the kind's own function (jsonb) RETURNS TABLE (run bigint, due_in interval). It compares the versions in section `runs`, writes
--- the states and everything else in changes, and returns the runs of which it wrote nothing because what they were decided on has
--- changed; these are due after due_in. Sections of `records`: `moves` (see record_moves), `outcomes` [{run, outcome, key}], and
--- `wakes` [{run, wake}], which the snapshots of the runs saw and which are deleted.
+-- shard under this epoch, `conflict` if the writer wrote nothing for it, and `committed` otherwise. Locks shards, then resources,
+-- each in their order. Waits for a lock for at most 50 ms, or for a second if patient.
+-- `changes` and `records` are objects of arrays, the sections, whose elements name their run. `changes` is empty, or the argument of
+-- `writer`: the kind's function (jsonb) RETURNS TABLE (run bigint, due_in interval). It compares the versions in section `runs`,
+-- writes the states and everything else in changes, and returns the runs for which it wrote nothing because their snapshots are
+-- outdated; these are due after due_in. Sections of `records`: `moves` (see record_moves), `outcomes` [{run, outcome, key}], and
+-- `wakes` [{run, wake}], which the snapshots of the runs included and which are deleted.
 CREATE OR REPLACE FUNCTION farrier.commit_runs(
     of_kind text, controller uuid, of_shards smallint[], epochs bigint[], patient boolean, writer text, ids bigint[], changes jsonb,
     records jsonb)
@@ -19,11 +19,11 @@ DECLARE
     failed_dues interval[];
     unused text;
 BEGIN
-    -- Clients may hold rows that a run writes, and all runs of the call wait for them together: only for as long as it takes to
-    -- notice. The controller then commits that run alone, with patience.
-    -- An assignment, which takes no query, unlike PERFORM.
+    -- A client may hold rows that one run writes, and all runs of the call would wait for it. So this call waits only briefly, and
+    -- the controller then commits that run alone, with patience.
+    -- An assignment, unlike PERFORM, runs no query.
     unused := set_config('lock_timeout', CASE WHEN patient THEN '1s' ELSE '50ms' END, true);
-    -- Outcomes and wakes alone are not worth waiting for the disk: after a crash of the server everything is loaded and run again.
+    -- Outcomes and wakes alone need not wait for the disk: after a crash of the server everything is loaded and run again.
     IF NOT records ? 'moves' AND NOT EXISTS (SELECT FROM jsonb_each(changes - 'runs') e WHERE e.value <> '[]') THEN
         unused := set_config('synchronous_commit', 'off', true);
     END IF;
@@ -63,7 +63,8 @@ BEGIN
             ON CONFLICT (kind, id) DO UPDATE SET at = excluded.at, outcome = excluded.outcome, key = excluded.key;
     END IF;
     IF records ? 'wakes' THEN
-        -- Each by its key: a join planned while the table was empty would read all wakes of the kind. No row of it is updated.
+        -- Each wake by its key: a join planned while the table was empty would read all wakes of the kind. Wakes are never updated,
+        -- so a ctid stays valid.
         DELETE FROM farrier.wakes w
          WHERE w.ctid = ANY (ARRAY(
                    SELECT found.ctid
@@ -72,7 +73,7 @@ BEGIN
                           SELECT x.ctid FROM farrier.wakes x
                            WHERE x.kind = of_kind AND x.resource = r.run AND x.id = r.wake OFFSET 0) found));
     END IF;
-    -- Checks deferred constraints before the verdicts are returned: what they refuse is never reported as committed.
+    -- Checks deferred constraints before the verdicts are returned, so that a refused run is never reported as committed.
     SET CONSTRAINTS ALL IMMEDIATE;
     RETURN QUERY SELECT w, 'committed', interval '0' FROM unnest(won) w;
 END $$;

@@ -1,4 +1,5 @@
--- Returns those of these resources that exist and have not ended. Raises for an unknown kind and one without a table; see kind_of.
+-- Returns those of these resources that exist and have not ended. Raises an error for an unknown kind and a kind without a table; see
+-- kind_of.
 CREATE OR REPLACE FUNCTION farrier.living(of_kind text, ids bigint[]) RETURNS SETOF bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,7 +1,7 @@
--- Marks steps that are to begin, one for each resource, and removes the marks of those that have ended; of these resources, those of
--- former owners too. Returns the resources that are marked. Leaves out shards that this controller does not own under these epochs.
--- A controller that takes a shard recovers from the steps whose marks it finds. A statement whose reply was lost may arrive after a
--- later one: by its number it does nothing then.
+-- Marks steps that are about to begin, at most one for each resource, and removes the marks of ended steps; for these resources, it
+-- also removes marks of former owners. Returns the marked resources. Skips shards that this controller does not own under these
+-- epochs. A controller that takes a shard recovers from the steps whose marks it finds. A statement whose reply was lost may arrive
+-- after a later one: it then has a lower number and does nothing.
 CREATE OR REPLACE FUNCTION farrier.mark_steps(
     of_kind text, of_controller uuid, of_shards smallint[], epochs bigint[], of_number bigint, begun bigint[], names text[],
     ended bigint[])
@@ -14,7 +14,7 @@ BEGIN
     PERFORM farrier.on_disk();
     held := farrier.hold_shards(of_kind, of_controller, of_shards, epochs);
     gone := ARRAY(SELECT id::text FROM unnest(begun || ended) id WHERE farrier.shard_of(id) = ANY (held));
-    -- First, and with the comparison in it: the row is locked then, and one statement begins after the other.
+    -- First, with the comparison of numbers: it locks the row, so that statements run one after the other.
     INSERT INTO farrier.marks AS m (controller, kind, number, steps)
     SELECT of_controller, of_kind, of_number,
            coalesce(jsonb_object_agg(b.id, jsonb_build_object('step', b.name, 'begun_at', farrier.now())), '{}')
@@ -27,7 +27,7 @@ BEGIN
     IF gone <> '{}' AND EXISTS (SELECT FROM farrier.marks m WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone) THEN
         PERFORM FROM farrier.marks m WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone ORDER BY m.controller FOR UPDATE;
         UPDATE farrier.marks m SET steps = m.steps - gone WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone;
-        -- Not the row of a living one, whose number it still needs.
+        -- Keeps the row of a living controller, whose number later statements compare.
         DELETE FROM farrier.marks m
          WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps = '{}'
            AND NOT EXISTS (SELECT FROM farrier.controllers c WHERE c.id = m.controller AND NOT c.expired);

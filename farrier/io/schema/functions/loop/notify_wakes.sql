@@ -1,5 +1,5 @@
--- Notifies channel farrier_wake of new wakes at COMMIT: `KIND:ID,ID,...`, or `KIND:*` for more than a notification holds. AFTER
--- INSERT trigger on wakes.
+-- Notifies channel farrier_wake of new wakes at COMMIT: `KIND:ID,ID,...`, or `KIND:*` for more than 300 resources. AFTER INSERT
+-- trigger on wakes.
 CREATE OR REPLACE FUNCTION farrier.notify_wakes() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,6 +1,7 @@
--- Settles runs whose commit got no reply: locks each resource, so that the commit has happened before, or increments its version, so
--- that it can never happen. By two: that is no commit, when this is asked again because its own reply was lost. Returns those that
--- have happened, with the time of those that moved a layer: versions are the versions that the runs were decided on.
+-- Settles runs whose commit got no reply. Locks each resource: either the commit has happened before, or the version is incremented
+-- so that it can never happen. The increment is two, so that a repeated call after a lost reply does not take it for a commit.
+-- Returns the runs that were committed, with the time of those that changed a layer. versions are the versions on which the runs were
+-- decided.
 CREATE OR REPLACE FUNCTION farrier.settle_runs(of_kind text, controller uuid, ids bigint[], versions bigint[])
     RETURNS TABLE (id bigint, at timestamptz)
     LANGUAGE plpgsql AS $$

@@ -1,5 +1,5 @@
--- Returns what is known of a node's machine in MAAS, as its snapshot holds it (farrier.model.observation); null if nothing is.
--- Readings from before the region's `since` do not count. `ours` is null while the user of the region's key is not known.
+-- Returns the last reading of a node's machine in MAAS for its snapshot (farrier.model.observation); null without a reading. Readings
+-- from before the region's `since` are ignored. `ours` is null while the user of the region's key is unknown.
 CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id text, site text) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN (SELECT o.detail || jsonb_build_object(

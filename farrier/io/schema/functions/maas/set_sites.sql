@@ -1,6 +1,6 @@
--- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}]. Enqueues them, and leaves
--- those that are not named, because another controller may have them. What was read from another URL no longer counts. Increments
--- versions by two, which no commit does. May be repeated. Locks the regions in the order of ids.
+-- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}], and enqueues them. Other
+-- regions stay unchanged, because another controller may have them. Readings from another URL become invalid. Increments versions by
+-- two, which no commit does. May be repeated. Locks the regions in the order of ids.
 CREATE OR REPLACE FUNCTION farrier.set_sites(sites jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -10,8 +10,7 @@ BEGIN
        SET version = r.version + 2, motion_every = make_interval(secs => c.motion_seconds),
            sweep_every = make_interval(secs => c.sweep_seconds), identified_at = NULL, next_try_at = NULL,
            configured_at = farrier.now(),
-           -- Another region has other events, other users, and other machines by the same ids: what was read before does not
-           -- apply to them.
+           -- Another region has other events, other users, and other machines with the same ids, so earlier readings do not apply.
            since = CASE WHEN r.url = c.url THEN r.since ELSE farrier.now() END,
            url = c.url, cursor = CASE WHEN r.url = c.url THEN r.cursor ELSE '{}' END,
            complete_at = CASE WHEN r.url = c.url THEN r.complete_at END,

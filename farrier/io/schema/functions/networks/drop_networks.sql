@@ -1,4 +1,4 @@
--- Releases the addresses, memberships and ports of a node that is deleted, also by an UPDATE that is not a run's. AFTER UPDATE
+-- Releases the addresses, memberships and ports of a deleted node, even if no run but an UPDATE by hand deleted it. AFTER UPDATE
 -- trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.drop_networks() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$

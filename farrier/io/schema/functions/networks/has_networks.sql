@@ -1,4 +1,4 @@
--- Returns whether a node is to use a segment or partition, or has an address or a membership.
+-- Returns whether a node has a segment or partition to use, an address or a membership.
 CREATE OR REPLACE FUNCTION farrier.has_networks(of_node bigint) RETURNS boolean
     LANGUAGE sql STABLE
     RETURN EXISTS (SELECT FROM farrier.node_uses u WHERE u.node = of_node)

@@ -1,5 +1,6 @@
--- Records the InfiniBand ports that an agent reports as it enrolls, unless set_ib_ports has set them. Ignores a malformed report
--- and one with a port of another node: the machine enters service all the same. AFTER INSERT or UPDATE trigger on node_agents.
+-- Records the InfiniBand ports that an agent reports when it enrolls, unless set_ib_ports has set them. Ignores a malformed report
+-- and a report with a port of another node, because neither may keep the machine out of service. AFTER INSERT or UPDATE trigger on
+-- node_agents.
 CREATE OR REPLACE FUNCTION farrier.learn_ib_ports() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- Returns what a node is to use and how far it has it, as its snapshot holds it (farrier.model.networks); null for a node that is
--- to use nothing. In plpgsql, which keeps the plan, unlike SQL.
+-- Returns the segments and partitions that a node uses, with the addresses and memberships that it has, for its snapshot
+-- (farrier.model.networks); null for a node that uses none. In plpgsql, which keeps the plan, unlike SQL.
 CREATE OR REPLACE FUNCTION farrier.networks_of(of_node bigint, called text) RETURNS jsonb
     LANGUAGE plpgsql STABLE AS $$
 BEGIN

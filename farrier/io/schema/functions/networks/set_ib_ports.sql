@@ -1,4 +1,4 @@
--- Sets the InfiniBand ports of a node, in place of those that are recorded, and enqueues it; an empty array means that it has
+-- Sets the InfiniBand ports of a node, replacing the recorded ones, and enqueues the node; an empty array means that the node has
 -- none. May be repeated. FR400 for malformed or too many GUIDs, FR404 for an unknown node, FR409 for a port of another node.
 CREATE OR REPLACE FUNCTION farrier.set_ib_ports(node text, guids text[]) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$

@@ -1,4 +1,4 @@
--- Enqueues the nodes that are being onboarded and have a port whose membership has ended: they may join. AFTER DELETE trigger on
+-- Enqueues the nodes in onboarding with a port whose membership has ended, because the port may now join. AFTER DELETE trigger on
 -- ib_members.
 CREATE OR REPLACE FUNCTION farrier.wake_left() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$

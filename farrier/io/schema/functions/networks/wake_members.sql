@@ -1,4 +1,4 @@
--- Enqueues the nodes that are being onboarded of whose ports the membership changes. AFTER UPDATE trigger on ib_members.
+-- Enqueues the nodes in onboarding when the membership of one of their ports changes. AFTER UPDATE trigger on ib_members.
 CREATE OR REPLACE FUNCTION farrier.wake_members() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

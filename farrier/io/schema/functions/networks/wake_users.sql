@@ -1,4 +1,4 @@
--- Enqueues the nodes that are being onboarded and are to use this segment or partition.
+-- Enqueues the nodes in onboarding that use this segment or partition.
 CREATE OR REPLACE FUNCTION farrier.wake_users(of_kind text, called text) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
     INSERT INTO wakes (kind, resource)

@@ -1,5 +1,5 @@
--- Returns what a BMC address claims, whatever its spelling: host and port with the path of one system, or, without a path, with
--- all systems behind them. Case, scheme, user, default port and slashes at the end make no difference. Names are not resolved, so
+-- Returns the extent of a BMC address, independent of its spelling: host and port with the path of one system, or, without a path,
+-- with all systems behind them. Case, scheme, user, default port and trailing slashes make no difference. Names are not resolved, so
 -- a name and its number are two addresses.
 CREATE OR REPLACE FUNCTION farrier.bmc_span_of(address text) RETURNS farrier.bmc_span
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = farrier, pg_temp AS $$
@@ -18,7 +18,7 @@ BEGIN
         BEGIN
             host := regexp_replace(host(btrim(host, '[]')::inet), '^::ffff:(?=[0-9]+\.)', '');
         EXCEPTION WHEN invalid_text_representation THEN
-            NULL;  -- not an address that can be dialled; equal only to itself
+            NULL;  -- not a valid address; equal only to itself
         END;
     END IF;
     place := host || ':' || coalesce(nullif(ltrim(parts[2], '0'), ''), '443');

@@ -1,5 +1,5 @@
--- Keeps node_bmcs in step with the BMC addresses of nodes; a deleted node claims none. The constraint node_bmcs_one refuses what
--- another node claims. AFTER INSERT or UPDATE trigger on nodes.
+-- Keeps node_bmcs consistent with the BMC addresses of nodes; a deleted node claims none. The constraint node_bmcs_one refuses an
+-- address that overlaps another node's. AFTER INSERT or UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.claim_bmc() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,6 +1,6 @@
--- Keeps node_identities in step with what nodes have read from their BMCs. An identity that its holder gives up goes to the first
--- node that recorded the same machine, if any did. unique_violation, with the other node's name, for a machine that another node
--- holds. AFTER INSERT or UPDATE trigger on nodes.
+-- Keeps node_identities consistent with the identities that nodes have read from their BMCs. When a holder gives up an identity, the
+-- first other node that recorded the same machine becomes its holder. unique_violation, with the other node's name, for a machine
+-- that another node holds. AFTER INSERT or UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.claim_identity() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- Derives the identities of all nodes again: of nodes with the same machine that have no holder yet, the first becomes the holder,
--- and the others are duplicates, which are reported. Called by a migration that changes identity_placeholders. May be repeated.
+-- Derives the identities of all nodes again: among nodes with the same machine and no holder yet, the first becomes the holder, and
+-- the others are reported as duplicates. Called by a migration that changes identity_placeholders. May be repeated.
 CREATE OR REPLACE FUNCTION farrier.derive_identities() RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN

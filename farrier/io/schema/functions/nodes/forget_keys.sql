@@ -1,4 +1,4 @@
--- Removes what gives access to the machine of a deleted node or identifies it: MAC addresses, the agent, bootstrap tokens, and
+-- Removes data that gives access to the machine of a deleted node or identifies it: MAC addresses, the agent, bootstrap tokens, and
 -- texts and parameters that quote them. Deferred trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.forget_keys() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -11,7 +11,8 @@ BEGIN
      WHERE i.node_id = NEW.id AND (i.params ?| '{address,credential,macs,labels}' OR i.reason IS NOT NULL);
     UPDATE node_onboardings o SET failure_detail = NULL WHERE o.node_id = NEW.id AND o.failure_detail IS NOT NULL;
     UPDATE node_decommissions d SET failure_detail = NULL WHERE d.node_id = NEW.id AND d.failure_detail IS NOT NULL;
-    -- Results that agents and workers reported. A task that an agent is just finishing has no visible one, and is not waited for.
+    -- Results that agents and workers reported. A task that an agent is just finishing has no visible result, and this trigger does
+    -- not wait for it.
     UPDATE node_tasks t SET result = NULL WHERE t.node_id = NEW.id AND t.status IN ('succeeded', 'failed') AND t.result IS NOT NULL;
     RETURN NULL;
 END $$;

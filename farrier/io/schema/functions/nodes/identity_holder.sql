@@ -1,5 +1,5 @@
 -- Returns the node, other than except_node, to which a machine that reports these values belongs, and the kind of identity that
--- says so; no row if there is none. A MAC address with which a node was registered counts, too.
+-- matches; no row if there is none. A MAC address with which a node was registered counts, too.
 CREATE OR REPLACE FUNCTION farrier.identity_holder(serial text, uuid text, manufacturer text, macs jsonb, except_node bigint)
     RETURNS TABLE (name text, kind text)
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$

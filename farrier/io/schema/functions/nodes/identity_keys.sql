@@ -1,8 +1,8 @@
--- Returns the identities of a machine that reports these values, each in one spelling: a serial number in lower case and without
+-- Returns the identities of a machine that reports these values, each in a canonical form: a serial number in lower case and without
 -- blanks at its ends, after the letters and digits of the manufacturer; a UUID in the smaller of the two byte orders of its first
--- three fields, which firmware updates swap. A filler (one of identity_placeholders, or one repeated character) is no identity.
--- MAC addresses count only where a BMC reports neither of the two, because network cards are replaced. farrier.model.identity
--- compares by the same rules.
+-- three fields, which firmware updates swap. A placeholder (one of identity_placeholders, or one repeated character) is no identity.
+-- MAC addresses count only if a BMC reports neither a serial number nor a UUID, because network cards are replaced.
+-- farrier.model.identity compares by the same rules.
 CREATE OR REPLACE FUNCTION farrier.identity_keys(serial text, uuid text, manufacturer text, macs jsonb) RETURNS TABLE (kind text, value text)
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_variable

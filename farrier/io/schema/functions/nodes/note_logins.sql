@@ -1,5 +1,5 @@
--- Keeps bmc_logins in step with the tries in nodes.bmc, and removes rows of any BMC that are older than login_window. AFTER
--- INSERT or UPDATE trigger on nodes.
+-- Keeps bmc_logins consistent with the tries in nodes.bmc, and removes rows of any BMC that are older than login_window. AFTER INSERT
+-- or UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.note_logins() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,8 +1,7 @@
--- Returns the runs whose new login could be one failed login too many at its BMC (login_cap within login_window); they are
--- decided again, with what other nodes have tried there meanwhile. Locks the BMCs (lock_keys, purpose bmc_login), so commits that
--- count the logins of one BMC take turns, and each sees what the one before has committed. A commit that waits here holds only
--- the rows of its own runs, which no other commit waits for, and all lock in one order, so they cannot deadlock. Called by
--- write_nodes.
+-- Returns the runs whose new login could exceed login_cap within login_window at its BMC; these runs are decided again, with the
+-- logins that other nodes have made there meanwhile. Locks the BMCs (lock_keys, purpose bmc_login): commits that count the logins of
+-- one BMC take turns, and each reads the logins of the previous one. A commit that waits here holds only the rows of its own runs,
+-- for which no other commit waits, and all commits lock in one order, so they cannot deadlock. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.over_login_cap(logins jsonb) RETURNS bigint[]
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -16,7 +15,7 @@ BEGIN
                      WHERE r.trying IS DISTINCT FROM (n.bmc ->> 'trying')::timestamptz AND r.address IS NOT NULL);
     IF places = '{}' THEN RETURN '{}'; END IF;
     PERFORM farrier.lock_keys('bmc_login', places);
-    -- A statement of its own: it sees what was committed while the locks were waited for.
+    -- A separate statement, which reads the rows that were committed while it waited for the locks.
     RETURN ARRAY(
         WITH asked AS (
             SELECT r.run, farrier.bmc_endpoint_of(r.address) AS endpoint,

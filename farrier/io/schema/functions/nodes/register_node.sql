@@ -1,8 +1,8 @@
--- Registers a node, enqueues it, and returns its id. Nothing that writes to a BMC or to MAAS starts by itself: the
--- onboarding has no mode until an intent gives it one. With bootstrap_token there is no onboarding yet: the node waits for its
--- agent. `details` has values by name, as intent `set` takes them, and wins over a parameter of its own. All supported versions of
--- the API register alike; api_version is only checked. FR400 for malformed values, FR406 for the version, unique_violation for a
--- name, MAAS id, BMC, MAC address or token that another node has.
+-- Registers a node, enqueues it, and returns its id. No write to a BMC or to MAAS begins before an intent gives the onboarding a
+-- mode. With bootstrap_token there is no onboarding yet: the node waits for its agent. `details` has values by name, as in intent
+-- `set`, and takes precedence over the parameter of the same name. api_version is only checked: all supported versions of the API
+-- register alike. FR400 for malformed values, FR406 for the version, unique_violation for a name, MAAS id, BMC, MAC address or token
+-- that another node has.
 CREATE OR REPLACE FUNCTION farrier.register_node(
     name text, bmc_address text DEFAULT NULL, bmc_credential text DEFAULT NULL, macs text[] DEFAULT '{}',
     labels jsonb DEFAULT '{}', site text DEFAULT NULL, model text DEFAULT NULL, maas_id text DEFAULT NULL,
@@ -47,7 +47,7 @@ BEGIN
 EXCEPTION
     WHEN unique_violation OR exclusion_violation THEN
         GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
-        -- A concurrent registration took it; its row is visible now, and the error can name its node.
+        -- A concurrent registration took the address; its row is visible now, and the error can name its node.
         IF violated IN ('node_bmcs_one', 'node_macs_pkey') THEN
             PERFORM refuse_shared(register_node.bmc_address, read_macs(given -> 'macs'));
         END IF;

@@ -1,4 +1,4 @@
--- Returns what stage cleanup_secrets of a decommission has still to remove, as a JSON array of texts; null in any other stage.
+-- Returns what stage cleanup_secrets of a decommission still has to remove, as a JSON array of texts; null in any other stage.
 CREATE OR REPLACE FUNCTION farrier.secrets_left(of_node bigint, of_decommission bigint) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN (SELECT coalesce(jsonb_agg(l.what) FILTER (WHERE l.what IS NOT NULL), '[]')

@@ -1,7 +1,7 @@
--- Writes the nodes of a commit and everything else that their runs leave: workflows, details, tasks, responses to intents,
--- bootstrap tokens and agents. Returns the runs of which it wrote nothing because what they were decided on has changed, each
--- with the delay after which it is due. Locks the nodes in the order of ids. Workflows are written first, because the node names
--- the live one; tasks end before new ones begin, because only one of a type may be live. Called by write_nodes_and_networks.
+-- Writes the nodes of a commit and all other results of their runs: workflows, details, tasks, responses to intents, bootstrap tokens
+-- and agents. Returns the runs for which it wrote nothing because their snapshots are outdated, each with the delay after which it is
+-- due. Locks the nodes in the order of ids. Workflows are written first, because the node names the live one; tasks end before new
+-- ones begin, because only one of a type may be live. Called by write_nodes_and_networks.
 CREATE OR REPLACE FUNCTION farrier.write_nodes(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -38,8 +38,8 @@ BEGIN
         changes := farrier.filter_runs(changes, ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
     END IF;
 
-    -- A commit that writes anything increments the version, so that a commit whose reply was lost can be settled. Few runs write
-    -- something without a state.
+    -- A commit with any write increments the version, so that a commit whose reply was lost can be settled. Few runs write something
+    -- without a state.
     IF changes @? '$.runs[*] ? (@.writes == true)' THEN
         UPDATE farrier.nodes n SET version = n.version + 1
           FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean)

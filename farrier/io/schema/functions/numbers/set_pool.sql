@@ -9,7 +9,7 @@ BEGIN
     IF set_pool.first > set_pool.last THEN
         RAISE EXCEPTION 'pool % cannot range from % to %', set_pool.pool, set_pool.first, set_pool.last USING ERRCODE = 'FR400';
     END IF;
-    -- Numbers below the old bounds are not known to be taken or freed: the mark goes back, and take_number moves it on.
+    -- Numbers below the old bounds may be free: next goes back, and take_number advances it again.
     INSERT INTO number_pools AS p VALUES (set_pool.pool, set_pool.first, set_pool.last, set_pool.first)
         ON CONFLICT (pool) DO UPDATE SET first = excluded.first, last = excluded.last,
             next = CASE WHEN excluded.first < p.first THEN excluded.first ELSE greatest(p.next, excluded.first) END;

@@ -1,5 +1,6 @@
--- Returns the runs whose partition another transaction holds, and those that end a partition of which another transaction holds a
--- member. Locks the partitions of all others, and the members of those that end. Called by write_ib_partitions.
+-- Returns the runs whose partition another transaction has locked, and the runs that end a partition with a member that another
+-- transaction has locked. Locks the partitions of all other runs, and the members of partitions that end. Called by
+-- write_ib_partitions.
 CREATE OR REPLACE FUNCTION farrier.held_partitions(changes jsonb) RETURNS bigint[]
     LANGUAGE plpgsql AS $$
 DECLARE

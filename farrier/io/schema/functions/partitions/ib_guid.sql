@@ -1,4 +1,4 @@
--- Returns the GUID of a port in the one spelling that is stored. FR400 for any other text.
+-- Returns the GUID of a port in the stored form. FR400 for any other text.
 CREATE OR REPLACE FUNCTION farrier.ib_guid(given text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 BEGIN

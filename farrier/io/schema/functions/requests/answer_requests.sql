@@ -1,6 +1,6 @@
--- Records the responses of a commit to requests for resources of a kind; a request that has one stays as it is. Finds each
--- request by its id: the expressions on the other columns keep the planner from the index of pending requests (see
--- answer_intents). Called by write_resources.
+-- Records the responses of a commit to intents of resources of a kind; an intent with a response does not change. Finds each intent
+-- by its id: the expressions on the other columns keep the planner from the index of pending intents (see answer_intents). Called by
+-- write_resources.
 CREATE OR REPLACE FUNCTION farrier.answer_requests(of_kind text, answers jsonb) RETURNS void
     LANGUAGE plpgsql SET enable_seqscan = off SET enable_nestloop = off AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- Inserts a request for a resource and returns its id. May be repeated with an idempotency key: the same call returns the id of
--- the first request. FR400 for a key that belongs to a request of other content; all other errors are those of the INSERT.
+-- Inserts an intent for a resource and returns its id. May be repeated with an idempotency key: the same call returns the id of the
+-- first intent. FR400 for a key that belongs to an intent of other content; all other errors are those of the INSERT.
 CREATE OR REPLACE FUNCTION farrier.resource_intent(kind text, resource text, action text, params jsonb DEFAULT '{}',
                                         idempotency_key text DEFAULT NULL, requested_by text DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$

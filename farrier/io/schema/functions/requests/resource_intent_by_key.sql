@@ -1,6 +1,6 @@
--- Returns the id of the request that has this idempotency key: of the resource that now has this name or id, whatever it asked
--- for; else the newest that asked for the same action by the same name or id, so that a call may be repeated after its resource
--- has ended. Null if there is none.
+-- Returns the id of the intent with this idempotency key: any intent of the resource that now has this name or id; else the newest
+-- intent with the same action and the same name or id, so that a call may be repeated after its resource has ended. Null if there is
+-- none.
 CREATE OR REPLACE FUNCTION farrier.resource_intent_by_key(of_kind text, called text, of_action text, key text) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- Refuses a request that no state could make valid, creates the resource that action `create` asks for, and sets the columns that
+-- Refuses an intent that is invalid in every state, creates the resource that action `create` requests, and sets the columns that
 -- clients do not set. FR400 for an unknown kind, an unknown action or malformed parameters, FR404 for an unknown resource,
 -- unique_violation for an idempotency key that is in use. BEFORE INSERT trigger on resource_intents.
 CREATE OR REPLACE FUNCTION farrier.validate_resource_intent() RETURNS trigger

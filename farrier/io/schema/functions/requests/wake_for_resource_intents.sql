@@ -1,4 +1,4 @@
--- Enqueues the resources of new requests that are pending. AFTER INSERT trigger on resource_intents.
+-- Enqueues the resources of new pending intents. AFTER INSERT trigger on resource_intents.
 CREATE OR REPLACE FUNCTION farrier.wake_for_resource_intents() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

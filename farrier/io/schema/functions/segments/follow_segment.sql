@@ -1,5 +1,5 @@
--- Follows a segment's state: from the beginning of its deletion on it gives out no addresses, and when it ends it gives its
--- prefixes and numbers back. FR409 for one that ends while addresses are allocated. AFTER UPDATE trigger on network_segments.
+-- Applies a change of a segment's state: from the beginning of its deletion the segment allocates no addresses, and when it ends it
+-- releases its prefixes and numbers. FR409 if it ends while addresses are allocated. AFTER UPDATE trigger on network_segments.
 CREATE OR REPLACE FUNCTION farrier.follow_segment() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

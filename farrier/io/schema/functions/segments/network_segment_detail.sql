@@ -1,6 +1,6 @@
--- Returns what a listing shows of a segment besides its columns: how many addresses are used and free, the last release, and who
--- asked for its deletion. Called through detail_of, for each segment of a listing, so the requester is looked up only where one
--- is recorded.
+-- Returns what a listing shows of a segment besides its columns: how many addresses are used and free, the last release, and the
+-- requester of its deletion. Called through detail_of for each segment of a listing, so the requester is read only if a deletion is
+-- recorded.
 CREATE OR REPLACE FUNCTION farrier.network_segment_detail(id bigint) RETURNS jsonb
     LANGUAGE plpgsql STABLE AS $$
 DECLARE

@@ -1,6 +1,6 @@
--- Adds one prefix to a segment, with its gateway, and its addresses, without the reserved ones and the gateway, to those that are
--- free. FR400 for a prefix without an address to give out, FR409 for one that overlaps another prefix of the site,
--- serialization_failure for one that overlaps a prefix which this transaction cannot see.
+-- Adds one prefix with its gateway to a segment, and its addresses, without the reserved ones and the gateway, to the free ones.
+-- FR400 for a prefix without an allocatable address, FR409 for one that overlaps another prefix of the site, serialization_failure
+-- for one that overlaps a prefix which this transaction cannot see.
 CREATE OR REPLACE FUNCTION farrier.open_prefix(of_segment farrier.network_segments, opened cidr) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,5 +1,4 @@
--- Returns what is wrong with the text of a prefix, or null. Host bits are refused, because they are more often a mistake than
--- meant.
+-- Returns what is wrong with the text of a prefix, or null. Refuses host bits, which are more often a mistake than intended.
 CREATE OR REPLACE FUNCTION farrier.prefix_fault(given text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

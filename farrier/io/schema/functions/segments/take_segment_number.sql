@@ -1,8 +1,7 @@
 -- Takes the VLAN or VNI of a new segment and returns it: the wanted one, or the next of the pool; null for neither. A segment may
--- have a number that it got before there was a pool: then the pool records it under the new segment, which goes on to the next
--- number, and free_segment_numbers gives it back when either of the two ends. Locks the number (lock_keys, purpose
--- segment_number) and no segment, because the loop would wait for a client that creates one. FR409 for a wanted number that a
--- segment has.
+-- have a number from before the pool was created. The pool then records that number under the new segment, which takes the next one,
+-- and free_segment_numbers releases it when either of the two segments ends. Locks the number (lock_keys, purpose segment_number) and
+-- no segment, because the loop would wait for a client that creates one. FR409 for a wanted number that a segment has.
 CREATE OR REPLACE FUNCTION farrier.take_segment_number(of_pool text, of_column text, for_site text, for_id bigint, wanted integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- Raises FR410 for a task that is not, or no longer, the claimant's. The error has the status of a task that this claimant
--- claimed, and nothing of others.
+-- Raises FR410 for a task that is not, or no longer, the claimant's. The error has the status of the task only if this claimant
+-- claimed it.
 CREATE OR REPLACE FUNCTION farrier.refuse_lease(claimant text, task bigint) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- Removes the grant of a login. It can neither renew nor finish what it has claimed, which is issued again when the lease ends.
--- FR404 for a login without a grant.
+-- Removes the grant of a login, which can then neither renew nor finish its tasks; they are issued again when their leases end. FR404
+-- for a login without a grant.
 CREATE OR REPLACE FUNCTION farrier.revoke_worker(login text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

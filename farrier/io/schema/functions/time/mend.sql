@@ -1,8 +1,7 @@
--- Mends one batch of at most at_most rows after the oldest setback in mends: replaces stored times that lie beyond farrier.now().
--- A time of something that happened becomes now, from which limits count; a time of something that is to happen comes earlier by
--- the length of the setback. Returns whether more is left and, once a setback is finished, its length in done. Called by
--- controllers until nothing is left. One session works at a time and others return at once; a session that dies leaves its
--- progress in mends to the next.
+-- Mends one batch of at most at_most rows after the oldest setback in mends: replaces stored times later than farrier.now(). The time
+-- of a past event becomes now, from which limits count; the time of a future event becomes earlier by the length of the setback.
+-- Returns whether rows are left and, once a setback is finished, its length in done. Controllers call it until no rows are left. One
+-- session works at a time and others return at once; after a session dies, the next one continues from the progress in mends.
 CREATE OR REPLACE FUNCTION farrier.mend(at_most integer, OUT more boolean, OUT done interval)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -9,7 +9,7 @@ CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclas
     WITH columns AS (
         SELECT c.oid, k.kind, a.attname, a.atttypid = 'jsonb'::regtype AS is_json,
                is_of_the_future(a.attname) AS of_the_future,
-               -- A row that was written after the setback was recorded has correct times of the future.
+               -- A row that was written after the setback was recorded has correct future times.
                CASE WHEN k.kind IS NULL AND c.oid NOT IN (SELECT l.relation FROM kind_layers l WHERE l.relation IS NOT NULL)
                     THEN ' AND age(xmin) >= age($3)' ELSE '' END AS if_older
           FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN kinds k ON k.relation = c.oid

@@ -1,6 +1,6 @@
--- Returns JSON in which each time beyond now is replaced by the rules of mend; name is the field that holds the value. Times of
--- logins (tries, trying) come earlier by the length of the setback like those of the future: they identify the logins, and have
--- to keep their distances.
+-- Returns JSON in which each time beyond now is replaced by the rules of mend; name is the field that has the value. Times of logins
+-- (tries, trying) become earlier by the length of the setback, as future times do: they identify the logins, so their distances must
+-- not change.
 CREATE OR REPLACE FUNCTION farrier.mended(value jsonb, now timestamptz, back interval, name text) RETURNS jsonb
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- Writes to these nodes what follows from a run whose end is not seen: a power action may have been sent (switching is unsure), and a
--- login may have been refused, so it stays counted and no run may use it (trying is removed). Called by mend_rows.
+-- Records in these nodes that the end of a run is unknown: a power action may have been sent (switching is unsure), and a login may
+-- have been refused, so it stays counted and no run may use it (trying is removed). Called by mend_rows.
 CREATE OR REPLACE FUNCTION farrier.node_unseen(ids bigint[]) RETURNS void
     LANGUAGE sql SET search_path = farrier, pg_temp AS $$
     UPDATE farrier.nodes n

@@ -1,6 +1,6 @@
--- Refuses a commit in which a node and its workflows do not agree (FR409): the live workflow is the one that the node names, and
--- its status goes with the node's (workflow_mapping); a node without one has a status that needs none; a workflow that ends goes
--- with the node's status in the commit that ends it (ended_kind and ended_status, else null). Called by deferred triggers, when
+-- Refuses a commit in which a node and its workflows are inconsistent (FR409). The live workflow is the one that the node names, and
+-- its status matches the node's (workflow_mapping). A node without a live workflow has a status that needs none. The status of a
+-- workflow matches the node's in the commit that ends it (ended_kind and ended_status, else null). Called by deferred triggers, when
 -- all rows of the commit are written.
 CREATE OR REPLACE FUNCTION farrier.check_pair(node_id bigint, ended_kind text, ended_status text) RETURNS void
     LANGUAGE plpgsql AS $$
