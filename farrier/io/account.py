@@ -28,7 +28,7 @@ _OWN_ACCOUNT = "farrier-postgres"
 
 
 class Identity(TypedDict, total=False):
-    """The arguments of `subprocess.run` that change who the child is."""
+    """The arguments of `subprocess.run` that select the user and groups of the child."""
 
     user: int
     group: int
@@ -36,14 +36,14 @@ class Identity(TypedDict, total=False):
 
 
 class Account(msgspec.Struct, frozen=True):
-    """Whom the server runs as; `switched` if that is not who we are."""
+    """The user and group of the server process; `switched` if they differ from this process'."""
 
     uid: int
     gid: int
     switched: bool
 
     def identity(self) -> Identity:
-        """For a child process that is to run as this account."""
+        """The arguments for a child process that runs as this account."""
         return Identity(user=self.uid, group=self.gid, extra_groups=[]) if self.switched else Identity()
 
     def take(self, directory: Path) -> None:
@@ -77,7 +77,7 @@ class Account(msgspec.Struct, frozen=True):
 
 
 def for_server(data: Path) -> Account:
-    """Whom the server of this data directory, which need not exist, runs as."""
+    """The account for the server of this data directory, which need not exist."""
     if os.geteuid() != 0:
         return Account(os.geteuid(), os.getegid(), switched=False)
     if data.exists():

@@ -1,7 +1,7 @@
-"""`protocols.Requests` on PostgreSQL: how the command line and the web ask for things.
+"""`protocols.Requests` on PostgreSQL: how the command line and the web submit intents.
 
-They call the functions that any other service calls, and may do no more. An answer is waited for on a connection of
-its own that listens; should nothing be heard there (PgBouncer), a look from time to time finds the answer as well.
+They call the same functions as any other service, with the same rights. A separate listening connection waits for a
+response; a poll finds the response if notifications do not arrive (PgBouncer).
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class _Bell:
         self._rung = anyio.Event()
 
     def ring(self, *_notification: object) -> None:
-        """What the driver calls."""
+        """Callback of the driver for a notification."""
         self._rung.set()
 
     async def wait(self) -> None:
@@ -152,7 +152,7 @@ class _Bell:
 
 
 def registrations(nodes: Sequence[Registration]) -> str:
-    """What `REGISTER` takes."""
+    """The argument of `REGISTER`."""
     return _json([msgspec.to_builtins(node) | {"details": details.given(node)} for node in nodes])
 
 

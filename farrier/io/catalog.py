@@ -86,7 +86,7 @@ async def sync(conn: Connection) -> None:
 
 
 async def sync_kinds(conn: Connection, specs: Sequence[KindSpec]) -> None:
-    """Make what the tables know of these kinds equal to the specs; others stay as they are. May be called again."""
+    """Make the tables of these kinds equal to the specs; other kinds do not change. May be repeated."""
     if not specs:
         return
     layers = [row for spec in specs for row in _layers_of(spec)]
@@ -105,7 +105,7 @@ async def sync_kinds(conn: Connection, specs: Sequence[KindSpec]) -> None:
 
 
 def fingerprint(spec: KindSpec) -> str:
-    """Tells whether the tables say of a kind what this spec says."""
+    """A hash of the spec; equal to the recorded one if the tables were written from an equal spec."""
     rows = (_layers_of(spec), sorted(_edges_of(spec)), _states_of(spec), _actions_of(spec))
     return sha256(msgspec.json.encode(rows)).hexdigest()
 
@@ -218,7 +218,7 @@ async def _sync_actions(conn: Connection) -> None:
 
 
 def _advice() -> dict[str, str]:
-    """What to do, by failure; the causes of a quarantine and the failures of a BMC under a prefix of their own."""
+    """The recommended actions by failure; causes of a quarantine and failures of a BMC have a prefix."""
     table = {str(failure): advice.action for failure, advice in failures.FAILURES.items()}
     table |= {f"quarantine:{cause}": text for cause, text in failures.QUARANTINE_ADVICE.items()}
     return table | {f"bmc:{failure}": text for failure, text in failures.BMC_ADVICE.items()}

@@ -1,7 +1,6 @@
-"""The database for a command that starts, asks and ends: server, pool, schema check, and both halves of the API.
+"""The database for a command that runs once: server, pool, schema check, and both halves of the API.
 
-An embedded server that does not run is started, and stopped at the end; its schema is migrated. Any other schema is
-checked and left alone.
+An embedded server that does not run is started, migrated, and stopped at the end. Any other schema is only checked.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from farrier.io.queries import PostgresQueries
 from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.io.retention import PostgresRetention
 
-# Somebody waits for an answer: enough for a server that restarts, not for one that is gone.
+# A user waits for the result: long enough for a server that restarts, not for one that is down.
 _PATIENCE = timedelta(seconds=5)
-# A listing, and beside it whatever it leads to.
+# One for a listing, and one for the queries that it leads to.
 _CONNECTIONS = 2
 _OWNER_HINT = (
     "this requires the owner of the schema farrier; creating the schema requires the right CREATE on the database"
@@ -68,8 +67,8 @@ async def client(config: DatabaseConfig) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def administrator(config: DatabaseConfig) -> AsyncIterator[Single]:
-    """One connection with a session of its own, for work on the schema, whatever that is. Raises as `client` does,
-    and RefusedByModel for what this user may not do."""
+    """One connection with its own session, for work on a schema at any version. Raises as `client` does, and
+    RefusedByModel for statements that this user may not run."""
     async with server(config) as dsn:
         conn = await pool.connect(dsn, patience=min(_PATIENCE, config.db_timeout))
         try:
@@ -99,7 +98,7 @@ async def server(config: DatabaseConfig) -> AsyncIterator[str]:
 
 
 def _usual_directory() -> Path:
-    """The daemon's, if it has run there: a program that only asks makes no database by the way."""
+    """The daemon's directory, if the daemon has run there: a client command must not create a database."""
     usual = default_directory()
     if not usual.is_dir():
         raise ConfigError(

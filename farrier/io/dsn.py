@@ -1,8 +1,8 @@
-"""A DSN taken apart, and put as every supported Python reads it.
+"""Splits a DSN, and writes it so that every supported Python reads it.
 
-Called by `pool` and `hosts` alone. Guarantees: several hosts of which one is an IPv6 address in brackets are read like
-any others, also where `urlsplit` knows brackets around the only host alone (Debian 12's Python 3.11, and Python's next
-releases). Says nothing of what a DSN means; the driver does.
+Called by `pool` and `hosts` alone. Several hosts of which one is an IPv6 address in brackets are read like any others,
+although `urlsplit` accepts brackets only around a single host (Debian 12's Python 3.11, and Python's next releases).
+The driver interprets the DSN.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _AUTHORITY = re.compile(r"(?P<scheme>[A-Za-z]+://)(?P<login>[^/?#]*@)?(?P<hosts>
 
 
 def split(dsn: str) -> SplitResult:
-    """What `urlsplit` answers, with the hosts in it. Raises ValueError for what is no URL."""
+    """The result of `urlsplit`, with the hosts in it. Raises ValueError for a text that is not a URL."""
     found = _AUTHORITY.fullmatch(dsn)
     if found is None or "[" not in found["hosts"]:
         return urlsplit(dsn)
@@ -24,7 +24,7 @@ def split(dsn: str) -> SplitResult:
 
 
 def for_driver(dsn: str) -> str:
-    """The same DSN with its hosts in the query where the authority could not hold them: the driver asks `urlsplit`."""
+    """The same DSN, with hosts moved to the query if the driver's `urlsplit` would refuse them in the authority."""
     parts = split(dsn)
     login, at, hosts = parts.netloc.rpartition("@")
     if "[" not in hosts or "," not in hosts:

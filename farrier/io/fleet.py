@@ -27,7 +27,7 @@ _NEWEST = statements.load("fleet/newest")
 
 
 class PostgresFleet:
-    """`protocols.FleetApi`. `name` is who asks, as intents have it."""
+    """`protocols.FleetApi`. `name` is the requester in intents."""
 
     def __init__(self, connections: Pool, name: str) -> None:
         self._pool = connections

@@ -18,7 +18,7 @@ import msgspec
 
 from farrier.io import dsn as dsns
 
-# What a server says that is not there, is starting, stopping, full, or not (yet) the writable one.
+# The errors of a server that is absent, starting, stopping, full, or not (yet) writable.
 ELSEWHERE = (
     OSError,
     TimeoutError,
@@ -94,7 +94,7 @@ def listed(dsn: str) -> tuple[Host, ...]:
 
 
 def _paired(names: Sequence[str], ports: Sequence[str], *, decode: bool) -> tuple[Host, ...]:
-    """Each name with the port behind it, or the default at its place."""
+    """Each name with its port, or with the default port."""
     if len(names) == 1 or not all(names):
         return ()
     defaults = repeat(ports[0], len(names)) if len(ports) == 1 else ports

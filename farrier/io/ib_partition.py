@@ -1,6 +1,6 @@
-"""IB partitions in PostgreSQL: how a snapshot is read with its members, and what a commit is to write of it.
+"""IB partitions in PostgreSQL: how a snapshot is read with its members, and what a commit writes.
 
-Implements `rows.Rows`; `farrier.write_ib_partitions` takes what `changes` makes. Called by the StateIO.
+Implements `rows.Rows`; `changes` makes the argument of `farrier.write_ib_partitions`. Called by the StateIO.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _DUPLICATES = statements.load("schema/duplicates")
 
 
 class Duplicate(msgspec.Struct, frozen=True):
-    """Nodes with the same machine, and the kind of number that says so."""
+    """Nodes with the same machine, and the kind of identity that they share."""
 
     kind: str
     nodes: tuple[str, ...]

@@ -41,9 +41,8 @@ class Installable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def install(conn: Connection, kind: Installable, *, patience: LockPatience = PATIENT) -> bool:
-    """Make the database know this kind, by this spec; answers whether it was new. May be called again: what there is of
-    it stays. Raises RefusedByModel, and then nothing has changed; also when a table stays locked for longer than
-    `patience`."""
+    """Install a kind by this spec in the database; returns whether it was new. May be repeated: existing parts stay.
+    Raises RefusedByModel, also when a table stays locked for longer than `patience`; nothing has changed then."""
 
     async def installed() -> bool:
         await conn.execute(_LOCK)
@@ -59,8 +58,8 @@ async def install(conn: Connection, kind: Installable, *, patience: LockPatience
 
 
 async def remove(conn: Connection, name: str, *, patience: LockPatience = PATIENT) -> None:
-    """Forget a kind; its table, history and intents stay. Raises RefusedByModel while something of it has not ended,
-    or for a kind that comes with farrier, and then nothing has changed."""
+    """Remove a kind; its table, history and intents stay. Raises RefusedByModel while one of its resources has not
+    ended, and for a built-in kind; nothing has changed then."""
     if any(spec.name == name for spec in BUILT_IN):
         raise RefusedByModel(f"kind {name} is built in and cannot be removed")
 
@@ -73,7 +72,7 @@ async def remove(conn: Connection, name: str, *, patience: LockPatience = PATIEN
 
 
 async def require(conn: Connection, specs: Iterable[tuple[str, KindSpec]]) -> None:
-    """Raises ConfigError unless the database knows these kinds (each with what installs it) as this program does."""
+    """Raises ConfigError unless these kinds (each with the name that installs it) are installed with equal specs."""
     for name, spec in specs:
         known = await conn.fetchrow(_FINGERPRINT, spec.name)
         if known is None or known["fingerprint"] is None:
@@ -91,7 +90,7 @@ async def require(conn: Connection, specs: Iterable[tuple[str, KindSpec]]) -> No
 
 
 async def _make(conn: Connection, kind: Installable) -> bool:
-    """Its table, by its SQL where there is none: one that was kept when the kind was removed is taken up again."""
+    """Create the kind's table with its SQL, unless it was kept when the kind was removed."""
     spec = kind.spec
     known = await conn.fetchrow(_KIND, spec.name)
     if known is not None and known["relation"] is None:
@@ -117,7 +116,7 @@ async def _run(conn: Connection, kind: Installable) -> None:
 
 @contextmanager
 def _refusals(text: str = "") -> Iterator[None]:
-    """What the database refuses, as an error of the model. A lock that is not to be had is for `patiently`."""
+    """Raise refusals of the database as errors of the model, except for locks, which `patiently` handles."""
     try:
         yield
     except LOCKED:
@@ -136,7 +135,7 @@ async def _require_columns(conn: Connection, kind: Installable) -> None:
 
 
 async def _require_patterns(conn: Connection, spec: KindSpec) -> None:
-    """One that the database cannot read, as Python can, would fail every INSERT."""
+    """Refuse a pattern that Python accepts and PostgreSQL does not: it would make every INSERT fail."""
     for action, asked in spec.requests.items():
         for name, field in describe(asked.params).fields.items():
             pattern = (field.items or field).pattern

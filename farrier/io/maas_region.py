@@ -1,7 +1,7 @@
-"""MAAS regions in PostgreSQL: which there are, how a snapshot is read, and how what a look found is written.
+"""MAAS regions in PostgreSQL: which exist, how a snapshot is read, and how the readings of a run are written.
 
-Implements `rows.Rows`. Called by the StateIO; `farrier.write_maas_regions` takes what `changes` makes. `use` is called
-by `wiring` at the start and when the sites were read anew.
+Implements `rows.Rows`. Called by the StateIO; `changes` makes the argument of `farrier.write_maas_regions`. `wiring`
+calls `use` at the start and after it has read the sites again.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from farrier.model.maas_region import COLUMNS, SPEC, MaasRegion, Named, Reading,
 from farrier.model.resource import Answer
 
 _USE = statements.load("maas_region/use")
-# Two replicas that are told of the same sites at once get in each other's way at most so often.
+# How often two replicas that write the same sites at the same time may collide.
 _TRIES = 3
-# For all tries. A lock is held for the length of a commit; a connection that fell silent never answers.
+# The time limit of all tries. A lock is held for the length of a commit; a broken connection never responds.
 _PATIENCE = timedelta(seconds=10)
 
 

@@ -1,10 +1,10 @@
-"""Brings the schema to the version of this program, and says whether it is there.
+"""Brings the schema to the version of this program, and checks its version.
 
 Called by `farrier db migrate|check|roles`, the demo, the daemon (which only checks) and the tests. A new database gets
-the baseline; one of an earlier release the steps that it lacks; both get the set of functions, views, triggers and
-rights, and whatever `after` copies from the model. All of it is one transaction. Guarantees: a database is at one
-version or at another, whatever fails; one migrator at a time per database, the others wait and find nothing left to do.
-Needs a session: connect directly and not through PgBouncer in transaction mode.
+the baseline; a database of an earlier release gets the steps that it lacks. Both get the set of functions, views,
+triggers and rights, and the data that `after` copies from the model. All of it is one transaction, so a failure leaves
+the earlier version. One migrator runs at a time per database; the others wait and find no work left. Needs a session:
+connect directly and not through PgBouncer in transaction mode.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def carried() -> Schema:
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """What a database lacks of the tables: all of them if it is new, else steps."""
+    """The tables that a database lacks: all of them if it is new, else those of `steps`."""
 
     new: bool
     steps: tuple[Step, ...]
@@ -157,7 +157,8 @@ async def _migrated(conn: Connection, wanted: Schema) -> Migrated:
 
 
 async def _apply(conn: Connection, step: Step) -> None:
-    """Raises RefusedByModel, which names the step and, where PostgreSQL says it, what depends on what it drops."""
+    """Apply a step. Raises RefusedByModel with the step and, if PostgreSQL reports them, the dependents of a dropped
+    object."""
     try:
         await conn.execute(step.sql)
         await conn.execute(_SETTLE)
@@ -174,14 +175,15 @@ async def _apply(conn: Connection, step: Step) -> None:
 
 
 async def pending(conn: Connection, wanted: Schema) -> Pending:
-    """What a database lacks. Writes nothing. Raises SchemaTooNew, SchemaUnrecorded or SchemaChanged."""
+    """The tables and steps that a database lacks. Writes nothing. Raises SchemaTooNew, SchemaUnrecorded or
+    SchemaChanged."""
     applied = await _applied(conn)
     await _refuse_newer(conn, wanted, applied)
     return Pending(not applied, tuple(step for step in wanted.steps if step.version not in applied))
 
 
 async def check(conn: Connection, *, schema: Schema | None = None) -> SchemaStatus:
-    """How the database stands to this program. Writes nothing. Raises SchemaTooNew, SchemaUnrecorded, SchemaChanged."""
+    """Compare the database with this program. Writes nothing. Raises SchemaTooNew, SchemaUnrecorded, SchemaChanged."""
     wanted = carried() if schema is None else schema
     applied = await _applied(conn)
     await _refuse_newer(conn, wanted, applied)
@@ -191,7 +193,7 @@ async def check(conn: Connection, *, schema: Schema | None = None) -> SchemaStat
 
 
 async def inspect(conn: Connection, *, schema: Schema | None = None) -> SchemaStatus:
-    """As `check`, and also which objects were edited by hand."""
+    """As `check`, with the objects that were edited by hand."""
     status = await check(conn, schema=schema)
     if not status.found:
         return status
@@ -213,7 +215,8 @@ async def create_roles(conn: Connection) -> None:
 
 @asynccontextmanager
 async def _alone(conn: Connection) -> AsyncIterator[None]:
-    """A row says who migrates: a lock that any login may take would keep an upgrade waiting for as long as it likes."""
+    """Record this session as the migrator. A row and not an advisory lock, with which any login could block an
+    upgrade."""
     while not await conn.fetchval(_PREPARED):
         with suppress(*_MADE_MEANWHILE):
             await conn.execute(_RECORDS)
@@ -254,7 +257,7 @@ async def _applied(conn: Connection) -> Mapping[int, asyncpg.Record]:
 
 
 async def _applied_set(conn: Connection) -> asyncpg.Record:
-    """Of a database that went through a version, in whose transaction the set was recorded."""
+    """The set that was recorded in the transaction of the last version."""
     recorded = await conn.fetchrow(_APPLIED_SET)
     if recorded is None:
         raise errors.SchemaUnrecorded

@@ -1,6 +1,6 @@
-"""Network segments in PostgreSQL: how a snapshot is read with its use, and what a commit is to write of it.
+"""Network segments in PostgreSQL: how a snapshot is read with its use, and what a commit writes.
 
-Implements `rows.Rows`; `farrier.write_network_segments` takes what `changes` makes. Called by the StateIO.
+Implements `rows.Rows`; `changes` makes the argument of `farrier.write_network_segments`. Called by the StateIO.
 """
 
 from __future__ import annotations

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The server ends one of two that hold a table each and want that of the other.
+# A deadlock: the server cancels one of two sessions that each wait for a table of the other.
 LOCKED = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 _WAIT_FOR_LOCK = statements.load("schema/wait_for_lock")
 
 
 class LockPatience(msgspec.Struct, frozen=True):
-    """How long a change waits for a lock at a time, how long it lets others pass, and how often it tries."""
+    """How long a change waits for a lock, how long it pauses for other sessions, and how often it tries."""
 
     wait: timedelta
     pause: timedelta

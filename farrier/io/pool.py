@@ -1,10 +1,10 @@
 """Connections to PostgreSQL, pooled and single, all with the same session settings.
 
-Called by `wiring`, which hands the pool to the StateIOs, and by the CLI's database commands. Guarantees: the
-same settings whether embedded, direct, through PgBouncer or with fail-over (`hosts` follows the writable server of a
-multi-host DSN); every statement has an end in this process; an unreachable server is tried again and then reported
-without its password. A pooled connection is given back without a round trip, so nobody may leave session state on it:
-no SET without LOCAL, no LISTEN, no session advisory lock. Those take `connect`.
+Called by `wiring`, which passes the pool to the StateIOs, and by the CLI's database commands. The settings are the same
+for an embedded server, a direct connection, PgBouncer and fail-over (`hosts` follows the writable server of a
+multi-host DSN). Every statement has a time limit in this process. An unreachable server is retried and then reported
+without its password. A pooled connection is given back without a round trip, so code must leave no session state on it:
+no SET without LOCAL, no LISTEN, no session advisory lock. Code with such state uses `connect`.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ SESSION = {
     "extra_float_digits": "1",
     "quote_all_identifiers": "off",
     "standard_conforming_strings": "on",
-    # Whatever the default of this database: a stricter level fails where we count on waiting and looking again, and a
-    # commit is one statement that begins its own transaction.
+    # Overrides the default of the database: with a stricter level, code fails that relies on waiting and reading again.
+    # A commit is one statement that begins its own transaction.
     "default_transaction_isolation": "read committed",
     # Our statements take milliseconds; compiling one takes a hundred.
     "jit": "off",
     # What the loop reads is in memory or on a disk without arms: five hundred rows by key cost less than a scan.
     "random_page_cost": "1.1",
-    # Every statement finds its rows by keys, whatever they are: planning it anew for each batch gains nothing and takes
+    # Every statement finds its rows by keys, whatever their values: planning it for each batch gains nothing and takes
     # longer than running it for one node.
     "plan_cache_mode": "force_generic_plan",
     # A plan is kept when a table that was empty, whose rows are best read one after the other, has filled.
@@ -79,7 +79,7 @@ SESSION = {
 }
 APPLICATION = {"application_name": "farrier"}
 
-# The server is there and says no; asking again would change nothing.
+# The server runs and refuses; a retry would have the same result.
 _DEFINITE = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 
 
@@ -89,7 +89,7 @@ _HOSTS = re.compile(f"{_HOST}(,{_HOST})*")
 _PORTS = range(1, 65536)
 _NUMBER = re.compile(r"-?[0-9]{1,20}")
 _UNREADABLE = "(unreadable DSN)"
-# These want to know who signed the server's certificate, and look here unless they are told of a file.
+# These modes verify the certificate's issuer, and read this file unless another one is configured.
 _VERIFYING = frozenset({"verify-ca", "verify-full"})
 _USUAL_ROOT = "~/.postgresql/root.crt"
 
@@ -125,7 +125,7 @@ class _Pooled(Single):
 
     @override
     async def close(self, *, timeout: float | None = None) -> None:
-        """Ask the server to stop what it does for us, and leave. A server that vanished is not waited for."""
+        """Cancel the running statement and close the connection. Does not wait for a server that does not respond."""
         with anyio.CancelScope(shield=True), suppress(*CONNECTION_ERRORS):
             await super().close(timeout=STOP_SECONDS)
         self.terminate()
@@ -161,7 +161,7 @@ async def open_pool(
             connect=hosts.connect,
             min_size=1,
             max_size=size,
-            # Neither connections nor plans age: making either anew takes longer than a reaction may.
+            # Neither connections nor plans expire: creating one takes longer than a reaction may.
             max_inactive_connection_lifetime=0,
             max_queries=sys.maxsize,
             max_cached_statement_lifetime=0,
@@ -190,8 +190,8 @@ def redacted(dsn: str) -> str:
 
 
 def _without_root(dsn: str) -> str | None:
-    """What to say when the server's certificate is to be verified, and the file by which that is done is not there: of
-    a usual file the driver says it as of a DSN that it cannot read, of a named one as of a server that is away."""
+    """The error text if the server's certificate must be verified and the file for it is missing. The driver would
+    report a missing default file as a malformed DSN, and a missing named file as an unreachable server."""
     if redacted(dsn) == _UNREADABLE:
         return None
     query = dict(parse_qsl(dsns.split(dsn).query))
@@ -207,7 +207,7 @@ def _without_root(dsn: str) -> str | None:
 
 
 def _options(timeouts: Timeouts, *, pgbouncer: bool) -> dict[str, Any]:
-    """Of the driver's `connect`."""
+    """The options of the driver's `connect`."""
     return {
         "timeout": timeouts.connect.total_seconds(),
         "command_timeout": None if timeouts.statement is None else timeouts.statement.total_seconds(),
@@ -217,12 +217,12 @@ def _options(timeouts: Timeouts, *, pgbouncer: bool) -> dict[str, Any]:
 
 
 def _check_ports(dsn: str, where: str) -> None:
-    """The driver hands a number that is no port to the event loop, which crashes or takes a part of it."""
+    """Refuse an invalid port: the driver passes it to the event loop, which crashes or truncates it."""
     try:
         parts = dsns.split(dsn)
         query = parse_qsl(parts.query)
     except ValueError:
-        return  # which the driver says, too
+        return  # the driver reports this, too
     hosts = parts.netloc.rpartition("@")[2].split(",")
     given = [host.rpartition(":")[2] for host in hosts if ":" in host and not host.endswith("]")]
     given += [port for key, value in query if key == "port" for port in value.split(",")]
@@ -262,8 +262,8 @@ async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, pat
 
 
 def _raise_if_settings_are_refused(failure: Exception, where: str) -> None:
-    """PgBouncer has one error for whatever it refuses at the start. What it says of itself, that it is full or shuts
-    down, is over sometime."""
+    """Raise ConfigError for refused session settings. PgBouncer has one error for every refusal at the start; if it is
+    full or shuts down, that is temporary."""
     if isinstance(failure, asyncpg.ProtocolViolationError) and "startup parameter" in str(failure):
         raise errors.ConfigError(
             f"{where} refused the session settings ({failure}); if it is PgBouncer, set database.pgbouncer = true"

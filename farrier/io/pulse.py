@@ -22,7 +22,7 @@ BATCH = 500
 
 
 class Mended(msgspec.Struct, frozen=True, kw_only=True):
-    """One batch: whether more is left for this process, and, with the last one, by how much the clock was set back."""
+    """One batch: whether more is left for this process and, after the last one, by how much the clock was set back."""
 
     more: bool
     done: timedelta | None

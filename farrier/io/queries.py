@@ -1,8 +1,8 @@
-"""`protocols.Queries` on PostgreSQL: nodes, history and tasks for those who look.
+"""`protocols.Queries` on PostgreSQL: nodes, history and tasks for display.
 
-Uses only what the role farrier_reader may read. Every listing is paged by a key and not by a number of rows to skip,
-so the last page of millions costs what the first does. A node's lines and its details are read by statements of their
-own, one after the other: what is shown is a moment, not a snapshot to decide on.
+Reads only what the role farrier_reader may read. Every listing is paged by a key and not by a number of rows to skip,
+so the last page of millions costs as much as the first. Separate statements read a node's rows and its details, so the
+result is not one snapshot and must not be used for decisions.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class PostgresQueries:
 
 
 class _Walked(msgspec.Struct, frozen=True):
-    """What a page of history found, how many changes it looked at, and which was the last of those."""
+    """A page of history: the matching changes, how many changes were examined, and the key of the last one."""
 
     changes: tuple[HistoryEntry, ...]
     looked: int
@@ -152,7 +152,7 @@ class _Walked(msgspec.Struct, frozen=True):
 
 
 async def _resource(conn: Connection, wanted: HistoryFilter) -> tuple[str | None, int | None]:
-    """Kind and id of the one resource that is asked for; the first of the kinds, if it is none."""
+    """Kind and id of the one resource that is filtered for, else the first of the kinds."""
     if wanted.resource is None:
         return next(iter(wanted.kinds), None), None
     kind, given = wanted.resource

@@ -1,4 +1,4 @@
-"""What all reads for people have in common: rows that are one JSON object each, the database's time, names.
+"""Shared parts of all queries for display: rows that are one JSON object each, the database's time, names.
 
 Used by `queries` and `resource_queries`, on a connection that they borrowed.
 """

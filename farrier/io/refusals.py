@@ -45,9 +45,8 @@ async def borrowed(connections: Pool) -> AsyncIterator[Connection]:
 
 @contextmanager
 def translated(*, no_right: str = _NO_RIGHT_HINT) -> Iterator[None]:
-    """For a connection of one's own: what the server refuses, and a lost connection, leave as errors of ours. A
-    full disk or a statement that was cancelled is a refusal, too: the server is there, and says so. `no_right` is
-    the hint for what the user may not do."""
+    """Raise refusals of the server and a lost connection as farrier's errors, for a single connection. A full disk or a
+    cancelled statement is a refusal, too, because the server responded. `no_right` is the hint for a missing right."""
     try:
         yield
     except session.Refusal as refusal:

@@ -1,7 +1,7 @@
-"""Resources of any kind in PostgreSQL: how a snapshot is read, and what a commit is to write of it.
+"""Resources of any kind in PostgreSQL: how a snapshot is read, and what a commit writes.
 
-Implements `rows.Rows` for a `KindSpec`, so a kind with one table writes no SQL for the loop. One with more names a
-writer of its own, which calls `farrier.write_resources` first, and overrides `section` for its own writes.
+Implements `rows.Rows` for a `KindSpec`, so a kind with one table needs no SQL for the loop. A kind with more tables
+names its own writer, which calls `farrier.write_resources` first, and overrides `section` for its own writes.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class ResourceRows(Generic[R, W]):
         return changes
 
     def section(self, write: W) -> tuple[str, Mapping[str, Any]]:
-        """The section that a write goes into, and its fields there. A kind with writes of its own overrides this, and
-        leaves `Answer` to it, or gives `section`. Raises TypeError for what it does not know."""
+        """The section of a write, and its fields there. A kind with its own writes overrides this method, calls it for
+        `Answer`, or passes `section`. Raises TypeError for an unknown write."""
         if isinstance(write, Answer):
             return "answers", msgspec.structs.asdict(write)
         if self._own_section is not None:

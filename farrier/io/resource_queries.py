@@ -1,7 +1,7 @@
-"""`protocols.ResourceQueries` on PostgreSQL: resources of registered kinds for those who look.
+"""`protocols.ResourceQueries` on PostgreSQL: resources of registered kinds for display.
 
-Uses only what the role farrier_reader may read. The kinds are the database's: one that this process does not run, or
-has never heard of, is shown like any other.
+Reads only what the role farrier_reader may read. The kinds come from the database, so kinds that this process does not
+run are shown, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the loop's storage needs of a kind: its SQL and its codec."""
+"""The SQL and the codec of a kind, for the storage of the loop."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Changes: TypeAlias = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 class Rows(Protocol[R_co, S, W]):
-    """One kind's tables: its SQL and its codec. Touches no connection itself."""
+    """The tables of one kind: its SQL and its codec. Uses no connection."""
 
     @property
     def kind(self) -> str:
-        """What it is called in `farrier.shards`."""
+        """The name of the kind in `farrier.shards`."""
 
     @property
     def load(self) -> str:
@@ -29,10 +29,10 @@ class Rows(Protocol[R_co, S, W]):
 
     @property
     def writer(self) -> str:
-        """The kind's SQL function that writes what `changes` makes, by its qualified name: (jsonb) RETURNS TABLE (run
-        bigint, due_in interval). It answers the runs of which it wrote nothing, because their version has moved on or
-        because what they write no longer fits, and how soon they are to be decided anew. It increments the version of
-        each resource of which it writes anything."""
+        """The kind's SQL function that writes the result of `changes`, by its qualified name: (jsonb) RETURNS TABLE
+        (run bigint, due_in interval). It returns the runs for which it wrote nothing, because their versions have
+        changed or their writes are no longer valid, and how soon each must be decided again. It increments the version
+        of each resource that it changes."""
 
     @property
     def interrupted(self) -> str | None:
@@ -40,7 +40,7 @@ class Rows(Protocol[R_co, S, W]):
         none."""
 
     def decode(self, snapshot: bytes | str) -> R_co:
-        """One snapshot. Raises `UndecodableState`."""
+        """Decode one snapshot. Raises `UndecodableState`."""
 
     def changes(self, runs: Sequence[Finished[S, W]]) -> Changes:
         """The states and writes of these runs, by sections of the kind's own; each element names its `run`. The writer

@@ -29,7 +29,7 @@ _REVOKE = re.compile(r"REVOKE (.* ON .*) FROM (.*?)(?: CASCADE)?$")
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """What stands before the body of a function."""
+    """The parameters and the result of a function."""
 
     parameters: tuple[str, ...]
     result: str
@@ -75,8 +75,8 @@ def query(source: str) -> str | None:
 
 
 def lost_rights(before: Iterable[str], after: Iterable[str]) -> list[tuple[str, str]]:
-    """Each role, and what it may do by the files of rights before and not by those after; or what these revoke for the
-    first time. A statement that cannot be read counts where it is not in both; its role is empty."""
+    """Each role with a right that the files granted before and no longer grant, or that they now revoke. A statement
+    that cannot be parsed counts unless both sets have it; its role is empty."""
     old, new = ([line for text in texts for line in _statements(text)] for texts in (before, after))
     lost = (_granted(old) - _granted(new)) | (_granted(_revokes(new)) - _granted(_revokes(old)))
     lost |= {(line, "") for line in _unreadable(old) ^ _unreadable(new)}

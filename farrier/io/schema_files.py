@@ -67,13 +67,13 @@ class SchemaObject(msgspec.Struct, frozen=True):
 
     @property
     def comment(self) -> str:
-        """What the file says before its statement, as one line."""
+        """The comment above the statement, as one line."""
         header = _HEADER.match(self.source)
         return " ".join(line.removeprefix("--").strip() for line in header.group().splitlines()) if header else ""
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One migration between two releases, and whether replicas of the release before work on while it is applied."""
+    """One migration between two releases, and whether replicas of the earlier release can run while it is applied."""
 
     version: int
     name: str
@@ -86,7 +86,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Schema(msgspec.Struct, frozen=True):
-    """All of it. `release` is the program's; a database that a later release migrated is refused."""
+    """All files of the schema. `release` is the program's; a database that a later release migrated is refused."""
 
     tables: tuple[Table, ...]  # in the order of their names
     objects: tuple[SchemaObject, ...]
@@ -99,12 +99,12 @@ class Schema(msgspec.Struct, frozen=True):
 
     @property
     def tables_hash(self) -> str:
-        """Of what the server sees of the baseline: a comment may be corrected."""
+        """Hash of the baseline without comments, so that a comment may be corrected."""
         return _hash(" ".join(_COMMENT.sub("", table.source).split()) for table in self.tables)
 
     @property
     def set_hash(self) -> str:
-        """Of what each migration applies: the set, in whatever folders its files are, and the comments of tables."""
+        """Hash of everything that each migration applies: the set, in any folders, and the comments of tables."""
         texts = [part for each in sorted(self.objects, key=str) for part in (each.kind, each.name, each.source)]
         return _hash([*texts, *(comment for table in self.tables for comment in _COMMENT.findall(table.source))])
 
@@ -123,7 +123,7 @@ def read(*, release: str) -> Schema:
 
 
 def rights_of(text: str) -> set[tuple[str, str]]:
-    """What a file grants, one by one: each right, as REVOKE takes it, and the role that gets it."""
+    """The rights that a file grants: each right, in the form of REVOKE, with its role."""
     statements = (" ".join(part.split()) for part in _COMMENT.sub("", text).split(";"))
     return {
         (f"{privilege} ON {kind or ''}{thing}", role)
@@ -137,7 +137,7 @@ def rights_of(text: str) -> set[tuple[str, str]]:
 
 
 def _privileges(text: str) -> Iterator[str]:
-    """One for each column, where columns are named."""
+    """Each privilege; one for each column if columns are named."""
     for each in _LISTED.split(text):
         privilege, _, columns = each.rstrip(")").partition("(")
         yield from (f"{privilege.strip()} ({column.strip()})" for column in columns.split(",")) if columns else [each]

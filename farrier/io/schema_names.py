@@ -1,7 +1,7 @@
-"""What an operator made in the schema of farrier under the name of an object of the set.
+"""Objects that an operator created in farrier's schema with the name of an object of the set.
 
-Asked by the migration before it makes anything, and by its plan. An object that the records do not have is not
-farrier's: it is refused by name, and never replaced or dropped.
+The migration checks for them before it creates an object, and so does its plan. An unrecorded object does not belong to
+farrier: it is refused by name, and never replaced or dropped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Namesake(msgspec.Struct, frozen=True):
 async def namesakes(
     conn: Connection, wanted: Sequence[SchemaObject], recorded: Collection[tuple[str, str]], *, unless: str = ""
 ) -> list[Namesake]:
-    """Those of the objects that are to be made. Writes nothing."""
+    """The objects with the name of an object that a migration would create. Writes nothing."""
     rows = await conn.fetch(
         _NAMESAKES,
         [each.kind for each in wanted],

@@ -1,7 +1,7 @@
-"""Says what a migration would do, what stands in its way, and whether replicas can go on meanwhile.
+"""Reports what a migration would do, which objects block it, and whether replicas can run meanwhile.
 
-Called by `farrier db migrate --plan`. It writes nothing: it reads the catalogs and compares texts. Where that is not
-enough it says why, and replicas have to stop. Of what a step does it knows no more than the step's header says.
+Called by `farrier db migrate --plan`. It writes nothing: it reads the catalogs and compares texts. If that is not
+enough, it gives the reason, and replicas have to stop. It reads only the header of a step, not its statements.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Obstacle(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a migration would do. `release` is that of the program that migrated last; its replicas cannot go on
-    meanwhile for the reasons in `stops`. A new database has neither."""
+    """What a migration would do. `release` is that of the program that migrated last; `stops` are the reasons for which
+    replicas of that release cannot run meanwhile. A new database has neither."""
 
     would: Migrated
     steps: tuple[Step, ...] = ()
@@ -73,7 +73,7 @@ class _Effect(msgspec.Struct, frozen=True):
 
 
 async def plan(conn: Connection, *, schema: Schema | None = None) -> Plan:
-    """What `migrate` would do now. Raises SchemaTooNew, SchemaUnrecorded or SchemaChanged, as that does."""
+    """Plan what `migrate` would do now. Raises the same errors: SchemaTooNew, SchemaUnrecorded or SchemaChanged."""
     wanted = migrate.carried() if schema is None else schema
     async with conn.transaction(isolation="repeatable_read", readonly=True):
         lacks = await migrate.pending(conn, wanted)
@@ -180,7 +180,7 @@ class _Planning:
         return {attribute.name: attribute.type.oid for attribute in prepared.get_attributes()}
 
     def _dropped(self) -> list[str]:
-        """What is dropped and programs may call or read."""
+        """The dropped objects that programs may call or read."""
         found = []
         for kind, name in self._gone:
             signature = schema_callers.signature(self._now.sources[kind, name])
@@ -205,8 +205,8 @@ class _Planning:
         return [f"{role} may lose {', '.join(rights)}" for role, rights in lost.items()]
 
     async def _in_the_way(self, effects: Sequence[tuple[SchemaObject, _Effect]]) -> list[Obstacle]:
-        """What is left of the set and used what is dropped is another by then; what is made anew takes along all that
-        uses it."""
+        """Objects that block the migration. A leftover object of the set still uses a dropped one; re-creating an
+        object drops all its dependents."""
         gone = await self._detached()
         found: dict[Obstacle, None] = {}
         for description, identity in self._now.by_hand.items():
@@ -236,7 +236,7 @@ class _Planning:
         return f"migration {self._lacks.steps[0].version} changes that" if self._lacks.steps else ""
 
     async def _foreign(self, key: Key, unless: str) -> list[Obstacle]:
-        """What is not farrier's and depends on an object. A step may end that."""
+        """Objects outside the set that depend on an object. A step may remove the dependency."""
         kind, name = key
         return self._obstacles(await self._dependents(key), f"{kind} {name}", unless)
 

@@ -72,7 +72,7 @@ MAKER_OF_TRIGGERS = (ObjectKind.FUNCTION, "make_kind")
 
 
 class State(msgspec.Struct, frozen=True):
-    """What is there: the sources that were applied, the definitions that came of them, and the definitions now."""
+    """The state of the set: the applied sources, the definitions that resulted, and the present definitions."""
 
     sources: Mapping[Key, str]
     applied: Mapping[Key, str | None]
@@ -107,16 +107,16 @@ class State(msgspec.Struct, frozen=True):
         return key not in (self.sources if wanted.kind is ObjectKind.RIGHTS else self.found)
 
     def gone(self, schema: Schema) -> list[Key]:
-        """What the set before had and this one lacks."""
+        """The objects of the previous set that this one lacks."""
         return sorted(self.sources.keys() - {(each.kind, each.name) for each in schema.objects})
 
     def dropped(self, schema: Schema) -> tuple[str, ...]:
-        """What goes with this set: what it lacks, and what was made by hand under the name of a function."""
+        """The objects that this set drops: those that it lacks, and those made by hand with the name of a function."""
         return (*(f"{kind} {name}" for kind, name in self.gone(schema)), *self.by_hand)
 
 
 async def state(conn: Connection) -> State:
-    """What is there now. Writes nothing."""
+    """The present state. Writes nothing."""
     recorded = await conn.fetch(_OBJECTS)
     applied_set = await conn.fetchrow(_APPLIED_SET)
     functions = await conn.fetch(_FUNCTIONS)
@@ -132,7 +132,8 @@ async def state(conn: Connection) -> State:
 
 
 async def _found(conn: Connection) -> dict[Key, str]:
-    """Of a name that has several functions, of which one at most is farrier's, the definitions of all."""
+    """The present definitions. If several functions share a name, of which at most one is farrier's, all of them
+    count."""
     found: dict[Key, str] = {}
     for row in await conn.fetch(_DEFINITIONS):
         key = (row["kind"], row["name"])
@@ -191,7 +192,7 @@ async def apply(conn: Connection, schema: Schema, granted: Grants, *, new: bool,
 
 
 async def _grant_again(conn: Connection, granted: Grants) -> None:
-    """What roles had on objects that are now others; before this set takes any of it away."""
+    """Grant again the rights that roles had on objects that were re-created, before this set revokes any."""
     for row in granted:
         with suppress(*_GONE):
             async with conn.transaction():
@@ -199,7 +200,7 @@ async def _grant_again(conn: Connection, granted: Grants) -> None:
 
 
 async def _revoke(conn: Connection, before: State, schema: Schema) -> None:
-    """What the set before granted and this one does not."""
+    """Revoke the rights that the previous set granted and this one does not."""
     granted = {
         right for (kind, _), text in before.sources.items() if kind == ObjectKind.RIGHTS for right in rights_of(text)
     }
@@ -222,7 +223,7 @@ async def grant(conn: Connection, schema: Schema) -> None:
 
 
 async def record(conn: Connection, schema: Schema) -> None:
-    """Note the set as it is now in the database."""
+    """Record the set as it is now in the database."""
     found = await _found(conn)
     await conn.execute(_FORGET_OBJECTS)
     await conn.execute(
@@ -315,7 +316,7 @@ class _Work:
         self._dropped[kind, name] = None
 
     def dropped_with_another(self) -> list[SchemaObject]:
-        """What the set has and was dropped because of something else."""
+        """The objects of the set that were dropped with another object."""
         return [self._carried[key] for key in self._dropped if key in self._carried]
 
     async def _dependents(self, kind: ObjectKind, name: str, identity: str) -> list[Key]:
@@ -328,7 +329,7 @@ class _Work:
         return [(row["kind"], row["name"]) for row in rows]
 
     async def _there(self, kind: ObjectKind, name: str) -> dict[str, str]:
-        """What has this name, each with the place of its row, which is another one once it was written."""
+        """The objects with this name, each with the ctid of its row, which changes when the row is written."""
         return {row["identity"]: row["place"] for row in await self._conn.fetch(_IDENTITIES, kind, name)}
 
 

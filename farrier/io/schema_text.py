@@ -1,8 +1,9 @@
-"""The schema that this program carries, as one text: for people, who read tables first, and for psql.
+"""The schema of this program as one text, for people, who read tables first, and for psql.
 
-Called by `farrier db schema` and by the documentation. The order comes from the names of the files and from which names
-a text mentions: SQL is not parsed. Bodies in strings are read when a function is called, so their order is free; what
-the server reads as it is made (tables, views, functions with `RETURN`) comes after what it mentions.
+Called by `farrier db schema` and by the documentation. The names of the files and the names that a text mentions
+determine the order; SQL is not parsed. Bodies in strings are read when a function is called, so their order is free.
+Objects that the server parses on creation (tables, views, functions with `RETURN`) come after the objects that they
+mention.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _END = "COMMIT;\n"
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """One file, and the topic that it belongs to."""
+    """One file with its topic."""
 
     name: str
     topic: str
@@ -52,7 +53,7 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 class _Section(msgspec.Struct, frozen=True):
-    """What stands under one heading."""
+    """The parts under one heading."""
 
     title: str
     topic: str
@@ -66,7 +67,7 @@ def whole(schema: Schema) -> str:
 
 
 def of_topic(schema: Schema, topic: str) -> str:
-    """What belongs to one of `topics`, in the same order."""
+    """The objects of one of `topics`, in the same order."""
     part = msgspec.structs.replace(
         schema,
         tables=tuple(table for table in schema.tables if _topic(table) == topic),
@@ -77,7 +78,7 @@ def of_topic(schema: Schema, topic: str) -> str:
 
 
 def topics(schema: Schema) -> list[str]:
-    """Those of the tables in their order, after those without tables."""
+    """The topics: first those without tables, then those of the tables in their order."""
     of_tables = [_topic(table) for table in schema.tables]
     return [*sorted({_topic(each) for each in schema.objects} - set(of_tables)), *of_tables]
 
@@ -112,7 +113,7 @@ class _Order:
         return [each for each in self._schema.objects if each.kind is kind and each.topic == topic]
 
     def _placing(self, each: Table | SchemaObject) -> Iterator[_Part]:
-        """What this one needs, and then it; nothing of what stands further up."""
+        """The objects that this one needs, and then itself, without those that were already placed."""
         if each in self._placed:
             return
         self._placed.add(each)

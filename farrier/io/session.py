@@ -1,8 +1,8 @@
-"""Borrowing a connection, one transaction on it, and what an error of PostgreSQL means for the work at hand.
+"""Borrows a connection, runs one transaction on it, and classifies errors of PostgreSQL.
 
-Used by every StateIO. When the database cannot be asked now, that leaves as `DatabaseUnreachable`, so that
-callers need to know one error; a refusal of what was sent stays what it is, to be sorted by `classify`. A connection
-whose server vanished, or serves no more, is not used again.
+Used by every StateIO. If the database is not available, callers get `DatabaseUnreachable`, the only such error. A
+refusal of a statement is passed on, and `classify` sorts it. A connection whose server has gone or stopped serving is
+not used again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ReplyLost(Exception):
     """The connection broke while COMMIT was under way: it may or may not have happened."""
 
 
-# What the database, or the driver in its name, says no to.
+# Refusals by the database, or by the driver before it sends.
 Refusal = (asyncpg.PostgresError, Unsendable)
 
 

@@ -1,8 +1,8 @@
 """Named SQL statements: one file each under `farrier/io/sql/`, read once.
 
-Called by the modules of this room at import, so a misspelt name stops the program at start and not at its
-first use. A statement is sent as it stands in its file: its first line, a comment that says what it is for,
-shows in pg_stat_activity. Never assemble SQL from strings: values go in as `$n`, identifiers are written out.
+The modules of this package load them at import, so a misspelt name stops the program at start and not at its first use.
+A statement is sent with its comments: its first line, which describes its purpose, shows in pg_stat_activity. Never
+assemble SQL from strings: pass values as `$n`, and write identifiers out.
 """
 
 from __future__ import annotations

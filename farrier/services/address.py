@@ -1,8 +1,7 @@
-"""BMC addresses: how one is written, and which may be dialled.
+"""BMC addresses: their syntax, and the networks in which farrier may connect.
 
-The client asks `parse` for the URL and checks with `Networks` what its name resolves to: neither a name, a changed
-DNS answer nor an odd spelling of a number leads outside the configured networks. No packet is sent to a refused
-address.
+The client gets the URL from `parse` and checks the resolved addresses with `Networks`. So no name, changed DNS response
+or unusual spelling of a number leads outside the configured networks. No packet is sent to a refused address.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ Network: TypeAlias = IPv4Network | IPv6Network
 
 HTTPS = 443
 
-# Where management networks are: private, unique-local and carrier-grade addresses. Not loopback and not
-# link-local, where this host's own services and cloud metadata are; whoever has BMCs there says so.
+# Usual management networks: private, unique-local and carrier-grade addresses. Not loopback and not link-local, which
+# have this host's own services and cloud metadata; an operator with BMCs there must configure that.
 PRIVATE_NETWORKS: tuple[Network, ...] = tuple(
     ip_network(network) for network in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 )

@@ -1,9 +1,9 @@
 """Requests of httpx over the connections of aiohttp, at half the CPU: an `httpx.AsyncBaseTransport`.
 
-Used by `http_client`; `sent_once` also by `bmc_transport`. Sends each request at most once and as it is: no redirect,
-cookie, proxy, decompression or queue. Every failure is an exception of httpx, and `ConnectError`, `ConnectTimeout` and
-`UnsupportedProtocol` only for what was never sent; all others leave open whether the request arrived. How long all of
-it may take is the caller's.
+Used by `http_client`; `sent_once` also by `bmc_transport`. Sends each request at most once and unchanged: no redirect,
+cookie, proxy, decompression or queue. Every failure is an exception of httpx. `ConnectError`, `ConnectTimeout` and
+`UnsupportedProtocol` mean that the request was not sent; after any other, it may have arrived. The caller sets the time
+limit.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from yarl import URL
 # sent on while it is being closed.
 KEPT = timedelta(seconds=5)
 
-# A ValueError is a header that cannot be sent, or a host that is none.
+# A ValueError means a header that cannot be sent, or an invalid host.
 _FORESEEN = (aiohttp.ClientError, HttpProcessingError, OSError, ValueError)
 
-# The first that fits says what httpx calls it; anything else is a `ReadError`. Those that say that nothing was sent
-# are raised by aiohttp before it has a connection, and never after.
+# The first match gives the exception of httpx; anything else is a `ReadError`. aiohttp raises the errors for requests
+# that were not sent before it has a connection, and never after.
 _KINDS: Final[tuple[tuple[type[Exception], type[httpx.TransportError]], ...]] = (
     (aiohttp.ConnectionTimeoutError, httpx.ConnectTimeout),
     (aiohttp.ClientConnectorError, httpx.ConnectError),
@@ -161,7 +161,7 @@ def _has_something(protocol: ResponseHandler) -> bool:
 
 
 class _Body(httpx.AsyncByteStream):
-    """The body of an answer, read as far as it is asked for. Closed before its end, it ends the connection, too."""
+    """The body of a response, read on demand. Closing it before its end also closes the connection."""
 
     def __init__(self, response: aiohttp.ClientResponse, request: httpx.Request) -> None:
         self._response = response
@@ -198,14 +198,15 @@ class _Body(httpx.AsyncByteStream):
         self._response.close()
 
     def _no_more(self, _: asyncio.Future[None]) -> None:
-        """aiohttp hangs up on who breaks off HTTP within a body, and lets its reader wait for the rest for ever."""
+        """Fail the read when the connection ends: aiohttp closes the connection of a peer that breaks HTTP within a
+        body, and its reader would wait for the rest for ever."""
         content = self._response.content
         if not content.is_eof() and content.exception() is None:
             content.set_exception(aiohttp.ClientPayloadError("the connection ended within the body"))
 
 
 def _raise(error: Exception, request: httpx.Request) -> NoReturn:
-    """What httpx calls it. Reasons of a failed connection are chained as the system gave them."""
+    """Raise the exception of httpx for an error. Reasons of a failed connection are chained as the system gave them."""
     if isinstance(error, Lost):
         error = error.reason
     kind = next((ours for theirs, ours in _KINDS if isinstance(error, theirs)), httpx.ReadError)

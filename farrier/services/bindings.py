@@ -1,8 +1,8 @@
-"""Which BMC may be sent which credential: bindings of references to hosts and networks.
+"""Which BMC may receive which credential: bindings of references to hosts and networks.
 
-Made by `wiring` from the settings; `use_sites` brings in what the files of sites say, at the start and on SIGHUP. Asked
-before a reference is read. Clients name references and addresses as they like; only an operator says which belong
-together, so what no binding says is refused.
+`wiring` makes them from the settings; `use_sites` adds those of the files of sites, at the start and on SIGHUP. They
+are checked before a reference is read. Clients choose references and addresses freely, and only an operator binds them,
+so a pair without a binding is refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Bound(msgspec.Struct, frozen=True):
     bindings: tuple[CredentialBinding, ...]
 
     def at(self, addresses: Sequence[str]) -> Bound:
-        """Those bindings that hold for every one of `addresses`. Raises `CredentialError` if none does."""
+        """The bindings that hold for every one of `addresses`. Raises `CredentialError` if there is none."""
         holding = tuple(binding for binding in self.bindings if _has(binding, addresses))
         if holding:
             return Bound(self.reference, self.host, holding)
@@ -66,7 +66,7 @@ class Bindings:
         self._of_site = {name: site.credentials.bindings for name, site in sites.items()}
 
     def of(self, target: BmcTarget, host: str) -> Bound:
-        """What binds the reference of `target` to the host of its address. Raises `CredentialError` if nothing does."""
+        """The bindings of the target's reference to its host. Raises `CredentialError` if there is none."""
         credential_forms.parts(target.credential)
         own = self._of_site.get(target.site, ()) if target.site is not None else ()
         found = tuple(binding for binding in (*self._everywhere, *own) if _fits(binding, target.credential, host))

@@ -71,7 +71,7 @@ async def open_bmc(
 
 @contextmanager
 def _records(settings: BmcSettings) -> Iterator[SessionRecords]:
-    """Where sessions are recorded; nowhere, if none is opened."""
+    """The records of sessions; empty ones if no session is opened."""
     match settings.auth:
         case BmcAuth.BASIC:
             yield SessionRecords.none()
@@ -184,7 +184,7 @@ class RedfishBmc(protocols.BmcClient):
 
 
 class _Call:
-    """One call under way: its exchange, and its turns at the BMC."""
+    """One running call: its exchange, and its turns at the BMC."""
 
     def __init__(self, exchange: Exchange, turns: Turns, bmc: URL) -> None:
         self.exchange = exchange

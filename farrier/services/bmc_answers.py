@@ -1,6 +1,6 @@
-"""What a BMC's answers mean: a resource, a new session, or a refusal with its class and text. Pure.
+"""Interprets responses of a BMC: a resource, a new session, or a refusal with its class and text. Pure.
 
-Used by `bmc_exchange` for each answer. Texts are words of ours with the path and the status; a body is not quoted.
+Used by `bmc_exchange` for each response. Texts are farrier's, with the path and the status; they do not quote a body.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def resource(path: str, response: Response) -> Resource:
 
 
 def opened(path: str, response: Response) -> tuple[str, str | None, str | None]:
-    """Token and place of a new session, and when the BMC says that it began."""
+    """Token and location of a new session, and when it began by the BMC's clock."""
     body = resource(path, response)
     token = response.getheader("X-Auth-Token")
     if not isinstance(token, str) or not token.strip():
@@ -78,7 +78,7 @@ def _status_text(path: str, response: Response) -> str:
 
 
 def _retry_after(response: Response) -> timedelta | None:
-    """What `Retry-After` asks for: seconds, or a date by the BMC's own clock."""
+    """The wait that `Retry-After` requires: seconds, or a date by the BMC's own clock."""
     wanted = response.getheader("Retry-After") or ""
     try:
         if wanted.isdecimal():

@@ -40,14 +40,14 @@ SERVICE_ROOT = "/redfish/v1/"
 STANDARD_SESSIONS = "/redfish/v1/SessionService/Sessions"
 SESSION_SERVICE = "/redfish/v1/SessionService"
 
-# An error on the way, or while it was done: it may have been done all the same.
+# An error in transit or during the action, which may have happened nevertheless.
 _PERHAPS_DONE = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
 
 T = TypeVar("T")
 
 
 class Operation(StrEnum):
-    """What a request was for; a metric label."""
+    """The purpose of a request; a metric label."""
 
     ROOT = "root"
     SESSION = "session"
@@ -70,7 +70,7 @@ class _AnotherSecret(Exception):
 
 
 class _Shows(Enum):
-    """What requests show of who asks."""
+    """The authentication that requests contain."""
 
     NOTHING = auto()
     HEADER = auto()  # the credential
@@ -79,7 +79,7 @@ class _Shows(Enum):
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """One BMC and the way in."""
+    """One BMC, its route and its credential."""
 
     bmc: URL
     route: Route
@@ -91,7 +91,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
-    """What all calls of a client have in common."""
+    """What all calls of a client share."""
 
     settings: BmcSettings
     logins: Logins
@@ -100,7 +100,8 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Exchange:
-    """`requests` counts those that were sent; `sent` says whether an action may be among those that arrived."""
+    """The requests of one call. `requests` counts those that were sent; `sent` is whether an action may have
+    arrived."""
 
     def __init__(self, access: Access, shared: Shared) -> None:
         self._access = access
@@ -122,7 +123,7 @@ class Exchange:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must be in no text, beside the credential."""
+        """Secrets besides the credential that no text may contain."""
         session = self._shared.sessions.of(self._access.bmc)
         return () if session is None else (session.token,)
 
@@ -164,8 +165,8 @@ class Exchange:
         except Answered as refusal:
             if refusal.status != HTTPStatus.UNAUTHORIZED or not self._session_is_old:
                 raise
-        # Out here what goes wrong now does not look as if it had been answered. The BMC has ended our session, or says
-        # so: then one of its few would stay.
+        # Outside the `try`, so that an error here does not look like a response. The BMC has ended our session, or
+        # reports that: a session that is not replaced would use one of its few places.
         await self._replace_session()
         return await self._get(operation, path)
 
@@ -191,7 +192,7 @@ class Exchange:
         request: Callable[[], Awaitable[Response]],
         understand: Callable[[str, Response], T],
     ) -> T:
-        """One request, reported to the observer however it ends."""
+        """Send one request, and report it to the observer, also if it fails or is cancelled."""
         self.requests += 1
         started = anyio.current_time()
         result = "cancelled"
@@ -211,8 +212,8 @@ class Exchange:
         return understood
 
     async def _connected(self, operation: Operation, login: ExitStack, headers: Headers) -> None:
-        """The BMC's checked address has answered, and has proven by TLS who it is: now the secret is read, and shown.
-        The login counts until `login` is over; without the right to act none is sent, and none counts."""
+        """Read the secret and add it to the headers, once TLS has proven the host at the checked address. The login
+        counts until `login` closes. Without the right to act no secret is sent, and no login counts."""
         secret = await self._show(headers)
         if operation.changes:
             require_lease()
@@ -333,7 +334,7 @@ class Exchange:
         self._shows = _Shows.SESSION
 
     async def _open_session(self, entry: Entry) -> Session:
-        """The session, recorded. If it may have been opened all the same, an error leaves its record."""
+        """Open a session and record it. If it may be open after an error, its record stays."""
         sent = False
         try:
             self._client, self._shows = self._anonymous(), _Shows.NOTHING
@@ -375,7 +376,7 @@ class Exchange:
             self._shows = _Shows.NOTHING
 
     async def _sessions_path(self) -> str:
-        """Where a session is opened. A BMC without sessions may call the attempt a failed login."""
+        """The path at which a session is opened. A BMC without sessions may count the attempt as a failed login."""
         root = await self.root()
         if root is None:
             return STANDARD_SESSIONS

@@ -78,7 +78,7 @@ _STATUSES = {
     405: BmcFailure.UNSUPPORTED,
     410: BmcFailure.UNSUPPORTED,
     501: BmcFailure.UNSUPPORTED,
-    # Busy or booting: the BMC, or what stands in front of it, asks us to come back.
+    # Busy or booting: the BMC, or a proxy in front of it, requires a later retry.
     409: BmcFailure.UNREACHABLE,
     429: BmcFailure.UNREACHABLE,
     502: BmcFailure.UNREACHABLE,
@@ -87,7 +87,7 @@ _STATUSES = {
 }
 
 
-# Ends of a request that say that the BMC has answered it or never had it.
+# Ends of a request after which the BMC has responded to it or never received it.
 _ANSWERED_OR_NEVER_HAD = (
     BmcError,
     CredentialError,

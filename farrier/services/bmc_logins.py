@@ -21,7 +21,7 @@ from farrier.services import bmc_failure
 
 
 class Secret(NamedTuple):
-    """Which secret a login was tried with: its reference and version."""
+    """The secret of a login: its reference and version."""
 
     reference: str
     version: str
@@ -37,7 +37,7 @@ class _Login:
 
 
 class Logins:
-    """What became of the latest logins at each BMC. Calls for one BMC must not overlap."""
+    """The results of the latest logins at each BMC. Calls for one BMC must not overlap."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -67,7 +67,7 @@ class Logins:
     def attempt(self, bmc: URL, secret: Secret) -> Iterator[None]:
         """Around a request that carries the secret; notes how the login ended."""
         login = _Login(secret, self._clock.monotonic(), refused=False)
-        # Counted until it is known to have succeeded, or whoever cuts calls short could try for ever.
+        # Counted until it has succeeded: otherwise interrupted calls could try without limit.
         counted = self._counted.setdefault(bmc, [])
         if self._good.get(bmc) != secret:
             counted.append(login)

@@ -1,11 +1,11 @@
-"""Switching the power of one system: decide what to send, send it once, and read until it is so.
+"""Switches the power of one system: decides what to send, sends it once, and reads until it takes effect.
 
-Made by the BMC client for each call and used once. Every read and the action are turns of their own, so other calls
-to the BMC come in between while a machine takes its minutes. Raises what it meets; the client makes a `BmcError` of
-it, which says whether the action may have arrived.
+The BMC client makes one for each call. Every read and the action are separate turns, so that other calls to the BMC can
+run while a machine takes minutes. Raises the errors that occur; the client converts them to a `BmcError` with whether
+the action may have arrived.
 
-Off is `ForceOff`: it is known to end. An operating system may take `GracefulShutdown` for a wish, and whoever wants
-it to stop in order has drained the node before; it is used only where nothing else is allowed.
+Off is `ForceOff`, which always ends. An operating system may ignore `GracefulShutdown`, and a node is drained before an
+orderly shutdown; so it is used only if the BMC allows nothing else.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TYPES: Mapping[PowerRequest, tuple[str, ...]] = {
 # A change is proven by the state at its end; PoweringOn and PoweringOff may last, and may fail.
 _AT_LAST = {PowerRequest.ON: "On", PowerRequest.OFF: "Off", PowerRequest.RESET: "On"}
 
-# A BMC that says so may have been there already, or be busy with the previous change.
+# Such a BMC may already be in the wanted state, or be busy with the previous change.
 _CONFLICTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT)
 # While a machine is switched its BMC may be slow, restart its web server, or show half of a page.
 _PASSES = (BmcFailure.UNREACHABLE, BmcFailure.TIMEOUT, BmcFailure.PROTOCOL)
@@ -54,7 +54,7 @@ class PowerChange:
         self._path = path
 
     async def run(self, wanted: PowerRequest, *, send: bool) -> Found:
-        """The change, or with `send` false only the proof of it."""
+        """Change the power or, with `send` false, only verify it."""
         system = await self._read()
         if send:
             system = await self._clear(system, wanted)
@@ -79,7 +79,7 @@ class PowerChange:
         return system
 
     async def _act(self, system: Resource, wanted: PowerRequest) -> Resource:
-        """Send the action. Answers the system as it was then."""
+        """Send the action. Returns the system as it was before."""
         target = bmc_resources.reset_target(system)
         if target is None:
             raise BmcError(BmcFailure.UNSUPPORTED, f"{self._path} has no action that switches its power")
@@ -93,7 +93,7 @@ class PowerChange:
             try:
                 await self._exchange.act(Operation.RESET, target, {"ResetType": reset})
             except bmc_failure.FORESEEN as error:
-                if not self._exchange.sent:  # else nobody knows, and only reading tells
+                if not self._exchange.sent:  # otherwise the result is unknown, and only a read can show it
                     if not _conflicts(error):
                         raise
                     refusal = error
@@ -105,7 +105,7 @@ class PowerChange:
         return system
 
     async def _allowed(self, system: Resource) -> frozenset[str] | None:
-        """The reset types that the BMC takes; None if it does not say."""
+        """The reset types that the BMC allows; None if it does not list them."""
         allowed = bmc_resources.reset_types(system)
         info = bmc_resources.reset_info(system)
         if allowed is not None or info is None:
@@ -142,7 +142,7 @@ class PowerChange:
 
 
 def _unclear(system: Resource, wanted: PowerRequest) -> bool:
-    """Whether the state says too little: nothing at all, or on its way off when on is wanted, which BMCs refuse."""
+    """Whether the state is not enough to act on: unknown, or powering off while on is wanted, which BMCs refuse."""
     if bmc_resources.power(system) is PowerState.UNKNOWN:
         return True
     return wanted is PowerRequest.ON and bmc_resources.power_text(system) == "PoweringOff"
@@ -162,7 +162,7 @@ def _is_or_becomes(system: Resource, wanted: PowerRequest) -> bool:
 
 
 def _choose(kind: PowerRequest, allowed: frozenset[str] | None) -> str:
-    """The best reset type that is allowed; the standard's own where the BMC does not say."""
+    """The preferred reset type that is allowed; the standard's own if the BMC lists none."""
     if allowed is None:
         return _TYPES[kind][0]
     for reset in _TYPES[kind]:

@@ -1,8 +1,8 @@
-"""One pass over one BMC: the host system, its power state, its manager.
+"""Reads one BMC once: the host system, its power state, its manager.
 
-Made by the BMC client for each verification and used once. Sends GETs only, one at a time, at most three when the
-system's path is known (a power state in between is read again, and interfaces are read where asked for). Raises what
-it meets; the client makes a `BmcError` of it.
+The BMC client makes one for each verification. Sends GETs only, one at a time, at most three if the system's path is
+known (an intermediate power state is read again, and interfaces are read on request). Raises the errors that occur; the
+client converts them to a `BmcError`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_INTERFACES = 16
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read: the system, and where it and its manager are."""
+    """The results of a read: the system, and the paths of the system and its manager."""
 
     system_path: str
     system: Resource
@@ -35,7 +35,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_system(exchange: Exchange, path: str) -> Found:
-    """One read of the system at `path`, whatever its power. A turn has begun."""
+    """Read the system at `path` once, in any power state. A turn has begun."""
     await exchange.log_in()
     system = await exchange.get(Operation.SYSTEM, path)
     if not bmc_resources.is_system(system):
@@ -78,7 +78,7 @@ class Probe:
         return host, systems[host]
 
     async def _systems_path(self) -> str:
-        """Where the systems are listed."""
+        """The path of the list of systems."""
         root = await self._exchange.root()
         if root is None:
             return STANDARD_SYSTEMS

@@ -1,8 +1,7 @@
-"""What Redfish resources say, read with suspicion. Pure functions of decoded JSON.
+"""Reads Redfish resources without trust in their content. Pure functions of decoded JSON.
 
-Used by the probe. Nothing that a BMC sends is taken for granted: a field that is missing or of another type
-reads as absent, texts are cleaned and cut before anyone stores them, and only what cannot be done without
-raises `BmcError`.
+Used by the probe. A field that is missing or of another type counts as absent, and texts are cleaned and truncated
+before they are stored. Only a missing field that is indispensable raises `BmcError`.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def host_system(systems: Mapping[str, Resource]) -> str:
 
 
 def is_system(resource: Resource) -> bool:
-    """Whether a resource is a system and not, say, an error page in JSON with status 200."""
+    """Whether a resource is a system; an error page in JSON with status 200 is not."""
     kind = resource.get("@odata.type")
     return "PowerState" in resource or (isinstance(kind, str) and kind.startswith("#ComputerSystem."))
 
@@ -93,17 +92,17 @@ def can_reset(system: Resource) -> bool:
 
 
 def reset_target(system: Resource) -> str | None:
-    """Where the action that switches the system's power is sent to."""
+    """The target of the action that switches the system's power."""
     return link({"@odata.id": _reset(system).get("target")})
 
 
 def reset_types(system: Resource) -> frozenset[str] | None:
-    """What the action says that it takes; None where it does not say."""
+    """The reset types that the action lists; None if it lists none."""
     return _texts(_reset(system).get("ResetType@Redfish.AllowableValues"))
 
 
 def reset_info(system: Resource) -> str | None:
-    """The path of the resource in which the action says what it takes."""
+    """The path of the resource in which the action lists its parameters."""
     return link({"@odata.id": _reset(system).get("@Redfish.ActionInfo")})
 
 
@@ -117,13 +116,13 @@ def reset_types_of(info: Resource) -> frozenset[str] | None:
 
 
 def managers(system: Resource) -> tuple[str, ...]:
-    """The paths of the managers that the system says manage it."""
+    """The paths of the managers of the system."""
     related = system.get("Links")
     return links(related.get("ManagedBy")) if isinstance(related, Mapping) else ()
 
 
 def is_manager(resource: Resource) -> bool:
-    """Whether a resource is a manager and not, say, an error page in JSON with status 200."""
+    """Whether a resource is a manager; an error page in JSON with status 200 is not."""
     kind = resource.get("@odata.type")
     return isinstance(kind, str) and kind.startswith("#Manager.")
 

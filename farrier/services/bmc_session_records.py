@@ -34,7 +34,8 @@ _SUFFIX = ".json"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One session. `location` is its id, None until the BMC has said it; `created` is the BMC's own time of it."""
+    """One session. `location` is its id, None until the BMC has returned it; `created` is its time by the BMC's
+    clock."""
 
     bmc: str
     location: str | None = None
@@ -59,7 +60,7 @@ class SessionRecords:
 
     @classmethod
     def none(cls) -> SessionRecords:
-        """Of a process that opens no session."""
+        """The records of a process that opens no session."""
         return cls(Path(os.devnull), [])
 
     def left(self, bmc: URL) -> tuple[Entry, ...]:
@@ -83,7 +84,7 @@ class SessionRecords:
         return known
 
     async def forget(self, entry: Entry) -> None:
-        """It has ended, or was never opened."""
+        """Remove the record of a session that has ended or was never opened."""
         bmc = URL(entry.record.bmc)
         rest = [other for other in self._left.pop(bmc, ()) if other.path != entry.path]
         if rest:

@@ -1,9 +1,10 @@
 """Redfish sessions that are kept: at most one per BMC, for sites that chose them over basic authentication.
 
-BMCs have four to eight sessions for everybody and take half an hour to end a forgotten one. So ours is used by every
-call, replaced only when the BMC has ended it or the secret changed, and ended with the client. What may be left
-behind is the session of a login whose answer got lost, or of a process that was killed: `SessionRecords` knows of it.
-What cannot be closed by its recorded id expires at the BMC; until then no other is opened there. A token is a secret.
+A BMC has four to eight sessions for all its clients, and takes half an hour to end an abandoned one. So every call uses
+the same session. It is replaced only if the BMC has ended it or the secret changed, and ended with the client. A
+session may be left over after a login whose response was lost, or after a process was killed; `SessionRecords` has its
+record. A session that cannot be closed by its recorded id expires at the BMC, and until then no other is opened there.
+A token is a secret.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _SHORTEST, _LONGEST = timedelta(seconds=30), timedelta(days=1)  # by the standar
 
 
 def timeout(service: Mapping[str, object]) -> timedelta:
-    """What a BMC's SessionService says of it."""
+    """The timeout of sessions in a BMC's SessionService."""
     seconds = service.get("SessionTimeout")
     if not isinstance(seconds, int) or not 0 < seconds <= _LONGEST.total_seconds():
         return USUAL_TIMEOUT
@@ -49,8 +50,8 @@ def timeout(service: Mapping[str, object]) -> timedelta:
 
 
 def is_same(found: Mapping[str, object], record: Record, *, username: str) -> bool | None:
-    """Whether the session at a recorded id is still the recorded one; None if that cannot be determined. An id that is
-    a number may have been given again since the BMC was started anew, even to another process of ours."""
+    """Whether the session at a recorded id is still the recorded one; None if that cannot be determined. After a
+    restart, a BMC may reuse a numeric id, even for another process of farrier."""
     user, created = found.get("UserName"), found.get("CreatedTime")
     if user is not None and user != username:
         return False
@@ -61,7 +62,7 @@ def is_same(found: Mapping[str, object], record: Record, *, username: str) -> bo
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """One session. `location` is where it is ended; None where the BMC did not say."""
+    """One session. `location` is the path that ends it; None if the BMC did not return one."""
 
     secret: Secret
     token: str
@@ -105,7 +106,7 @@ class Sessions:
             return None
 
     async def opened(self, entry: Entry, *, location: str | None, created: str | None) -> Entry:
-        """The record with what the BMC said of the session."""
+        """Add the BMC's values of the session to its record."""
         try:
             return await self._records.opened(entry, location=location, created=created)
         except OSError as error:
@@ -117,7 +118,7 @@ class Sessions:
         return self._records.left(bmc)
 
     def is_stuck(self, entry: Entry) -> bool:
-        """True if it cannot be closed, by anything that is known of it."""
+        """True if the session cannot be closed."""
         return entry.record.location is None or entry.path in self._expire
 
     def is_timed(self, entry: Entry) -> bool:
@@ -125,7 +126,7 @@ class Sessions:
         return entry.path in self._expire
 
     def expires(self, entry: Entry, within: timedelta) -> None:
-        """It was used last before now, and is not closed: the BMC ends it after this time without use."""
+        """Record that a session that cannot be closed expires at the BMC after this time without use."""
         self._expire[entry.path] = self._clock.monotonic() + within.total_seconds()
         log.warning("bmc.session_left", bmc=entry.record.bmc, error="cannot be closed", seconds=within.total_seconds())
 
@@ -136,7 +137,7 @@ class Sessions:
                 await self.forget(entry)
 
     async def forget(self, entry: Entry) -> None:
-        """It is over, or was never opened."""
+        """Remove a session that has ended or was never opened."""
         self._expire.pop(entry.path, None)
         await self._records.forget(entry)
 

@@ -17,7 +17,7 @@ from farrier.services.trust import SystemCa, Trust
 
 
 class BmcSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How BMCs are spoken to."""
+    """How farrier communicates with BMCs."""
 
     trust: Trust = SystemCa()
     """Which certificates of BMCs farrier trusts."""

@@ -1,10 +1,10 @@
 """HTTP to BMCs: the route to each, and one aiohttp session per TLS policy, shared by all BMCs under it.
 
-Opened by the BMC client for as long as it lives. A request goes where its `Dial` says: to the checked addresses of its
-route, whatever its name resolves to by now, and what is secret is added once it is connected. Connections are not kept:
-BMCs choke on long-lived ones, and each idle TLS connection would cost a quarter of a megabyte. No cookies, no proxy or
-netrc from the environment, no limit of aiohttp's own (its queueing would count as the BMC's time), no request is sent
-twice, and no answer is read past a bound.
+The BMC client opens it for its lifetime. A request goes to the checked addresses of the route in its `Dial`, even if
+the name now resolves to others. Secrets are added once it is connected. Connections are not kept: BMCs fail with
+long-lived ones, and each idle TLS connection would cost a quarter of a megabyte. No cookies, and no proxy or netrc from
+the environment. No connection limit of aiohttp's, whose queue would count as the BMC's time. No request is sent twice,
+and the size of a response is limited.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from farrier.services.aio_transport import sent_once
 from farrier.services.bindings import is_number
 from farrier.services.trust import Trust, connector_ssl
 
-# A system's resource has 2 to 20 KiB; whoever sends more than this is not answering the question.
+# A system's resource has 2 to 20 KiB; a larger body is not a Redfish resource.
 LARGEST_BODY_BYTES = 1024 * 1024
 
 
@@ -65,7 +65,7 @@ class Route:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Those that may be dialled; none before `resolve`."""
+        """The checked addresses; none before `resolve`."""
         return self._addresses or ()
 
     async def resolve(self) -> tuple[str, ...]:
@@ -83,8 +83,8 @@ async def _nothing_more(_headers: Headers) -> None:
 
 
 class Dial(msgspec.Struct, frozen=True):
-    """Where a request goes. `connected` is called once its connection stands and TLS has proven the host: with the
-    headers, which it may add to."""
+    """The destination of a request. `connected` is called after TLS has proven the host, with the headers, to which it
+    may add."""
 
     route: Route
     connected: Callable[[Headers], Awaitable[None]] = _nothing_more
@@ -95,7 +95,7 @@ _DIAL: ContextVar[Dial] = ContextVar("farrier_dial")
 
 @contextmanager
 def dialling(dial: Dial) -> Iterator[None]:
-    """Requests within go there. Outside of it none can be sent."""
+    """Send the requests within this context to `dial`. Outside, no request can be sent."""
     token = _DIAL.set(dial)
     try:
         yield
@@ -104,7 +104,7 @@ def dialling(dial: Dial) -> Iterator[None]:
 
 
 class _Checked(AbstractResolver):
-    """Asks no name server: names have the addresses that were checked."""
+    """Resolves names to the addresses that were checked, without a query to a name server."""
 
     @override
     async def resolve(

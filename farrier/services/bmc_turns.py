@@ -22,7 +22,7 @@ class Turns:
     def __init__(self, places: int, patience: timedelta) -> None:
         self._places = anyio.Semaphore(places)
         self._patience = patience.total_seconds()
-        # A lock lives as long as somebody holds it or waits for it.
+        # A lock exists as long as a call holds it or waits for it.
         self._one_at_a_time: WeakValueDictionary[URL, anyio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
@@ -41,7 +41,7 @@ class Turns:
 
 
 class _Place:
-    """One place, taken, and given back once."""
+    """One slot, given back at most once."""
 
     def __init__(self, places: anyio.Semaphore) -> None:
         self._places: anyio.Semaphore | None = places

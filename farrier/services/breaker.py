@@ -1,7 +1,7 @@
-"""A circuit breaker: while a failure is known that would strike the next request too, none is sent.
+"""A circuit breaker: sends no request while a failure is known that the next request would meet, too.
 
-One for each instance of a service, held by what refuses: the turns of a region, the clients of UFM and of Vault. It
-decides nothing about which failure that is, and raises nothing.
+One for each instance of a service, held by the code that refuses requests: the turns of a region, the clients of UFM
+and of Vault. It neither decides which failures count nor raises errors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ E = TypeVar("E", bound=RequestError[Any])
 
 
 class Trouble(msgspec.Struct, Generic[E], frozen=True):
-    """What would strike the next request. `left`: how long until one is tried, of a pause of this length."""
+    """The failure that the next request would meet. `left`: how long until one is tried, of a pause of this length."""
 
     error: E
     left: timedelta
@@ -70,7 +70,8 @@ class Breaker(Generic[E]):
         return Trouble(opened.error, timedelta(seconds=opened.until - now), timedelta(seconds=opened.pause))
 
     def open(self, error: E, *, began: float | None = None) -> None:
-        """After a failure. One of a request that `began` before the last failure was noted says nothing new."""
+        """Open the breaker after a failure; a failure of a request that `began` before the last failure was recorded is
+        ignored."""
         now, before = self._now(), self._opened
         if before is not None and began is not None and began <= before.noted_at:
             return

@@ -1,8 +1,7 @@
 """Secrets in files: `file:` below the configured directories, `systemd:` in the unit's own.
 
-Called by the credential store, in a thread. What lies outside, with symlinks followed, is refused before it is
-opened; only regular files of a bounded size are read, each time anew. Texts name the reference and never the
-content.
+The credential store calls it in a thread. A path outside, with symlinks followed, is refused before the file is opened.
+Only regular files of a limited size are read, again for each call. Texts name the reference and never the content.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from farrier.errors import CredentialError
 
-# A credential is two short texts; whatever is longer is not one.
+# A credential is two short texts; a larger file is something else.
 LARGEST_SECRET_BYTES = 64 * 1024
 
 # Of Linux only.
@@ -70,9 +69,8 @@ def _read_below(reference: str, path: Path, *, roots: tuple[Path, ...]) -> str:
 def _real(path: Path) -> str:
     """`path` with all symlinks followed. Raises what `Path.resolve` raises.
 
-    The kernel follows them three times as fast, and O_PATH only looks: no FIFO and no device notices. What it cannot
-    find is left to Python, which says of a file that is missing where it would be: whether one is there is told only
-    below the roots.
+    The kernel follows them three times as fast, and O_PATH has no effect on a FIFO or a device. For a path that the
+    kernel does not find, Python returns where it would be: an error reveals only below the roots whether a file exists.
     """
     if _ONLY_LOOK is None:
         return str(path.resolve())

@@ -30,7 +30,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 
 class Scheme(StrEnum):
-    """Where a reference leads."""
+    """The source of a reference."""
 
     FILE = "file"
     ENV = "env"
@@ -39,7 +39,7 @@ class Scheme(StrEnum):
 
 
 class Form(Enum):
-    """How a source is written unless it is JSON, which any may be."""
+    """The format of a source other than JSON, which is allowed for all."""
 
     FILE = auto()
     VARIABLE = auto()
@@ -47,7 +47,7 @@ class Form(Enum):
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read for a reference. `number` is the version that its keeper gives it, where it gives one."""
+    """The text that was read for a reference. `number` is its version in a store with versions."""
 
     text: str
     form: Form
@@ -141,7 +141,7 @@ def _two_lines(reference: str, text: str) -> tuple[str, str]:
 
 
 def _without_line_end(text: str) -> str:
-    """As an editor or `echo` writes it: one line end at the end, of Unix or Windows, is not meant."""
+    """Remove one line end of Unix or Windows, which an editor or `echo` adds."""
     return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 
 

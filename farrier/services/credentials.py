@@ -67,7 +67,7 @@ async def open_credentials(
     if vault is None:
         yield local
         return
-    # Read before each request, so whoever renews it (an agent that writes a file) need not tell us.
+    # Read before each request, so that an agent that renews the file need not notify the daemon.
     token = partial(local.token, vault.token)
     async with open_vault(vault, token=token, clock=clock, observer=observer) as opened:
         yield Credentials(places, vault=opened)
@@ -99,7 +99,7 @@ class Credentials(protocols.CredentialStore):
 
     @override
     async def token(self, reference: str) -> str:
-        """A secret without a user name, such as a bearer token, as it is now. Raises `CredentialError`."""
+        """The present secret of a reference without a user name, such as a bearer token. Raises `CredentialError`."""
         return credential_forms.token(reference, await self._read(reference))
 
     async def _read(self, reference: str) -> Source:

@@ -1,6 +1,6 @@
 """`farrier.protocols.Fabrics`: one client for each site's UFM.
 
-Opened by `wiring`; `take` is called at the start and again when the sites were read anew.
+Opened by `wiring`, which calls `take` at the start and after it has read the sites again.
 """
 
 from __future__ import annotations

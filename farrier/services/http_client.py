@@ -1,10 +1,10 @@
-"""One HTTP client: requests to MAAS, UFM or Vault, a few at a time, bounded in time and size, understood or refused.
+"""HTTP client for MAAS, UFM or Vault: limits concurrency, time and size, and decodes or classifies responses.
 
-Opened by the client of each service, one for each instance of it. What is a service's own is data: its `Service`. A
-read that failed of something that passes is sent again, at most `attempts` times in all and not before the service
-allows it; a request that may change something is sent once, and only while the controller may act. The time of a
-request begins when it has a slot. Requests bypass httpx's client and use a transport of httpx: cookies, redirects and
-merged URLs are not needed, and cost half of a request.
+The client of each service opens one for each instance. Properties of a service are data: its `Service`. A read that
+failed temporarily is sent again, at most `attempts` times in all and not before the service allows it. A request that
+may change something is sent once, and only while the controller may act. The time of a request begins when it has a
+slot. Requests bypass httpx's client and use a transport of httpx: cookies, redirects and merged URLs are not needed,
+and cost half of a request.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from farrier.services.trust import verifying
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=RequestError[Any])
 
-# Doubled from one try to the next, where the service says nothing of when to come again.
+# Doubled for each try, if the service requires no delay.
 _FIRST_PAUSE = timedelta(seconds=1)
 
 # So that nothing grows behind the bound.
@@ -42,12 +42,12 @@ _HEADERS: Final = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent":
 
 
 class Service(msgspec.Struct, Generic[_E], frozen=True, kw_only=True):
-    """How a service is spoken to, whichever instance it is.
+    """How farrier communicates with a service, for all instances.
 
-    `patience`: the longest wait for a slot. `longest_pause`: a caller who would have to wait longer before a read is
-    sent again gets the failure instead. `credential_kept`: a credential comes from a file or a store by way of another
-    thread, which a busy loop keeps waiting for longer than most requests take, so it is asked for at most once in that
-    time. `refused_kept`: so long a refused credential is not shown again, unless it is another by then.
+    `patience`: the longest wait for a slot. `longest_pause`: a read that would have to wait longer fails instead.
+    `credential_kept`: how long a credential is reused. It comes from a file or a store through another thread, which a
+    busy loop delays for longer than most requests take. `refused_kept`: how long a refused credential is not sent
+    again, unless it has changed.
     """
 
     failures: Failures[_E]
@@ -86,7 +86,7 @@ class Shown(Protocol):
     def secrets(self) -> tuple[str, ...]: ...
 
     def headers(self, now: float) -> Mapping[str, str]:
-        """Those of one attempt, at this time of day in seconds."""
+        """The headers of one attempt at this time of day in seconds."""
 
 
 class Pass(msgspec.Struct, frozen=True):
@@ -252,7 +252,7 @@ class HttpClient(Generic[_C, _E]):
                 assert isinstance(response.stream, httpx.AsyncByteStream), "it is an asynchronous transport's"
                 body = bytearray()
                 try:
-                    # As it is on the wire: we ask for no compression, so nothing grows behind the bound.
+                    # The compressed size is the real size: no compression is requested.
                     async for chunk in response.stream:
                         body += chunk
                         if len(body) > most:

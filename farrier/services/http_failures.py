@@ -1,9 +1,9 @@
-"""Why a request to MAAS, UFM or Vault failed: rules for answers that are no success, and for there being no answer.
+"""Classifies failures of requests to MAAS, UFM or Vault: responses that are no success, and missing responses.
 
-Each service has a `Failures`, used by `http_client`. Total, nothing is left unclassified; pure. Texts of a service are
-quoted, short and cleaned, only where a rule says so; pages of a proxy are not, and no text is passed on before the
-secrets are taken out. `ambiguous` errs on the safe side: the caller reads once too often rather than taking a change
-that was made for one that was not.
+Each service has a `Failures`, used by `http_client`. Pure, and total: every failure has a class. Texts of a service are
+quoted, short and cleaned, only if a rule allows it. Pages of a proxy are never quoted, and secrets are removed from
+every text. `ambiguous` is on the safe side: the caller rather reads once too often than assumes that a change was not
+made.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from farrier.services.quoting import said
 
 E = TypeVar("E", bound=RequestError[Any])
 
-# As much of a text as is looked at to tell one failure from another.
+# How much of a text is searched to classify a failure.
 _LOOKED_AT_BYTES = 4096
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """A class of failure, and the answers that it is for: those to which all that is set applies.
+    """A class of failure, and the responses that it is for: those that match all attributes that are set.
 
-    `page`: whether a page came instead of a text; `text`: what is found in a text; `stay`: whether the service says how
-    long to stay away. `detail` is filled in with the status, and the text as it is quoted where it says `{said}`.
+    `page`: whether the body is a page and not a text; `text`: a pattern in a text; `stay`: whether the service requires
+    a wait. `detail` is a template with the status and, for `{said}`, the quoted text.
     """
 
     failure: StrEnum
@@ -62,7 +62,7 @@ def _found(text: re.Pattern[str], answer: Answer) -> bool:
 
 
 def redirect(failure: StrEnum, named: str) -> Rule:
-    """For redirects, of which none is followed; `named` is what the URL has to name instead."""
+    """The rule for redirects, none of which is followed; `named` is what the URL must name instead."""
     detail = f"{{service}} returned HTTP {{status}}, a redirect; farrier does not follow redirects, {named}"
     return Rule(failure=failure, statuses=range(300, 400), detail=detail)
 
@@ -116,7 +116,7 @@ class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
 
 
 class Reason(StrEnum):
-    """Each client has a class of failure of the same name."""
+    """Reasons for a missing response. Each client has a class of failure with the same name."""
 
     TIMEOUT = "timeout"
     TLS = "tls"
@@ -133,7 +133,7 @@ class NoAnswer(msgspec.Struct, frozen=True):
 
 
 def no_answer(service: str, error: Exception, *, within: timedelta) -> NoAnswer:
-    """What httpx's error means; `within` is how long the whole was allowed to take."""
+    """Classify an error of httpx; `within` is the time limit of the request."""
     before = _before_any_request(service, error)
     if before is not None:
         return before

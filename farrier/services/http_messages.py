@@ -1,6 +1,6 @@
 """Requests to MAAS, UFM and Vault, and their responses: read up to a limit, never shown, or `Garbled`.
 
-Sent and received by `http_client`. Each client decodes its own responses; nothing here knows a service.
+Sent and received by `http_client`. Each client decodes its own responses; this module depends on no service.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from typing_extensions import override
 Form: TypeAlias = tuple[tuple[str, str], ...]
 _T = TypeVar("_T")
 
-# What a service, or a proxy in front of it, may tell us to stay away: 5 or 10 s are usual, but it may say anything.
+# The longest wait that a service, or a proxy in front of it, may require: 5 or 10 s are usual, but any value is
+# possible.
 LONGEST_STAY = timedelta(minutes=5)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. `path` is below the API's root; `form` or `json` is its body; answers with a status of `answers` are
-    understood, all others are failures. `secrets` must be in no text."""
+    """One request. `path` is below the API's root; `form` or `json` is its body. A response with a status in `answers`
+    is decoded, any other is a failure. `secrets` must be in no text."""
 
     operation: StrEnum
     path: str
@@ -44,7 +45,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Garbled(Exception):
-    """An answer that cannot be understood. `detail` quotes nothing of it."""
+    """A response that cannot be decoded. `detail` quotes none of its content."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)

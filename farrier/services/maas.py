@@ -33,13 +33,13 @@ from farrier.services.maas_requests import Operation
 from farrier.services.maas_service import MaasHttp, MaasSettings
 from farrier.services.maas_signing import ApiKey
 
-# Between reading a machine and acting on it lies one decision of ours. Whatever is older is read again.
+# One decision lies between reading a machine and acting on it. An older reading is repeated.
 FRESH = timedelta(seconds=10)
 # 41 kB and 18 ms of the region each: more would hold one of its workers for too long.
 MOST_MACHINES = 50
 MOST_EVENTS = 1000
 DEPLOY_AGAIN = timedelta(seconds=5)
-# The region works on a request that we stopped waiting for; how long is not said, and a deployment's takes minutes.
+# The region still works on a request that timed out here; for how long is unknown, and a deployment takes minutes.
 UNANSWERED_HOLDS = timedelta(minutes=5)
 
 
@@ -129,7 +129,7 @@ class Maas:
 
     @contextmanager
     def _one_of_few_deployments(self) -> Iterator[None]:
-        """Refused at once where there are enough: who waits for one holds a turn that a reading could have."""
+        """Refuse a deployment at once if there are enough: a waiting one would hold a turn that a read could use."""
         most, now = self._settings.deploys_at_once, self._clock.monotonic()
         self._unanswered = [until for until in self._unanswered if until > now]
         if self._deploying + len(self._unanswered) >= most:
@@ -164,7 +164,7 @@ class Maas:
         )
 
     def _unchanged(self, old: Machine, new: Machine, operation: str) -> Machine:
-        """What was decided on an old reading is not done to a machine that stands elsewhere by now."""
+        """Refuse a change that was decided on an older reading of a machine that has changed since."""
         if (old.status, old.owner, old.locked) != (new.status, new.owner, new.locked):
             detail = f"machine {new.system_id} has changed to {new.state} since it was read; farrier changed nothing"
             raise MaasError(MaasFailure.CONFLICT, detail, operation=operation)

@@ -1,7 +1,7 @@
-"""What a successful answer of MAAS says: the structs of the model, or `Garbled`. Pure.
+"""Decodes a successful response of MAAS to structs of the model, or raises `Garbled`. Pure.
 
-Used by the MAAS client. Fields that we do not read may be anything. A list that contradicts itself, or an answer about
-another machine than was asked for, is garbled: nothing is decided on the word of a region that is confused.
+Used by the MAAS client. Fields that farrier does not read may have any value. A list that contradicts itself, or a
+response about another machine than the requested one, is garbled: nothing is decided on it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def machine(system_id: str, answer: Answer) -> Machine:
 
 
 def machines(ids: Collection[str] | None, answer: Answer) -> dict[str, Machine]:
-    """Each machine once, by its id; only those of `ids`, if that is what was asked for."""
+    """Each machine once, by its id; only those of `ids`, if ids were requested."""
     found: dict[str, Machine] = {}
     for one in shaped(tuple[Machine, ...])(answer):
         if ids is not None and one.system_id not in ids:
@@ -60,7 +60,7 @@ def events(answer: Answer) -> tuple[Event, ...]:
 
 
 def vlans(answer: Answer) -> tuple[Vlan, ...]:
-    """Those of all fabrics."""
+    """The VLANs of all fabrics."""
     return tuple(vlan for fabric in shaped(tuple[_Fabric, ...])(answer) for vlan in fabric.vlans)
 
 

@@ -1,7 +1,7 @@
-"""From what is asked for to the request that asks for it: method, path, form. Pure and total.
+"""Builds requests to MAAS: method, path, form. Pure and total.
 
-Used by the MAAS client. Bodies are forms, because the region drops what comes as JSON without a word; paths end in a
-slash, because it knows no others. A name that would change the path is refused before anything is sent.
+Used by the MAAS client. Bodies are forms, because the region silently ignores JSON; paths end in a slash, because it
+accepts no others. A name that would change the path is refused before a request is sent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
 class Operation(StrEnum):
-    """What a request was for; a metric label."""
+    """The purpose of a request; a metric label."""
 
     VERSION = "version"
     WHOAMI = "whoami"
@@ -244,7 +244,7 @@ def _text(value: str | int | bool) -> str:
 
 
 def _bare(address: str) -> str:
-    """The region answers a URL here with a server error."""
+    """An address without a URL's scheme: the region responds to a URL here with a server error."""
     try:
         return str(ip_address(address.strip("[]")))
     except ValueError:

@@ -1,6 +1,6 @@
-"""How MAAS is spoken to: the settings of a region, limits, and the table of failures.
+"""The parameters of MAAS: the settings of a region, limits, and the table of failures.
 
-Used by the MAAS client and by what opens it. Texts of the region are quoted, because an operator needs them.
+Used by the MAAS client and by the code that opens it. Texts of the region are quoted, because an operator needs them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ RULES: Final = (
     Rule(failure=F.FORBIDDEN, statuses={403}, page=False),
     Rule(failure=F.PROTOCOL, statuses={404}, text=re.compile("^Unknown API endpoint")),
     Rule(failure=F.ABSENT, statuses={404}, text=re.compile(r"No (Machine|Node) matches the given query")),
-    # maasserver/exceptions.py:164: 404 is what StaticIPAddressUnavailable answers with.
+    # maasserver/exceptions.py:164: StaticIPAddressUnavailable is status 404.
     Rule(failure=F.ADDRESS_TAKEN, statuses={404}, text=re.compile("^IP address is already in use")),
     # Others are of a link or a disk: the machine may well be there.
     Rule(failure=F.CONFLICT, statuses={404}, page=False),
@@ -93,7 +93,7 @@ class _MaasFailures(Failures[MaasError], frozen=True, kw_only=True):
 
 
 def _fields(answer: Answer, secrets: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """What a form says of its fields; nothing for a refusal that is text."""
+    """The errors of a form by field; none for a refusal that is text."""
     try:
         form = msgspec.json.decode(answer.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -132,7 +132,7 @@ MaasHttp: TypeAlias = HttpClient[ApiKey, MaasError]
 
 
 class MaasSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Which region, and how to speak to it. `url` ends in `/MAAS`."""
+    """The settings of a region. `url` ends in `/MAAS`."""
 
     url: str
     ca_file: Path | None = None

@@ -1,7 +1,7 @@
-"""The key to a MAAS region, and how each request shows it: OAuth 1.0, PLAINTEXT, over a secret that is sent as it is.
+"""The key of a MAAS region, and the header of each request: OAuth 1.0, PLAINTEXT, with the secret in clear.
 
-Used by the MAAS client. A nonce is good for one request, so each attempt is signed anew.
-A key shows itself in no representation; `secrets` says in which spellings it must be in no text.
+Used by the MAAS client. A nonce is valid for one request, so each attempt is signed again. No representation of a key
+contains it; `secrets` lists the spellings that must be in no text.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parsed(text: str) -> ApiKey:
-    """A key as MAAS prints it. Raises `MaasError` `auth`, which says nothing of what was given."""
+    """A key in the form that MAAS prints. Raises `MaasError` `auth`, whose text does not contain the input."""
     parts = text.strip().split(":")
     if len(parts) != 3 or not all(part and part.isascii() and part.isalnum() for part in parts):
         raise MaasError(

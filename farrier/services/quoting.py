@@ -1,6 +1,6 @@
-"""What a service said, fit to be shown: one line, short, printable, and free of secrets in any spelling they travel in.
+"""Quotes a text of a service: one line, short, printable, and without secrets in any spelling.
 
-Used by those that make errors of answers. Pure.
+Used by code that makes errors of responses. Pure.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from urllib.parse import quote, quote_plus
 
 from farrier.services.http_messages import Answer
 
-# A sentence or two: what a service says is one, unless it lists all of something.
+# A sentence or two: the usual text of a service, unless it lists many things.
 _LONGEST_QUOTE = 300
 
 # Characters of a secret that is not quoted whole, as user data with a token in it; a password or a key is shorter.
 _LONG = 128
-# A token in it is several times as long, so most of it goes wherever the quoted part begins.
+# A token is several times as long, so most of it is removed wherever the quoted part begins.
 _PIECE = 12
 
 
 def said(answer: Answer, secrets: Iterable[str]) -> str:
-    """What follows "it answered HTTP 500": the text that came with it. A page is no text, and is quoted nowhere."""
+    """The end of "... returned HTTP 500": the text of the response. A page is never quoted."""
     if answer.is_page:
         return "with a web page"
     if not answer.body.strip():
@@ -30,7 +30,8 @@ def said(answer: Answer, secrets: Iterable[str]) -> str:
 
 
 def quoted(body: bytes, secrets: Iterable[str]) -> str:
-    """What a service said: one line, not too long, no secret in any spelling in which it was sent or may come back."""
+    """A text of a service: one line, not too long, without secrets in any spelling in which they were sent or may
+    return."""
     # Cut after the secrets are out: one that is cut through would not be found.
     text = scrubbed(" ".join(body[: 64 * _LONGEST_QUOTE].decode(errors="replace").split()), secrets)
     text = "".join(one if one.isprintable() else "?" for one in text)

@@ -23,9 +23,9 @@ from farrier.services.maas_service import CONCURRENCY
 # free at once.
 TURNS = CONCURRENCY - 1
 QUICK = timedelta(milliseconds=250)
-# Whoever would wait longer may as well come again: while he waits, he takes the place of a node that needs no region.
+# A node that would wait longer retries later: while it waits, it holds the slot of a node that needs no region.
 PATIENCE = timedelta(seconds=10)
-# Nobody is left alone for longer because of a line: it may dissolve.
+# No node waits for longer because of a queue, which may shorten.
 LONGEST_AGAIN = timedelta(seconds=60)
 # How long a turn takes is measured; until then the line is let grow, and what is refused for is known.
 _FIRST_GUESS_SECONDS = 0.02

@@ -24,8 +24,8 @@ from farrier.services.times import Times
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# All BMC addresses of a region take it 1.2 ms for each machine, and every node that looks for its own wants them. A
-# machine that was made since is found by its other marks, and is read by its id before it is taken.
+# All BMC addresses of a region cost 1.2 ms for each machine, and every node that searches for its machine needs them. A
+# newer machine is found by its other identities, and is read by its id before it is used.
 ADDRESSES_KEPT = timedelta(seconds=60)
 # A list is the same for every node, and long. A network that was made to mend a node's failure is seen by the attempt
 # after the next, at the latest.
@@ -56,7 +56,7 @@ async def open_sharing(
 
 
 class SharingClient(Maas):
-    """Where all machines' BMCs are may be as old as `ADDRESSES_KEPT`, and the networks as old as `NETWORKS_KEPT`."""
+    """A client whose BMC addresses may be as old as `ADDRESSES_KEPT`, and whose networks as old as `NETWORKS_KEPT`."""
 
     def __init__(self, http: MaasHttp, *, clock: protocols.Clock, settings: MaasSettings) -> None:
         super().__init__(http, clock=clock, settings=settings)

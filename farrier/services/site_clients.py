@@ -1,6 +1,6 @@
 """One client for each site that has a service; a client lasts as long as its settings.
 
-Base of `regions` and `fabrics`. A replaced client is closed at the end, because steps may still use it.
+Base of `regions` and `fabrics`. A replaced client is closed when the daemon stops, because steps may still use it.
 """
 
 from __future__ import annotations

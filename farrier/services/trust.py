@@ -1,8 +1,8 @@
-"""Whom we believe to be a BMC: one TLS policy per site, or per host where one differs; and what other services prove.
+"""TLS policies: one per site, or per host if one differs, and the verification of other services.
 
-Policies are built by `wiring` from the configuration. Verification against a CA is the default, and all there is for
-MAAS, UFM and Vault; a pinned certificate replaces it, name check included; `Insecure` is a choice that has to be
-spelled out and is logged by whoever opens the client. TLS before 1.2 is never spoken.
+`wiring` builds the policies from the configuration. Verification against a CA is the default, and the only policy for
+MAAS, UFM and Vault. A pinned certificate replaces it, name check included. `Insecure` must be configured explicitly,
+and the code that opens the client logs it. TLS before 1.2 is never used.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Trust: TypeAlias = SystemCa | CaFile | Pinned | Insecure
 
 
 def connector_ssl(trust: Trust) -> ssl.SSLContext | aiohttp.Fingerprint | bool:
-    """What aiohttp's connector takes as `ssl`. Raises `ConfigError` for an unusable file or fingerprint."""
+    """The `ssl` argument of aiohttp's connector. Raises `ConfigError` for an unusable file or fingerprint."""
     match trust:
         case SystemCa():
             return verifying()

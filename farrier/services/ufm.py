@@ -1,7 +1,7 @@
-"""`farrier.protocols.UfmClient` for UFM: one reading serves all partitions that ask within some seconds.
+"""`farrier.protocols.UfmClient` for UFM: one reading serves all partitions that need one within some seconds.
 
-Concurrent callers wait for one request; a UFM that cannot be read is left alone for a moment. A partition never gets a
-reading from before farrier's own last change of it.
+Concurrent callers wait for one request; after a failure, no request is sent to the UFM for a moment. A partition never
+gets a reading from before farrier's own last change of it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _OF_ALL = frozenset(
 
 
 class _Reading(msgspec.Struct, frozen=True):
-    """What UFM had, and when this process began to ask. `turn` counts readings and changes as they come."""
+    """A reading of UFM, and when this process began to read. `turn` counts readings and changes in their order."""
 
     began_at: float
     turn: int
@@ -70,7 +70,7 @@ class Ufm:
         self._turns = itertools.count(1)
 
     async def read(self, number: int, *, fresh: bool = False) -> Pkey | None:
-        """As of a reading that is shared."""
+        """A partition from a shared reading; a later one than this call if `fresh`."""
         since = next(self._turns) if fresh else 0
         async with self._one_at_a_time:
             reading = self._reading
@@ -79,8 +79,8 @@ class Ufm:
             return reading.pkey(number)
 
     async def read_anew(self, number: int) -> Pkey | None:
-        """As of now. That UFM does not have it is believed when the list of all does not, either: a 404 and `{}` are
-        what anything in front of UFM may answer, and a number is claimed or given back on it."""
+        """A partition from a new request. It counts as absent only if the list of all partitions lacks it, too: a proxy
+        in front of UFM may return 404 or `{}`, and a number is claimed or released on that."""
         self._refuse_in_trouble()
         found: Pkey | None = None
         try:
@@ -133,7 +133,7 @@ class Ufm:
             raise trouble.error.of_another(retry_after=trouble.error.retry_after)
 
     async def _change(self, number: int, request: Request) -> None:
-        """Whatever becomes of it, what was read before says nothing of this partition any more."""
+        """Send a change. Earlier readings of this partition become invalid, whatever the result."""
         try:
             await self._http.send(request, ufm_answers.done)
         finally:

@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 Listed: TypeAlias = Mapping[int, tuple[msgspec.Raw, ...]]
 """The entries of a list by number, not decoded yet. A number has several entries only if several keys of the list are
 the same number."""
-# The sixteenth bit says how somebody is a member and is no part of the number.
+# The sixteenth bit is the membership and no part of the number.
 _NUMBER = 0x7FFF
 
 
@@ -63,13 +63,13 @@ def of_lists(number: int, with_ports: Listed, with_qos: Listed) -> Pkey | None:
 
 
 def pkey(number: int, answer: Answer) -> Pkey | None:
-    """One partition; None for `{}`, which is how UFM says that there is none."""
+    """One partition; None for `{}`, with which UFM reports that it does not exist."""
     entry = _shaped(answer, dict[str, Any])
     return _pkey(number, _shaped(answer, _Pkey)) if entry else None
 
 
 def done(answer: Answer) -> None:
-    """A change that was taken: UFM answers nothing, `{}`, or something of a job; only its form counts."""
+    """Check that UFM accepted a change. It returns nothing, `{}`, or a job; only the form counts."""
     if answer.is_page:
         raise Garbled("the response is a web page, not one of UFM's API")
     if answer.body.strip() and "json" in answer.content_type.lower():

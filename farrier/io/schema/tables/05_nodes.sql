@@ -41,9 +41,8 @@ CREATE TABLE farrier.nodes (
     paused                jsonb,                               -- {reason, at}: an operator has paused the node: it is observed and
                                                                -- not changed; null: not paused
     ever_onboarded        boolean     NOT NULL DEFAULT false,  -- an onboarding of this node has ended completed or reconciled
-    ever_active           boolean     NOT NULL DEFAULT false,  -- an intent with force skipped an agent task, or a cleaning was
-                                                               -- cancelled; only a finished scrub clears it, and until then
-                                                               -- `reactivate` and `release` are refused
+    ever_active           boolean     NOT NULL DEFAULT false,  -- the node has been in service: `delete` is refused, `decommission` or
+                                                               -- `remove` end it
     not_scrubbed          boolean     NOT NULL DEFAULT false,  -- an agent task was force-completed, or a cleaning was cancelled; only
                                                                -- a finished scrub clears it, and until then `reactivate` and
                                                                -- `release` are refused
@@ -91,7 +90,7 @@ CREATE TYPE farrier.bmc_span AS RANGE (subtype = text, collation = "C");
 -- every change of a node's row would check the exclusion constraint.
 CREATE TABLE farrier.node_bmcs (
     node_id bigint PRIMARY KEY REFERENCES farrier.nodes,
-    span    farrier.bmc_span NOT NULL,  -- what its bmc_address claims
+    span    farrier.bmc_span NOT NULL,  -- extent of the node's bmc_address
     CONSTRAINT node_bmcs_one EXCLUDE USING gist (span WITH &&)
 );
 
