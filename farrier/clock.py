@@ -10,8 +10,8 @@ import time
 
 
 class MonotonicClock:
-    """`farrier.protocols.Clock`, for real. Where the system has such a clock, time in which the machine was suspended
-    counts, as it does for those who watch its renewals."""
+    """`farrier.protocols.Clock` on the system's clock. If the system supports it, the clock counts time during which
+    the machine was suspended, as the observers of its renewals do."""
 
     def monotonic(self) -> float:
         return time.clock_gettime(_CLOCK)

@@ -34,14 +34,14 @@ _log = structlog.stdlib.get_logger(__name__)
 
 # The loop gets over a shorter silence of the database by itself: still ready.
 _SILENCE = timedelta(seconds=5)
-# How often the renewals are looked at when systemd does not say how often it wants to hear of them.
+# How often renewals are checked if systemd requires no notifications.
 _LOOK_EVERY = timedelta(seconds=1)
 # What a running daemon takes over from a configuration that is read again.
 _RELOADED = frozenset({"log", "sites"})
 
 
 class Serving(msgspec.Struct, frozen=True):
-    """What is known once the daemon is ready."""
+    """The URL and DSN of a daemon that is ready."""
 
     url: str
     dsn: str
@@ -103,7 +103,7 @@ class Daemon:
         self._sites = sites
 
     async def _begin_with_sites(self, runtime: wiring.Runtime) -> None:
-        """Those that were read last, also if that was while this was at work."""
+        """Use the sites that were read last, also if they change meanwhile."""
         used = None
         while used is not self._sites:
             used = self._sites
@@ -148,8 +148,8 @@ class Daemon:
             beside.cancel_scope.cancel()
 
     async def _watch(self, progress: wiring.Progress) -> None:
-        """Tell systemd that we live as long as the controller comes back from its renewals. An unreachable
-        database is no reason to be killed: it would not be there for our successor either."""
+        """Notify systemd as long as renewals return to the controller. An unreachable database is no reason to be
+        killed, because a new process could not reach it either."""
         patience = self._notifier.watchdog
         while True:
             if patience is not None and progress.stalled_for() < patience:
@@ -186,8 +186,8 @@ async def until_stopped(name: str, work: Callable[[], Awaitable[None]], stop: an
 
 
 def main(config: Config, reload: Callable[[], Config]) -> ExitCode:
-    """Run the daemon as this process until a signal ends it. `reload` reads the configuration again, for
-    SIGHUP. Whatever prevents or ends the work is logged, never raised."""
+    """Run the daemon as this process until a signal ends it. `reload` reads the configuration again, for SIGHUP. Errors
+    that prevent or end the work are logged, never raised."""
     try:
         return anyio.run(_main, config, reload, backend_options={"use_uvloop": True})
     except Exception as failure:
@@ -242,8 +242,8 @@ async def _one_by_one(asked: AsyncIterable[None], reload: Callable[[], Awaitable
 
 
 async def _reload(config: Config, read: Callable[[], Config], daemon: Daemon, notifier: Notifier) -> None:
-    """What is logged and what is said of sites may change while we run; the rest takes a restart, and that is said."""
-    if daemon.serves:  # before, READY is still to be said; afterwards it would be a lie
+    """Apply changes of logging and sites to the running daemon; the log names changes that need a restart."""
+    if daemon.serves:  # before, READY is not sent yet; afterwards the message would be wrong
         notifier.reloading()
     try:
         new = read()
@@ -272,7 +272,7 @@ def _explained(failure: Exception) -> ExitCode:
 
 
 def foreseen(failure: BaseException) -> FarrierError | None:
-    """The first error in a group of errors that we know by name."""
+    """The first FarrierError in a group of errors, if any."""
     if isinstance(failure, FarrierError):
         return failure
     if isinstance(failure, BaseExceptionGroup):

@@ -76,7 +76,7 @@ __all__ = [
     "sort_requests",
 ]
 
-# Whoever wakes has just written: the server is there, or about to be again.
+# The caller has just written to the database, so the server runs or will soon run again.
 _PATIENCE = timedelta(seconds=5)
 
 

@@ -1,12 +1,11 @@
 """Structured logs: a constant event name, and keys for everything else.
 
-`cli` calls `configure` once, before anything logs; modules take `structlog.stdlib.get_logger(__name__)`. A
-step's context (kind, id, name) is bound by the loop with structlog's contextvars. Lines go to standard error: JSON
-under systemd or when nobody watches, colours on a terminal. Guarantees: what is under a key that names a
-secret is masked, at any depth, before any renderer sees it; so are passwords in URLs. Warnings and errors that are
-said again and again are counted instead of written, and `write_repeats` says how many there were. Other libraries'
-logs (logging) come out in the same form and under the same limits. A line is one write, whoever's thread it is of,
-and what goes wrong with it raises in nobody who logs.
+`cli` calls `configure` once, before anything logs; modules take `structlog.stdlib.get_logger(__name__)`. The loop binds
+a step's context (kind, id, name) with structlog's contextvars. Lines go to standard error: JSON under systemd or
+without a terminal, colours on a terminal. Values under keys that name a secret are masked, at any depth, before a
+renderer gets them; so are passwords in URLs. Repeated warnings and errors are counted instead of written, and
+`write_repeats` writes the counts. Logs of other libraries (logging) have the same form and limits. A line is one write,
+from any thread, and an error in writing it is never raised in the caller.
 """
 
 from __future__ import annotations
@@ -42,19 +41,19 @@ _NUMBERS = frozenset(_HARMLESS)
 _URL_PASSWORD = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^/\s@]+(?=@)", re.IGNORECASE)
 
 
-# What a line is about. A line with the same event and the same of these says the same again.
+# The subject of a line. A line with the same event and the same subject is a repetition.
 _ABOUT = (
     *("kind", "id", "node", "site", "machine", "task", "step", "url"),
     *("service", "operation", "result", "label", "failure", "verdict"),
 )
-# Seconds. A trouble that lasts is told a dozen times an hour for each node: often enough to be
-# found, seldom enough to be read.
+# Seconds. A lasting fault is logged a dozen times an hour for each node: often enough to be found, seldom enough to be
+# read.
 _AGAIN_AFTER = 300.0
-# Seconds, and lines of one event in them, whatever they are about. When a region fails for thousands of nodes, the
-# first hundred tell what it is; journald drops from 10,000 in 30 s on, and then it drops anything.
+# Seconds, and lines of one event in them, about any subjects. When a region fails for thousands of nodes, the first
+# hundred lines are enough; from 10,000 in 30 s on, journald drops lines at random.
 _BURST_OVER = 60.0
 _BURST = 100
-# Repetitions remembered, at about 300 bytes each; more take turns, and are told a little too often.
+# Subjects that are remembered, at about 300 bytes each; with more, a subject may be logged too often.
 _MOST_REMEMBERED = 10_000
 # Events counted apart. Ours are fewer than a hundred; other libraries' loggers are a dozen.
 _MOST_EVENTS = 1_000
@@ -67,7 +66,7 @@ _PLAIN = frozenset({str, int, bool, type(None)})
 
 
 class Format(StrEnum):
-    """How a line looks."""
+    """The format of a line."""
 
     AUTO = "auto"
     JSON = "json"
@@ -110,15 +109,15 @@ def configure(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # Its pool tells with a traceback of each try to connect to a server that is away. Whoever asks for a connection
-    # then says so in an event of ours.
+    # asyncpg's pool logs a traceback for each try to connect to an unreachable server. The code that requests a
+    # connection then logs an event of its own.
     logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
-    # They say at `info` what each request of theirs was; ours are metrics.
+    # These log each of their requests at `info`; farrier has metrics of them.
     for chatty in ("httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))
     own = _Own(handler, level)
     structlog.configure(
-        # `limit` comes before a traceback is made into text that nobody reads.
+        # `limit` comes before a traceback is formatted that is never read.
         processors=[context, limit, *shared],
         logger_factory=lambda *_names: own,
         # Below the level a call does nothing.
@@ -160,7 +159,7 @@ class _Handler(logging.StreamHandler[TextIO]):
 
     @override
     def flush(self) -> None:
-        self.stream.flush()  # who calls holds the lock, and every stream that we are given can be flushed
+        self.stream.flush()  # the caller holds the lock, and every stream here can be flushed
 
     @override
     def handleError(self, record: logging.LogRecord) -> None:
@@ -170,7 +169,7 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 class _Own(logging.Logger):
-    """What our lines are given to: a logger of logging that can be asked for its level and handlers, as any."""
+    """The logger for farrier's own lines: a logger of logging with a level and handlers."""
 
     def __init__(self, handler: _Handler, level: Level) -> None:
         super().__init__("farrier", level.upper())
@@ -179,8 +178,8 @@ class _Own(logging.Logger):
 
 
 class _Ours(structlog.stdlib.BoundLogger):
-    """What `structlog.stdlib.get_logger` says that it gives. The processors make an event of what was said; it becomes
-    text in the handler, where that can fail without harm. Arguments were filled in by the method that was called."""
+    """The class that `structlog.stdlib.get_logger` promises. The processors make an event of a call; the handler
+    formats it, where an error does no harm. The called method has filled in the arguments."""
 
     _logger: _Own
 
@@ -203,7 +202,7 @@ class Suppressed(NamedTuple):
 
 
 class _Burst:
-    """Lines of one event, whatever they are about."""
+    """Lines of one event about any subjects."""
 
     def __init__(self, since: float) -> None:
         self.since = since
@@ -212,8 +211,8 @@ class _Burst:
 
 
 class Repeats:
-    """Which lines are written when the same is said again and again: of one event about one thing the first, and then
-    one every five minutes; of one event at most a hundred a minute. The rest is counted. Bounded memory."""
+    """Limits repeated lines. Of one event about one subject, it admits the first line, and then one every five minutes;
+    of one event, at most a hundred lines a minute. The others are counted. Bounded memory."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.begin(clock)
@@ -227,7 +226,8 @@ class Repeats:
         self._reported_at = clock()
 
     def admit(self, event: str, about: Hashable) -> int | None:
-        """None: do not write this line. Else write it; so many like it were not written since the last one."""
+        """None: do not write this line. Else write it; the number of equal lines that were not written since the last
+        one."""
         now = self._clock()
         if event not in self._bursts and len(self._bursts) >= _MOST_EVENTS:
             event = _OTHER
@@ -248,7 +248,7 @@ class Repeats:
         return skipped
 
     def suppressed(self, *, at_once: bool = False) -> list[Suppressed]:
-        """What was not written since this was asked last; nothing before five minutes are over, unless `at_once`."""
+        """The lines that were not written since the last call; none before five minutes are over, unless `at_once`."""
         now = self._clock()
         if now - self._reported_at < _AGAIN_AFTER and not at_once:
             return []
@@ -259,8 +259,8 @@ class Repeats:
         return found
 
     def _forget(self, now: float) -> None:
-        """What would be written again anyway, and how often it was said, after another five minutes; and more, if it is
-        too much."""
+        """Forget subjects whose next line would be admitted anyway, with their counts, after another five minutes; more
+        if there are too many."""
         while self._seen:
             oldest_at, _ = next(iter(self._seen.values()))
             if now - oldest_at < 2 * _AGAIN_AFTER and len(self._seen) <= _MOST_REMEMBERED:
@@ -303,7 +303,7 @@ _unix_time = structlog.processors.TimeStamper(fmt=None)
 
 
 def _stamp(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """A structlog processor: when it was said, in UTC, to the microsecond."""
+    """A structlog processor: adds the time of the event, in UTC, to the microsecond."""
     second, micros = divmod(int(_unix_time(logger, method, event)["timestamp"] * 1e6), 1_000_000)
     event["timestamp"] = f"{_iso(second)}.{micros:06}Z"
     return event
@@ -373,14 +373,14 @@ _any_json = structlog.processors.JSONRenderer(default=str)
 
 
 def _as_json(logger: WrappedLogger, method: str, event: EventDict) -> str | bytes:
-    """To the letter what json makes of it, and of what json does not know its `str`; most lines are made by msgspec, in
-    a fifth of the time."""
+    """Format an event as json does, with `str` for types that json does not support. msgspec formats most lines, in a
+    fifth of the time."""
     kinds = set(map(type, event.values()))
     if kinds <= _PLAIN or all(kind in _PLAIN or issubclass(kind, StrEnum) for kind in kinds):
         try:
             line = msgspec.json.format(_encode(event), indent=0)
         except UnicodeEncodeError:  # half a surrogate pair
             return _any_json(logger, method, event)
-        if line.isascii() and b"\x7f" not in line:  # json escapes all else, for whatever encoding the stream has
+        if line.isascii() and b"\x7f" not in line:  # json escapes all other characters, for a stream of any encoding
             return line.decode()
     return _any_json(logger, method, event)

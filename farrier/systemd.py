@@ -1,8 +1,7 @@
-"""Tells systemd how the daemon is: READY, STATUS, WATCHDOG, RELOADING, STOPPING.
+"""Notifies systemd of the daemon's state: READY, STATUS, WATCHDOG, RELOADING, STOPPING.
 
-Called by `daemon`. Outside of systemd ($NOTIFY_SOCKET is not set) it does nothing. It never raises and never
-blocks: a supervisor that does not listen is no reason to stop work. The protocol is sd_notify(3), one
-datagram per message.
+Called by `daemon`. Outside of systemd ($NOTIFY_SOCKET is not set) it does nothing. It never raises and never blocks:
+the work must go on if the supervisor does not respond. The protocol is sd_notify(3), one datagram per message.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Notifier:
         self._send(f"STATUS={' '.join(text.split())}")
 
     def reloading(self) -> None:
-        """Configuration is being read again; `ready` says when that is done."""
+        """Configuration is being read again; `ready` reports the end."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
@@ -53,7 +52,7 @@ class Notifier:
             try:
                 sender.sendto(message.encode(), address)
             except OSError:
-                return  # nobody listens, or not fast enough; the next sign of life is another try
+                return  # the socket is gone or full; the next notification is another try
 
 
 def _watchdog(environment: Mapping[str, str]) -> timedelta | None:

@@ -1,4 +1,4 @@
-"""Asks for runs from Python: what `SELECT farrier.enqueue(…)` is to a client that speaks SQL.
+"""Enqueues resources from Python, as `SELECT farrier.enqueue(…)` does from SQL.
 
 Used by the CLI and by programs that embed the controller. Needs no running controller: a wake is a row, and the next
 owner of the resource finds it.
@@ -22,8 +22,8 @@ class Enqueuer:
         self._wakes = wakes
 
     async def enqueue(self, kind: str, *ids: int) -> None:
-        """Wake these resources. Raises `RefusedByModel` if one of them does not exist or has ended, and then none of
-        its thousand is woken; `DatabaseUnreachable`. May be called again after either."""
+        """Enqueue these resources. Raises `RefusedByModel` if one of them does not exist or has ended, and then
+        enqueues none of its thousand; `DatabaseUnreachable`. May be repeated after either."""
         await self.enqueue_all(kind, ids)
 
     async def enqueue_all(self, kind: str, ids: Iterable[int]) -> None:

@@ -19,8 +19,8 @@ Labels = tuple[str, ...]
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """One metric: its name (without the suffix `_total`), what it says, and the names of its labels.
-    `buckets` are upper bounds in seconds; a counter has none."""
+    """One metric: its name (without the suffix `_total`), its help text, and the names of its labels. `buckets` are
+    upper bounds in seconds; a counter has none."""
 
     name: str
     help: str
@@ -34,7 +34,7 @@ class Definition(msgspec.Struct, frozen=True):
 
 
 class Gauge(msgspec.Struct, frozen=True):
-    """A figure that goes up and down: its name, what it says, and the names of its labels."""
+    """A gauge: its name, its help text, and the names of its labels."""
 
     name: str
     help: str

@@ -1,9 +1,9 @@
-"""Gauges of the whole fleet, from the database: the same on every replica, and there right after a restart.
+"""Gauges of the whole fleet, from the database: the same on every replica, and available right after a restart.
 
-The daemon lets them `run`; an exposition asks for new ones, at most every few seconds whoever asks (less often while
-they are dear), and waits a little: nothing is counted that nobody scrapes, and no scrape that goes away ends a count.
-While the database cannot be asked the last figures stay, and `farrier_fleet_collected_timestamp_seconds` says how old
-they are: never a zero that is not true. Whatever goes wrong in a count ends neither the daemon nor an exposition.
+The daemon calls `run`. An exposition requests new figures, at most every few seconds for all scrapers (less often while
+counting is slow), and waits briefly for them: nothing is counted without a scrape, and a cancelled scrape does not
+cancel a count. While the database is unreachable the last figures stay, never replaced by zeros, and
+`farrier_fleet_collected_timestamp_seconds` shows their age. No error in a count ends the daemon or an exposition.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _AT_LEAST_EVERY_SECONDS = 60.0
 # How long a scrape waits for new figures before it takes the last: well under Prometheus' time-out of 10 s, so that the
 # rest of the metrics is reported in an outage, too.
 _PATIENCE_SECONDS = 3.0
-# The server ends a count after 30 s; later than that, and than a connection takes to be made, nobody answers any more.
+# The server cancels a count after 30 s. After that time and the time to connect, no result can come.
 _GIVEN_UP_AFTER_SECONDS = 45.0
 
 
@@ -100,8 +100,8 @@ class FleetGauges(Collector):
         ended.set()
 
     async def refresh(self) -> None:
-        """Have figures that are no older than a few seconds, if the database can be asked and answers soon; if it
-        answers later, the next exposition has them."""
+        """Refresh figures that are older than a few seconds. If the database responds too late, the next exposition has
+        them."""
         is_fresh = self._clock.monotonic() < self._fresh_until
         if not self._is_counting or (is_fresh and not self._wanted.is_set()):
             return
@@ -117,7 +117,8 @@ class FleetGauges(Collector):
                 self._census = await queries.census(self._rules)
         except (FarrierError, TimeoutError) as error:
             _log.warning("fleet.not_counted", error=str(error) or f"no response within {self._give_up_after:g} s")
-        except Exception as error:  # nothing in a figure may end the work, or hide the metrics that tell of it
+        except Exception as error:  # an error in a figure must neither end the daemon nor hide the metrics that report
+                                    # the error
             _log.error("fleet.not_counted", exc_info=error)
 
     @override
@@ -126,7 +127,7 @@ class FleetGauges(Collector):
         in_force = {_labels(place): limits.get(place.key, place.default) for place in PLACES}
         values = {labels: limit.total_seconds() for labels, limit in in_force.items() if limit is not None}
         census = self._census
-        if census is not None:  # a process knows its own kinds, the database all that are registered
+        if census is not None:  # a process has only its own kinds, the database all that are registered
             values |= {(each.kind, each.state, each.substate): each.seconds for each in census.kind_limits}
         yield gauges.STATE_SLA.family(values)
         yield gauges.COLLECTED.family({(): 0.0 if census is None else census.now.timestamp()})

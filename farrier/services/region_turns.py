@@ -25,7 +25,7 @@ TURNS = CONCURRENCY - 1
 QUICK = timedelta(milliseconds=250)
 # A node that would wait longer retries later: while it waits, it holds the slot of a node that needs no region.
 PATIENCE = timedelta(seconds=10)
-# No node waits for longer because of a queue, which may shorten.
+# The longest delay of a retry: the queue may shorten.
 LONGEST_AGAIN = timedelta(seconds=60)
 # How long a turn takes is measured; until then the line is let grow, and what is refused for is known.
 _FIRST_GUESS_SECONDS = 0.02

@@ -1,7 +1,7 @@
-"""From what is asked for to the request that asks UFM for it: method, path, JSON body. Pure and total.
+"""Builds requests to UFM: method, path, JSON body. Pure and total.
 
-Used by the UFM client. Everything is below `/resources/pkeys`; keys and GUIDs come checked from the model, so no name
-can change a path.
+Used by the UFM client. Everything is below `/resources/pkeys`; the model has checked keys and GUIDs, so no name can
+change a path.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PORTS = f"{_PKEYS}/"
 
 
 class Operation(StrEnum):
-    """What a request was for; a metric label."""
+    """The purpose of a request; a metric label."""
 
     LIST_PORTS = "list_ports"
     LIST_QOS = "list_qos"

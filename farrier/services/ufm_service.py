@@ -1,6 +1,6 @@
-"""How UFM is spoken to: the settings of an instance, what it is shown, limits, and the table of failures.
+"""The parameters of UFM: the settings of an instance, its authentication, limits, and the table of failures.
 
-Used by the UFM client and by what opens it. Texts of UFM are quoted, because an operator needs them.
+Used by the UFM client and by the code that opens it. Texts of UFM are quoted, because an operator needs them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from farrier.services.ufm_requests import Operation
 LARGEST_BODY_BYTES = 9 * 1024 * 1024
 ATTEMPTS = 3
 
-# Only a change is refused, and only of a key there is none: UFM has always a list.
+# Only a change can be refused, and only a key can be missing: UFM always has a list.
 _CHANGES: Final = frozenset(Operation) - {Operation.LIST_PORTS, Operation.LIST_QOS, Operation.PKEY}
 
 RULES: Final = (
@@ -54,7 +54,7 @@ UFM: Final = Service(
     concurrency=4,  # UFM works on partitions one after the other; more of ours would only queue inside it
     largest_body_bytes=LARGEST_BODY_BYTES,
     attempts=ATTEMPTS,
-    patience=timedelta(seconds=10),  # whoever would wait longer for a slot may as well be requeued
+    patience=timedelta(seconds=10),  # a step that would wait longer for a slot is requeued instead
     longest_pause=timedelta(seconds=5),
     credential_kept=timedelta(seconds=1),
     refused_kept=timedelta(minutes=1),  # some wrong passwords in a row lock a user out
@@ -65,7 +65,7 @@ UfmHttp: TypeAlias = HttpClient[Pass, UfmError]
 
 
 async def pass_of(store: protocols.CredentialStore, reference: str, *, with_token: bool) -> Pass:
-    """What a reference leads to, as UFM wants to be shown it. Raises `CredentialError`."""
+    """The headers for the credential of a reference, in UFM's form. Raises `CredentialError`."""
     if with_token:
         token = await store.token(reference)
         return Pass({"Authorization": f"Basic {token}"}, (token,))

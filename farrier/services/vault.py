@@ -33,7 +33,7 @@ from farrier.services.vault_answers import FAILURES, Operation, Result, VaultErr
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# A Vault answers in milliseconds; a dozen requests under way are more than a fleet of any size needs.
+# A Vault responds in milliseconds; a dozen concurrent requests are enough for a fleet of any size.
 CONCURRENCY = 12
 # Long enough that an outage costs a Vault that comes back next to nothing, short against every back-off.
 PAUSE = timedelta(seconds=5)
@@ -42,7 +42,7 @@ VAULT: Final = Service(failures=FAILURES, concurrency=CONCURRENCY, largest_body_
 
 
 class VaultSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Which Vault, and what of it. `token` is a reference."""
+    """The settings of a Vault. `token` is a reference."""
 
     address: str
     token: str
@@ -91,7 +91,7 @@ class Vault:
         self._settings = settings
         self._http = http
         self._clock = clock
-        # A lock lives as long as somebody holds it or waits for it.
+        # A lock exists as long as a call holds it or waits for it.
         self._one_at_a_time: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self._kept: dict[str, tuple[float, Source]] = {}  # until when; the oldest first
         self._breaker: Breaker[VaultError] = Breaker(clock, pause=PAUSE)
@@ -155,7 +155,7 @@ class Vault:
         except VaultError as error:
             if error.failure is not Result.DENIED:
                 raise
-        # Vault says the same whether the token is worthless or just may not read this: ask about the token.
+        # Vault has one response for an invalid token and a token without this right, so look the token up.
         own = Request(operation=Operation.LOOK_UP_TOKEN, path="auth/token/lookup-self", answers={200})
         await send(own, vault_answers.nothing)
         raise vault_answers.lasting(Result.DENIED, "Vault does not allow the configured token to read this path")

@@ -1,8 +1,7 @@
-"""What an answer of Vault means: the secret, or a failure with a result for the metrics and a text for people.
+"""Interprets responses of Vault: the secret, or a failure with a result for the metrics and a text for operators.
 
-Used by the Vault client; pure. A failure is temporary unless Vault said something about this very secret: that
-it is not there, or that our token may not read it. Texts are our own words; a body is quoted nowhere, for what
-is in it may be the secret.
+Used by the Vault client; pure. A failure is temporary unless Vault reports it for this very secret: the secret is
+missing, or farrier's token may not read it. Texts are farrier's; they never quote a body, which may contain the secret.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ _T = TypeVar("_T")
 
 
 class Operation(StrEnum):
-    """What a request was for; a metric label."""
+    """The purpose of a request; a metric label."""
 
     READ = "read"
     LOOK_UP_TOKEN = "look_up_token"
 
 
 class Result(StrEnum):
-    """How a request ended; a metric label."""
+    """The result of a request; a metric label."""
 
     OK = "ok"
     CANCELLED = "cancelled"
-    MISSING = "missing"  # no such secret, or its newest version was deleted
+    MISSING = "missing"  # the secret does not exist, or its newest version was deleted
     DENIED = "denied"
     UNAVAILABLE = "unavailable"  # sealed, busy, or failing
     UNREACHABLE = "unreachable"
@@ -90,7 +89,7 @@ RULES: Final = (
 class _VaultFailures(Failures[VaultError], frozen=True, kw_only=True):
     @override
     def garbled(self, request: Request, detail: str) -> VaultError:
-        """Of this secret alone: it is too large."""
+        """A failure of this secret alone, which is too large."""
         return lasting(Result.PROTOCOL, detail)
 
 
@@ -117,7 +116,7 @@ def nothing(_: Answer) -> None:
 
 
 def secret(answer: Answer) -> Source:
-    """The newest version of a secret, of an answer with 200 or 404. Raises `VaultError` where there is none."""
+    """The newest version of a secret, from a response with 200 or 404. Raises `VaultError` if there is none."""
     kept = _decoded(answer.body, _Read)
     if kept is not None and bytes(kept.data.data) == b"null":
         raise lasting(Result.MISSING, _gone(kept.data.metadata))

@@ -30,8 +30,8 @@ class Ways:
         self._lookup = lookup
 
     def to(self, target: BmcTarget) -> tuple[URL, Route]:
-        """The BMC, and the way to it, which is not resolved yet. Raises `BmcError` for an address that is none,
-        `CredentialError` if nothing binds the reference to its host."""
+        """The BMC and its route, which is not resolved yet. Raises `BmcError` for an invalid address, `CredentialError`
+        if no binding covers the reference and its host."""
         bmc, bound = self.bound(target)
         return bmc, self.route(bound)
 

@@ -31,7 +31,7 @@ _BATCHES = 100
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How fast simulated agents live."""
+    """The intervals and durations of simulated agents."""
 
     heartbeat_every: timedelta = timedelta(seconds=10)
     look_for_tasks_every: timedelta = timedelta(seconds=1)
@@ -54,23 +54,22 @@ class SimulatedAgents:
         return len(self._agents)
 
     async def enroll(self, token: str) -> int:
-        """Bring the agent of one node to life; answers the node's id. Raises `RefusedByModel` for a bad
-        token."""
+        """Enroll the agent of one node; returns the node's id. Raises `RefusedByModel` for an invalid token."""
         agent = await self._api.enroll(token, {"os": "simulated"})
         self._agents[agent.node] = agent
         await self._beat([agent])
         return agent.node
 
     def end(self, node: int) -> None:
-        """What it ran on was erased: nothing more is heard of it."""
+        """End the agent, because its disk was erased."""
         self._agents.pop(node, None)
 
     def silence(self, node: int) -> None:
-        """The agent says and does nothing any more, until `revive`."""
+        """Stop the agent's heartbeats and work until `revive`."""
         self._silent.add(node)
 
     def revive(self, node: int) -> None:
-        """The agent goes on as if nothing had been."""
+        """Continue heartbeats and work after `silence`."""
         self._silent.discard(node)
 
     def fail_next(self, node: int, times: int) -> None:
@@ -119,7 +118,7 @@ class SimulatedAgents:
             tasks.start_soon(self._work, task)
 
     async def _work(self, task: AgentTask) -> None:
-        """Do one task, renewing its lease on the way; who loses it stops."""
+        """Do one task and renew its lease meanwhile; stop if the lease is lost."""
         remaining = self._pace.task_takes.total_seconds() * random.uniform(0.5, 1.5)
         renew_every = self._pace.task_lease.total_seconds() / 3
         try:
@@ -135,7 +134,7 @@ class SimulatedAgents:
     async def _finish(self, task: AgentTask) -> None:
         node = task.agent.node
         if node in self._silent:
-            return  # a machine that died tells nobody; its lease runs out
+            return  # a machine that fails reports nothing; its lease expires
         fails = self._to_fail[node] > 0
         if fails:
             self._to_fail[node] -= 1

@@ -168,10 +168,10 @@ def _write_certificates(directory: Path, authority: Authority, certificate: Serv
 def _write_files(
     directory: Path, systems: Sequence[SimulatedSystem], *, certificate: ServerFiles, port: int, power: str
 ) -> Path:
-    """Write what the emulator reads and what its clients need; answers its configuration file."""
+    """Write the files of the emulator and its clients; returns the emulator's configuration file."""
     state = directory / "state"
     state.mkdir(exist_ok=True)
-    # Four rounds, the fewest there are: the emulator hashes anew for each request.
+    # Four rounds, the minimum: the emulator hashes for each request.
     hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
     _write_private(directory / "htpasswd", f"{USERNAME}:{hashed}\n".encode())
     _write_private(directory / "credential.json", msgspec.json.encode({"username": USERNAME, "password": PASSWORD}))
@@ -209,7 +209,7 @@ def _log(directory: Path) -> BinaryIO:
 
 
 def _printed(directory: Path) -> str:
-    """The end of what the emulator said, which is where it says why it gave up."""
+    """The end of the emulator's output, which has the reason of its failure."""
     return (directory / "emulator.log").read_text(errors="replace")[-2000:]
 
 

@@ -14,14 +14,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-# Long enough for a demo that is left running, short enough that nobody builds on it.
+# Long enough for a demo that is left running, short enough that no one relies on it.
 LIFETIME = timedelta(days=30)
 # The other side's clock may be a little behind.
 BACKDATED = timedelta(minutes=5)
 
 
 class ServerFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a server finds its certificate and key, in PEM."""
+    """The paths of a server's certificate and key, in PEM."""
 
     certificate: Path
     key: Path

@@ -27,7 +27,7 @@ class RequestHangs(Exception):
 
 
 class Broken(enum.Enum):
-    """What becomes of an answer's body, or of the connection."""
+    """What happens to a response's body, or to the connection."""
 
     HANG = enum.auto()
     """Nothing is done and nothing is answered."""
@@ -40,10 +40,10 @@ class Broken(enum.Enum):
 
 
 class Fault(msgspec.Struct, kw_only=True):
-    """A rule. `path` is a pattern with `*`, over the whole path; `machine` a name that is a part of the path.
+    """A rule. `path` is a pattern with `*` for the whole path; `machine` a name that is a part of the path.
 
-    `status` answers instead of the service, before anything is done, with `body`, `headers` and `content_type`;
-    `latency` delays. `body` without `status` replaces the body of the true answer.
+    `status` is the response instead of the service's, before anything is done, with `body`, `headers` and
+    `content_type`; `latency` delays. `body` without `status` replaces the body of the true response.
     """
 
     method: str | None = None
@@ -68,14 +68,14 @@ class Fault(msgspec.Struct, kw_only=True):
         )
 
     async def delay(self) -> None:
-        """What strikes before anything is done. Raises `RequestHangs`."""
+        """Apply the faults that come before the operation. Raises `RequestHangs`."""
         if self.latency > timedelta(0):
             await anyio.sleep(self.latency.total_seconds())
         if self.broken is Broken.HANG:
             raise RequestHangs
 
     def spoilt(self, content: bytes, content_type: str) -> tuple[bytes, str]:
-        """What becomes of the true answer's body. Raises `ConnectionDropped`."""
+        """The body after the faults of the response. Raises `ConnectionDropped`."""
         if self.body is not None:
             content, content_type = self.body, self.content_type
         match self.broken:

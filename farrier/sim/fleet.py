@@ -1,7 +1,7 @@
 """A simulated fleet: nodes registered over SQL and onboarded, with their agents.
 
-Run by `farrier demo`. Behaves as the services around a real farrier do: registers, asks by intents, enrols, and sees
-only what the database shows. The controller under it is the real one and knows of no simulation.
+Run by `farrier demo`. Behaves as the services around a real farrier: registers nodes, submits intents, enrolls agents,
+and reads only the database. The controller is the real one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def has_bmc(number: int) -> bool:
 
 
 def name_of(number: int) -> str:
-    """What the node with this number is called."""
+    """The name of the node with this number."""
     return f"gpu-{number:04}"
 
 
@@ -110,7 +110,7 @@ class SimulatedFleet:
             return
 
     async def _manage(self) -> None:
-        """Ask for the BMCs to be verified now: the first run of a new node comes within half a minute by itself."""
+        """Request the verification of the BMCs now; otherwise the first run of a new node may take half a minute."""
         for node in await self.glance():
             if node.management is Management.ENROLL:
                 await self.ask(node, Action.MANAGE)
@@ -131,7 +131,7 @@ class SimulatedFleet:
                     return
 
     async def _onboard(self) -> None:
-        """Ask for the onboarding of those that are ready for it and have not been asked for."""
+        """Request the onboarding of the nodes that are ready, once each."""
         for node in await self.glance():
             ready = node.status is NodeStatus.ENROLLING and node.management is Management.MANAGEABLE
             wanted = ready and node.workflow_status is WorkflowStatus.PENDING and node.id not in self._asked
@@ -152,7 +152,7 @@ class SimulatedFleet:
         return True
 
     async def glance(self) -> tuple[NodeGlance, ...]:
-        """Where each node stands now; where it was seen last, while the database is away."""
+        """The present state of each node; the last known one while the database is unreachable."""
         try:
             self.seen = await self._api.glance(self._after)
         except DatabaseUnreachable as away:

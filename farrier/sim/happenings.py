@@ -32,14 +32,14 @@ _EVENT_EVERY = timedelta(seconds=6)
 _LASTS = timedelta(seconds=15)
 _LOOK_EVERY = timedelta(seconds=1)
 _PATIENCE = timedelta(minutes=5)
-# Of so many nodes one may be out of service because of an event, and of so many one may be removed for good: a fleet of
-# any size looks healthy for as long as it is watched.
+# One of this many nodes may be out of service because of an event, and one of this many removed for good: a fleet of
+# any size stays healthy for as long as the demo runs.
 _AWAY_EVERY = 6
 _REMOVED_EVERY = 10
 
 
 class Event(StrEnum):
-    """What happens to a node."""
+    """An event of a node."""
 
     QUARANTINE = "quarantine"
     DRAIN = "drain"
@@ -65,7 +65,7 @@ def candidates(event: Event, nodes: Sequence[NodeGlance], away: Collection[int])
 
 
 def removals(nodes: int) -> int:
-    """How many nodes of a fleet are removed for good. A node alone is not."""
+    """How many nodes of a fleet are removed for good; none from a fleet of one."""
     return min(ceil(nodes / _REMOVED_EVERY), nodes - 1)
 
 
@@ -79,7 +79,7 @@ class Happenings:
         self._removed = 0
 
     async def run(self) -> None:
-        """One after the other, for ever."""
+        """Cause events one after the other, until cancelled."""
         async with anyio.create_task_group() as tasks:
             for event in cycle(Event):
                 await anyio.sleep(_EVENT_EVERY.total_seconds())

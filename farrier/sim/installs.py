@@ -1,7 +1,7 @@
-"""What runs on the machines of a simulated region: a deployed one starts the agent of its user data, a released one
-loses it.
+"""Agents on the machines of a simulated region: deploying a machine starts the agent of its user data, releasing it
+ends the agent.
 
-The agent has nothing but the token in the user data, as on a real machine.
+As on a real machine, the agent has only the token in the user data.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from farrier.sim.faults import ConnectionDropped, RequestHangs
 
-# What still answers when it is told to end is given this long.
+# The time that open connections have to end.
 _STOP_SECONDS = 2
 
 
@@ -57,7 +57,7 @@ async def open_app(app: ASGIApp, *, name: str) -> AsyncIterator[str]:
     )
     server = _Server(settings)
     ended = anyio.Event()
-    # Cancelled, uvicorn would leave its sockets open: it ends when it is told to, also when we are being cancelled.
+    # If cancelled, uvicorn would leave its sockets open. So it is stopped through its flag, also during a cancellation.
     until_stopped = anyio.CancelScope(shield=True)
 
     async def serve() -> None:
@@ -80,7 +80,7 @@ async def open_app(app: ASGIApp, *, name: str) -> AsyncIterator[str]:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to whoever runs us."""
+    """A server that leaves signals to the process."""
 
     @override
     @contextmanager

@@ -1,7 +1,7 @@
-"""Machines that fail in instructive ways, and the operator who mends them: for `farrier demo`.
+"""Machines with faults, and an operator who repairs them: for `farrier demo`.
 
-Troubles are of the region alone: what a machine is made of, and machines that should not be there. The operator sees
-what the database shows, mends the cause where it lies and asks for `retry_stage`, as its runbook says.
+The faults exist only in the region: hardware of machines, and machines that should not exist. The operator reads the
+database, repairs the cause and submits `retry_stage`, as the runbook instructs.
 """
 
 from __future__ import annotations

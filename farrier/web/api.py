@@ -89,7 +89,7 @@ async def list_all_history(request: Request) -> Response:
 
 
 async def send_history(request: Request, wanted_: HistoryFilter, name: str, order: Order) -> Response:
-    """A page of history; `name` is the parameter that says from where to go on."""
+    """Send a page of history; `name` is the parameter with the key after which the page begins."""
     most = limit(request, most=_MOST_ROWS)
     key = _parsed(request, name, parse_key, f"{name} must be the `next` of an earlier response")
     page = await backend_of(request).queries.history(wanted_, order=order, after=key, limit=most)
@@ -97,7 +97,7 @@ async def send_history(request: Request, wanted_: HistoryFilter, name: str, orde
 
 
 def wanted_past(request: Request) -> HistoryFilter:
-    """Which changes the query string narrows history to, of whatever resource."""
+    """The filter of history in the query string, for any resource."""
     given = request.query_params
     return HistoryFilter(
         since=_parsed(request, "since", parse_bound),
@@ -159,7 +159,7 @@ async def authorize(request: Request, backend: Backend) -> None:
 
 
 def patience(request: Request) -> timedelta:
-    """How long to wait for the answer."""
+    """How long to wait for the response to an intent."""
     return timedelta(seconds=number(request, "wait", default=0, most=_LONGEST_WAIT_SECONDS))
 
 

@@ -1,4 +1,4 @@
-"""What the web application works on, once the database is there."""
+"""What the web application uses once the database is available."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from farrier.protocols import Queries, Requests, ResourceQueries
 
 
 class Backend(msgspec.Struct, frozen=True):
-    """Reads, writes, the limits that differ from the defaults, the token that writes need, reads of other kinds, after
-    how long an agent counts as silent, and the period of the controllers. `token` is None if writing is switched
-    off; otherwise it is read for each write, so that it may be rotated."""
+    """Reads, writes, the limits that differ from the defaults, the token for writes, reads of other kinds, after how
+    long an agent counts as silent, and the period of the controllers. `token` is None if writing is switched off;
+    otherwise it is read for each write, so that it may be rotated."""
 
     queries: Queries
     requests: Requests

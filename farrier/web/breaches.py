@@ -1,8 +1,7 @@
-"""What is above a limit: nodes and other resources, the worst first, as JSON and for the inventory's page.
+"""Nodes and other resources above a limit, the worst first, as JSON and for the inventory's page.
 
-A clock is told in seconds. At most a thousand nodes are told, and how many more there are: nobody reads a longer list,
-and writing it takes the process's time from the work. A paused node is told like any other, with why it is paused: who
-alerts leaves it out.
+Clocks are in seconds. At most a thousand nodes are listed, with the number of the others: nobody reads a longer list,
+and writing it takes CPU time from the loop. A paused node is listed with the reason of the pause; alerts leave it out.
 """
 
 from __future__ import annotations

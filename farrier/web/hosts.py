@@ -1,7 +1,7 @@
-"""Which names this server answers to: a page of another site whose name was pointed at us asks under that name.
+"""Refuses requests under unknown host names: another site may point its name at this server.
 
-Around the application, made by `site`. An address is no name that another site could own, so all are answered, as is
-localhost. Prometheus and probes come under any name: what they read is open to all and changes nothing.
+A wrapper of the application, made by `site`. Addresses and localhost are accepted, because no other site can own them.
+Prometheus and probes may use any name: their endpoints are public and change nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The views for operators: the inventory, with what is late on top, the resources of a kind, and the life of one.
+"""The views for operators: the inventory, with late nodes on top, the resources of a kind, and the history of one.
 
-Plain HTML that works without scripts; each view is one question or two to `Queries`. Shows, and asks for
-nothing.
+Plain HTML without scripts; each view makes one or two queries. The views are read-only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The query string: what an endpoint takes, and how it is read.
+"""Parses the query string of an endpoint.
 
-Under the API nothing of it is ignored: of a parameter that is misspelt the answer would look like one to the question.
-Pages for people show what they can.
+The API refuses unknown parameters: with a misspelt one ignored, the response would look like one to the intended
+request. Pages for operators ignore them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OF_HISTORY = ("since", "until", "kind", "layer", "from", "to", "cause", "request
 
 
 def takes(*names: str) -> Callable[[Endpoint], Endpoint]:
-    """An endpoint of the API that takes these parameters; with any other it answers 400."""
+    """An endpoint of the API that accepts these parameters; with any other it responds 400."""
 
     def checked(endpoint: Endpoint) -> Endpoint:
         @wraps(endpoint)

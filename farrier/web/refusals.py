@@ -1,5 +1,4 @@
-"""How an error looks over HTTP: `{"error", "hint"}` with the status that fits, or a page that says the
-same."""
+"""Responses for errors: `{"error", "hint"}` with the matching status, or a page with the same content."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from farrier.web.breaches import clock_as_json
 from farrier.web.parameters import OF_HISTORY, Endpoint, after, key_of, limit, takes
 
 _MOST_ROWS = 1000
-# What the database says of a kind that it does not know.
+# SQLSTATE of the database for an unknown kind.
 _UNKNOWN = "FR400"
 
 

@@ -1,7 +1,7 @@
-"""Serves an ASGI application inside a task group of ours.
+"""Serves an ASGI application inside a task group of the daemon.
 
-Called by `daemon`, which owns the signals: uvicorn's own handlers stay out. The socket is bound before
-anything else starts, so a taken port is an error at once and port 0 has a number that can be told.
+Called by `daemon`, which handles the signals instead of uvicorn. The socket is bound first: a port in use is an error
+at once, and port 0 has a known number.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def serving(app: ASGIApp, *, host: str, port: int) -> AsyncIterator[str]:
     )
     server = _Server(settings)
     ended = anyio.Event()
-    # Cancelled, uvicorn would leave its sockets open: it ends when it is told to, also when we are being cancelled.
+    # If cancelled, uvicorn would leave its sockets open. So it is stopped through its flag, also during a cancellation.
     until_stopped = anyio.CancelScope(shield=True)
 
     async def serve() -> None:

@@ -1,8 +1,7 @@
-"""The web application: which path leads where, and how an error looks.
+"""The web application: its routes, and responses for errors.
 
-Made by the daemon before the database is there: metrics and health answer from the start. `open` gives it the
-database; until then whatever reads from it is answered 503. Pages get HTML, everything else JSON `{error,
-hint}`.
+The daemon makes it before the database is available: metrics and health respond from the start. `open` adds the
+database; until then endpoints that need it respond 503. Pages get HTML, everything else JSON `{error, hint}`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from farrier.web.backend import Backend
 from farrier.web.hosts import KnownHosts
 from farrier.web.refusals import left, no_token, refused, undecodable, unforeseen, unreachable, wrong_path
 
-# No page of ours runs a script, and none is to be shown inside of another.
+# No page runs a script, and no other page may embed one.
 _HEADERS = (
     (b"content-security-policy", b"default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'"),
     (b"x-content-type-options", b"nosniff"),
@@ -66,7 +65,7 @@ class Site:
                 Exception: unforeseen,
             },
         )
-        # Around all of it: the answer to an error that nobody foresaw is made outside of what Starlette lets us add.
+        # Outermost: Starlette makes the response to an unexpected error outside of its own middleware.
         self.app: ASGIApp = _Headers(KnownHosts(self._site, names))
 
     def open(self, backend: Backend) -> None:

@@ -1,7 +1,7 @@
-"""The composition root: makes every room from the configuration and hands each the others as protocols.
+"""The composition root: makes the parts of farrier from the configuration and connects them through protocols.
 
-The only place that knows two rooms. Called by `daemon`; what it returns is ready to run and runs nothing by
-itself. Everything is a context: what was opened is closed in reverse order, also when a later step fails.
+The only package that imports several others of its level. Called by `daemon`; what it returns is ready to run and runs
+nothing by itself. Everything is a context: what was opened is closed in reverse order, also when a later step fails.
 """
 
 from __future__ import annotations

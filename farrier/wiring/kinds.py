@@ -1,6 +1,6 @@
-"""The kinds that run besides nodes: those that come with farrier, and those that settings name.
+"""The kinds that run besides nodes: built-in ones, and those that the settings name.
 
-Called by the daemon and by `loops`. Whatever a kind brings is checked before anything starts.
+Called by the daemon and by `loops`. All parts of a kind are checked before anything starts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Extensions: TypeAlias = Mapping[str, AnyExtension]
 
 
 class Loop(msgspec.Struct, frozen=True):
-    """What a processor is made from, besides what all have."""
+    """The parts of a processor that differ between kinds."""
 
     kind: Kind[Any, Any]
     handler: StateHandler[Any, Any, Any, Any]
@@ -63,18 +63,19 @@ def extension(name: str) -> AnyExtension:
 
 
 def specs_of(extensions: Extensions) -> tuple[KindSpec, ...]:
-    """Of all kinds that run besides nodes."""
+    """The specs of all kinds that run besides nodes."""
     return (*BUILT_IN, *(each.spec for each in extensions.values()))
 
 
 def installable(extension: AnyExtension) -> Installable:
-    """What the database has to know of it."""
+    """The parts of a kind that the database needs."""
     return Installable(spec=extension.spec, sql=extension.sql, columns=extension.needed_columns())
 
 
 async def require_kinds(database: Database, extensions: Extensions) -> None:
-    """Make sure that the database knows these kinds. An embedded one is told of them; any other is an operator's, and a
-    kind that is not in it, or otherwise, raises ConfigError. Raises DatabaseUnreachable; may be called again."""
+    """Make sure that these kinds are installed in the database. They are installed in an embedded one; any other
+    belongs to an operator, and a kind that is missing or different there raises ConfigError. Raises
+    DatabaseUnreachable; may be repeated."""
     if database.embedded and extensions:
         async with administrator(database) as conn:
             for each in extensions.values():

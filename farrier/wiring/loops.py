@@ -1,6 +1,6 @@
-"""The loops of one process with all that they need, one for each kind of resource, beside each other.
+"""The loops of one process with all that they need, one for each kind of resource.
 
-Made for the daemon, which runs them. `use_sites` is how what is configured of sites reaches whoever decides by it.
+Made for the daemon, which runs them. `use_sites` passes the configuration of sites to the objects that use it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from farrier.wiring.storage import Database, brief
 
 
 class Deciders(msgspec.Struct, frozen=True, kw_only=True):
-    """All who decide or act by what is configured of sites."""
+    """All objects that use the configuration of sites."""
 
     nodes: NodeHandler
     maas_regions: RegionHandler
@@ -62,7 +62,7 @@ class Deciders(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
-    """What the daemon runs once the database is there."""
+    """The parts that the daemon runs once the database is available."""
 
     controller: Controller
     listener: Listener | None
@@ -99,7 +99,7 @@ def _paces(sites: Sites) -> list[RegionPace]:
 
 
 def _keeper(history: settings.HistoryConfig, database: Database) -> Keeper | None:
-    """None: history is kept for ever."""
+    """The keeper of history; None: history is kept for ever."""
     if not history.keep_days:
         return None
     return Keeper(PostgresRetention(database.pool), keep=timedelta(days=history.keep_days))

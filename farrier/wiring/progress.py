@@ -32,7 +32,7 @@ class Progress:
         self._tried = self._succeeded = clock.monotonic()
 
     def tried(self) -> None:
-        """A renewal came back, whatever it said."""
+        """Record that a renewal returned, with any result."""
         self._tried = self._clock.monotonic()
 
     def succeeded(self) -> None:
@@ -40,7 +40,7 @@ class Progress:
         self._succeeded = self._clock.monotonic()
 
     def stalled_for(self) -> timedelta:
-        """How long no renewal has come back."""
+        """How long no renewal has returned."""
         return timedelta(seconds=self._clock.monotonic() - self._tried)
 
     def uncommitted_for(self) -> timedelta:
@@ -67,7 +67,8 @@ class Pulse:
             await anyio.sleep(_PULSE_SECONDS)
 
     async def mend(self) -> None:
-        """For ever, beside `run`: a batch that waits for rows delays no pulse, and one that fails is done again."""
+        """Mend times until cancelled, beside `run`: a batch that waits for rows delays no pulse, and a failed batch is
+        repeated."""
         while True:
             try:
                 while (batch := await self._pulse.mend()).more:

@@ -1,7 +1,7 @@
-"""Requests to the outside that failed, in the log beside the metrics.
+"""Logs failed requests to outside services, in addition to their metrics.
 
-Around the observer of the loops' service clients. Writes a service, an operation and a class of failure, all from
-finite sets, and never what was sent or answered; the loop's context says which node it was for.
+Wraps the observer of the loops' service clients. Logs a service, an operation and a class of failure, all from finite
+sets, and never the content of a request or response; the loop's context names the node.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from farrier.protocols import ServiceObserver
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# Cancelled requests were given up by us: their runs say why.
+# farrier cancels requests itself, and their runs record the reason.
 _NO_FAILURE = frozenset({"ok", "cancelled"})
 
 
 class LoggedRequests(ServiceObserver):
-    """Tells `inner` of every request, and the log of those that failed."""
+    """Reports every request to `inner`, and logs failed ones."""
 
     def __init__(self, inner: ServiceObserver) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""How the outside is spoken to, from the configuration: BMCs, and where secrets come from.
+"""Settings of outside services, from the configuration: BMCs, and the sources of secrets.
 
 Called by the rest of `wiring`. Opens nothing by itself.
 """
@@ -21,7 +21,7 @@ from farrier.services.vault import VaultSettings
 
 
 def credentials(config: settings.Config, *, observer: ServiceObserver) -> AbstractAsyncContextManager[Credentials]:
-    """Where secrets come from, to be opened. Raises ConfigError."""
+    """A context that opens the sources of secrets. Raises ConfigError."""
     places = CredentialPlaces(
         file_roots=tuple(map(Path, config.credentials.file_roots)), env_prefix=config.credentials.env_prefix
     )
@@ -29,7 +29,7 @@ def credentials(config: settings.Config, *, observer: ServiceObserver) -> Abstra
 
 
 def vault_settings(config: settings.VaultConfig) -> VaultSettings | None:
-    """How Vault is spoken to; None where there is none."""
+    """The settings of Vault; None if it is not configured."""
     if not config.address:
         return None
     return VaultSettings(
@@ -45,7 +45,7 @@ def vault_settings(config: settings.VaultConfig) -> VaultSettings | None:
 
 
 def bmc_settings(config: settings.Config) -> BmcSettings:
-    """How BMCs are spoken to."""
+    """The settings of the BMC client."""
     return BmcSettings(
         trust=_trust(config.bmc),
         trust_by_host={name.lower(): _trust(host) for name, host in config.bmc.hosts.items()},
@@ -67,7 +67,7 @@ def _session_directory(config: settings.BmcConfig) -> Path | None:
 
 
 def bindings(config: settings.Config) -> Bindings:
-    """Which BMCs may be sent which credentials at all sites."""
+    """The bindings of credentials to BMCs that hold at all sites."""
     return Bindings(config.credentials.bindings)
 
 

@@ -1,4 +1,4 @@
-"""The database: reached, made to fit, and handed to those who ask it things beside the loop.
+"""The database: connects to it, checks or migrates it, and opens connections for queries outside the loop.
 
 Called by the daemon and by simulations.
 """
@@ -49,7 +49,7 @@ class Database(msgspec.Struct, frozen=True):
 
 
 def brief(config: settings.DatabaseConfig) -> pool.Timeouts:
-    """For what the loop waits for."""
+    """The time limits of the loop's statements."""
     return pool.Timeouts(config.connect_timeout, config.statement_timeout)
 
 
@@ -59,9 +59,8 @@ def _for_reading(config: settings.DatabaseConfig) -> pool.Timeouts:
 
 @asynccontextmanager
 async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
-    """Connections to the configured server, tried for as long as `db_timeout`. An embedded server is
-    started, and stopped again at the end by whoever started it. Raises DatabaseUnreachable or
-    ConfigError."""
+    """Connections to the configured server, retried for as long as `db_timeout`. An embedded server is started, and
+    stopped at the end by the process that started it. Raises DatabaseUnreachable or ConfigError."""
     async with client.server(await _located(config)) as dsn:
         connections = await pool.open_pool(
             dsn,
@@ -79,8 +78,8 @@ async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
 
 
 async def _located(config: settings.DatabaseConfig) -> settings.DatabaseConfig:
-    """With the DSN that a reference leads to, or with the directory of the embedded server, if that is what is meant.
-    Raises ConfigError."""
+    """The configuration with its DSN resolved from a reference, or with the directory of the embedded server if it uses
+    one. Raises ConfigError."""
     if config.dsn.startswith(_DSN_IN_A_CREDENTIAL):
         try:
             return msgspec.structs.replace(config, dsn=await Credentials(CredentialPlaces()).token(config.dsn))
@@ -92,8 +91,7 @@ async def _located(config: settings.DatabaseConfig) -> settings.DatabaseConfig:
 
 
 async def persistently(work: Callable[[], Awaitable[T]], *, patience: timedelta) -> T:
-    """What `work` returns; done again, from its beginning, while the database cannot be reached and `patience` lasts.
-    Raises what it raises."""
+    """The result of `work`, repeated while the database is unreachable and `patience` lasts. Raises what it raises."""
     deadline = anyio.current_time() + patience.total_seconds()
     pause = pool.FIRST_PAUSE.total_seconds()
     while True:
@@ -108,9 +106,9 @@ async def persistently(work: Callable[[], Awaitable[T]], *, patience: timedelta)
 
 
 async def prepare(database: Database, config: settings.Config) -> int:
-    """Make sure that schema and program fit, and tell the database what it must know of the configuration;
-    answers the schema's version. An embedded database is migrated; any other is an operator's, and an old
-    schema in it raises SchemaMissing. Raises SchemaTooNew, or DatabaseUnreachable; may be called again."""
+    """Make sure that schema and program match, and write the configuration that functions need to the database; returns
+    the schema's version. An embedded database is migrated; any other belongs to an operator, and an old schema there
+    raises SchemaMissing. Raises SchemaTooNew, or DatabaseUnreachable; may be repeated."""
     if database.embedded:
         async with administrator(database) as conn:
             await migrate.migrate(conn, after=catalog.sync)
@@ -131,7 +129,7 @@ async def administrator(database: Database) -> AsyncIterator[pool.Single]:
 
 @asynccontextmanager
 async def backend(config: settings.Config, database: Database, *, observer: ServiceObserver) -> AsyncIterator[Backend]:
-    """What the web works on, over connections of its own: a long list must not make the loop wait."""
+    """The backend of the web application, with its own connections: a long listing must not delay the loop."""
     pgbouncer = config.database.pgbouncer
     connections = await pool.open_pool(
         database.dsn,
@@ -161,7 +159,7 @@ async def backend(config: settings.Config, database: Database, *, observer: Serv
 
 @asynccontextmanager
 async def counter(config: settings.DatabaseConfig, database: Database) -> AsyncIterator[Queries]:
-    """What the fleet is counted over: a connection that no reader of long lists keeps."""
+    """The connection that counts the fleet, separate so that long listings cannot occupy it."""
     connections = await pool.open_pool(
         database.dsn, size=1, patience=config.db_timeout, pgbouncer=config.pgbouncer, timeouts=_for_reading(config)
     )

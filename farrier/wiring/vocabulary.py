@@ -43,7 +43,7 @@ def fleet_gauges(config: settings.Config) -> FleetGauges:
 
 
 def census_rules(config: settings.Config) -> Rules:
-    """By what the fleet is counted."""
+    """The limits and thresholds for counting the fleet."""
     return Rules(
         limits=config.sla,
         offline_after=config.node.offline_after,
@@ -103,7 +103,8 @@ def _own_metric(spec: KindSpec, metric: KindMetric) -> OwnMetric:
 
 
 def _failures() -> OwnMetric:
-    """Of every stage what may fail there, and of a workflow that has not begun."""
+    """The series of failures: for each stage the failures that may occur, and those of a workflow that has not
+    begun."""
     series = tuple(
         (str(workflow), str(stage), str(failure))
         for workflow, by_stage in stage_failures.POSSIBLE.items()
@@ -114,7 +115,7 @@ def _failures() -> OwnMetric:
 
 
 def fleet_words() -> FleetWords:
-    """Of what is counted in the whole fleet, besides states."""
+    """The label values of the fleet's figures, except for states."""
     return FleetWords(
         errors=run_error_labels(),
         failures=tuple(map(str, FailureClass)),
@@ -126,7 +127,7 @@ def fleet_words() -> FleetWords:
 
 
 def _node_labels() -> tuple[tuple[str, str], ...]:
-    """Each status, and with each stage that a workflow may be in meanwhile."""
+    """Each status alone, and with each stage that a workflow may have in that status."""
     stages_of: dict[WorkflowKind, type[stages.OnboardingStage | stages.DecommissionStage]] = {
         WorkflowKind.ONBOARDING: stages.OnboardingStage,
         WorkflowKind.DECOMMISSION: stages.DecommissionStage,

@@ -1,9 +1,9 @@
 """Alert rules for Prometheus, as data: made from the settings, printed by `farrier alerts`.
 
-Whatever a rule asks for is named by `definitions` and `gauges`, so a rule cannot ask for a metric that is not there.
-Figures of the fleet are the same on every replica: a rule takes the largest, of those replicas that have counted
-lately. What a process counts is summed over replicas. No rule compares with `farrier_state_sla_seconds`: nodes are held
-to limits of their own, and the counts above them already know.
+Rules take the names of metrics from `definitions` and `gauges`, so a rule cannot use a metric that does not exist.
+Figures of the fleet are equal on every replica: a rule takes the maximum of the replicas that have counted recently.
+Counters of a process are summed over replicas. No rule compares with `farrier_state_sla_seconds`: a node may have its
+own limit, and the counts of nodes above a limit include that.
 """
 
 from __future__ import annotations

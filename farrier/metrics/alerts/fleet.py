@@ -44,7 +44,7 @@ _ANSWERED_WITHIN = timedelta(minutes=15)
 
 # A bound of the histogram. Nodes that are in service for less are not in service.
 SHORT_STAY = timedelta(minutes=15)
-# A node may be taken out of service by somebody right after it came in; not five of them in an hour.
+# An operator may take a node out of service right after it came in, but not five of them in an hour.
 _SHORT_STAYS = 5
 
 # A BMC is read every minute; these have had no good read for `node.observation_ttl`, five minutes.
@@ -53,8 +53,8 @@ _BMC_AWAY_BECAUSE = "a BMC that resets or updates is unreachable for ten to twen
 _MANY = 0.05  # of all; those that are broken by themselves are one or two in a hundred
 _MANY_AT_LEAST = 5  # a share of a small fleet is a single machine
 
-# The first five say where to look; the rest is in `farrier sla breaches`. Only a hundred nodes are named, each where it
-# is worst, so there may be none to tell.
+# The first five are enough to begin; `farrier sla breaches` lists the others. Metrics name only a hundred nodes, each
+# in its worst state, so there may be none to list.
 _WORST = (
     "{{ with printf `topk(5, max by (node) ("
     f"{gauges.NODE_ABOVE_SLA.name}"
@@ -115,7 +115,7 @@ def _stuck_at(severity: Severity, selected: str, *, named: bool) -> Alert:
 
 
 def _patient(limits: Limits, places: Iterable[Place]) -> Iterator[tuple[str, ...]]:
-    """What selects the states and stages whose limits, of whatever site and model, are all a person's."""
+    """Selectors of the states and stages whose limits, for every site and model, depend on a person."""
     shortest: dict[tuple[str, str, str], timedelta] = {}
     for rule in rules(limits, places):
         place = (rule.place.kind, rule.place.state, rule.place.substate)
@@ -174,7 +174,8 @@ def _manual_intervention(failure: FailureClass) -> Alert:
 
 
 def _manual_intervention_unknown() -> Alert:
-    """Replicas were upgraded, and rules not written anew."""
+    """An alert for failures that only a newer release has: replicas were upgraded, and the rules were not generated
+    again."""
     unknown = latest(gauges.MANUAL_INTERVENTION, none_of("failure_class", FailureClass))
     return Alert(
         name="FarrierManualInterventionRequired",
@@ -270,7 +271,8 @@ def _bmc_unreadable(failure: BmcFailure) -> Alert:
 
 
 def _bmc_unreadable_unknown() -> Alert:
-    """Replicas were upgraded, and rules not written anew."""
+    """An alert for failures that only a newer release has: replicas were upgraded, and the rules were not generated
+    again."""
     return Alert(
         name="FarrierBmcUnreadable",
         severity=Severity.TICKET,

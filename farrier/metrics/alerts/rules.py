@@ -1,6 +1,6 @@
-"""What an alert is, and the pieces of PromQL that all of them are made of.
+"""An alert rule, and the pieces of PromQL that all rules use.
 
-Every expression here gives the same answer with one replica and with many, and none to a replica whose figures are old.
+Every expression has the same result with one replica and with many, and ignores replicas whose figures are old.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FLEET_HOLD_BECAUSE = (
 
 
 class Severity(StrEnum):
-    """What an alert asks of people."""
+    """The urgency of an alert."""
 
     PAGE = "page"  # now
     TICKET = "ticket"  # in working hours
@@ -39,9 +39,9 @@ class Severity(StrEnum):
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule. `hold` is how long `expr` must be true before it fires, `because` why so long. `runbook` is a page
-    below docs/operating/ and its anchor; the alert's own page if it is empty. Alerts of one name
-    differ in their `labels`, or Prometheus would take them for one."""
+    """One rule. `hold` is how long `expr` must be true before it fires, `because` the reason for that time. `runbook`
+    is a page below docs/operating/ and its anchor; the alert's own page if it is empty. Alerts with one name differ in
+    their `labels`, or Prometheus would merge them."""
 
     name: str
     severity: Severity
@@ -55,7 +55,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def page(self) -> str:
-        """Where its runbook is, below docs/operating/."""
+        """The path of its runbook below docs/operating/."""
         return self.runbook or f"alerts/{self.name}.md"
 
 
@@ -132,16 +132,16 @@ def latest_named(metric: Gauge) -> str:
 def fleet(selected: str, *by: str) -> str:
     """A figure of the fleet, of `latest` series: the largest of the replicas that counted recently."""
     grouped = f"max by ({', '.join(by)})" if by else "max"
-    # The newest, because a process that has just begun tells 0 until it has counted.
+    # The maximum, because a process that has just started exports 0 until it has counted.
     counted = f"max_over_time({gauges.COLLECTED.name}[{promql(STALE_AFTER)}])"
     return f"{grouped} ({selected} and on (job, instance) (time() - {counted} < {STALE_AFTER.total_seconds():.0f}))"
 
 
 def rate(selected: str, window: timedelta, *by: str) -> str:
-    """What all replicas count together, per second."""
+    """The sum of the rates of all replicas, per second."""
     return f"sum by ({', '.join(by)}) (rate({selected}[{promql(window)}]))"
 
 
 def increase(selected: str, window: timedelta, *by: str) -> str:
-    """What all replicas counted together in the last `window`."""
+    """The sum of the increases of all replicas in the last `window`."""
     return f"sum by ({', '.join(by)}) (increase({selected}[{promql(window)}]))"

@@ -14,7 +14,7 @@ _KEY = re.compile(r"[a-z_]+")
 
 
 def yaml(value: Mapping[str, Any]) -> str:
-    """The mapping as a document. Raises ValueError for what this form of YAML cannot say."""
+    """The mapping as a YAML document. Raises ValueError for a value that this subset of YAML cannot represent."""
     return "".join(f"{line}\n" for line in _mapping(value))
 
 

@@ -17,7 +17,7 @@ ANSWERS = frozenset(
         *(MaasFailure.FOREIGN_OWNER, MaasFailure.POWER),
         *(MaasFailure.FORBIDDEN, MaasFailure.INVALID),
         *(BmcFailure.IDENTITY_MISMATCH, BmcFailure.INCOMPLETE, BmcFailure.UNSUPPORTED),
-        "missing",  # Vault has no such secret
+        "missing",  # Vault does not have this secret
     }
 )
 """Results that concern one machine or one request, and are not a failure of the service."""

@@ -1,7 +1,7 @@
-"""The region's HTTP face: an ASGI application that reads a request, has it answered, and breaks it when told to.
+"""The region's ASGI application: reads a request, calls its operation, and applies faults.
 
-Served by `serving`, over a socket or in this process. The order is MAAS's: path, identity, method, operation, what it
-is about; then, the state being kept, power and work, whose failure replaces the answer. Dropped answers are dropped
+Served by `serving`, over a socket or in this process. The order is MAAS's: path, identity, method, operation, object;
+then, with the state kept, power and work, whose failure replaces the response. A fault that drops the response does so
 after all that.
 """
 
@@ -105,7 +105,7 @@ def _path(path: str) -> list[str]:
 
 
 def _anonymous(method: str, op: str | None, path: list[str]) -> Refused:
-    """Lists have a handler for requests without a key, which knows only what an enlisting machine may do."""
+    """Lists have a handler for requests without a key, which has only the operations of an enlisting machine."""
     if path == ["machines"]:
         return Refused(400, f"Unrecognised signature: method={method} op={op}")
     return Refused(401, "Forbidden")  # maasserver/api/auth.py:118, piston3/utils.py:44

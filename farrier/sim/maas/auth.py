@@ -1,8 +1,8 @@
-"""OAuth 1.0 with PLAINTEXT signatures, as MAAS checks it: who calls, a nonce for one use, a clock that fits.
+"""OAuth 1.0 with PLAINTEXT signatures, as MAAS verifies it: the caller, a nonce for one use, a valid timestamp.
 
-Owned by `Region`, asked for each request. A nonce is used up by any request that names a known key, so a retry must be
-signed anew. Only timestamps that are too old are refused, not those of the future. `skew` moves the region's idea of
-the time, for tests of clients whose clock is wrong; the simulated timeline has nothing to do with it.
+Owned by `Region`, called for each request. Any request with a known key uses up its nonce, so a retry must be signed
+again. Only timestamps that are too old are refused, not future ones. `skew` shifts the region's clock for these checks,
+for tests of clients with a wrong clock; the simulated timeline is independent of it.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Keys:
         self.skew = 0.0
 
     def caller(self, header: str | None) -> User | None:
-        """Whose request it is; None without a header that names all that is needed, whatever else it is. Raises Refused
-        401 for one that does not hold."""
+        """The user of a request; None if a required field is missing from the header. Raises Refused 401 for an invalid
+        header."""
         if header is None or not all(name in header for name in _NEEDED):
             return None
         if not header.startswith("OAuth "):

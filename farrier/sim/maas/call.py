@@ -24,7 +24,7 @@ JSON = "application/json; charset=utf-8"
 
 
 class Refused(Exception):
-    """MAAS answers with an error: text, or a dict as JSON. Never a bug of the simulation."""
+    """An error response of MAAS: text, or a dict as JSON. Never a bug of the simulation."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Call(msgspec.Struct, kw_only=True):
     later: list[Callable[[], None]] = msgspec.field(default_factory=list)
 
     def named(self, path: list[str]) -> Call:
-        """The same call, that reads the fields of the operation at `path`: every second part of it names a thing."""
+        """The same call, with the fields of the operation at `path`: every second part of the path names an object."""
         place = "/".join(part if number % 2 == 0 else "*" for number, part in enumerate(path))
         self.operation = f"{self.method} {place}" + (f"?op={self.op}" if self.op else "")
         return self
@@ -112,7 +112,7 @@ class Call(msgspec.Struct, kw_only=True):
         return data.getlist(name)
 
     def flag(self, name: str) -> bool | None:
-        """None only where MAAS knows a third answer. Raises Refused for a word that its validator does not know."""
+        """None only if MAAS has a third value for this flag. Raises Refused for a word that its validator refuses."""
         field, data = self._field(name)
         try:
             return readers.flag(field, field.sent_as or name, data)
@@ -136,7 +136,7 @@ class Call(msgspec.Struct, kw_only=True):
         return value
 
     def problems(self) -> dict[str, object]:
-        """What the form of this operation says of its fields, each on its own."""
+        """The errors of this operation's form, by field."""
         found = {name: readers.problem(field, name, self._data(field.origin)) for name, field in self._fields().items()}
         return {name: [text] for name, text in found.items() if text is not None}
 

@@ -15,7 +15,7 @@ import msgspec
 
 
 class Level(enum.IntEnum):
-    """How loud an event is; `AUDIT` stands below all."""
+    """The level of an event; `AUDIT` is the lowest."""
 
     AUDIT = 0
     DEBUG = 10
@@ -26,7 +26,7 @@ class Level(enum.IntEnum):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the log. `action` is not shown in it: it is a machine's `status_action`."""
+    """One event of the log. `action` is not shown in it: it is a machine's `status_action`."""
 
     id: int
     node: str
@@ -82,11 +82,11 @@ class EventLog:
         return self._all if node is None else self._by_node.get(node, [])
 
     def after(self, event_id: int, events: list[Event]) -> list[Event]:
-        """Those of `events` with greater ids."""
+        """The events of `events` with greater ids."""
         return events[bisect.bisect_right(events, event_id, key=lambda event: event.id) :]
 
     def before(self, event_id: int, events: list[Event]) -> list[Event]:
-        """Those of `events` with smaller ids."""
+        """The events of `events` with smaller ids."""
         return events[: bisect.bisect_left(events, event_id, key=lambda event: event.id)]
 
     def newest(self, node: str, *, level: Level) -> Event | None:

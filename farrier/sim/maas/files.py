@@ -1,6 +1,6 @@
-"""The files by which a farrier knows a simulated region: a site, its template for user data, and the key.
+"""The files with which farrier is configured for a simulated region: a site, its template for user data, and the key.
 
-Written by the demo and by benchmarks where the daemon's settings say that sites and secrets are.
+The demo and benchmarks write them to the directories of sites and secrets in the daemon's settings.
 """
 
 from __future__ import annotations

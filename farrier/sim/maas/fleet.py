@@ -1,8 +1,8 @@
 """The operations on machines as records: find, list, create, change, delete, annotate, allocate.
 
-Called by `app`. Lists have no pages and no choice of fields, and refuse what is not a filter; host names and MAC
-addresses are unique in the region, BMC addresses are not. A user without rights on everything sees what is nobody's
-or his own.
+Called by `app`. Lists have no pages and no choice of fields, and refuse unknown filters; host names and MAC addresses
+are unique in the region, BMC addresses are not. A user without rights on everything sees his own machines and those
+without an owner.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def all_power_parameters(region: Region, call: Call) -> object:
 
 
 def create(region: Region, call: Call) -> object:
-    """200, not 201; commissions at once unless told not to, and says nothing when that fails."""
+    """200, not 201; commissions at once unless a parameter prevents it, and does not report a failure of that."""
     macs = [mac.lower() for mac in call.many("mac_addresses") if mac]
     hostname = call.one("hostname") or f"machine-{region.next_id('hostname')}"
     power_type = call.one("power_type") or ""
@@ -186,7 +186,7 @@ def update(region: Region, call: Call, machine: Machine) -> object:
 
 
 def delete(region: Region, call: Call, machine: Machine) -> object:
-    """In any status, and without switching anything off."""
+    """Delete the machine in any status, without switching it off."""
     region.forget(machine)
     return Answer(status=204)
 

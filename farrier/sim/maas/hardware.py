@@ -1,6 +1,6 @@
-"""What is inside a simulated machine, and how work on it will end: MAAS sees the first only by commissioning.
+"""The hardware of a simulated machine, and how work on it ends; MAAS learns of the hardware only by commissioning.
 
-Given to a region by tests and the demo, per machine or for all; read by the running work. By default a server with
+Tests and the demo pass it to a region, per machine or for all; the running work reads it. The default is a server with
 a PXE NIC, two more NICs, two NVMe disks and a BOSS pair, on which all work succeeds.
 """
 
@@ -63,7 +63,7 @@ class CommissionFate(enum.Enum):
 
 
 class DeployFate(enum.Enum):
-    """How a deployment ends, by the classes of failure that its events tell apart."""
+    """How a deployment ends, by the classes of failure that its events distinguish."""
 
     SUCCEEDS = enum.auto()
     NEVER_NETBOOTS = enum.auto()
@@ -82,7 +82,7 @@ class EraseFate(enum.Enum):
 
 
 class Nature(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one machine: what is in it, and what will become of work on it. `bmc_error` is what its BMC answers."""
+    """The hardware of one machine, and the results of work on it. `bmc_error` is the error of its BMC."""
 
     hardware: Hardware = Hardware()
     commission: CommissionFate = CommissionFate.PASSES
@@ -93,7 +93,7 @@ class Nature(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Durations(msgspec.Struct, frozen=True, kw_only=True):
-    """How long the region's work takes on its own clock. With no time for power, switching is settled in the call."""
+    """How long the region's work takes on its own clock. With power 0, switching ends within the call."""
 
     power: timedelta = timedelta(0)
     commission: timedelta = timedelta(minutes=8)
@@ -101,7 +101,7 @@ class Durations(msgspec.Struct, frozen=True, kw_only=True):
     deploy: timedelta = timedelta(minutes=12)
     erase: timedelta = timedelta(minutes=10)
     rescue: timedelta = timedelta(minutes=4)
-    # How often a deployed machine tells of its hardware; in whole seconds, as MAAS has it.
+    # How often a deployed machine reports its hardware; in whole seconds, as in MAAS.
     sync: timedelta = timedelta(minutes=15)
     # `node_timeout` of MAAS; a deployment may last twice as long.
     node_timeout: timedelta = timedelta(minutes=30)

@@ -1,7 +1,7 @@
-"""What commissioning finds in a machine: its NICs and disks, as MAAS keeps them then.
+"""The NICs and disks that commissioning finds in a machine, in the form in which MAAS stores them.
 
-Called when commissioning passes, and for machines that a test wants ready-made. NICs and disks that are known keep
-their ids. Layout and links are made anew, unless the caller of `commission` asked to leave them.
+Called when commissioning passes, and for machines that a test wants ready-made. Known NICs and disks keep their ids.
+Layout and links are made again, unless the caller of `commission` requested to keep them.
 """
 
 from __future__ import annotations
@@ -85,9 +85,10 @@ _ON_VIRTUAL = {"lvm": ("vgroot-lvroot", "lvm-pv"), "bcache": ("bcache0", "bcache
 
 
 def lay_out(region: Region, machine: Machine, *, layout: str = "flat", root_size: int | None = None) -> None:
-    """Destroy what is on the disks and make one root partition on the boot disk; `blank` and `custom` make none.
+    """Delete the partitions of the disks and make one root partition on the boot disk; `blank` and `custom` make none.
 
-    A cache is made of whatever other disk there is; without one, `bcache` comes out flat."""
+    A cache uses any other disk; without one, `bcache` results in flat.
+    """
     machine.disks = [disk for disk in machine.disks if not disk.is_virtual]
     for disk in machine.disks:
         disk.partition = None

@@ -1,7 +1,7 @@
-"""A deployment, step by step: the events a client reads its progress and its failure from.
+"""A deployment, step by step: the events from which a client reads its progress and its failure.
 
-Started by `work`. Each fate leaves the traces that tell its class of failure from the others: which steps were seen
-before the end, and what the last events say. Failures that MAAS does not notice end by its limit of two node timeouts.
+Started by `work`. Each fate leaves the traces that distinguish its class of failure: the steps before the end, and the
+last events. Failures that MAAS does not notice end by its limit of two node timeouts.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def start(region: Region, machine: Machine, fail: Fail) -> None:
 
 
 class _Steps:
-    """What is seen of one deployment."""
+    """The events of one deployment."""
 
     def __init__(self, region: Region, machine: Machine) -> None:
         self._region = region

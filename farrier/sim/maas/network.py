@@ -27,7 +27,7 @@ def _check(machine: Machine, doing: str, *, deployed_too: bool = False) -> None:
 
 
 def found(machine: Machine, wanted: str) -> Interface:
-    """By id or name. Raises Refused 404."""
+    """An interface by id or name. Raises Refused 404."""
     for interface in machine.interfaces:
         if wanted in {str(interface.id), interface.name}:
             return interface
@@ -57,7 +57,7 @@ def update(region: Region, call: Call, machine: Machine, interface: Interface) -
 
 
 def _set_params(call: Call, params: dict[str, object]) -> None:
-    """What is given, and what an empty text takes away (maasserver/forms/interface.py:210)."""
+    """Set the given parameters, and remove those with an empty text (maasserver/forms/interface.py:210)."""
     for name, key, value in (
         ("mtu", "mtu", call.number("mtu")),
         ("accept_ra", "accept-ra", call.flag("accept_ra")),
@@ -69,7 +69,7 @@ def _set_params(call: Call, params: dict[str, object]) -> None:
 
 
 def _move(region: Region, interface: Interface, vlan: Vlan) -> None:
-    """To another VLAN: the links stay behind, and the ports of a bond go with it."""
+    """Move an interface to another VLAN: its links stay behind, and the ports of a bond move with it."""
     if interface.vlan is not vlan:
         _clear(region, interface)
     interface.vlan = vlan
@@ -79,7 +79,7 @@ def _move(region: Region, interface: Interface, vlan: Vlan) -> None:
 
 
 def _fit(machine: Machine, interface: Interface) -> None:
-    """What an interface lies on is as large as it, and what lies on it no larger, as far as their MTU is set."""
+    """Adjust MTUs: the parents of an interface have at least its MTU, and its children at most, if theirs is set."""
     mtu = interface.params.get("mtu")
     if not isinstance(mtu, int):
         return

@@ -1,8 +1,8 @@
-"""How MAAS makes a value of what a client sent: one reader for each of its ways, and one struct for a field.
+"""How MAAS parses a value of a client: one reader for each of its methods, and one struct for a field.
 
-Used by `call`, with the table of `forms`. MAAS has two ways that disagree: Django's form fields, and validators of
-formencode on single parameters. A flag `0` is true to the first and false to the second. Pure; the sources of the
-rules are Django 4.2.11 and formencode 2.1.
+Used by `call`, with the table of `forms`. MAAS has two methods that disagree: Django's form fields, and validators of
+formencode on single parameters. A flag `0` is true to the first and false to the second. Pure; the sources of the rules
+are Django 4.2.11 and formencode 2.1.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Reader(Enum):
     CHECKBOX = "django/forms/widgets.py:598 CheckboxInput"
     """Absent, empty and `false` in any case are false; everything else is true, `0` and `no` included."""
     NULL_BOOLEAN = "django/forms/widgets.py:814 NullBooleanSelect"
-    """Unknown for what is none of a few words; `1` is one of those that are unknown."""
+    """Unknown for all but a few words; `1` is unknown, too."""
     STRING_BOOL = "formencode/validators.py:2375 StringBool"
-    """`0`, `no` and `off` are false; a word that is none of its own is refused."""
+    """`0`, `no` and `off` are false; an unknown word is refused."""
     TRUTHY = "formencode/validators.py:852 Bool"
     """Every text that is not empty is true, `false` included."""
     EXACTLY_TRUE = "maasserver/forms/__init__.py:312"
@@ -64,7 +64,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     least: int | None = None
     required: bool = False
     default: bool = False
-    """Of a flag that is absent."""
+    """The value of an absent flag."""
     sent_as: str = ""
     """The name a client sends, of a field that MAAS reads in two ways."""
 
@@ -74,7 +74,7 @@ class BadParameter(Exception):
 
 
 class Data:
-    """One dictionary of a request. Values of a form are texts; those of a JSON body are what JSON makes of them."""
+    """One dictionary of a request. Values of a form are texts; those of a JSON body have JSON's types."""
 
     def __init__(self, pairs: Sequence[tuple[str, object]]) -> None:
         self.pairs = pairs
@@ -159,7 +159,7 @@ def _string_bool(field: Field, name: str, value: object) -> bool:
 
 
 def number(field: Field, name: str, data: Data) -> int | None:
-    """Of a form's field only after `problem` found none. Raises `BadParameter` for a single parameter."""
+    """The number; of a form's field only after `problem` found none. Raises `BadParameter` for a single parameter."""
     value = data.get(name)
     if value is None or value == "":
         return None
@@ -170,7 +170,7 @@ def number(field: Field, name: str, data: Data) -> int | None:
 
 
 def problem(field: Field, name: str, data: Data) -> str | None:
-    """What a form says of this field; None when it is satisfied, and for what no form reads."""
+    """The error of a form for this field; None if it is valid, and for fields that no form reads."""
     if field.reader not in _CHECKED_BY_FORMS:
         return None
     value = text(field, name, data)

@@ -1,4 +1,4 @@
-"""The operations that only read: events, results of scripts, configuration, networks, who I am.
+"""The operations that only read: events, results of scripts, configuration, networks, the calling user.
 
 Called by `app`. They change nothing, and are allowed on locked machines.
 """
@@ -120,7 +120,7 @@ def power_parameters(region: Region, call: Call, machine: Machine) -> object:
 
 
 def power_state(region: Region, call: Call, machine: Machine) -> object:
-    """Asks the BMC, unlike `power_state` of a machine, which may be old."""
+    """Read the power from the BMC, unlike `power_state` of a machine, which may be old."""
     problem = region.nature_of(machine).bmc_error
     if problem is not None:
         machine.power_state = "error"

@@ -1,6 +1,6 @@
-"""What the region keeps of machines, their network and their disks: plain mutable records.
+"""The region's records of machines, their network and their disks: plain mutable records.
 
-Changed by operations and running work only, shown by the `show_*` modules. They check nothing and know no rule of
+Only operations and running work change them; the `show_*` modules show them. They check nothing and have no rules of
 MAAS; ids come from the region.
 """
 
@@ -85,7 +85,7 @@ class Disk:
 
 
 class SetType(enum.IntEnum):
-    """What a set of scripts was run for."""
+    """The purpose of a set of scripts."""
 
     COMMISSIONING = 0
     INSTALLATION = 1
@@ -93,7 +93,7 @@ class SetType(enum.IntEnum):
 
 
 class ScriptStatus(enum.IntEnum):
-    """How a set of scripts stands; -1 for a machine that has none."""
+    """The status of a set of scripts; -1 for a machine that has none."""
 
     NONE = -1
     PENDING = 0
@@ -123,7 +123,7 @@ class ScriptSet:
 
 @dataclass(kw_only=True)
 class Machine:
-    """One machine. `epoch` grows with each change of status: work that was planned for an older one is void."""
+    """One machine. `epoch` grows with each change of status: work that was planned in an older epoch is void."""
 
     system_id: str
     hostname: str

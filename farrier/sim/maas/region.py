@@ -1,8 +1,8 @@
-"""A simulated MAAS region: its machines, clock, events, users, surroundings, and the faults it was told to have.
+"""A simulated MAAS region: its machines, clock, events, users, surroundings, and injected faults.
 
-Made by tests, benchmarks and the demo, served by `app`. All state of the simulation hangs from here and lives in
-memory; every change of a machine's status goes through `move`, which writes the event that a client's cursor sees.
-Nothing happens by itself: time passes only by `advance`.
+Made by tests, benchmarks and the demo, served by `app`. It holds all state of the simulation in memory. Every change of
+a machine's status goes through `move`, which writes the event that a client's cursor sees. Nothing happens by itself:
+time passes only by `advance`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ALPHABET = "346789abcdefghkmnpqrstwxy"
 
 
 class Region:
-    """One region. `nature_of` says what a machine is made of and how its work ends; change it at any time."""
+    """One region. `nature_of` returns the hardware of a machine and how its work ends; both may change at any time."""
 
     def __init__(
         self,
@@ -54,9 +54,9 @@ class Region:
         self.hostnames: dict[str, str] = {}
         self.claimed: set[str] = set()
         self.on_move: list[Callable[[Machine, Status], None]] = []
-        """Told of each machine that moved, and from where: for whatever is simulated beside the region."""
+        """Called with each machine whose status changes and its former status, for simulations beside the region."""
         self.on_answer: list[Callable[[Exchange], None]] = []
-        """Told of each answer right before it is sent: for whoever counts or measures."""
+        """Called with each response right before it is sent, for counters and measurements."""
         self._ids: dict[str, itertools.count[int]] = {}
 
     @property
@@ -96,7 +96,7 @@ class Region:
             self.macs.pop(interface.mac_address, None)
 
     def nature_of(self, machine: Machine) -> Nature:
-        """By system id, by host name, or the default."""
+        """The nature of a machine by system id, by host name, or the default."""
         found = self.natures.get(machine.system_id) or self.natures.get(machine.hostname)
         return found or self.default_nature
 
@@ -160,7 +160,7 @@ class Region:
                 link.ip_address = self.free_address(link.subnet)
 
     def free_address(self, subnet: Subnet) -> str:
-        """One that nobody has. The search goes on where the last one ended: thousands of machines ask."""
+        """A free address. The search continues where the last one ended, because thousands of machines need one."""
         for _ in range(surroundings.addresses_of(subnet)):
             address = surroundings.address_in(subnet, self.next_id(f"address in {subnet.id}"))
             if address not in self.claimed:

@@ -1,7 +1,7 @@
-"""Which operation a path, a method and an `op` name, and who may call it.
+"""Finds the operation of a path, a method and an `op`, and checks who may call it.
 
-Asked by `app` for each request; it finds the machine and what lies in it, checks what MAAS checks before it runs the
-operation (rights, locks), and runs it. An operation gets the region, the call, and what the path named.
+Called by `app` for each request. It finds the machine and its parts, checks what MAAS checks before it runs the
+operation (rights, locks), and runs it. An operation gets the region, the call, and the objects that the path names.
 """
 
 from __future__ import annotations
@@ -96,14 +96,14 @@ def _kind(path: list[str]) -> str:
 
 
 def check_known(path: list[str]) -> None:
-    """Refuse a path that there is not, whoever asks."""
+    """Refuse a path that does not exist, for any caller."""
     if _kind(path) not in _METHODS:
         raise unknown("/".join(["", "MAAS", "api", "2.0", *path, ""]))
 
 
 def answer(region: Region, call: Call, path: list[str]) -> object:
-    """What the operation returns. Raises Refused: 405 for a method, then 400 for an operation that there is not; then
-    404 for a path that names nothing."""
+    """The result of the operation. Raises Refused: 405 for a method, then 400 for an unknown operation, then 404 for a
+    path without an object."""
     methods = _METHODS[_kind(path)]
     if call.method not in methods.split(", "):
         raise Refused(405, headers={"Allow": methods}, kind=HTML)
@@ -138,7 +138,7 @@ def _named(table: dict[_Named, _Operation], call: Call) -> _Operation:
 
 
 def _machine(region: Region, call: Call, system_id: str, *, missed: str = "Machine") -> Machine:
-    """The machine that the caller may see; `missed` is what the operation misses where there is none."""
+    """The machine, if the caller may see it; `missed` is the type that the error names if there is none."""
     machine = region.machines.get(system_id)
     if machine is None:
         raise Refused(404, f"No {missed} matches the given query.")
@@ -173,7 +173,7 @@ def _check_rights(call: Call, machine: Machine) -> None:
 
 
 def _inside(region: Region, call: Call, system_id: str, rest: list[str]) -> object:
-    """What a machine is missed as differs by path: an interface, where one is named, although the machine is gone."""
+    """The error for a missing machine names a type that depends on the path: an interface if the path names one."""
     match rest:
         case ["interfaces"]:
             operation = _named(_ON_INTERFACES, call)

@@ -1,7 +1,7 @@
-"""How MAAS shows a machine, with exactly the recorded fields, and its power parameters.
+"""Shows a machine as MAAS does, with exactly the recorded fields, and its power parameters.
 
-Called for every answer that holds a machine. It only reads. Message and action come from the newest event that is at
-least INFO, as MAAS does it: they are no part of the state.
+Called for every response with a machine. It only reads. As in MAAS, message and action come from the newest event of at
+least INFO and are no part of the state.
 """
 
 from __future__ import annotations

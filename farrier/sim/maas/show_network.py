@@ -1,6 +1,6 @@
-"""How MAAS shows networks: VLANs, subnets and interfaces, with exactly the recorded fields.
+"""Shows networks as MAAS does: VLANs, subnets and interfaces, with exactly the recorded fields.
 
-Called for every answer that holds one. It only reads.
+Called for every response with one of these. It only reads.
 """
 
 from __future__ import annotations

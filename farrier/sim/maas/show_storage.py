@@ -1,7 +1,7 @@
-"""How MAAS shows disks and partitions, with exactly the recorded fields.
+"""Shows disks and partitions as MAAS does, with exactly the recorded fields.
 
 Called for machines and for lists of block devices, which differ in one field. It only reads. While a machine is being
-released its file systems are not shown: MAAS has dropped those of the deployment by then.
+released its file systems are not shown, because MAAS has already dropped those of the deployment.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ _TABLE = 6 << 20
 
 
 def usable(size: int) -> int:
-    """How large the one partition of a disk is."""
+    """The size of the one partition of a disk."""
     return (size - _TABLE) // _BLOCK * _BLOCK
 
 
 def disk(owner: Machine, shown: Disk) -> dict[str, object]:
-    """As a machine holds it."""
+    """A disk as part of a machine."""
     return {**listed_disk(owner, shown), "firmware_version": None}
 
 
 def listed_disk(owner: Machine, shown: Disk) -> dict[str, object]:
-    """As `blockdevices/` lists it."""
+    """A disk in the list `blockdevices/`."""
     used = shown.partition is not None
     return {
         "id": shown.id,

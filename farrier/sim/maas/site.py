@@ -1,6 +1,6 @@
-"""What a region has besides machines: networks, zones, pools, configuration, its version.
+"""The region's objects other than machines: networks, zones, pools, configuration, version.
 
-Made once per region and read by operations; tests add networks to it. The answers are the recorded ones.
+Made once per region and read by operations; tests add networks to it. The responses are the recorded ones.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Site:
         return next((vlan for vlan in self.vlans() if str(vlan.id) == wanted), None)
 
     def subnet(self, wanted: str) -> Subnet | None:
-        """By id, name or CIDR; `name:` and `cidr:` before it say which."""
+        """A subnet by id, name or CIDR; a prefix `name:` or `cidr:` selects which."""
         plain = wanted.removeprefix("cidr:").removeprefix("name:")
         return next((found for found in self.subnets if plain in {str(found.id), found.name, found.cidr}), None)
 
@@ -106,6 +106,6 @@ def address_in(subnet: Subnet, number: int) -> str:
 
 
 def addresses_of(subnet: Subnet) -> int:
-    """How many there are to give away."""
+    """How many addresses of a subnet can be allocated."""
     network = ipaddress.ip_network(subnet.cidr)
     return max(network.num_addresses - 1 - min(50, network.num_addresses // 2), 1)

@@ -214,7 +214,7 @@ def _abort_scripts(machine: Machine) -> None:
 
 
 def mark_broken(region: Region, call: Call, machine: Machine) -> None:
-    """Only by the owner. What can be released is, and is switched off; the owner stays."""
+    """Only for the owner. A machine that can be released is released and switched off; the owner stays."""
     if machine.owner != call.user.username:
         raise Refused(403)
     region.requested(machine, "User marking node broken", call.user, call.one("comment"))
@@ -258,7 +258,7 @@ def unlock(region: Region, call: Call, machine: Machine) -> None:
 
 
 def power_on(region: Region, call: Call, machine: Machine) -> None:
-    """Of an allocated machine it starts a deployment, and without user data it loses the old."""
+    """Switch on. An allocated machine begins a deployment; without user data it loses the earlier user data."""
     if machine.owner is None:
         raise Refused(409, "Can't start node: it hasn't been allocated.")
     machine.user_data = call.one("user_data")

@@ -20,7 +20,7 @@ _EFI_PARTITION = 512 * 1024 * 1024
 
 
 def found(machine: Machine, wanted: str) -> Disk:
-    """By id or name. Raises Refused 404."""
+    """A disk by id or name. Raises Refused 404."""
     for disk in machine.disks:
         if wanted in {str(disk.id), disk.name}:
             return disk

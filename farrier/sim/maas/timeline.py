@@ -1,8 +1,8 @@
-"""The region's clock, which stands still until somebody moves it, and what is due when.
+"""The region's clock, which moves only by calls, and the steps that are due on it.
 
-Owned by `Region`; operations put steps on it, tests and the demo move it. Steps run in order of time, and of
-planning when times are equal, each at its own moment: a step that plans another is served within the same move. It
-never looks at the real time.
+Owned by `Region`; operations plan steps, tests and the demo move the clock. Steps run in order of time, then of
+planning, each at its own time; a step that plans another one that is due runs it within the same move. It never reads
+the real time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What goes on in a machine while time passes: power, commissioning, deploying, erasing, rescue.
+"""Work on a machine while time passes: power, commissioning, deploying, erasing, rescue.
 
-Started by operations, driven by the region's timeline. It writes the events that the real thing writes, in that order,
-and ends as the machine's nature says. Each step is void when somebody has changed the status before it came.
+Started by operations, driven by the region's timeline. It writes the events of the real MAAS in their order, and ends
+as the machine's nature determines. A step is void if another operation has changed the status before.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def fail(region: Region, machine: Machine, reason: str) -> None:
 
 
 def commission(region: Region, machine: Machine) -> None:
-    """From power on until Ready, or what its nature says instead."""
+    """Commissioning, from power on until Ready, or the end that the machine's nature determines."""
     total, fate = region.durations.commission, region.nature_of(machine).commission
     if fate is CommissionFate.NEVER_BOOTS:
         minutes = int(region.site.config["node_timeout"])  # type: ignore[call-overload]
@@ -124,12 +124,12 @@ def _finish_scripts(region: Region, machine: Machine, kind: SetType, status: Scr
 
 
 def deploy(region: Region, machine: Machine) -> None:
-    """From power on until Deployed, or what its nature says instead."""
+    """A deployment, from power on until Deployed, or the end that the machine's nature determines."""
     installing.start(region, machine, lambda reason: fail(region, machine, reason))
 
 
 def finish_release(region: Region, machine: Machine) -> None:
-    """The end of Releasing: nobody's, and Ready if commissioning passed, else New."""
+    """The end of Releasing: no owner, and Ready if commissioning passed, else New."""
     commissioned = machine.newest_set(SetType.COMMISSIONING)
     passed = commissioned is not None and commissioned.status is ScriptStatus.PASSED
     region.release_addresses(machine)
@@ -155,7 +155,7 @@ def erase(region: Region, machine: Machine) -> None:
 
 
 def forget_deployment(machine: Machine) -> None:
-    """What a release clears at its beginning; layout, links, tags, pool and error text stay."""
+    """Clear the fields that a release clears at its beginning; layout, links, tags, pool and error text stay."""
     machine.osystem = machine.distro_series = machine.agent_name = ""
     machine.hwe_kernel = machine.user_data = machine.sync_interval = machine.last_sync = None
     machine.enable_hw_sync = machine.ephemeral_deploy = machine.enable_kernel_crash_dump = False
