@@ -30,7 +30,7 @@ _PATIENCE_SECONDS = 60
 
 
 class Took(msgspec.Struct, frozen=True):
-    """What it says in the end."""
+    """The result that the client prints at its end."""
 
     seconds: float
     calls: int
@@ -68,7 +68,7 @@ class _Bare:
         self.refused = 0
 
     async def work(self) -> None:
-        """Until nothing is left. Whoever is waited for has begun before."""
+        """Make all calls. A call waits only for calls that began before."""
         for calls in self._line:
             for made in calls:
                 await self._make(made)

@@ -73,16 +73,16 @@ class BmcFleet:
 
     @property
     def binding(self) -> CredentialBinding:
-        """What lets it be sent to them."""
+        """The binding of the credential to these BMCs."""
         return CredentialBinding(references=(self.credential,), networks=(_LOOPBACK,))
 
     @property
     def places(self) -> CredentialPlaces:
-        """Where its credential may be read."""
+        """The places from which the credential may be read."""
         return CredentialPlaces(file_roots=(self.directory,))
 
     async def counts(self) -> Counts:
-        """What the BMCs saw since the last call of this. Not to be called twice at a time."""
+        """The counts of the BMCs since the last call. Calls must not overlap."""
         assert self._process is not None and self._process.stdin is not None, "it was started with pipes"
         await self._process.stdin.send(b"\n")
         return msgspec.json.decode(await self._line(), type=Counts)
@@ -100,7 +100,7 @@ class BmcFleet:
 
 
 def _prepared(directory: str) -> Path:
-    """With what opens the BMCs in it."""
+    """The directory, with the BMCs' credential in it."""
     path = Path(directory).resolve()
     credential = {"username": USERNAME, "password": PASSWORD}
     (path / "credential.json").write_bytes(msgspec.json.encode(credential))

@@ -1,8 +1,8 @@
-"""What it costs to poll power: the client alone, and a daemon with a fleet of BMCs that it polls every minute.
+"""The cost of polling power: of the client alone, and of a daemon that polls a fleet of BMCs every minute.
 
-Each poll is one GET over a connection of its own, with the BMC's certificate verified and a credential read from a
-file. The client alone runs in this process, over BMCs in another; its floor is the same handshake and the same bytes
-over the bare event loop. What was asked is counted by the BMCs.
+Each poll is one GET over a new connection, with the BMC's certificate verified and a credential read from a file. The
+client alone runs in this process, over BMCs in another; its floor is the same handshake and the same bytes over the
+bare event loop. The BMCs count the requests.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def target(bmcs: BmcFleet, address: str, *, known: bool = True) -> BmcTarget:
 
 
 async def requests_each(bmcs: BmcFleet, call: Callable[[str], Awaitable[object]], addresses: Sequence[str]) -> float:
-    """How many requests one call makes, by the BMCs' count."""
+    """How many requests one call makes, as counted by the BMCs."""
     await bmcs.counts()
     await _rate(call, addresses)
     return sum((await bmcs.counts()).requests.values()) / len(addresses)
@@ -112,7 +112,8 @@ async def _rate(call: Callable[[str], Awaitable[object]], addresses: Sequence[st
 
 
 def _bare(bmcs: BmcFleet) -> Callable[[str], Awaitable[object]]:
-    """The floor: connect, shake hands, ask, and read until the length that is announced. Nothing is decoded."""
+    """The floor: connect, make the handshake, send the request, and read up to the announced length. Nothing is
+    decoded."""
     context = ssl.create_default_context(cafile=bmcs.directory / "ca.crt")
     basic = base64.b64encode(f"{USERNAME}:{PASSWORD}".encode()).decode()
 
@@ -146,8 +147,8 @@ async def _alone(bmcs: BmcFleet) -> Readings:
 
 
 async def connect(ground: Ground, bmcs: BmcFleet) -> None:
-    """As many nodes at rest as there are BMCs, each with one of them, verified; all are due for a poll within the next
-    minute. May be called again."""
+    """Insert one node at rest for each BMC, verified; all are due for a poll within the next minute. May be
+    repeated."""
     version = await Credentials(bmcs.places).version(bmcs.credential)
     recorded = {
         "system_path": SYSTEM,

@@ -1,10 +1,10 @@
 """A fleet of BMCs in a process of its own: `python -m bench.bmc_server BMCS DEAD DELAY DIRECTORY`.
 
-Started by `bench.bmc_fleet`; ends when its standard input does, so it never outlives whoever started it. Each BMC has
-an address of its own in 127.77.0.0/16 and a certificate that names it; it speaks TLS, wants basic authentication for
-all but the service root, knows one system and one manager, and takes DELAY seconds for each answer. The dead ones are
-spread evenly: their SYNs are dropped by the kernel, as by a firewall or a missing machine. Anything on standard input
-is answered by a line of counts.
+Started by `bench.bmc_fleet`; it ends when its standard input does, so it never outlives its parent. Each BMC has its
+own address in 127.77.0.0/16 and a certificate with that address. It speaks TLS, requires basic authentication for all
+paths except the service root, has one system and one manager, and takes DELAY seconds for each response. The dead ones
+are spread evenly: the kernel drops their SYNs, as a firewall does. Any input on standard input produces a line of
+counts.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _RIGHT = f"Basic {base64.b64encode(f'{USERNAME}:{PASSWORD}'.encode()).decode()}"
 
 
 class Counts(msgspec.Struct):
-    """What the BMCs saw since the last time this was told."""
+    """The counts of the BMCs since the last report."""
 
     connections: int = 0
     requests: dict[str, int] = msgspec.field(default_factory=dict)
@@ -61,7 +61,7 @@ class Counts(msgspec.Struct):
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """Said once, when all listen."""
+    """Printed once, when all BMCs listen."""
 
     port: int
 
@@ -72,7 +72,7 @@ def host(number: int) -> str:
 
 
 def serial(number: int) -> str:
-    """What a BMC says is its system's serial number."""
+    """The serial number of a BMC's system."""
     return _SERIAL.replace(_NUMBER, f"{number:012}")
 
 
@@ -87,7 +87,7 @@ def is_dead(number: int, *, bmcs: int, dead: int) -> bool:
 
 
 class _Fleet:
-    """What all BMCs share: their pages, and what they were asked."""
+    """The shared data of all BMCs: their pages, and the counts of requests."""
 
     def __init__(self) -> None:
         self._counts = Counts()
@@ -117,7 +117,7 @@ class _Fleet:
         return _http("404 Not Found", b"{}") if page is None else _http("200 OK", page)
 
     def told(self) -> Counts:
-        """The counts, which begin anew."""
+        """The counts, which are then reset."""
         counts, self._counts = self._counts, Counts()
         counts.asked = len(self._asked)
         self._asked.clear()
@@ -164,7 +164,7 @@ def _http(status: str, body: bytes) -> bytes:
 
 
 class _Conversation(asyncio.Protocol):
-    """One connection with one BMC, for as many requests as the client likes."""
+    """One connection to one BMC, for any number of requests."""
 
     def __init__(self, fleet: _Fleet, number: int, delay: float) -> None:
         self._fleet = fleet
@@ -208,14 +208,14 @@ def _listening(address: str, port: int, *, backlog: int) -> socket.socket:
 
 @contextmanager
 def _black_hole(number: int, port: int) -> Iterator[None]:
-    """An address that answers no SYN. The kernel drops them while the queue of those to be accepted is full; one
-    connection fills a queue of length 0, and nobody ever accepts it."""
+    """An address that responds to no SYN. The kernel drops SYNs while the queue of connections to accept is full. One
+    connection fills a queue of length 0, and nothing accepts it."""
     with _listening(host(number), port, backlog=0), socket.create_connection((host(number), port)):
         yield
 
 
 def _contexts(directory: Path, bmcs: int) -> Iterator[ssl.SSLContext]:
-    """For each BMC in turn what it shows and proves itself with. The authority's certificate is left behind."""
+    """For each BMC in turn its certificate and key. The authority's certificate is written to the directory."""
     authority = Authority("farrier benchmarks", now=datetime.now(UTC))
     authority.write(directory / "ca.crt")
     for first in range(0, bmcs, _SHARE_A_CERTIFICATE):

@@ -1,9 +1,9 @@
-"""Dead BMCs among healthy ones: what do the healthy ones notice?
+"""The effect of dead BMCs on healthy ones.
 
-A `farrier run` of its own process verifies a fleet of BMCs that is a process of its own, too, with a tenth of them
-black-holed: no SYN is answered, so each try lasts until the time for connecting is over. For the time that it takes,
-all nodes are registered and woken in one transaction, so that every place is wanted at once, and a fleet with none
-dead goes first. For the lag they come as registrations do, spread over half a minute.
+A separate `farrier run` process verifies a fleet of BMCs, also a separate process, with a tenth of them dead: no SYN
+gets a response, so each try lasts until the connection times out. To measure the duration, all nodes are registered and
+enqueued in one transaction, so that every slot is in demand at once; a fleet without dead BMCs is measured first. To
+measure the lag, registrations are spread over half a minute.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _WAITS = """
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """Seconds after its registration, what had become of a fleet: its last healthy BMC was verified, and its last
-    dead one known to be dead (0 if there is none)."""
+    """Seconds after the registration of a fleet until its last healthy BMC was verified, and until its last dead one
+    was reported dead (0 if there is none)."""
 
     healthy: float
     dead: float

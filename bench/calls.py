@@ -1,7 +1,7 @@
-"""The calls that a MAAS region got, as somebody else could make them on a region of his own.
+"""The calls that a MAAS region received, in a form that another client can repeat on another region.
 
-Taken down by `Calls` while a daemon works, made again by `bench.bare_client`. Ids that the region gave are written as
-what they are of, because another region gives others: `<gpu-1>` is a machine, `<gpu-1/disk/2>` its third disk.
+`Calls` records them while a daemon works, and `bench.bare_client` repeats them. Ids of the region are replaced by the
+names of their objects, because another region assigns others: `<gpu-1>` is a machine, `<gpu-1/disk/2>` its third disk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAMED = re.compile(r"<([^<>]+)>")
 
 
 class Made(msgspec.Struct, frozen=True):
-    """One call. `machine` is the host name of the one that it is about, if it is about one; it may create it."""
+    """One call. `machine` is the host name of the machine that it is about, if any; the call may create it."""
 
     method: str
     path: str
@@ -41,21 +41,21 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What an answer about one machine says of ids."""
+    """The ids in a response about one machine."""
 
     system_id: str
     blockdevice_set: tuple[_Known, ...] = ()
     interface_set: tuple[_Known, ...] = ()
 
     def ids(self, name: str) -> dict[str, str]:
-        """By how they are written in calls."""
+        """The ids by their names in calls."""
         disks = {f"{name}/disk/{place}": str(disk.id) for place, disk in enumerate(self.blockdevice_set)}
         ports = {f"{name}/port/{place}": str(port.id) for place, port in enumerate(self.interface_set)}
         return {name: self.system_id, **disks, **ports}
 
 
 class Calls:
-    """All that `region` gets, in the order in which it answers."""
+    """All calls that `region` receives, in the order of its responses."""
 
     def __init__(self, region: Region) -> None:
         self.made: list[Made] = []
@@ -87,7 +87,7 @@ class Calls:
 
 
 def _written(machine: Machine, before: str, part: str) -> str:
-    """One part of a path about `machine`; `before` is the part in front of it."""
+    """One part of a path about `machine`; `before` is the preceding part."""
     match before:
         case "machines" | "nodes":
             return f"<{machine.hostname}>"

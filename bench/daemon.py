@@ -34,7 +34,7 @@ class Running(msgspec.Struct, frozen=True):
     _ended: Callable[[], Awaitable[int]]
 
     async def node_runs(self) -> int:
-        """How many runs of nodes it has counted."""
+        """How many runs of nodes the daemon has counted."""
         async with httpx.AsyncClient(trust_env=False) as client:
             lines = (await client.get(f"{self.url}/metrics", timeout=_PATIENCE_SECONDS)).text.splitlines()
         return sum(int(float(line.rpartition(" ")[2])) for line in lines if line.startswith(_NODE_RUNS))
@@ -57,7 +57,7 @@ class Running(msgspec.Struct, frozen=True):
         return int(kilobytes) * 1024 / 1e6
 
     def cpu_seconds(self) -> float:
-        """How long it has kept a CPU busy since it began, in all of its threads."""
+        """The CPU time of all its threads since the daemon began."""
         # The name of the program comes second, in brackets, and may hold blanks.
         fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         user, system = int(fields[11]), int(fields[12])
@@ -79,13 +79,13 @@ async def running(dsn: str, settings: Mapping[str, str] | None = None) -> AsyncI
                 yield Running(process.pid, url, process.wait)
                 beside.cancel_scope.cancel()
         finally:
-            with suppress(ProcessLookupError):  # it ended by itself, and whoever waited for it says so
+            with suppress(ProcessLookupError):  # it ended by itself, and the code that waits for it reports that
                 process.terminate()
 
 
 async def _until_ready(stream: ByteReceiveStream) -> tuple[BufferedByteReceiveStream, str]:
-    """Read the log up to the line that says so, and return the rest of it and where the daemon listens. Raises
-    DatabaseUnreachable with the last line if it ends before."""
+    """Read the log up to the event of readiness. Returns the rest of the log and the daemon's URL. Raises
+    DatabaseUnreachable with the last line if the daemon ends before."""
     log = BufferedByteReceiveStream(stream)
     line, url = b"", ""
     try:

@@ -1,4 +1,5 @@
-"""What must not grow: the daemon's memory with the fleet, and a wake's cost with the age of a snapshot elsewhere."""
+"""Values that must not grow: the daemon's memory with the fleet, and the cost of a wake with the age of another
+session's snapshot."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from farrier.io.controllers import PostgresControllers
 
 _WAKES = 200_000
 _AT_ONCE = 1_000
-# One poll and one load say little on a busy machine.
+# A single poll or load varies too much on a busy machine.
 _LOOKS = 200
 _LOADED = 10
 _LOOK_SECONDS = 0.02

@@ -1,6 +1,6 @@
-"""What is measured and what it must reach: goals, readings, and the figure that several readings make.
+"""Goals of benchmarks, readings, and the figure computed from several readings.
 
-Pure data. A benchmark states its goals; the runner takes readings; a figure is the median of them, held against the
+Pure data. A benchmark states its goals; the runner takes readings; a figure is the median of them, compared with the
 goal.
 """
 
@@ -25,8 +25,8 @@ class Bound(StrEnum):
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """One figure and its target. One without a target is reported, and judges nothing: it says as much of the machine
-    as of the program."""
+    """One figure and its target. A figure without a target is only reported, because it depends on the machine as much
+    as on the program."""
 
     name: str
     unit: str
@@ -41,7 +41,7 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """One run's value, and which share of the floor's speed that is (None: there is no floor)."""
+    """The value of one run, and its share of the floor's speed (None: there is no floor)."""
 
     value: float
     of_floor: float | None = None

@@ -1,8 +1,8 @@
-"""Nodes in bulk: a fleet at rest, and ways to move all of it at once.
+"""Nodes in bulk: a fleet at rest, and ways to change all of it at once.
 
-A node at rest is as most of a fleet is: in service, its BMC verified, its power and its agent's heartbeat fresh for
-longer than any benchmark lasts. Each has the stored outcome of an idle run, taken from a run of the real loop, so that
-the first measured run is idle, too.
+A node at rest is in the state of most nodes: in service, its BMC verified, its power and its agent's heartbeat fresh
+for longer than any benchmark lasts. Each has the stored outcome of an idle run, taken from a run of the real loop, so
+that the first measured run is idle, too.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ async def resound(ground: Ground) -> None:
 
 
 async def newborn(ground: Ground, nodes: int) -> None:
-    """Have `nodes` more nodes whose agents have just enrolled, each with a request for its BMC pending, and woken."""
+    """Insert `nodes` more nodes whose agents have just enrolled, each with a pending intent for its BMC, and
+    enqueued."""
     async with ground.pool.acquire() as conn, conn.transaction():
         await conn.execute(_NEWBORN, nodes)
         await conn.execute(_AGENTS)

@@ -70,13 +70,13 @@ async def ground(dsn: str) -> AsyncIterator[Ground]:
 
 
 async def refuse_if_there(conn: pool.Connection, schema: str) -> None:
-    """Raises ConfigError if the database has that schema: it is somebody's, and would be dropped."""
+    """Raises ConfigError if the database has that schema: it belongs to someone else, and would be dropped."""
     if await conn.fetchval(_EXISTS, schema):
         raise ConfigError(f"the database has a schema {schema} already; benchmarks need one without, and drop theirs")
 
 
 async def settings(dsn: str) -> dict[str, str]:
-    """What of the server's configuration matters for the figures."""
+    """The settings of the server that affect the figures."""
     conn = await pool.connect(dsn, patience=PATIENCE)
     try:
         return {record["name"]: record["value"] for record in await conn.fetch(_SETTINGS)}

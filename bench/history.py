@@ -1,8 +1,8 @@
-"""How fast the past is told and removed when there are ten million changes.
+"""The speed of reading and removing history with ten million changes.
 
-Pages by time, by node and of one node, at their beginning, in the middle and at the end; a page of which nothing is
-wanted; retention. The changes are those of a hundred days, in the order in which a fleet makes them. One node makes a
-thousand a day, more than one with a dead BMC does.
+Pages by time, by node and of one node, at their beginning, in the middle and at the end; a page without matches;
+retention. The changes are those of a hundred days, in the order in which a fleet makes them. One node makes a thousand
+a day, more than one with a dead BMC does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from farrier.model.history import HistoryFilter, HistoryKey, Order
 _DAYS = 100
 # Of the node that never rests.
 _RESTLESS = 100_000
-# What the API answers when it is not told how many.
+# The API's default number of rows.
 _PAGE = 100
 _SAMPLES = 200
 # A tenth of all: a million of ten.
@@ -59,7 +59,8 @@ _RESTLESS_NODE = """
 
 
 class _Past(msgspec.Struct, frozen=True):
-    """What was filled in: when it begins, ids of the first and last node, and how long that took for how much."""
+    """The generated history: its beginning, the ids of the first and last node, its size, and the time to generate
+    it."""
 
     began: datetime
     first: int

@@ -1,7 +1,7 @@
-"""The real loop over nodes, in this process, with a sink that notes how much work is done.
+"""The real loop over nodes, in this process, with a sink that counts its work.
 
 The parts are those that the daemon runs, the listener included; only the BMC is missing, because no node of the
-benchmarks asks for it.
+benchmarks needs it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ NodeLoop: TypeAlias = Loop[Node, Node, Write, NodeServices]
 CONTROLLER = ControllerConfig()
 # A benchmark that has not done its work by then never will; a million nodes take their time.
 PATIENCE = timedelta(minutes=15)
-# Whole fleets fall silent here, and none of it is to be held.
+# The benchmarks silence whole fleets, and the brake must not hold them.
 _NODES = NodeConfig(brake_share=1)
 _LOOK_SECONDS = 0.05
 
@@ -83,7 +83,7 @@ class Tally(PrometheusSink):
 
 
 class Unconnected(Regions):
-    """Where there is no MAAS."""
+    """Regions of a site without MAAS."""
 
     @override
     def client(self, site: str) -> MaasClient | None:
@@ -95,7 +95,7 @@ class Unconnected(Regions):
 
 
 class Unplugged(BmcClient):
-    """Where there is no BMC."""
+    """A client without any BMC."""
 
     @override
     async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
@@ -118,7 +118,7 @@ class Work(msgspec.Struct, frozen=True):
     handler: NodeHandler
 
     async def until_at_rest(self, ids: Collection[int]) -> None:
-        """Return once each of these was run, and nothing of it is under way."""
+        """Return once each of these resources has run and nothing of it is under way."""
         agenda = self.loop.agenda
         with anyio.fail_after(PATIENCE.total_seconds()):
             # Nothing announces it.

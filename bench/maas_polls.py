@@ -1,7 +1,8 @@
-"""What observing a MAAS region costs it: requests and machines a minute, with a fleet at rest and with 100 deploying.
+"""The load of observation on a MAAS region: requests and machines a minute, with a fleet at rest and with 100
+deploying.
 
-The real loop, storage, handler and client, on a simulated region whose clock and the database's move together in
-steps of the poll, so that half an hour takes seconds. What is counted is what the client reports of its requests.
+The real loop, storage, handler and client, on a simulated region. Its clock and the database's advance together in
+steps of the poll, so that half an hour takes seconds. The figures are the requests that the client reports.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _COMMISSIONED = timedelta(minutes=15)
 _MINUTE = timedelta(minutes=1)
 _PATIENCE = 120.0
 
-# The only function that reads the time adds what the benchmark says; both go with the schema.
+# Replaces the only function that reads the time with one that adds an offset; both are dropped with the schema.
 _CLOCK = """
     CREATE TABLE farrier.bench_clock (shift interval NOT NULL);
     INSERT INTO farrier.bench_clock VALUES ('0');
@@ -94,7 +95,7 @@ _STOP = """
 
 
 class _Key(CredentialStore):
-    """The key that the simulated region knows."""
+    """The key of the simulated region."""
 
     @override
     async def resolve(self, reference: str) -> Credential:
@@ -110,7 +111,7 @@ class _Key(CredentialStore):
 
 
 class _Counted(ServiceObserver):
-    """How often each operation was asked for."""
+    """How often each operation was requested."""
 
     def __init__(self) -> None:
         self.requests: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""How fast nodes move: transitions with their history a second, and the first four transitions of a thousand nodes."""
+"""The speed of transitions: with their history per second, and the first four transitions of a thousand nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def _there_and_back(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
                 await befall(ground)
                 await fleet.settle(ground)
                 began = time.perf_counter()
-                # As after a restart of the server: everything is loaded, and nothing was woken.
+                # As after a restart of the server: everything is loaded, without wakes.
                 work.loop.woken_all()
                 await work.tally.until(transitions=(number + 1) * nodes)
                 took += time.perf_counter() - began

@@ -75,7 +75,8 @@ class Stuck(FarrierError):
 
 
 class Shown:
-    """When the region first told what, by any answer: a page of events, a list of machines or one machine."""
+    """When the region first showed each change, in any response: a page of events, a list of machines or one
+    machine."""
 
     def __init__(self, region: Region, *, wall: Callable[[], float] = time.time) -> None:
         self._region = region
@@ -90,7 +91,7 @@ class Shown:
         return self._machines
 
     def by_anything(self) -> dict[tuple[str, str], float]:
-        """The same, by the first answer that spoke of it, which may have been an event."""
+        """The same, by the first response that showed the change, which may have been an event."""
         first = dict(self._machines)
         for moment, content in self._pages:
             for event in msgspec.json.decode(content)["events"]:
@@ -113,7 +114,7 @@ class Shown:
             case ["machines", system_id]:
                 self._showed(system_id)
             case _:
-                pass  # what lies in a machine says nothing of its status
+                pass  # an object of a machine does not show its status
 
     def _showed(self, system_id: str) -> None:
         machine = self._region.machines.get(system_id)
@@ -128,8 +129,8 @@ class Shown:
 
 
 class Onboarded(msgspec.Struct, frozen=True):
-    """Seconds each node took, and milliseconds until a run was committed after what it waited for was shown, or told
-    of."""
+    """Seconds that each node took, and milliseconds from the first response, or event, that showed a change until a run
+    was committed."""
 
     took: Sequence[float]
     after_shown: Sequence[float]
@@ -178,12 +179,12 @@ async def until_active(ground: Ground, nodes: int, *, patience: float) -> bool:
 
 
 async def stuck(ground: Ground) -> Stuck:
-    """Where the others are."""
+    """The states of the nodes that are not in service."""
     return Stuck("not in service: " + "; ".join(str(dict(row)) for row in await ground.pool.fetch(_STUCK)))
 
 
 def maas_takes(durations: Durations) -> float:
-    """Seconds that one node spends waiting for the region, whoever asks."""
+    """Seconds that one node waits for the region, with any client."""
     return (durations.commission + durations.deploy + durations.sync).total_seconds()
 
 
@@ -223,7 +224,7 @@ ONBOARDING = Benchmark(
         Goal("overhead, p95", "%", Bound.AT_MOST, 5),
         Goal("poll to run, p50", "ms", Bound.AT_MOST, 100),
         Goal("poll to run, p99", "ms", Bound.AT_MOST, 100),
-        # A page of events names a machine; it takes another look to see what became of it.
+        # A page of events names a machine; another read shows its state.
         Goal("event to run, p50", "ms", Bound.AT_MOST, 200),
         Goal("event to run, p99", "ms", Bound.AT_MOST, 500),
     ),

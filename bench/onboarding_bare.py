@@ -1,9 +1,8 @@
-"""A large fleet onboards through a MAAS that is through at once: farrier beside a bare client with the same calls.
+"""A large fleet onboards through a MAAS whose work takes no time: farrier beside a bare client with the same calls.
 
-What the region is asked while a `farrier run` of its own process takes the fleet to `active` is taken down. Then a
-process that decides nothing and keeps nothing makes the same calls, machine after machine, on another region of the
-same kind. The time of the first over that of the second is what it costs to be told by MAAS what to do next, to keep
-it, and to do it once.
+The calls to the region are recorded while a `farrier run` process takes the fleet to `active`. Then a process that
+decides and stores nothing makes the same calls, machine after machine, on another region of the same kind. The ratio of
+the two times is the cost of deciding the next call from responses, storing it, and making it once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How soon a request is answered by a committed transition, while the fleet is swept at its usual pace.
+"""The time from an intent to its committed transition, while the fleet is swept at its usual rate.
 
-The daemon is a process of its own; this process is the client. It inserts an intent on a connection of its own and
-waits on another for the notification that the commit sends which answers the intent and moves the node. The time is
-from before the INSERT is sent until the notification is here: two trips to the server and whatever lies between.
+The daemon is a separate process; this process is the client. It inserts an intent on one connection and waits on
+another for the notification of the commit that responds to the intent and changes the node. The time is from before the
+INSERT is sent until the notification arrives: two round trips to the server and the work between.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _COUNT = "SELECT count(*) FROM farrier.nodes"
 
 
 class _Client:
-    """Asks, and waits for the answer."""
+    """Submits an intent, and waits for the response."""
 
     def __init__(self, asking: pool.Single) -> None:
         self._asking = asking
@@ -47,7 +47,7 @@ class _Client:
         self._heard.set()
 
     async def ask(self, node: int) -> float:
-        """Milliseconds from question to answer. One at a time: the notification does not say whose it is."""
+        """Milliseconds from intent to response. One at a time: the notification does not name the intent."""
         self._heard = anyio.Event()
         began = time.perf_counter()
         await self._asking.execute(_ASK, str(node))

@@ -22,7 +22,7 @@ _LOOK_SECONDS = 0.02
 
 _OWNERS = "SELECT count(*) AS shards FROM farrier.shards WHERE kind = 'node' AND owner IS NOT NULL GROUP BY owner"
 _WAKE = "INSERT INTO farrier.wakes (kind, resource) SELECT 'node', id FROM farrier.nodes"
-# All shards have the one owner that is left, and what was woken was run.
+# All shards belong to the remaining controller, and all enqueued resources were run.
 _TAKEN_OVER = """
     SELECT count(DISTINCT owner) = 1 AND bool_and(owner IS NOT NULL) AND NOT EXISTS (SELECT FROM farrier.wakes)
            AND NOT bool_or(owner = $1)

@@ -81,7 +81,7 @@ def _target(of: Goal | Figure) -> str:
 
 
 def _beside(here: Speed, there: Speed) -> str:
-    """What is reached here and there, and how fast that makes this machine."""
+    """The speed of this machine compared with the one on which the targets were set."""
     rate = here.transitions_per_second / there.transitions_per_second
     haste = there.reaction_p50_ms / here.reaction_p50_ms
     return (
@@ -92,7 +92,7 @@ def _beside(here: Speed, there: Speed) -> str:
 
 
 def _console() -> Console:
-    """As wide as the terminal; a file or a pipe has no width, and gets whole lines."""
+    """A console as wide as the terminal; a file or a pipe has no width, and gets whole lines."""
     return Console(width=None if sys.stdout.isatty() else _WIDTH)
 
 

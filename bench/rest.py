@@ -1,7 +1,7 @@
-"""What a fleet costs in which nothing happens: processor, log and row updates of a daemon and its PostgreSQL.
+"""The cost of an idle fleet: processor time, WAL and row updates of a daemon and its PostgreSQL.
 
-The window is as long as the time in which every snapshot is loaded again, so that each of these loads is in it once.
-PostgreSQL has to run on this machine: its processes are looked up.
+The window is as long as the time in which every snapshot is loaded again, so it includes each of these loads once.
+PostgreSQL has to run on this machine, because its processes are looked up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from farrier.errors import ConfigError
 
 _MINUTE = timedelta(minutes=1)
 _TEN_MINUTES = timedelta(minutes=10)
-# After the last node was loaded, what its run has to say is committed, and PostgreSQL has counted it.
+# After the last node was loaded, the outcome of its run is committed, and PostgreSQL has counted it.
 _WARM_UP_SECONDS = 10
 _BMC_WARM_UP_SECONDS = 35
 # As often as a controller reports its lag.
@@ -48,7 +48,7 @@ _LAG = "SELECT max(l) FROM farrier.controllers c, unnest(c.lags) l"
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """Of a daemon and its PostgreSQL, since they began."""
+    """The totals of a daemon and its PostgreSQL since they began."""
 
     at: float
     daemon: float
@@ -79,7 +79,7 @@ async def _postmaster(ground: Ground) -> int:
 
 
 def _postgres_seconds(postmaster: int) -> float:
-    """Of all its processes, those that have ended included."""
+    """The CPU time of all PostgreSQL processes, ended ones included."""
     ticks = sum(int(field) for field in _fields(postmaster)[11:15])
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         try:

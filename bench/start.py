@@ -1,4 +1,4 @@
-"""How soon a controller that begins has run what was woken, and all the rest."""
+"""The time until a controller that starts has run the enqueued resources, and all others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Controllers(PostgresControllers):
 
 
 class _IO(PostgresStateIO[Node, Node, Write]):
-    """Notes when each woken node was loaded, which its run follows at once."""
+    """Records when each enqueued node was loaded, which its run follows at once."""
 
     def __init__(self, ground: Ground) -> None:
         super().__init__(ground.pool, NodeRows())

@@ -1,4 +1,4 @@
-"""How many handler runs a second one process makes over a fleet at rest, as a share of what its handler could do."""
+"""Handler runs per second of one process over a fleet at rest, as a share of what its handler alone could do."""
 
 from __future__ import annotations
 

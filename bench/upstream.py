@@ -53,7 +53,7 @@ _ASK = """
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How often the region is looked at."""
+    """How often the region is read."""
 
     events_every: timedelta
     motion_every: timedelta
@@ -112,7 +112,7 @@ async def upstream(
 
 
 async def register(ground: Ground, there: Upstream, nodes: int, *, first: int = 1) -> Sequence[str]:
-    """So many nodes with BMCs that were verified, waiting to be onboarded; answers their names."""
+    """Register nodes with verified BMCs that wait for an onboarding; returns their names."""
     await ground.pool.execute(_REGISTER, first, SITE, there.credential, nodes)
     async with ground.pool.acquire() as conn, conn.transaction():
         await conn.execute(fleet.WITHOUT_GUARDS)
@@ -123,5 +123,5 @@ async def register(ground: Ground, there: Upstream, nodes: int, *, first: int = 
 
 
 async def onboard(ground: Ground, names: Sequence[str]) -> None:
-    """Ask for the onboarding of these in mode deploy, by one statement."""
+    """Submit intents for the onboarding of these nodes in mode deploy, with one statement."""
     await ground.pool.execute(_ASK, names)

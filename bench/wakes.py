@@ -1,8 +1,7 @@
-"""How many wakes a second a primary commits with a synchronous standby, beside how many it commits without one.
+"""Wakes per second that a primary commits with a synchronous standby, and without one.
 
-A NOTIFY makes commits take turns, and a turn ends when the standby has confirmed it. Runs two servers of its own on one
-machine, in new directories that are removed afterwards: between machines, the time of a message there and back is added
-to each turn.
+A NOTIFY serializes commits, and each one waits for the confirmation of the standby. Runs two servers on one machine, in
+new directories that are removed afterwards: between machines, each commit also takes the round trip of a message.
 """
 
 from __future__ import annotations

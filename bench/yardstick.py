@@ -1,9 +1,9 @@
-"""The yardstick: what plain SQL reaches on this server, with no table and no statement of farrier's.
+"""The yardstick: the speed of plain SQL on this server, with no table and no statement of farrier's.
 
-Targets are absolute and machines are not: on one with a slow disk or busy neighbours they are missed whatever the
-program does. The runner takes the yardstick before the first benchmark and after the last, so that a reader can tell
-the machine from the program. Benchmarks whose targets are multiples of it take it before and after each of their own
-measurements. Its tables are gone afterwards, whatever happens.
+Targets are absolute, but machines differ: with a slow disk or busy neighbours, any program misses them. The runner
+measures the yardstick before the first benchmark and after the last, so that a reader can separate the machine from the
+program. Benchmarks whose targets are multiples of it measure it before and after each of their own measurements. Its
+tables are always dropped afterwards.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _KEPT = "SELECT count(*) FROM yardstick.history"
 
 
 class Speed(msgspec.Struct, frozen=True):
-    """What raw SQL reaches on one machine at one time."""
+    """The speed of plain SQL on one machine at one time."""
 
     transitions_per_second: float  # rows changed, each with a row of history; 500 a commit
     reaction_p50_ms: float  # from before a client's INSERT until it hears that a worker has committed the answer
@@ -106,7 +106,7 @@ async def beside(dsn: str) -> Speed:
 
 
 def between(before: Speed, after: Speed) -> Speed:
-    """What the machine reached while something else was measured."""
+    """The speed of the machine while something else was measured."""
     return Speed(
         (before.transitions_per_second + after.transitions_per_second) / 2,
         (before.reaction_p50_ms + after.reaction_p50_ms) / 2,
@@ -148,7 +148,7 @@ async def transitions_per_second(dsn: str) -> float:
 
 
 async def reaction_p50_ms(dsn: str) -> float:
-    """One request after another, by a client and a worker with a connection each, both in this process."""
+    """One intent after another, by a client and a worker with a connection each, both in this process."""
     async with _connected(dsn) as asking, _connected(dsn) as working, anyio.create_task_group() as group:
         await group.start(_work, working)
         took = await _ask(asking)
@@ -187,13 +187,13 @@ class _Bell:
 
 
 async def _work(conn: pool.Single, *, task_status: TaskStatus[None]) -> None:
-    """The worker: answers one request whenever it hears of one."""
+    """The worker: responds to each intent when it is notified."""
     bell = _Bell()
     await conn.add_listener("yardstick_asked", bell.ring)
     task_status.started()
     while True:
         await bell.heard()
-        await conn.fetchval(_ANSWER)  # execute() would have it planned anew each time
+        await conn.fetchval(_ANSWER)  # execute() would plan it each time
 
 
 async def _ask(conn: pool.Single) -> list[float]:

@@ -1,10 +1,9 @@
-"""Fills in what the documentation says of the code, and checks that it still says so.
+"""Generates the parts of the documentation that describe the code, and checks that they are current.
 
-A page holds `<!-- generated: NAME -->` … `<!-- end generated -->`; what stands between the two comes from
-`blocks`, which asks the model, the settings, the errors, the metrics, the command line and the import
-contract. `make docs` rewrites the pages; `--check`, a part of `make check`, prints a diff and fails. What is
-outside of the markers belongs to people and is never touched. A file of `files` is generated as a whole. Needs no
-database.
+A page has `<!-- generated: NAME -->` … `<!-- end generated -->`. The text between the two comes from `blocks`, which
+reads the model, the settings, the errors, the metrics, the command line and the import contract. `make docs` rewrites
+the pages; `--check`, a part of `make check`, prints a diff and fails. Text outside of the markers is written by people
+and never changed. A file of `files` is generated as a whole. Needs no database.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def pages(root: Path = ROOT) -> list[Path]:
 
 @cache
 def blocks() -> Mapping[str, str]:
-    """What each marker stands for, by name."""
+    """The text of each marker, by name."""
     return {
         **_model(),
         "status-diagram": f"```mermaid\n{diagram.mermaid(Layer.STATUS)}```\n",
@@ -72,7 +71,7 @@ def blocks() -> Mapping[str, str]:
 
 @cache
 def files() -> Mapping[str, str]:
-    """What is generated as a whole, by path."""
+    """The files that are generated as a whole, by path."""
     return {"docs/schema.sql": schema_text.whole(migrate.carried())}
 
 
@@ -98,7 +97,7 @@ def differences(root: Path = ROOT) -> Iterator[str]:
 
 
 def rewrite(root: Path = ROOT) -> list[Path]:
-    """Bring every page and file up to date; answers those that changed."""
+    """Bring every page and file up to date; returns the changed ones."""
     changed = []
     for path, text, generated in _generated(root):
         if generated != text:
@@ -108,7 +107,7 @@ def rewrite(root: Path = ROOT) -> list[Path]:
 
 
 def _generated(root: Path) -> Iterator[tuple[Path, str, str]]:
-    """Each page and file, with its text as it is and as it should be."""
+    """Each page and file, with its present text and its current one."""
     known = blocks()
     for page in pages(root):
         text = page.read_text(encoding="utf-8")
@@ -211,7 +210,7 @@ def _metrics() -> str:
 
 
 def _of(module: ModuleType, type_: type[T]) -> list[T]:
-    """What a module defines of a type, in the order it is written in."""
+    """The values of a type that a module defines, in source order."""
     return [value for value in vars(module).values() if isinstance(value, type_)]
 
 

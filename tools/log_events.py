@@ -22,7 +22,7 @@ _NOT_THE_SERVICE = ("sim", "cli")
 
 
 class LogEvent(msgspec.Struct, frozen=True, order=True):
-    """One event: its name, how grave it is, and the keys that its lines have."""
+    """One event: its name, its levels, and the keys of its lines."""
 
     name: str
     levels: tuple[str, ...]

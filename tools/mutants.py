@@ -41,7 +41,7 @@ FIRST = 40
 # A fault may make a loop endless: pytest-timeout ends the test, and this the process that it does not.
 PATIENCE_SECONDS = 300.0
 WORKERS = 2
-# What every run would load anew.
+# Modules that every run would otherwise load again.
 LIBRARIES = (
     "aiohttp",
     "asyncpg",
@@ -76,7 +76,7 @@ _NOT_WALKED = {"annotation", "returns", "decorator_list", "args", "type_params"}
 
 
 class Mutant(msgspec.Struct, frozen=True):
-    """One fault: the so-manieth that its file can have."""
+    """One fault, with its number among those that its file can have."""
 
     file: str
     line: int
@@ -85,7 +85,7 @@ class Mutant(msgspec.Struct, frozen=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """What can be changed in a tree, and the statement that it is in."""
+    """A possible change in a tree, and its statement."""
 
     statement: ast.stmt
     line: int
@@ -202,7 +202,7 @@ def make_map(directory: Path, arguments: Sequence[str], *, seed: int, count: int
 
 
 def reached(directory: Path) -> tuple[dict[int, set[str]], dict[str, float]]:
-    """Which tests reached each fault, and the seconds of every test; of none that failed without a fault."""
+    """The tests that reach each fault, and the seconds of every test; without tests that fail without a fault."""
     seconds: dict[str, float] = defaultdict(float)
     failed = set()
     for line in (directory / "times").read_text(encoding="utf-8").splitlines():
@@ -218,11 +218,11 @@ def reached(directory: Path) -> tuple[dict[int, set[str]], dict[str, float]]:
     return {number: each & seconds.keys() - failed for number, each in tests.items()}, seconds
 
 
-# --- who finds them
+# --- results
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Who found a fault: `small`, `large`, `none` of the tests that reach it, or `unreached`."""
+    """The suite that found a fault: `small`, `large`, `none` of the tests that reach it, or `unreached`."""
 
     mutant: Mutant
     by: str
@@ -231,7 +231,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def run(directory: Path, *, small: set[str]) -> Iterator[Found]:
-    """Each fault that was not tried before; results are kept as they come."""
+    """Try each fault that was not tried before; results are stored as they come."""
     mutants = msgspec.json.decode((directory / "mutants.json").read_bytes(), type=list[Mutant])
     tests, seconds = reached(directory)
     results = directory / "results.jsonl"

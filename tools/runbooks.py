@@ -1,6 +1,6 @@
-"""What runbook pages say of the code: when each alert fires, and what the model recommends for each failure.
+"""The generated parts of runbook pages: when each alert fires, and the model's recommendation for each failure.
 
-Part of `generate_docs`. The words around it are people's.
+Part of `generate_docs`. People write the text around them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from farrier.model.failures import BMC_ADVICE, FAILURES, MAX_ATTEMPTS, QUARANTIN
 
 
 def blocks() -> Mapping[str, str]:
-    """What each marker of a runbook page stands for, by name."""
+    """The text of each marker of a runbook page, by name."""
     return {
         "alerts": _index(),
         **{f"alert-{name}": _facts(rules) for name, rules in by_name().items()},

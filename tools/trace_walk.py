@@ -1,13 +1,13 @@
-"""Traces which functions run for one node: idle, from the INSERT of an intent to its answer, and in a step in MAAS.
+"""Traces which functions run for one node: idle, from the INSERT of an intent to its response, and in a step in MAAS.
 
 `python -m tools.trace_walk` runs the daemon of `farrier demo` over one node, with its BMC, its agent and a MAAS region,
-and prints what ran; `--write` keeps that in `tools/walks.json`, from which `tools.generate_docs` makes the walks in
-docs/architecture.md without a database. `tests/e2e/test_walks.py` traces anew by `--check`.
+and prints the functions that ran. `--write` stores them in `tools/walks.json`, from which `tools.generate_docs` makes
+the walks in docs/architecture.md without a database. `tests/e2e/test_walks.py` traces again with `--check`.
 
-What counts: each Python function of the package that begins under one of the walk's first functions, once, in order of
-its first call. Not counted: lambdas, comprehensions and generator expressions, which are lines of their function;
-`__methods__`, constructors above all; and `log`, `metrics`, `cli` and `sim`, which are told of what happens or play the
-outside. What other tasks do meanwhile begins under none of a walk's functions.
+A walk has each Python function of the package that begins under one of the walk's first functions, once, in order of
+its first call. Not included are lambdas, comprehensions and generator expressions, which are lines of their function;
+`__methods__`, mainly constructors; and `log`, `metrics`, `cli` and `sim`, which record events or play outside services.
+Functions of other tasks do not run under a walk's first functions.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ _ASK = """
 _ANSWERED = "SELECT status <> 'pending' FROM farrier.intents WHERE id = $1"
 _CALLED = "SELECT funcname, calls FROM pg_stat_user_functions WHERE schemaname = 'farrier'"
 
-# Where it is said what the methods of several classes do.
+# The files whose docstrings describe the methods of several classes.
 _PROTOCOLS = frozenset({"protocols/database.py", "protocols/loop.py", "protocols/outward.py", "io/state.py"})
 # A docstring's first sentence, or what is before its first colon or semicolon, if that is more than a word or two.
 _CLAUSE = re.compile(r"(?:\S+ ){4}.*?(?:[.:;](?= |$)|$)|.*")
 
-# As it is formatted, to be put on one line.
+# A formatted call, to be written on one line.
 _A_CALL = re.compile(r'\[\s+(\d+),\s+("[^"]*"),\s+("[^"]*")\s+\]')
 
 _Begins: TypeAlias = Callable[[FrameType], bool]
@@ -82,7 +82,7 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Walk(msgspec.Struct, frozen=True):
-    """What ran: functions of Python, and of SQL that do not run otherwise."""
+    """The functions that ran: those of Python, and those of SQL that run only then."""
 
     python: tuple[Call, ...]
     sql: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ class Tracer:
 
     @contextmanager
     def tracing(self) -> Iterator[None]:
-        """What begins in this block is on the way."""
+        """Record the functions that begin in this block."""
         sys.setprofile(self._look)
         try:
             yield
@@ -175,7 +175,7 @@ class Tracer:
         self.calls.append(Call(depth, file, code.co_qualname.replace(".<locals>", "")))
 
     def _depth(self, frame: FrameType) -> int | None:
-        """How many counted functions are around it, up to one that the way begins under; None without one."""
+        """How many counted functions are around it, up to one with which the walk begins; None without one."""
         depth = 0
         around: FrameType | None = frame
         while around is not None:
@@ -187,14 +187,14 @@ class Tracer:
         return None
 
     def _begins(self, name: str, frame: FrameType) -> bool:
-        """Of tasks that are alike the first one is followed."""
+        """Whether the walk begins here; only the first of equal tasks is followed."""
         if self._file(frame.f_code) is None or not self._way.begins[name](frame):
             return False
         self.owners[name] = frame.f_locals["self"]
         return name != "Steps._run" or self._frames.setdefault(name, frame) is frame
 
     def _file(self, code: CodeType) -> str | None:
-        """Where a function is that counts."""
+        """The file of a function that counts; None for others."""
         if code not in self._files:
             path = Path(code.co_filename)
             inside = path.is_relative_to(FARRIER) and path.relative_to(FARRIER).parts[0] not in _NOT_COUNTED
@@ -242,7 +242,7 @@ async def _until_active(scene: Scene) -> None:
 
 async def _until(done: Callable[[], Awaitable[bool]]) -> None:
     with anyio.fail_after(_PATIENCE_SECONDS):
-        while not await done():  # noqa: ASYNC110 - it is the database, or another task, that knows
+        while not await done():  # noqa: ASYNC110 - the database or another task changes the result
             await anyio.sleep(_LOOK_EVERY)
 
 
@@ -293,7 +293,7 @@ async def _answer(conn: asyncpg.Connection[asyncpg.Record], action: str, params:
 
 
 async def _sql(conn: asyncpg.Connection[asyncpg.Record]) -> tuple[str, ...]:
-    """Functions that run at least once more for each intent, besides what runs in as long a time without one."""
+    """SQL functions that run at least once more for each intent, compared with the same time without intents."""
     await conn.execute("ALTER SYSTEM SET track_functions = 'all'")
     await conn.execute("SELECT pg_reload_conf()")
     await anyio.sleep(1)
@@ -309,7 +309,7 @@ async def _sql(conn: asyncpg.Connection[asyncpg.Record]) -> tuple[str, ...]:
 
 
 def differences(walks: Mapping[str, Walk]) -> Iterator[str]:
-    """Lines that say what ran and is not in the walks that are kept, the other way round, and which are too long."""
+    """Lines about functions that ran and are not in the stored walks, the reverse, and walks that are too long."""
     for name, walk in walks.items():
         ran, named = ({f"{call.name} in {call.file}" for call in each.python} for each in (walk, kept()[name]))
         yield from (f"{name}: {function} ran, and is not in the walk\n" for function in sorted(ran - named))
@@ -350,7 +350,7 @@ def _words(said: Mapping[tuple[str, str], str], call: Call) -> str:
 
 
 def _docstrings() -> dict[tuple[str, str], str]:
-    """Of each function of the package, by file and qualified name."""
+    """The docstring of each function of the package, by file and qualified name."""
     said: dict[tuple[str, str], str] = {}
     for path in FARRIER.rglob("*.py"):
         file = path.relative_to(FARRIER).as_posix()

@@ -50,7 +50,7 @@ Enqueue = Callable[[Any, str, list[int]], Awaitable[None]]
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """One queue: how its tables are made, how it gets jobs, when none is left, and what its worker is."""
+    """One queue: how to create its tables, enqueue jobs and count the jobs left, and its worker."""
 
     name: str
     install: Callable[[Any, str], Awaitable[None]]
@@ -91,7 +91,7 @@ def _python(module: str) -> Callable[[str], common.Worker]:
 
 
 def peers() -> Sequence[Peer]:
-    """Those that are installed."""
+    """The queues that are installed."""
     found = [Peer("raw SQL", _sql_install, _sql_enqueue, sql_queue.LEFT, _python("sql_queue"))]
     if importlib.util.find_spec("pgqueuer") is not None:
         found.append(
@@ -118,7 +118,7 @@ def peers() -> Sequence[Peer]:
 
 
 async def _measure(peer: Peer, dsn: str) -> dict[str, float]:
-    """In a database of its own, dropped afterwards."""
+    """Measure a peer in a separate database, which is dropped afterwards."""
     name = "peers_" + "".join(filter(str.isalnum, peer.name)).lower()
     admin = await asyncpg.connect(dsn)
     await admin.execute(f'CREATE DATABASE "{name}"')
@@ -152,7 +152,7 @@ async def _measure_in(peer: Peer, dsn: str) -> dict[str, float]:
 
 
 async def _rate(peer: Peer, conn: Any, work: str) -> float:
-    """Jobs a second, from before the first is given until the queue says that none is left."""
+    """Jobs per second, from before the first is enqueued until the queue has none left."""
     began = time.perf_counter()
     for first in range(1, _JOBS + 1, _AT_ONCE):
         await peer.enqueue(conn, work, list(range(first, first + _AT_ONCE)))

@@ -1,6 +1,6 @@
-"""What all peers share: the table of things, the work that is done on one, and how a run is measured.
+"""Shared by all peers: the table of things, the work on one, and the measurement of a run.
 
-Called by `bench.peers.__main__` and by the workers in Python. A worker is a process; it prints READY, works until
+Used by `bench.peers.__main__` and by the workers in Python. A worker is a process; it prints READY, works until
 SIGTERM, and ends. The work on one job is a SELECT of its thing by id and, for `step`, one statement that changes it,
 compares its version, and inserts its history.
 """
@@ -42,7 +42,7 @@ STEPPED = "SELECT count(*) FROM thing_history"
 
 
 class Worker(msgspec.Struct, frozen=True):
-    """How to start a peer's workers, and how to give them jobs."""
+    """The command that starts a peer's workers, and its environment."""
 
     command: Sequence[str]
     environment: dict[str, str]
@@ -55,7 +55,7 @@ async def load(conn: Any, thing: int) -> asyncpg.Record:
 
 
 def ready() -> None:
-    """Say that this worker is."""
+    """Report that this worker is ready."""
     sys.stdout.write("READY\n")
     sys.stdout.flush()
 
@@ -68,7 +68,7 @@ async def step(conn: Any, thing: int) -> None:
 
 
 async def until_told() -> None:
-    """Say that this worker is ready, and return at SIGTERM."""
+    """Report that this worker is ready, and return at SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     ready()

@@ -16,7 +16,7 @@ import asyncpg
 from bench.peers import common
 
 BATCH = 100
-# It says of nothing that it listens.
+# It does not report when it listens.
 _BEGUN_SECONDS = 0.5
 LEFT = "SELECT EXISTS (SELECT FROM pgqueuer)"
 

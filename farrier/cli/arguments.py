@@ -1,4 +1,4 @@
-"""What is typed in a form of its own: KEY=VALUE pairs, durations, moments. What does not fit is a usage error."""
+"""Parsers of arguments: KEY=VALUE pairs, durations, times. An invalid one is a usage error."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""How `farrier demo` shows its fleet: a board that redraws itself on a terminal, plain lines anywhere
-else."""
+"""The display of `farrier demo`: a table that is redrawn on a terminal, plain lines anywhere else."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Board:
-    """What the demo prints while it runs."""
+    """The output of the demo while it runs."""
 
     def show(self, seconds: float, nodes: Sequence[NodeGlance], moves: Sequence[PastMove]) -> None:
         """Show the fleet `seconds` after the start."""

@@ -1,6 +1,6 @@
-"""How a command comes to its settings and its database: the options that say where, and what it gets to work with.
+"""The settings and the database of a command, and the options that select them.
 
-A command that takes a `Session` or a `Config` first is given it by `with_database` or `with_settings`, which add
+A command whose first parameter is a `Session` or a `Config` gets it from `with_database` or `with_settings`, which add
 --dsn, --embedded and --config to its own options. Precedence is that of `farrier.config`: option, environment, file.
 """
 

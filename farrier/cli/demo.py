@@ -1,7 +1,7 @@
-"""`farrier demo`: the real daemon over a simulated fleet, on an embedded PostgreSQL, with nothing to set up.
+"""`farrier demo`: the real daemon over a simulated fleet, on an embedded PostgreSQL, without any set-up.
 
-Reads the options, runs `simulation`, and says how it ended. Ctrl-C stops everything in order and leaves
-nothing running; a directory of our own is removed, unless something went wrong and it is worth a look.
+Reads the options, runs `simulation`, and prints the result. Ctrl-C stops everything in order and leaves nothing
+running. The temporary directory is removed, unless the demo failed and its content helps to find the cause.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from farrier.cli.connection import Session, with_database
 from farrier.model import duration
 from farrier.model.history import HistoryFilter, Order, parse_resource
 
-# A change has the time of its statement and is seen from its COMMIT on. Nobody but a client that registers nodes and
-# then leaves its transaction open takes as long as this.
+# A change has the time of its statement and is visible from its COMMIT on. Only a client that registers nodes and
+# leaves its transaction open can exceed this.
 _SETTLED = timedelta(minutes=1)
 # Commits whose reply was lost are looked up in the history: what is younger is not ours to remove.
 _YOUNGEST = timedelta(days=1)

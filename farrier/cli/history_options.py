@@ -1,6 +1,6 @@
-"""What the commands over history share: the options that say which changes, and how a change is printed.
+"""Shared by the commands over history: the options that select changes, and the output of a change.
 
-A command that takes `HistoryFilter` after its session is given it by `narrowed`, which adds the options to its own.
+A command with a `HistoryFilter` after its session gets it from `narrowed`, which adds the options to its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`farrier intent`: ask for something, and if wanted wait for the answer, or for the status that it leads to."""
+"""`farrier intent`: submits an intent and, on request, waits for the response or for the status that results."""
 
 from __future__ import annotations
 

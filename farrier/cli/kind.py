@@ -1,4 +1,4 @@
-"""`farrier kind`: bring kinds of resources from other packages into the database, or out of it, and list all."""
+"""`farrier kind`: installs and removes kinds of resources from other packages, and lists all kinds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def install(
 
     async def installed() -> bool:
         async with administrator(settings.database) as conn:
-            if not settings.database.dsn:  # nobody else brings an embedded one up to date
+            if not settings.database.dsn:  # no other command migrates an embedded database
                 await migrate.migrate(conn, after=catalog.sync)
             (await migrate.check(conn)).require_current()
             return await kinds.install(conn, found)

@@ -1,7 +1,7 @@
-"""How `farrier db migrate` prints what it did, and with `--plan` what it would do.
+"""The output of `farrier db migrate`: what it did and, with `--plan`, what it would do.
 
-A plan has a row for each step and each object, and its verdict in the last line; what was done takes a line for each
-way of doing it. Objects are counted where they are many.
+A plan has a row for each step and each object, and its verdict in the last line; a report has a line for each type of
+change. Many objects are counted instead of listed.
 """
 
 from __future__ import annotations

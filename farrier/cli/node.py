@@ -149,7 +149,7 @@ def _note(line: NodeView) -> str:
 
 
 def _notes(line: NodeView) -> Iterator[str]:
-    """What an operator may have to decide on."""
+    """Notes about problems that may need a decision of an operator."""
     workflow = line.workflow
     if line.paused is not None:
         yield f"paused: {line.paused}"

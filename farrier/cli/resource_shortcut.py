@@ -1,7 +1,7 @@
-"""The commands of one kind that comes with farrier, made from its spec: `farrier segment`, `farrier partition`.
+"""The commands of one built-in kind, made from its spec: `farrier segment`, `farrier partition`.
 
-Those that look are `resource_commands` with the kind given; each action is a command whose options are its parameters,
-`create` under the name `add`. A kind has no command line of its own but what is said of it in its spec.
+Commands that read are `resource_commands` with the kind given. Each action is a command whose options are its
+parameters, `create` under the name `add`. The command line of a kind comes only from its spec.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def shortcut(spec: KindSpec, help_: str) -> typer.Typer:
 
 
 def _asks(spec: KindSpec, action: str, takes: type[params.Params], text: str) -> Callable[..., Awaitable[None]]:
-    """A command that asks for the action."""
+    """A command that submits an intent with the action."""
     fields = params.describe(takes).fields
 
     async def command(  # noqa: PLR0913 - one parameter is one option

@@ -1,4 +1,4 @@
-"""Resources of any kind as they are printed: a line in a list, everything of one, and why it is as it is."""
+"""The output of resources of any kind: a line of a list, all details of one, and the explanation of its state."""
 
 from __future__ import annotations
 

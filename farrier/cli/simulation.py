@@ -1,8 +1,7 @@
-"""What `farrier demo` runs in one process: database, BMCs, MAAS, daemon, agents and fleet, started in order and stopped
-in reverse.
+"""The parts of `farrier demo` in one process: database, BMCs, MAAS, daemon, agents and fleet.
 
-The daemon is the one of `farrier run`. Everything else uses the database as other services do, over its own
-connections.
+They are started in order and stopped in reverse. The daemon is the one of `farrier run`. All other parts use the
+database as other services do, over their own connections.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ from farrier.sim.troubles import Operator, prepare
 
 _LOOK_EVERY_SECONDS = 0.25
 _MOVES_SHOWN = 12
-# How long the agents take to arrive when somebody watches.
+# The time over which agents enroll in an interactive demo.
 _ARRIVAL = timedelta(seconds=15)
-# Shorter than in a real fleet, so that silence shows while somebody watches.
+# Shorter than in a real fleet, so that a user of the demo sees silence.
 _OFFLINE_AFTER = timedelta(seconds=30)
 # Of a region whose clock runs many times as fast: as often by it as a real one is looked at by its own.
 _EVENTS_EVERY = timedelta(seconds=1)
@@ -56,7 +55,8 @@ _NODE_TIMEOUT = timedelta(minutes=10)
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for. `timeout` bounds `until_active` only; `speed` is how many seconds MAAS has in one of ours."""
+    """The options of the demo. `timeout` limits `until_active` only; `speed` is how many seconds of MAAS pass in a real
+    second."""
 
     directory: Path
     nodes: int
@@ -73,7 +73,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """A node that is not where it should be, and why as far as one knows."""
+    """A node that has not reached its goal, and the reason if it is known."""
 
     name: str
     status: str
@@ -82,7 +82,7 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """How it went. `with_bmc` counts the nodes that were given one."""
+    """The result of the demo. `with_bmc` counts the nodes with a BMC."""
 
     ok: bool
     seconds: float

@@ -35,7 +35,7 @@ site = typer.Typer(
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a region said when it was asked just now; `error` is why it did not."""
+    """The present response of a region; `error` is the reason if there is none."""
 
     site: str
     version: str | None = None
@@ -62,7 +62,7 @@ def list_(settings: Config, as_json: output.AsJson = False) -> None:
     sites: Sites = {}
     try:
         sites = _configured(settings)
-    except ConfigError as error:  # whoever looks for a region whose site was lost has just this
+    except ConfigError as error:  # an operator who searches for a region whose site was lost has only this error
         wrong = error
     page = anyio.run(_observed, settings)
     _list(settings, sites, page, as_json=as_json, complete=wrong is None)
@@ -189,7 +189,7 @@ def _region(seen: ResourceView) -> RegionView:
 
 
 async def _ask(settings: Config, sites: Sites) -> tuple[Asked, ...]:
-    """What each region says, all of them asked at once."""
+    """The response of each region, all requested at once."""
     answers: dict[str, Asked] = {}
     observer = _Unobserved()
     async with (
@@ -251,7 +251,7 @@ def _facts(each: Site, region: RegionView | None) -> Iterator[tuple[str, Cell]]:
 
 
 def _flat(value: Any, path: str) -> Iterator[tuple[str, Cell]]:
-    """Each setting by its place; none for what is not set."""
+    """Each setting by its path, without those that are not set."""
     match value:
         case dict():
             for key, held in value.items():

@@ -28,7 +28,7 @@ sla = typer.Typer(
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """One limit as it is in force; `key` is its name in the table `section` of the configuration."""
+    """One limit in force; `key` is its name in the table `section` of the configuration."""
 
     section: str
     key: str

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class UnwrittenError(Exception):
-    """Standard output did not take what was printed; the text says why."""
+    """Writing to standard output failed; the text has the reason."""
 
 
 class _Output(io.FileIO):
@@ -38,7 +38,7 @@ class _Output(io.FileIO):
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """What the process does. If standard output cannot be written, that is said, and ends it."""
+    """Run the process; if standard output cannot be written, print that and exit."""
     _replace()
     try:
         try:
@@ -67,7 +67,7 @@ def _replace() -> None:
 
 
 def _flush() -> None:
-    """Not everything that prints does this."""
+    """Flush standard output, which not every command does."""
     try:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.flush()
@@ -77,5 +77,6 @@ def _flush() -> None:
 
 
 def _to_nowhere(stream: TextIO) -> None:
-    """The interpreter tries once more when it ends, and would say so, or end with a code of its own."""
+    """Redirect the stream to /dev/null: at its end, the interpreter would flush again, print an error, or exit with
+    another code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -117,8 +117,7 @@ class FleetGauges(Collector):
                 self._census = await queries.census(self._rules)
         except (FarrierError, TimeoutError) as error:
             _log.warning("fleet.not_counted", error=str(error) or f"no response within {self._give_up_after:g} s")
-        except Exception as error:  # an error in a figure must neither end the daemon nor hide the metrics that report
-                                    # the error
+        except Exception as error:  # an error in a figure must not end the daemon or hide the metrics that report it
             _log.error("fleet.not_counted", exc_info=error)
 
     @override

@@ -44,7 +44,7 @@ def prepare(region: Region, *, after: int, nodes: int) -> None:
 
 
 def _enlist_stray(region: Region, hostname: str) -> None:
-    """A machine that somebody enlisted under the name of one of ours."""
+    """Enlist a machine, unknown to farrier, with the host name of one of its nodes."""
     nic = Interface(id=region.next_id("interface"), name="eno1", mac_address="52:54:ff:00:00:01")
     stray = Machine(system_id=region.next_system_id(), hostname=hostname, status=Status.NEW, interfaces=[nic])
     region.keep(stray)

@@ -1,7 +1,7 @@
-"""Grafana dashboards as code: what each shows, and the tool that writes them into the package.
+"""Grafana dashboards as code: their content, and the tool that writes them into the package.
 
 `python -m tools.dashboards` makes the JSON files of `farrier.metrics.dashboards`; `make docs` calls it. Every query is
-built from the definitions of metrics, so a dashboard cannot ask for what is not there.
+built from the definitions of metrics, so a dashboard cannot query a metric that does not exist.
 """
 
 from __future__ import annotations

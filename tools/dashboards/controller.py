@@ -1,4 +1,4 @@
-"""How the controller itself is: replicas, shards, wakes, runs, commits, answers."""
+"""The dashboard of the controllers: replicas, shards, wakes, runs, commits, responses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LATE: Steps = {None: "green", 10: "orange", 60: "red"}  # seconds; a loop that 
 
 
 def board() -> Board:
-    """For whoever runs farrier."""
+    """The dashboard for operators of farrier."""
     return Board(
         name="controller",
         title="Controller",

@@ -38,7 +38,7 @@ _LEGENDS = 8  # series with a name beside their colour; more would leave no room
 
 
 class Series(msgspec.Struct, frozen=True):
-    """What a query answered for one set of labels: moments and values; `target` is the query's place."""
+    """The result of a query for one set of labels: times and values; `target` is the query's place."""
 
     legend: str
     labels: Mapping[str, str]
@@ -58,7 +58,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Box(msgspec.Struct, frozen=True):
-    """Where something is drawn, in pixels."""
+    """The position of an element, in pixels."""
 
     x: float
     y: float
@@ -127,7 +127,7 @@ def _unbroken(band: _Band, span: Span) -> Iterator[_Band]:
 
 
 def _piled(found: Sequence[Series]) -> list[tuple[Series, _Band]]:
-    """Each series on top of those before it: (moment, floor, top)."""
+    """Each series on top of the previous ones: (time, floor, top)."""
     floors: dict[float, float] = {}
     bands = []
     for one in found:
@@ -220,7 +220,7 @@ def _table(definition: Panel, box: Box, found: Sequence[Series], _span: Span) ->
 
 
 def _placed(columns: Sequence[_Column], box: Box) -> list[tuple[float, float]]:
-    """Where each column begins and how wide it is: names get twice the room of numbers."""
+    """The position and the width of each column: names get twice the width of numbers."""
     weights = [1 if source.startswith("Value") else 2 for source, *_ in columns]
     share = box.w / sum(weights)
     return [(box.x + sum(weights[:number]) * share, weight * share - 6) for number, weight in enumerate(weights)]

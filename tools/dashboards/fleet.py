@@ -1,4 +1,4 @@
-"""How the fleet is: how many nodes are where, for how long, and what is late."""
+"""The dashboard of the fleet: how many nodes are in which state, for how long, and which are late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all dashboards share: variables, links among each other, a time range; and the rows they are made of."""
+"""Shared by all dashboards: variables, links to each other, a time range; and their rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Board(msgspec.Struct, frozen=True):
-    """A dashboard: its name on the command line and in its file, its title, what it answers."""
+    """A dashboard: its name on the command line and in its file, its title, and the question that it answers."""
 
     name: str
     title: str
@@ -34,7 +34,7 @@ class Board(msgspec.Struct, frozen=True):
     variables: Sequence[Builder[model.VariableModel]] = ()
 
     def build(self) -> model.Dashboard:
-        """As Grafana has it. Building twice gives the same."""
+        """The dashboard in Grafana's form. Building it twice has the same result."""
         board = (
             dashboard.Dashboard(f"Farrier / {self.title}")
             .uid(f"farrier-{self.name}")
@@ -58,7 +58,7 @@ class Board(msgspec.Struct, frozen=True):
 
 
 def choice(name: str, label: str, says: str, query: str) -> dashboard.QueryVariable:
-    """A variable whose values Prometheus knows."""
+    """A variable with values from Prometheus."""
     return (
         dashboard.QueryVariable(name)
         .label(label)

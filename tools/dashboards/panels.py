@@ -1,6 +1,6 @@
-"""Panels as all dashboards have them: a title, a sentence that says what is seen, one data source, queries.
+"""Panels of all dashboards: a title, a sentence of description, one data source, queries.
 
-Built with Grafana's own typed builders, which know the options of each kind of panel.
+Built with Grafana's own typed builders, which define the options of each kind of panel.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 SOURCE = model.DataSourceRef(type_val="prometheus", uid="${datasource}")
-"""What every panel asks; the dashboard's variable says which Prometheus it is."""
+"""The data source of every panel; the dashboard's variable selects a Prometheus."""
 
 Steps = Mapping[float | None, str]
 """A colour from each value on; None stands for the lowest."""
@@ -41,7 +41,7 @@ STALE: Steps = {None: "green", 60: "orange", 180: "red"}
 
 
 class About(msgspec.Struct, frozen=True):
-    """What a panel is: its title, what it says, and how many of 24 columns and how many rows it takes."""
+    """The properties of a panel: its title, its description, and its size in columns (of 24) and rows."""
 
     title: str
     says: str
@@ -57,7 +57,7 @@ class Query(msgspec.Struct, frozen=True):
 
 
 class _Panel(Protocol):
-    """What the builders of all panels have."""
+    """The common interface of the builders of all panels."""
 
     def title(self, title: str) -> Self: ...
     def description(self, description: str) -> Self: ...
@@ -83,7 +83,7 @@ def number(about: About, expr: str, unit: str = "short", steps: Steps = GREEN) -
 
 
 def names(about: About, query: Query) -> stat.Panel:
-    """The legends of series whose value says nothing: versions."""
+    """The legends of series whose values have no meaning: versions."""
     panel = number(about, query.expr).text_mode(options.BigValueTextMode.NAME)
     return panel.targets([_instant(query)])
 
@@ -110,7 +110,7 @@ def layers(about: About, query: Query, unit: str = "short") -> timeseries.Panel:
 
 
 def bars(about: About, query: Query, unit: str = "short", steps: Steps = GREEN) -> bargauge.Panel:
-    """One bar for each series, as it is now."""
+    """One bar for each series, with its present value."""
     return (
         _set_up(bargauge.Panel(), about, unit, steps)
         .with_target(_instant(query))
@@ -145,7 +145,7 @@ def heat(about: About, query: Query, steps: Steps) -> statushistory.Panel:
         _set_up(statushistory.Panel(), about, "percentunit", steps)
         .with_target(_range(query))
         .color_scheme(dashboard.FieldColor().mode(model.FieldColorModeId.THRESHOLDS))
-        .max_data_points(96)  # cells that are wide enough to be told apart
+        .max_data_points(96)  # cells that are wide enough to be distinguished
         .show_value(options.VisibilityMode.NEVER)
         .row_height(0.9)
         .per_page(_ROWS)

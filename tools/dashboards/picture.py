@@ -1,6 +1,6 @@
-"""`python -m tools.dashboards.picture`: draws the dashboards with what a Prometheus answers to their queries.
+"""`python -m tools.dashboards.picture`: draws the dashboards with the results of a Prometheus.
 
-For the pictures of the documentation. Each query is sent as Grafana would send it; what is drawn is what came back.
+For the pictures of the documentation. Each query is sent as Grafana would send it, and its result is drawn.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LABEL = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
 class Prometheus:
-    """What answers, about one scrape job and one span of time."""
+    """A Prometheus, queried for one scrape job and one time range."""
 
     def __init__(self, client: httpx.Client, job: str, span: Span, rate: str) -> None:
         self._client = client
@@ -37,7 +37,7 @@ class Prometheus:
         }
 
     def answers(self, panel: Panel) -> list[Series]:
-        """What a panel shows."""
+        """The data of a panel."""
         return [
             series
             for place, target in enumerate(panel.get("targets", ()))

@@ -16,12 +16,12 @@ from farrier.metrics.families import Definition, Gauge
 _SCRAPED = ("job", "instance")
 _LABEL = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
 
-# The shortest span that a rate may be taken over; Grafana knows it from the scrape interval.
+# The shortest range for a rate; Grafana computes it from the scrape interval.
 _SPAN = "$__rate_interval"
 
 
 def fleet(gauge: Gauge, *by: str, where: str = "") -> str:
-    """A figure of the fleet, by those labels that tell its series apart (all, if none is named)."""
+    """A figure of the fleet, by these labels (by all if none is named)."""
     labels = by or gauge.labels
     _known(gauge.labels, labels)
     return rules.fleet(_selected(gauge.name, gauge.labels, where), *labels)
@@ -38,7 +38,7 @@ def each(gauge: Gauge, *by: str) -> str:
 
 
 def rate(counted: Definition, *by: str, where: str = "") -> str:
-    """How many a second, all processes together."""
+    """The rate per second, summed over all processes."""
     return f"sum{_by(counted.labels, by)}({_rate(counted, counted.series, where, _SPAN)})"
 
 
@@ -49,13 +49,13 @@ def rate_of_seen(counted: Definition, *by: str, where: str = "") -> str:
 
 
 def quantile(share: float, histogram: Definition, *by: str, where: str = "", span: str = _SPAN) -> str:
-    """What `share` of the observations of all processes were at most."""
+    """The upper bound of `share` of the observations of all processes."""
     buckets = _rate(histogram, f"{histogram.series}_bucket", where, span)
     return f"histogram_quantile({share}, sum{_by((*histogram.labels, 'le'), ('le', *by))}({buckets}))"
 
 
 def count_rate(histogram: Definition, *by: str, where: str = "") -> str:
-    """How many observations a second, all processes together."""
+    """Observations per second, summed over all processes."""
     return f"sum{_by(histogram.labels, by)}({_rate(histogram, f'{histogram.series}_count', where, _SPAN)})"
 
 

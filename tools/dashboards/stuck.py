@@ -1,4 +1,4 @@
-"""Which nodes are stuck, where, for how long, and where to read on."""
+"""The dashboard of stuck nodes: their states, for how long, and links to more details."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FAILURE = f"${{{RUNBOOKS}:raw}}/failures.md#failure-${{__data.fields.Failure}}"
 
 
 def board() -> Board:
-    """For whoever was paged."""
+    """The dashboard for an operator who was paged."""
     return Board(
         name="stuck",
         title="Stuck nodes",

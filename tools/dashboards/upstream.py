@@ -1,4 +1,4 @@
-"""How BMCs, MAAS regions and Vault answer."""
+"""The dashboard of the responses of BMCs, MAAS regions and Vault."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHARE: Steps = {None: "green", 0.05: "orange", 0.25: "red"}  # of requests; the
 
 
 def board() -> Board:
-    """For whoever asks whose fault it is."""
+    """The dashboard for finding the service that fails."""
     return Board(
         name="upstream",
         title="Upstream services",

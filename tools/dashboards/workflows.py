@@ -1,4 +1,4 @@
-"""Where onboarding and decommissioning nodes are on their way, and which stage is slow."""
+"""The dashboard of onboardings and decommissions: their stages, and which stage is slow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN: Sequence[tuple[WorkflowStatus, str, str, Steps]] = (
 
 
 def board() -> Board:
-    """For whoever waits for machines."""
+    """The dashboard for operators who wait for machines."""
     return Board(
         name="workflows",
         title="Workflows",
@@ -141,5 +141,5 @@ def _stage(kind: WorkflowKind) -> str:
 
 
 def _as_substate(expr: str) -> str:
-    """With the stage in the label that the figures of the fleet have it in."""
+    """The expression with the stage in the label of the fleet's figures."""
     return f'max by (substate) (label_replace({expr}, "substate", "$1", "state", "(.+)"))'

@@ -1,7 +1,7 @@
-"""The HTTP face of a simulated UFM: an ASGI application that reads a request, answers it, and breaks it when told to.
+"""The ASGI application of a simulated UFM: reads a request, responds, and applies faults.
 
-Served by `farrier.sim.serving`, over a socket or in this process. `/ufmRest` wants a user and password, `/ufmRestV3` a
-token. Dropped answers are dropped after the work was done.
+Served by `farrier.sim.serving`, over a socket or in this process. `/ufmRest` requires a user and password, `/ufmRestV3`
+a token. A fault that drops the response does so after the operation.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ManagerApp:
             raise Refused(401, "Unauthorized")
 
     def _shown(self, op: str, parts: list[str], request: Request) -> object:
-        """The answer to a reading; None if it is none."""
+        """The response to a read; None for other requests."""
         guids, qos = (request.query_params.get(name) == "true" for name in ("guids_data", "qos_conf"))
         match op:
             case "version":
@@ -100,7 +100,7 @@ class ManagerApp:
 
 
 def _operation(method: str, parts: list[str]) -> str:
-    """What a request is for, by its method and the path below the root."""
+    """The name of the operation, by the method and the path below the root."""
     match method, parts:
         case "GET", ["app", "ufm_version"]:
             return "version"

@@ -1,7 +1,7 @@
-"""What a simulated UFM has and allows: partitions, their ports and services, and the limits of each value.
+"""The state and the rules of a simulated UFM: partitions, their ports and services, and the limits of each value.
 
-Made by tests and the demo, served by `app`. A request that breaks a rule changes nothing at all. The key 0x7fff is
-there from the beginning and cannot be changed; a partition that loses its last port is gone, as in the real one.
+Made by tests and the demo, served by `app`. A request that breaks a rule changes nothing at all. The key 0x7fff exists
+from the beginning and cannot be changed; as in the real UFM, a partition without ports is deleted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MEMBERSHIPS = ("full", "limited")
 
 
 class Refused(Exception):
-    """UFM answers with an error, in text. Never a bug of the simulation."""
+    """An error response of UFM, in text. Never a bug of the simulation."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(status, text)
@@ -47,7 +47,8 @@ class Partition(msgspec.Struct):
 
 
 class Manager:
-    """One UFM. `ports`: those of its fabric; None takes any. `refuses`: keys of which it takes no change, and why."""
+    """One UFM. `ports`: the ports of its fabric; None accepts any. `refuses`: keys whose changes it refuses, with the
+    reason."""
 
     def __init__(self, *, username: str = "admin", password: str = "123456", token: str = "a-token-of-ufm") -> None:
         self.username, self.password, self.token = username, password, token
@@ -131,7 +132,7 @@ class Manager:
         self._do(lambda: self.partitions.pop(number, None))
 
     def listed(self, *, guids: bool, qos: bool) -> object:
-        """As the real one: without a word of what is wanted only the keys, and never both at once."""
+        """The list as in the real UFM: without a parameter only the keys, and never ports and services at once."""
         if not guids and not qos:
             return [f"{number:#x}" for number in self.partitions]
         return {
