@@ -38,8 +38,8 @@ class Took(msgspec.Struct, frozen=True):
 
 
 def in_line(calls: Sequence[Made]) -> Iterator[Sequence[Made]]:
-    """Machines with all their calls, as they were first asked for; a call about several comes when they have begun, or
-    as late as it was made."""
+    """Machines with all their calls, in the order of the first calls. A call about several machines comes when all have
+    begun, or in its original place if that is later."""
     machines: dict[str, list[Made]] = {}
     others: dict[int, list[Made]] = defaultdict(list)
     places: dict[str, int] = {}

@@ -47,7 +47,7 @@ _FIRST_FAILURES = """
        AND h.layer = 'management' AND h.from_value = 'verifying' AND h.to_value = 'enroll'
      GROUP BY n.id
 """
-# A verification for which there is no room yet waits since its registration.
+# A verification without a free slot has waited since its registration.
 _WAITS = """
     SELECT extract(epoch FROM CASE WHEN n.management = 'manageable' THEN n.management_entered_at ELSE farrier.now() END
                               - n.created_at)::float8 AS seconds

@@ -59,7 +59,7 @@ _REQUESTS = """
 
 
 async def fill(ground: Ground, nodes: int) -> None:
-    """Have `nodes` nodes at rest; those that are there stay."""
+    """Insert nodes at rest until there are `nodes`; existing ones stay."""
     present = await ground.pool.fetchval("SELECT count(*) FROM farrier.nodes")
     if not present:
         await _insert(ground, 1, 1)

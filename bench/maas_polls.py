@@ -63,7 +63,7 @@ _CLOCK = """
 """
 _ADVANCE = "UPDATE farrier.bench_clock SET shift = shift + $1"
 _WAKE = "INSERT INTO farrier.wakes (kind, resource) SELECT $1, id FROM farrier.maas_regions RETURNING resource"
-# Between many looks in a row that did not read all, the observer pauses: a machine that was never read is work, too.
+# After many incomplete reads in a row the observer pauses; a machine that was never read counts as work, too.
 _BUSY = """
     SELECT EXISTS (SELECT FROM farrier.wakes WHERE kind = $1)
            OR EXISTS (SELECT FROM farrier.node_observations WHERE read_at IS NULL)
@@ -130,7 +130,7 @@ class _Watch(msgspec.Struct, frozen=True):
     is_idle: Callable[[int], bool]
 
     async def rest(self) -> None:
-        """Have the observer look at what time has brought, and return once it has nothing to do until more passes."""
+        """Run the observer, and return once it has nothing to do until more time passes."""
         (woken,) = [record["resource"] for record in await self.ground.pool.fetch(_WAKE, REGION_KIND.name)]
         with anyio.fail_after(_PATIENCE):
             while await self.ground.pool.fetchval(_BUSY, REGION_KIND.name) or not self.is_idle(woken):

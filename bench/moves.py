@@ -11,7 +11,8 @@ from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
 from bench.ground import Ground
 from bench.loop import running
 
-# A request accepted, the agent's enrolment taken up, the onboarding begun, the onboarding completed and in service.
+# A request is accepted, the agent's enrollment is recorded, the onboarding begins, the onboarding ends and the node is
+# in service.
 _TRANSITIONS_OF_A_LIFE = 4
 
 

@@ -29,7 +29,7 @@ from farrier.sim.maas.call import Exchange
 
 # Eight minutes of commissioning, twelve of deploying and fifteen until the second sync become three and a half.
 FACTOR = 10.0
-# A server boots for some minutes. Its agent is there long before its second sync, so the time for it is nobody's.
+# A server boots for some minutes. Its agent enrolls long before the machine's second sync, so the boot delays no node.
 _BOOT = timedelta(minutes=4)
 # Machines come in racks: a fleet of a thousand within a quarter of an hour.
 _ARRIVE_WITHIN = timedelta(minutes=15)

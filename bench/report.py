@@ -1,7 +1,6 @@
-"""Figures for people and for programs: a table, or JSON.
+"""The figures as a table for people, or as JSON for programs.
 
-The table goes to standard output like the JSON, one or the other; progress goes to standard error, so that a pipe sees
-nothing but the result.
+Either goes to standard output; progress goes to standard error, so that a pipe gets only the result.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A simulated MAAS region beside a daemon: its fleet to be, what its machines run, and the files that lead to it.
+"""A simulated MAAS region beside a daemon: its future fleet, the agents of its machines, and its configuration files.
 
-Used by the benchmarks of MAAS. The region and the agents of its machines live in this process, the daemon is one of its
-own and speaks to the region over a socket. The nodes' BMCs are verified beforehand, as those of an invented fleet are:
-the figures are about MAAS.
+Used by the benchmarks of MAAS. The region and the agents of its machines run in this process; the daemon is a separate
+process and connects to the region over a socket. The nodes' BMCs are verified beforehand, as in a generated fleet,
+because the figures are about MAAS.
 """
 
 from __future__ import annotations

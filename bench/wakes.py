@@ -23,7 +23,7 @@ from bench.ground import PATIENCE, Ground, ground
 from farrier.io import account, pool
 from farrier.io.embedded import SUPERUSER, EmbeddedServer, wheel_binaries
 
-# More than a turn has room for: with fewer, their own round trips would be measured.
+# More than one commit turn can use: with fewer, their own round trips would be measured.
 _CLIENTS = 16
 _SECONDS = 2.0
 _LOOK_SECONDS = 0.05

@@ -100,7 +100,7 @@ async def take(dsn: str) -> Speed:
 
 
 async def beside(dsn: str) -> Speed:
-    """The same while a schema `farrier` is there, at which nothing works."""
+    """The same while an idle schema `farrier` exists."""
     async with tables(dsn):
         return Speed(await transitions_per_second(dsn), await reaction_p50_ms(dsn))
 

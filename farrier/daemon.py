@@ -1,9 +1,9 @@
-"""The daemon: what is started in which order, what runs beside what, and how it all ends.
+"""The daemon: the order in which its parts start, run and end.
 
-Up: HTTP, database, schema, sites, listener, loops, READY. Down: STOPPING, drain under a deadline,
-shards given back, connections closed, HTTP last. SIGHUP reads the sites again while all goes on. One root task group
-owns every task; one that ends without being asked brings the daemon down and is named in the log. The daemon touches no
-table: rooms do, and `wiring` makes them.
+Start: HTTP, database, schema, sites, listener, loops, READY. Stop: STOPPING, drain under a deadline, shards given back,
+connections closed, HTTP last. SIGHUP reads the sites again while all parts run. One root task group owns every task. A
+task that ends unexpectedly stops the daemon, and the log names it. The daemon reads and writes no table; `wiring` makes
+the parts that do.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Format(StrEnum):
 
 
 class Level(StrEnum):
-    """The least that is logged. `error` is for what a person must look at, and for nothing else."""
+    """The lowest level that is logged. `error` is only for events that require an operator."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -144,7 +144,7 @@ class _Handler(logging.StreamHandler[TextIO]):
         self._render = render
 
     def write(self, event: EventDict) -> None:
-        """A line of ours, which was filtered already."""
+        """Write a line of farrier's own, already filtered."""
         self.acquire()
         try:
             self.emit(_Line(event))

@@ -43,7 +43,7 @@ _SECTION = re.compile(r"^## (.+)\n\n", re.MULTILINE)
 
 
 def pages(root: Path = ROOT) -> list[Path]:
-    """Every page that people read."""
+    """Every page of the documentation."""
     return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
 
 

@@ -319,12 +319,12 @@ def differences(walks: Mapping[str, Walk]) -> Iterator[str]:
 
 
 def kept() -> dict[str, Walk]:
-    """The walks as they were traced last."""
+    """The walks that were traced last."""
     return msgspec.json.decode(WALKS.read_bytes(), type=dict[str, Walk])
 
 
 def markdown() -> str:
-    """The walks for people."""
+    """The walks as Markdown."""
     return "\n".join(_section(WAYS[name], walk) for name, walk in kept().items())
 
 

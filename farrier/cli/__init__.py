@@ -1,8 +1,8 @@
-"""The command `farrier`: what commands there are, and what the process ends with.
+"""The command `farrier`: its commands, and the exit code of the process.
 
-A command is the module of its name in this room. Its module is loaded when the command is called and not before, so
-that `farrier --help` is there at once. Every error that was foreseen ends as one line on standard error and one of
-`farrier.errors.ExitCode`; standard output has nothing but what was asked for.
+A command is the module of its name in this package. The module is loaded when the command is called, so that `farrier
+--help` is fast. Every expected error ends as one line on standard error and one of `farrier.errors.ExitCode`; standard
+output has only the requested data.
 """
 
 from __future__ import annotations

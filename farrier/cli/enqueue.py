@@ -1,4 +1,4 @@
-"""`farrier enqueue`: make a handler run now, to see what it says."""
+"""`farrier enqueue`: run a handler now and show its outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`farrier node`: register nodes, list them, and look into one. What takes more than a few lines has its own module."""
+"""`farrier node`: register nodes, list them, and show one. Longer commands have their own modules."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ task = typer.Typer(no_args_is_help=True, add_completion=False, help="List the ta
 
 @task.callback()
 def _group() -> None:
-    """Makes a group of it although there is one command: `farrier task list`."""
+    """Makes `task` a group although it has one command: `farrier task list`."""
 
 
 @task.command("list")

@@ -103,7 +103,7 @@ def _create() -> pwd.struct_passwd:
         )
     command = [useradd, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", _OWN_ACCOUNT]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    entry = _find(_OWN_ACCOUNT)  # another process may have been quicker: what counts is that it is there
+    entry = _find(_OWN_ACCOUNT)  # another process may have been faster; only its existence matters
     if entry is None:
         raise errors.ConfigError(f"cannot create the account {_OWN_ACCOUNT}: {done.stderr.strip()}")
     return entry

@@ -1,9 +1,9 @@
-"""JSON from the database decoded: the one place where what cannot be read becomes `UndecodableState`.
+"""Decodes JSON from the database: the one place that raises `UndecodableState`.
 
-Used by every `rows.Rows` and by all reads for people, so that one value costs its own resource or row and nothing
-else. The database refuses values of nodes that Python cannot read; this is for others, such as a JSON parameter of a
-request to a kind of another package, and for rows that were edited by hand. Where only a part is beyond reading, a
-text stands in its place, so the node is listed and may be cancelled.
+Used by every `rows.Rows` and by all queries for display, so that an unreadable value affects only its own resource or
+row. The database refuses values of nodes that Python cannot decode. Other values can be unreadable: a JSON parameter of
+an intent for a kind of another package, or a row that was edited by hand. If only a part is unreadable, a text replaces
+it, so that the node is listed and may be cancelled.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
 # What a session that ends anyway may take to let the next migrator in, which would notice that it ended.
 _END_SECONDS = 5
-# How often a migrator looks whether the one before it is done.
+# How often a migrator checks whether the previous one has finished.
 _POLL_SECONDS = 0.1
 # What CREATE ... IF NOT EXISTS raises for one that another session makes at the same moment.
 _MADE_MEANWHILE = (asyncpg.UniqueViolationError, asyncpg.DuplicateSchemaError, asyncpg.DuplicateTableError)
@@ -246,7 +246,7 @@ async def becomes_migrator(conn: Connection) -> bool:
 
 async def _applied(conn: Connection) -> Mapping[int, asyncpg.Record]:
     """The versions that the database went through; none in one without a schema. Raises SchemaUnrecorded."""
-    # Read first: another migrator that commits meanwhile then adds to what is recorded, and not to what is there.
+    # Read first: another migrator that commits meanwhile then adds to the records, and not to the tables.
     has_tables = await conn.fetchval(_HAS_TABLES)
     applied = {}
     if await conn.fetchval(_RECORDED):

@@ -74,7 +74,7 @@ SESSION = {
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "4",
-    # No transaction of ours waits for anything but the database; one that idles lost its process.
+    # A transaction of farrier waits only for the database; if one idles, its process has ended.
     "idle_in_transaction_session_timeout": "30s",
 }
 APPLICATION = {"application_name": "farrier"}

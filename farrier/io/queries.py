@@ -47,7 +47,7 @@ _KNOWN = tuple(list(column) for column in zip(*((p.kind, p.state, p.substate) fo
 # Nodes of one statement: a round trip of a few megabytes at most, however large the fleet.
 _CHUNK = 1000
 
-# Changes that a page of history looks at where not all of them are wanted: some 10 ms.
+# How many changes a filtered page of history examines: some 10 ms.
 _LOOKED = 5000
 
 _read_census = decoding.reader(Census, "a count of the fleet")

@@ -37,7 +37,7 @@ _NO_RIGHT_HINT = (
 
 @asynccontextmanager
 async def borrowed(connections: Pool) -> AsyncIterator[Connection]:
-    """`session.borrowed`, for people: a refusal leaves as `RefusedByModel` or `MalformedRequest`."""
+    """`session.borrowed` for client commands: a refusal is raised as `RefusedByModel` or `MalformedRequest`."""
     with translated():
         async with session.borrowed(connections) as conn:
             yield conn
@@ -60,7 +60,7 @@ def translated(*, no_right: str = _NO_RIGHT_HINT) -> Iterator[None]:
 
 
 def as_refusal(refusal: Exception, *, no_right: str = _NO_RIGHT_HINT) -> RefusedByModel:
-    """The refusal as an error of ours."""
+    """The refusal as farrier's error."""
     sqlstate = getattr(refusal, "sqlstate", None) or ""
     text = str(getattr(refusal, "message", None) or refusal)
     hint = str(getattr(refusal, "hint", None) or "")

@@ -23,7 +23,7 @@ _PRUNE = statements.load("history/prune")
 STEP = 5000
 # Between the steps of a daemon's pass: the fleet's own commits come first.
 _PAUSE = timedelta(seconds=1)
-# Between passes: what is kept in days need not go by the minute, and each pass looks at all that it keeps.
+# Between passes: the retention is in days, so minutes do not matter, and each pass examines all remaining rows.
 _EVERY = timedelta(hours=1)
 # For one step on a disk that has not read these changes for weeks.
 _STEP_SECONDS = 60.0

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from farrier.io.schema_files import rights_of
 
-# A string stays: it may hold what looks like a comment.
+# Strings are kept: they may contain two dashes.
 _COMMENT = re.compile(r"('(?:[^']|'')*')|--[^\n]*")
 _SIGNATURE = re.compile(
     r"FUNCTION farrier\.\w+ ?\((?P<parameters>[^;$]*?)\)(?: RETURNS (?P<result>[^;$]*?))? (?:LANGUAGE|AS|RETURN) "

@@ -52,7 +52,7 @@ _IDENTITIES = statements.load("schema/identities")
 # after that one. A right that is missing stays missing.
 _TOO_EARLY = asyncpg.SyntaxOrAccessError
 _FORBIDDEN = asyncpg.InsufficientPrivilegeError
-# What one raises that is there already and cannot be replaced in place.
+# The errors for an object that exists and cannot be replaced in place.
 _IRREPLACEABLE = (
     asyncpg.InvalidFunctionDefinitionError,
     asyncpg.InvalidTableDefinitionError,
@@ -102,7 +102,7 @@ class State(msgspec.Struct, frozen=True):
         )
 
     def lacks(self, wanted: SchemaObject) -> bool:
-        """Whether nothing of this name is there."""
+        """Whether no object has this name."""
         key = (wanted.kind, wanted.name)
         return key not in (self.sources if wanted.kind is ObjectKind.RIGHTS else self.found)
 

@@ -62,7 +62,7 @@ _DATA = (
     "44",  # not in the view
     "54",  # larger or deeper than the server takes
     "P0",  # raised by a function
-    "FR",  # by one of ours
+    "FR",  # raised by farrier's own functions
 )
 _BY_CLASS = dict.fromkeys(_DATA, Trouble.DATA) | {"40": Trouble.MOMENT, "55": Trouble.MOMENT}
 # Of class 25: a server that has become, or is still, a standby; and two that end the connection.
@@ -120,7 +120,7 @@ async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
             with anyio.CancelScope(shield=True), suppress(*CONNECTION_ERRORS):
                 await pool.release(conn, timeout=STOP_SECONDS)
     except BROKEN as broken:
-        if isinstance(broken, ValueError):  # the driver's way to say that a value cannot be encoded; it quotes it
+        if isinstance(broken, ValueError):  # the driver's error for a value that it cannot encode; it quotes the value
             raise Unsendable("a value that PostgreSQL cannot store") from None
         raise DatabaseUnreachable("the pool", reason_of_break(broken)) from broken
     except asyncpg.PostgresError as error:

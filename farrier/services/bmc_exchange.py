@@ -165,8 +165,8 @@ class Exchange:
         except Answered as refusal:
             if refusal.status != HTTPStatus.UNAUTHORIZED or not self._session_is_old:
                 raise
-        # Outside the `try`, so that an error here does not look like a response. The BMC has ended our session, or
-        # reports that: a session that is not replaced would use one of its few places.
+        # Outside the `try`, so that an error here does not look like a response. The BMC has ended the session, or
+        # reports so: if it is still open, the BMC would be left with one session fewer.
         await self._replace_session()
         return await self._get(operation, path)
 
@@ -259,8 +259,9 @@ class Exchange:
             self._enter(session)
 
     async def _replace_session(self) -> None:
-        """End the session that is open, if any, and open the only one. Where none may be opened, show the credential
-        with each request: a login for a session is a POST, and one too many while another of ours is not closed."""
+        """End the open session, if any, and open the only one. If no session may be opened, send the credential with
+        each request. A login for a session is a POST, and a second session while another one of farrier's is open is
+        one too many."""
         self._session_is_old = False
         bmc, sessions = self._access.bmc, self._shared.sessions
         if self._access.only_reads:
@@ -282,7 +283,7 @@ class Exchange:
         self._client, self._shows = self._anonymous(), _Shows.HEADER
 
     async def _waits_for_expiry(self) -> bool:
-        """Whether a session of ours is open that cannot be closed."""
+        """Whether a session of farrier's is open that cannot be closed."""
         bmc, sessions = self._access.bmc, self._shared.sessions
         await sessions.forget_expired(bmc)
         stuck = [entry for entry in sessions.left(bmc) if sessions.is_stuck(entry)]

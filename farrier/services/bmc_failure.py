@@ -28,7 +28,7 @@ from farrier.services.bmc_transport import LARGEST_BODY_BYTES, BodyTooLarge
 Rule: TypeAlias = tuple[tuple[type[Exception], ...], BmcFailure, Callable[[Exception], str]]
 
 
-# What a request to a BMC may raise; anything else is a bug of ours.
+# The errors that a request to a BMC may raise; any other is a bug of farrier.
 FORESEEN = (BmcError, redfish.RedfishError, aiohttp.ClientError, OSError, RecursionError)
 
 

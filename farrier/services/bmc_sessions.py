@@ -114,7 +114,7 @@ class Sessions:
             return Entry(entry.path, msgspec.structs.replace(entry.record, location=location, created=created))
 
     def left(self, bmc: URL) -> tuple[Entry, ...]:
-        """Sessions of ours that no process uses any more."""
+        """The sessions of farrier that no process uses any more."""
         return self._records.left(bmc)
 
     def is_stuck(self, entry: Entry) -> bool:

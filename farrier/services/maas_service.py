@@ -23,7 +23,7 @@ from farrier.services.maas_requests import Operation
 from farrier.services.maas_signing import ApiKey
 from farrier.services.quoting import quoted
 
-# A region has four workers with four requests each for everybody; more of ours would only queue inside it.
+# A region has four workers with four requests each for all clients; more requests would only queue inside it.
 CONCURRENCY = 4
 # A region that is restarted is away longer than any number of tries that is worth holding a caller for.
 ATTEMPTS = 3
@@ -32,8 +32,8 @@ KEY_KEPT = timedelta(seconds=1)
 # Fifty machines, the most that are asked for together, have 2 MB; a thousand events half of one.
 LARGEST_BODY_BYTES = 8 * 1024 * 1024
 
-# What MAAS could not do to a BMC: provisioningserver/drivers/power/__init__.py:256, maasserver/models/node.py:6343.
-# The last is all that is said of an erasure that could not start: its way back to the former status is refused (:5912).
+# Failures of MAAS at a BMC: provisioningserver/drivers/power/__init__.py:256, maasserver/models/node.py:6343. The last
+# is the only text for an erasure that could not start: the return to the former status is refused (:5912).
 _POWER: Final = re.compile(
     r"\bBMC\b|Failed to complete power action|Missing (or invalid power setting|power tool)"
     r"|^Invalid transition: Disk erasing -> (?!Entering rescue mode)"

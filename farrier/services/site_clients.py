@@ -53,8 +53,8 @@ class SiteClients(ABC, Generic[_S, _C]):
         self._sites: Mapping[str, Kept[_S, _C]] = {}
 
     async def use(self, wanted: Mapping[str, _S]) -> None:
-        """Have exactly these, by site; may be called again with others. Raises ConfigError, and then leaves everything
-        as it was."""
+        """Keep exactly these clients, by site; may be repeated with others. Raises ConfigError, and then changes
+        nothing."""
         self.take(await self.opened(wanted))
 
     async def opened(self, wanted: Mapping[str, _S]) -> Opened[_S, _C]:

@@ -29,9 +29,9 @@ from farrier.services.ufm_service import FAILURES, UFM, UfmHttp, UfmSettings
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# A third of the time between two looks at a partition: drift is seen a little later, for a hundredth of the requests.
+# A third of the time between two reads of a partition: drift is seen a little later, with a hundredth of the requests.
 READING_KEPT = timedelta(seconds=10)
-# So that partitions which look one after the other do not each wait for a UFM that is down.
+# Spares partitions that read one after the other a separate wait for a UFM that is down.
 TROUBLE_KEPT = timedelta(seconds=5)
 # What would strike a reading of any other partition, too.
 _OF_ALL = frozenset(

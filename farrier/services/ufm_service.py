@@ -51,7 +51,7 @@ FAILURES: Final = Failures(
 
 UFM: Final = Service(
     failures=FAILURES,
-    concurrency=4,  # UFM works on partitions one after the other; more of ours would only queue inside it
+    concurrency=4,  # UFM handles partitions one after the other; more requests would only queue inside it
     largest_body_bytes=LARGEST_BODY_BYTES,
     attempts=ATTEMPTS,
     patience=timedelta(seconds=10),  # a step that would wait longer for a slot is requeued instead

@@ -97,8 +97,8 @@ class Vault:
         self._breaker: Breaker[VaultError] = Breaker(clock, pause=PAUSE)
 
     async def read(self, reference: str, path: str) -> Source:
-        """The newest version of the secret at `path` as it was at most `keep` ago. Raises `CredentialError`,
-        `temporary` if Vault cannot be asked now."""
+        """The newest version of the secret at `path`, at most `keep` old. Raises `CredentialError`, `temporary` if
+        Vault cannot be reached now."""
         self._refuse_outside(reference, path)
         lock = self._one_at_a_time.setdefault(path, anyio.Lock())
         async with lock:

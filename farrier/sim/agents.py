@@ -1,8 +1,8 @@
-"""Simulated agents: they enrol, send heartbeats, and do the tasks that their nodes are given.
+"""Simulated agents: they enroll, send heartbeats, and do the tasks of their nodes.
 
-Run by `farrier demo` and by tests, over the same SQL functions as real agents. Cheap in any number:
-heartbeats go out in batches, a fraction of the fleet at a time, so that no two seconds look alike to the
-database. Faults are knobs: an agent can fall silent, and can fail its next tasks.
+Run by `farrier demo` and by tests, over the same SQL functions as real agents. Cheap in any number: heartbeats are sent
+in batches, a fraction of the fleet at a time, which spreads the load of the database. Faults can be injected: an agent
+can become silent, and can fail its next tasks.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class Happenings:
         await self._until(node, NodeStatus.DELETED)
 
     async def _until(self, node: NodeGlance, *statuses: NodeStatus) -> None:
-        """Look until the node is in one of these, or until it seems not to come."""
+        """Wait until the node is in one of these statuses, or seems not to reach one."""
         with anyio.move_on_after(_PATIENCE.total_seconds()):
             while not any(seen.id == node.id and seen.status in statuses for seen in self._fleet.seen):  # noqa: ASYNC110
                 await anyio.sleep(_LOOK_EVERY.total_seconds())

@@ -59,7 +59,7 @@ class Operator:
         self._since: dict[int, float] = {}
 
     async def run(self) -> None:
-        """Look around, for ever."""
+        """Find and repair faults, until cancelled."""
         while True:
             await anyio.sleep(_LOOK_EVERY.total_seconds())
             for node in self._fleet.seen:

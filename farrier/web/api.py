@@ -1,9 +1,8 @@
-"""The JSON API: nodes, their history, and intents. Thin over `Queries` and `Requests`, whose words it
-speaks.
+"""The JSON API: nodes, their history, and intents. A thin layer over `Queries` and `Requests`, with the same names.
 
-Lists are read in pages: `next` of one answer is `after` (`before` in a node's history) of the next question, and
-null at the end; of a history that is narrowed, a page in the midst may be short or empty. Durations are seconds,
-times ISO 8601. Intents require the bearer token; reading requires none.
+Lists are paged: `next` of one response is `after` (`before` in a node's history) of the next request, and null at the
+end. With a filter, a page of history may be short or empty before the end. Durations are seconds, times ISO 8601.
+Intents require the bearer token; reading requires none.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Site:
         self.app: ASGIApp = _Headers(KnownHosts(self._site, names))
 
     def open(self, backend: Backend) -> None:
-        """The database is there."""
+        """Add the database, which is now available."""
         self._site.state.backend = backend
 
     async def _health(self, _request: Request) -> Response:

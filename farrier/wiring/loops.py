@@ -72,8 +72,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     deciders: Deciders
 
     async def use_sites(self, sites: Sites) -> None:
-        """Decide and act by these from the next run on. Raises ConfigError or DatabaseUnreachable, and then leaves
-        everything as it was."""
+        """Use these sites from the next run on. Raises ConfigError or DatabaseUnreachable, and then changes nothing."""
         to = self.deciders
         opened = await to.regions.opened(settings_of(sites))
         fabrics = await to.fabrics.opened(fabric_services.settings_of(sites))

@@ -252,7 +252,7 @@ def rect(box: Box, fill: str, *, stroke: str = "none", opacity: float = 1) -> st
 
 
 def text(x: float, y: float, shown: str, **style: Any) -> str:
-    """A line of text; cut where it would need more than `room` pixels."""
+    """A line of text, cut to at most `room` pixels."""
     size, room = style.get("size", _TEXT), style.get("room")
     letters = int(room / (size * 0.56)) if room else len(shown)
     cut = shown if len(shown) <= letters else shown[: max(letters - 1, 1)] + "…"
@@ -261,7 +261,7 @@ def text(x: float, y: float, shown: str, **style: Any) -> str:
 
 
 def said(value: float, unit: str) -> str:
-    """A value as people read it."""
+    """The value in a form for people."""
     match unit:
         case "percentunit":
             return f"{value:.0%}"

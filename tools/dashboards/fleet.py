@@ -32,7 +32,7 @@ _SHARE: Steps = {None: "green", 0.0001: "yellow", 0.1: "orange", 0.5: "red"}
 
 
 def board() -> Board:
-    """The first one to look at."""
+    """The dashboard to read first."""
     return Board(
         name="fleet",
         title="Fleet",

@@ -33,7 +33,7 @@ Steps = Mapping[float | None, str]
 
 GREEN: Steps = {None: "green"}
 SOME: Steps = {None: "green", 1: "orange"}
-"""Any at all is worth a look."""
+"""A value above zero needs attention."""
 FATAL: Steps = {None: "green", 1: "red"}
 """Any at all needs a person."""
 STALE: Steps = {None: "green", 60: "orange", 180: "red"}
@@ -188,7 +188,7 @@ def rows(about: About, queries: Sequence[str], columns: Sequence[Column], worst:
     return panel.sort_by([common.TableSortByFieldState().display_name(worst).desc(True)])
 
 
-# Beyond half of the width a legend beside the lines leaves room enough for them.
+# Beyond half of the width, a legend beside the lines leaves enough room for them.
 _HALF = 12
 _REFS = "ABCDEFGH"
 _ROWS = 24  # of a band or of cells on one page: those of the tallest panel are still as high as their names

@@ -86,8 +86,8 @@ def alerts(config: Config) -> tuple[Alert, ...]:
 
 
 def _stuck(config: Config) -> Iterator[Alert]:
-    """Two rules, for limits of people and for all the others: a state that gets its first limit after the rules were
-    written is one of those at once."""
+    """Two rules: for limits that depend on operators, and for all others. A state that gets its first limit after the
+    rules were generated belongs to the others."""
     of_kinds = places_of(_kinds(config))
     patient = " or ".join(latest(gauges.ABOVE_SLA, *place) for place in _patient(config.sla, (*PLACES, *of_kinds)))
     others = latest(gauges.ABOVE_SLA, f'kind!="{maas_region.KIND}"', f'state!="{END_TO_END}"')

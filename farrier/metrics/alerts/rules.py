@@ -67,7 +67,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 def exposition(groups: Iterable[Group], *, runbooks: str) -> dict[str, Any]:
-    """Rules as Prometheus reads them; `runbooks` is what docs/operating/ is called where people read it."""
+    """The rules in Prometheus' format; `runbooks` is the URL of docs/operating/."""
     return {
         "groups": [
             {"name": group.name, "rules": [_rule(alert, runbooks.rstrip("/")) for alert in group.alerts]}

@@ -1,4 +1,4 @@
-"""A simulated MAAS region: same paths, keys, form bodies, answers, codes and events as the recorded real one.
+"""A simulated MAAS region: same paths, keys, form bodies, responses, codes and events as the recorded real one.
 
 Used by tests, benchmarks and the demo. Everything is in memory and nothing happens by itself:
 
@@ -6,8 +6,8 @@ Used by tests, benchmarks and the demo. Everything is in memory and nothing happ
     client = httpx.AsyncClient(transport=RegionTransport(region), base_url="http://maas.test/MAAS/api/2.0/")
     region.advance(timedelta(minutes=10))                  # the simulated clock
     region.natures[system_id] = Nature(deploy=DeployFate.STORAGE_FAILS)    # or by host name, before it is created
-    region.faults.add(Fault(op="deploy", broken=Broken.DROP))              # once: done, but the answer is lost
-    region.keys.skew = 600.0                               # the region's idea of a client's time
+    region.faults.add(Fault(op="deploy", broken=Broken.DROP))              # once: done, but the response is lost
+    region.keys.skew = 600.0                               # the region's clock for signatures, seconds
     async with open_region(region, speed=60.0) as url: ... # over a socket, one minute a second
 """
 

@@ -1,8 +1,8 @@
-"""One request as MAAS reads it, and the ways it is refused.
+"""One request as MAAS parses it, and the errors that refuse it.
 
-Built by the application, read by every operation. An operation reads fields by name, and the table of `forms` says
-how: a field that is not in the table cannot be read, and one that a client sent is ignored. A JSON body reaches the
-fields that MAAS takes from `request.data`, and loses the others silently.
+Built by the application, read by every operation. An operation reads fields by name, by the table of `forms`: a field
+that is not in the table cannot be read, and is ignored if a client sent it. Of a JSON body only the fields that MAAS
+takes from `request.data` are read; the others are silently lost.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class EventLog:
         self._by_node.setdefault(event.node, []).append(kept)
 
     def skip(self) -> int:
-        """An id that is given out and not committed, or not yet."""
+        """An id that is allocated and not, or not yet, committed."""
         skipped = self._next_id
         self._next_id += 1
         return skipped

@@ -1,8 +1,9 @@
-"""Every field of every operation of the simulated region: how MAAS reads it, from where, and in which of its lines.
+"""Every field of every operation of the simulated region: how MAAS parses it, from which dictionary, and its source
+line.
 
-The only place that says how a parameter is read: `call` reads nothing that is not here, so what MAAS ignores is
-ignored. Operations are named `METHOD path?op=name`, with `*` for what a path names. Sources are lines of
-canonical/maas, branch 3.7 at 362c9ab8 (3.7.3), below `src/`.
+The only definition of how a parameter is parsed: `call` reads no other fields, so what MAAS ignores is ignored.
+Operations are named `METHOD path?op=name`, with `*` for the names in a path. Sources are lines of canonical/maas,
+branch 3.7 at 362c9ab8 (3.7.3), below `src/`.
 """
 
 from __future__ import annotations

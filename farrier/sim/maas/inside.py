@@ -15,7 +15,7 @@ from farrier.sim.maas.show_storage import usable
 
 
 def look(region: Region, machine: Machine) -> None:
-    """Write what is there into the machine's record."""
+    """Write the found hardware into the machine's record."""
     hardware = region.nature_of(machine).hardware
     machine.cpu_count, machine.memory = hardware.cpu_count, hardware.memory
     machine.hardware_info = dict(hardware.info)

@@ -38,7 +38,7 @@ class Status(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """`status_name` in answers."""
+        """`status_name` in responses."""
         return _IRREGULAR.get(self) or self.name.replace("_", " ").capitalize()
 
 

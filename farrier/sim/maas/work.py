@@ -60,7 +60,7 @@ def switch(region: Region, machine: Machine, *, on: bool, then: Callable[[], Non
 
 
 def fail(region: Region, machine: Machine, reason: str) -> None:
-    """End running work badly: the status that stands for it, the reason where a client looks, power off."""
+    """End running work with a failure: its status, the reason in the place that a client reads, power off."""
     machine.error_description = reason
     machine.power_state = "off"
     region.note(machine, "Marking node failed", reason, level=Level.ERROR, action="mark_failed")
