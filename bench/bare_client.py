@@ -58,7 +58,7 @@ def in_line(calls: Sequence[Made]) -> Iterator[Sequence[Made]]:
 
 
 class _Bare:
-    """Everybody at work on one list of calls."""
+    """The tasks that make one list of calls."""
 
     def __init__(self, http: httpx.AsyncClient, calls: Sequence[Made]) -> None:
         self._http = http

@@ -77,7 +77,7 @@ def serial(number: int) -> str:
 
 
 def uuid(number: int) -> str:
-    """And its UUID."""
+    """The UUID of a BMC's system."""
     return _UUID.replace(_NUMBER, f"{number:012}")
 
 

@@ -68,11 +68,12 @@ class SessionRecords:
         return tuple(self._left.get(bmc, ()))
 
     def leave(self, entry: Entry) -> None:
-        """From now on no process uses it."""
+        """Record that no process uses the session any more."""
         self._left.setdefault(URL(entry.record.bmc), []).append(entry)
 
     async def begin(self, bmc: URL) -> Entry:
-        """A login for a session is about to be sent. Raises `OSError`, and then it must not be."""
+        """Record that a login for a session is about to be sent. Raises `OSError`, and then the login must not be
+        sent."""
         entry = Entry(self._own / f"{uuid4().hex}{_SUFFIX}", Record(bmc=str(bmc)))
         await _in_thread(partial(_write, entry))
         return entry

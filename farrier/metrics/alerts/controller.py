@@ -79,7 +79,7 @@ def _replica_down() -> Alert:
     return Alert(
         name="FarrierReplicaDown",
         severity=Severity.TICKET,
-        # By job: the metrics of a replica that is down have no labels of its own.
+        # By job: a replica that is down may have exported no metric of its own.
         expr=f"up == 0 and on (job) max_over_time({series(gauges.BUILD_INFO)}[1d])",
         hold=timedelta(minutes=10),
         because="a reboot of the replica's machine takes less time",

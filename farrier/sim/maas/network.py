@@ -79,7 +79,7 @@ def _move(region: Region, interface: Interface, vlan: Vlan) -> None:
 
 
 def _fit(machine: Machine, interface: Interface) -> None:
-    """Adjust MTUs: the parents of an interface have at least its MTU, and its children at most, if theirs is set."""
+    """Raise the MTU of the interface's parents to its own, and lower that of its children to its own."""
     mtu = interface.params.get("mtu")
     if not isinstance(mtu, int):
         return

@@ -108,7 +108,7 @@ CREATE INDEX bmc_logins_at ON farrier.bmc_logins (at);
 
 -- The identities of each node's machine, from nodes.bmc. Of several nodes with one machine, one holds it. The other nodes recorded it
 -- while its number counted as a placeholder (one of identity_placeholders); such duplicates are reported and kept. Only
--- claim_identity and set_identity_placeholders write here.
+-- claim_identity and derive_identities write here.
 CREATE TABLE farrier.node_identities (
     node_id bigint  NOT NULL REFERENCES farrier.nodes,
     kind    text    NOT NULL CHECK (kind IN ('uuid', 'serial', 'mac')),

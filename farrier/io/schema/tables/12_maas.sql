@@ -39,8 +39,8 @@ CREATE TABLE farrier.node_observations (
     state       text,                                          -- farrier.model.maas.MaasStatus; null until the first reading
     since       timestamptz,                                   -- when the first of the consecutive readings with this state began
     read_at     timestamptz,                                   -- when the last reading began
-    stale_since timestamptz,                                   -- the time of the first event about the machine that the last reading
-                                                               -- does not include; null: no such event
+    stale_since timestamptz,                                   -- the time of the last event about the machine, or of lost events,
+                                                               -- that the last reading does not include; null: none
     lost_at     timestamptz,                                   -- when a reading first showed as absent a machine that was there
                                                                -- before, while no decommission of its node was live
     detail      jsonb       NOT NULL DEFAULT '{}',             -- fields of that reading (farrier.model.maas_region.Seen)

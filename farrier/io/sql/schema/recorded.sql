@@ -1,2 +1,2 @@
--- Whether the database has records of a schema.
+-- Returns whether the database has records of a schema.
 SELECT to_regclass('farrier.schema_set') IS NOT NULL
