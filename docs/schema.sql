@@ -43,24 +43,24 @@ SET LOCAL check_function_bodies = off;
 -- Tables: schema
 -- =====================================================================================================================
 
--- What this database was migrated to, and by which program. Created before everything else, also in a database that has it
--- already: hence IF NOT EXISTS.
+-- The version to which this database was migrated, and the program that migrated it. Every migration creates these tables first, also
+-- in a database that has them already: hence IF NOT EXISTS.
 
 CREATE SCHEMA IF NOT EXISTS farrier;
 
 -- One row: the session that migrates this database, if any. A session that has ended does not count.
 CREATE TABLE IF NOT EXISTS farrier.migrator (
     only_one      boolean PRIMARY KEY DEFAULT true CHECK (only_one),
-    pid           integer,     -- its server process; null: no session migrates
-    login         text,        -- its login
-    backend_start timestamptz  -- when it began; a later session may have the same pid
+    pid           integer,     -- process ID of the session; null: no session migrates
+    login         text,        -- login of the session
+    backend_start timestamptz  -- when the session began; a later session may have the same pid
 );
 
 -- The versions of the tables. 1 is the baseline; each later one is a step between two releases, applied here or contained in the
 -- baseline that this database was made with.
 CREATE TABLE IF NOT EXISTS farrier.schema_steps (
     version    integer     PRIMARY KEY,
-    name       text        NOT NULL,                               -- of the step's file; `baseline` for 1
+    name       text        NOT NULL,                               -- name of the step's file; `baseline` for 1
     checksum   text        NOT NULL,                               -- SHA-256 of the step, or of the baseline's tables
     applied_at timestamptz NOT NULL DEFAULT statement_timestamp()  -- farrier.now() does not exist yet
 );
@@ -68,21 +68,21 @@ CREATE TABLE IF NOT EXISTS farrier.schema_steps (
 -- One row: the set of functions, views, triggers and rights that was applied last.
 CREATE TABLE IF NOT EXISTS farrier.schema_set (
     only_one   boolean     PRIMARY KEY DEFAULT true CHECK (only_one),
-    hash       text        NOT NULL,  -- of the sources in schema_objects, and of the comments in the baseline
+    hash       text        NOT NULL,  -- hash of the sources in schema_objects, and of the comments in the baseline
     tables     text        NOT NULL,  -- hash of the baseline of the program that applied the set
-    release    text        NOT NULL,  -- of that program
+    release    text        NOT NULL,  -- release of that program
     server     integer     NOT NULL,  -- major version of PostgreSQL, on which schema_objects.definition depends
     applied_at timestamptz NOT NULL DEFAULT statement_timestamp()
 );
 
--- The members of that set. An object that is listed here is farrier's: the next migration replaces it, or drops it if its set
+-- The members of that set. An object that is listed here belongs to farrier: the next migration replaces it, or drops it if its set
 -- lacks it. Only the owner of the schema may write here, and roles to which an operator granted that.
 CREATE TABLE IF NOT EXISTS farrier.schema_objects (
     kind       text NOT NULL CHECK (kind IN ('function', 'view', 'trigger', 'rights')),
-    name       text NOT NULL,  -- of its file; a trigger's is TABLE.TRIGGER
-    source     text NOT NULL,  -- text of its file
-    definition text,           -- hash of the definition that the server made of it; null for rights
-    signature  text,           -- parameters and result of a function, as the server words them; null for others
+    name       text NOT NULL,  -- name of the object's file; TABLE.TRIGGER for a trigger
+    source     text NOT NULL,  -- text of the object's file
+    definition text,           -- hash of the definition that the server made of the source; null for rights
+    signature  text,           -- parameters and result of a function, as the server writes them; null for other objects
     PRIMARY KEY (kind, name)
 );
 
@@ -101,31 +101,30 @@ CREATE OR REPLACE FUNCTION farrier.now() RETURNS timestamptz
 -- One row: when a controller last committed a pulse.
 CREATE TABLE farrier.pulse (
     one boolean     PRIMARY KEY DEFAULT true CHECK (one),
-    at  timestamptz NOT NULL  -- never earlier than an earlier pulse, unless the clock was set back
+    at  timestamptz NOT NULL  -- earlier than the previous pulse only if the clock was set back
 );
 
 INSERT INTO farrier.pulse (at) VALUES (farrier.now());
 
--- A setback of the clock after which the stored times are not mended yet. The mend goes over the tables in the order of
--- farrier.mendable().
+-- Setbacks of the clock whose stored times are not mended yet. The mend goes through the tables in the order of farrier.mendable().
 CREATE TABLE farrier.mends (
     id       bigint   GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     back     interval NOT NULL,                                    -- by how much the clock was set back
-    noticed  xid      NOT NULL DEFAULT pg_current_xact_id()::xid,  -- rows that are younger have correct times
-    place    text     NOT NULL DEFAULT '',                         -- the table that is being mended, as mendable() names it; ''
-                                                                   -- before the first
-    after    bigint                                                -- the last id that was mended there; null once the table is
-                                                                   -- finished
+    noticed  xid      NOT NULL DEFAULT pg_current_xact_id()::xid,  -- rows that were written later have correct times
+    place    text     NOT NULL DEFAULT '',                         -- the table that is being mended, named as in mendable(); ''
+                                                                   -- before the first table
+    after    bigint                                                -- the last id that was mended in that table; null once the table
+                                                                   -- is finished
 );
 
 -- =====================================================================================================================
 -- Tables: model
 -- =====================================================================================================================
 
--- The model and the configuration as triggers, functions and views read them. Written by every migration and by controllers,
--- never by hand.
+-- The model and the configuration, for triggers, functions and views. Migrations and controllers write these tables; do not edit them
+-- by hand.
 
--- The changes that a layer of a resource may make; triggers refuse all others.
+-- The changes that a layer of a resource may make. Triggers refuse all other changes.
 CREATE TABLE farrier.edges (
     kind       text NOT NULL,  -- one of farrier.kinds
     layer      text NOT NULL,  -- one of farrier.kind_layers
@@ -134,7 +133,8 @@ CREATE TABLE farrier.edges (
     PRIMARY KEY (kind, layer, from_value, to_value)
 );
 
--- The status of a node that goes with the status of its workflow, when it is live and in the commit that ends it; see check_pair.
+-- The status of a node for each status of its workflow, both while the workflow is live and in the commit that ends it; see
+-- check_pair.
 CREATE TABLE farrier.workflow_mapping (
     kind            text NOT NULL,  -- onboarding or decommission; none, also as the status, for a node without a live workflow
     workflow_status text NOT NULL,
@@ -142,57 +142,57 @@ CREATE TABLE farrier.workflow_mapping (
     PRIMARY KEY (kind, workflow_status, node_status)
 );
 
--- What each status of a workflow means; the same for both kinds.
+-- Properties of each status of a workflow, the same for both kinds.
 CREATE TABLE farrier.workflow_statuses (
     status    text    PRIMARY KEY,
     ended     boolean NOT NULL,  -- the workflow has ended
-    succeeded boolean NOT NULL,  -- it ended with what it was begun for
-    failed    boolean NOT NULL,  -- it waits for another attempt or for an operator
-    at_work   boolean NOT NULL   -- it goes on by itself
+    succeeded boolean NOT NULL,  -- the workflow reached its goal
+    failed    boolean NOT NULL,  -- the workflow waits for another attempt or for an operator
+    at_work   boolean NOT NULL   -- the workflow goes on without an operator
 );
 
 -- The modes of workflows of both kinds.
 CREATE TABLE farrier.workflow_modes (
     mode      text    PRIMARY KEY,
-    uses_maas boolean NOT NULL      -- a workflow of this mode asks MAAS for something
+    uses_maas boolean NOT NULL      -- a workflow of this mode sends requests to MAAS
 );
 
--- States of a machine in MAAS that contradict its node: drift takes a node in service out of it, and while such a state lasts a
--- node that drift quarantined stays quarantined.
+-- States of a machine in MAAS that contradict its node. Drift takes such a node out of service. A node that drift quarantined stays
+-- quarantined while the state lasts.
 CREATE TABLE farrier.contradictions (
     state    text   PRIMARY KEY,  -- as in node_observations
-    statuses text[] NOT NULL,     -- of nodes in service that it contradicts
-    causes   text[] NOT NULL      -- of quarantines that last while the machine is in this state
+    statuses text[] NOT NULL,     -- statuses of nodes in service that the state contradicts
+    causes   text[] NOT NULL      -- causes of the quarantines that last while the machine is in this state
 );
 
--- The actions that an intent may ask for.
+-- The actions that an intent may request.
 CREATE TABLE farrier.actions (
     action       text    PRIMARY KEY,
     since        integer NOT NULL,  -- the version of the API in which it was added
-    interrupts   boolean NOT NULL,  -- while such an intent is pending, a step that only reads is cut short
-    while_paused boolean NOT NULL,  -- a pause of the node does not hold it back
+    interrupts   boolean NOT NULL,  -- a pending intent with this action interrupts a step that only reads
+    while_paused boolean NOT NULL,  -- the intent is handled also while the node is paused
     params       jsonb   NOT NULL   -- rules of the parameters; see params_fault
 );
 
 -- The recommended action for each failure.
 CREATE TABLE farrier.advice (
-    failure text PRIMARY KEY,  -- a failure class; quarantine:CAUSE or bmc:FAILURE
-    action  text NOT NULL      -- for operators
+    failure text PRIMARY KEY,  -- a failure class, or quarantine:CAUSE, or bmc:FAILURE
+    action  text NOT NULL      -- text for operators
 );
 
--- One row: constants of the model that functions need. Written by migrations only.
+-- One row: constants of the model that functions read. Only migrations write it.
 CREATE TABLE farrier.constants (
     only_one              boolean  PRIMARY KEY DEFAULT true CHECK (only_one),
     api_min               integer  NOT NULL,  -- the oldest version of the intent API that is supported
-    api_max               integer  NOT NULL,  -- the newest
-    confirmed_after       interval NOT NULL,  -- two readings of a machine that are as far apart confirm what both show
-    login_cap             integer  NOT NULL,  -- failed logins that one BMC may see within login_window
+    api_max               integer  NOT NULL,  -- the newest version of the intent API that is supported
+    confirmed_after       interval NOT NULL,  -- two readings of a machine at least this far apart confirm a state that both show
+    login_cap             integer  NOT NULL,  -- failed logins that one BMC may receive within login_window
     login_window          interval NOT NULL,
     ssh_seed_limit        integer  NOT NULL,  -- failed SSH seeds in a row after which a node is unhealthy
-    identity_placeholders text[]   NOT NULL   -- what vendors ship in place of serial numbers and UUIDs
+    identity_placeholders text[]   NOT NULL   -- values that vendors ship in place of serial numbers and UUIDs
 );
 
--- One row: settings that functions need. The migration writes the defaults, each controller that starts its own.
+-- One row: settings that functions read. A migration writes the defaults, and each controller writes its own settings when it starts.
 CREATE TABLE farrier.settings (
     only_one       boolean  PRIMARY KEY DEFAULT true CHECK (only_one),
     offline_after  interval NOT NULL,  -- node.offline_after
@@ -201,22 +201,23 @@ CREATE TABLE farrier.settings (
     brake_window   interval NOT NULL   -- node.brake_window
 );
 
--- What stops the clock of a limit: it does not run in this state while the fact has this value; see still_clocks.
+-- Conditions that stop the clock of a limit: the clock does not run in this state while the fact has this value; see still_clocks.
 CREATE TABLE farrier.clock_stops (
     kind  text NOT NULL,  -- node, management or onboarding
     state text NOT NULL,
-    fact  text NOT NULL,  -- management, manage_asked, onboarding (status of the newest) or has_mode
+    fact  text NOT NULL,  -- management, manage_asked, onboarding (status of the newest onboarding) or has_mode
     value text NOT NULL,
     PRIMARY KEY (kind, state, fact, value)
 );
 
--- How long a node and its workflow may stay in a state: the limits in force. The migration writes the defaults,
--- each controller that starts those of its settings.
+-- The limits in force: how long a node and its workflow may stay in a state. A migration writes the defaults, and each controller
+-- writes those of its settings when it starts.
 CREATE TABLE farrier.limits (
     kind     text     NOT NULL,  -- node, management, onboarding or decommission
     state    text     NOT NULL,  -- end_to_end for the clock of a whole workflow
     substate text     NOT NULL,  -- stage of a running workflow; else empty
-    scope    text     NOT NULL CHECK (scope IN ('', 'model', 'site')),  -- site before model before '', which is all nodes
+    scope    text     NOT NULL CHECK (scope IN ('', 'model', 'site')),  -- a limit of the site precedes one of the model, and that
+                                                                        -- precedes '', which is for all nodes
     name     text     NOT NULL,  -- of the site or model; else empty
     lasts    interval NOT NULL,
     PRIMARY KEY (kind, state, substate, scope, name)
@@ -226,23 +227,25 @@ CREATE TABLE farrier.limits (
 -- Tables: loop
 -- =====================================================================================================================
 
--- The loop: which controller runs what, what is to be run at once, and what the last run returned. These tables depend on no kind.
+-- The loop: which controller runs which resources, which resources are enqueued, and the outcome of the last run. These tables depend
+-- on no kind.
 
--- One row for each daemon that runs, renewed every two seconds: with pulse, all that is written while nothing happens.
+-- One row for each running daemon, renewed every two seconds. While nothing happens, only these rows and farrier.pulse are written.
 CREATE TABLE farrier.controllers (
-    id         uuid        PRIMARY KEY,                         -- made by the daemon when it joins
+    id         uuid        PRIMARY KEY,                         -- generated by the daemon when it joins
     name       text        NOT NULL,                            -- host name, for people
     release    text        NOT NULL,                            -- version of farrier
     kinds      text[]      NOT NULL,                            -- the kinds that it runs
-    lags       float8[]    NOT NULL,                            -- of each kind: seconds by which its latest run is overdue
+    lags       float8[]    NOT NULL,                            -- for each kind, the seconds by which its latest run is overdue
     started_at timestamptz NOT NULL,
-    renewals   bigint      NOT NULL DEFAULT 0,                  -- others declare the daemon dead when this stands still
+    renewals   bigint      NOT NULL DEFAULT 0,                  -- other controllers declare the daemon dead when this stands still
     renewed_at timestamptz NOT NULL DEFAULT farrier.now(),
-    expired    boolean     NOT NULL DEFAULT false               -- declared dead: it can renew no more, others take its shards
+    expired    boolean     NOT NULL DEFAULT false               -- declared dead: it can no longer renew, and other controllers take
+                                                                -- its shards
 ) WITH (fillfactor = 50);
 
--- The owner of each part of the resources of a kind. A controller that takes a shard increments its epoch; what it writes is
--- fenced by both.
+-- The owner of each shard of the resources of a kind. A controller that takes a shard increments its epoch. Writes of the controller
+-- are fenced by owner and epoch.
 CREATE TABLE farrier.shards (
     kind  text     NOT NULL,
     shard smallint NOT NULL,            -- shard_of(id) of its resources
@@ -251,8 +254,8 @@ CREATE TABLE farrier.shards (
     PRIMARY KEY (kind, shard)
 ) WITH (fillfactor = 50);
 
--- Resources to run at once. A wake is inserted and deleted, and locks no other row. The run whose snapshot saw what the wake was
--- inserted for deletes it.
+-- Resources to run at once. A wake is inserted and deleted, and locks no other row. A run deletes a wake once its snapshot includes
+-- the change for which the wake was inserted.
 CREATE TABLE farrier.wakes (
     kind     text        NOT NULL,
     resource bigint      NOT NULL,
@@ -261,41 +264,42 @@ CREATE TABLE farrier.wakes (
     at       timestamptz NOT NULL DEFAULT farrier.now(),
     PRIMARY KEY (kind, resource, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
-        -- Of a table without pages, plans read all rows, and are kept when it has some again.
+        -- Keeps the pages: plans made for a table without pages read all rows, and stay in use when it has rows again.
         vacuum_truncate = false);
--- For the poll: what transactions since the last one have inserted. Not (kind, xact): a plan that was made while the table was
--- empty would find the wakes of a few resources in it, by kind alone.
+-- For the poll, which reads the wakes of transactions since the last poll. Not (kind, xact): a plan made while the table was empty
+-- would use this index by kind alone to find the wakes of a few resources.
 CREATE INDEX wakes_xact ON farrier.wakes (xact);
 
--- The steps of each controller, from before they begin until shortly after their ends are recorded. The row outlives its controller:
--- the owners of the shards recover from its steps and remove them. View effects has a row for each step.
+-- The steps of each controller: written before they begin, and removed shortly after their ends are recorded. The row outlives its
+-- controller: the new owners of its shards recover from the steps and remove them. View effects has a row for each step.
 CREATE TABLE farrier.marks (
     controller uuid   NOT NULL,
     kind       text   NOT NULL,
-    number     bigint NOT NULL, -- of the statement that wrote it; one with a lower number comes too late
+    number     bigint NOT NULL, -- number of the statement that wrote it; a statement with a lower number is too late and changes
+                                -- nothing
     steps      jsonb  NOT NULL, -- resource: {step, begun_at}
     PRIMARY KEY (controller, kind)
 ) WITH (fillfactor = 50);
 
--- What the last run of each resource returned; written only when that changed.
+-- The outcome of the last run of each resource; written only when it changes.
 CREATE TABLE farrier.outcomes (
     kind     text        NOT NULL,
     id       bigint      NOT NULL,
-    at       timestamptz NOT NULL,  -- when the outcome became this one
-    key      integer,               -- checksum of the outcome, so that an equal one is not written again
-    outcome  jsonb       NOT NULL,  -- {outcome, reason, source, error}: which one, why, the source line that made it, and the
-                                    -- label of an error in which the run ended or for whose end it waits
+    at       timestamptz NOT NULL,  -- when this outcome was first recorded
+    key      integer,               -- checksum of the outcome, so that an equal outcome is not written again
+    outcome  jsonb       NOT NULL,  -- {outcome, reason, source, error}: its type, the reason, the source line that made it, and the
+                                    -- label of the error in which the run ended or for whose end it waits
     error    text        GENERATED ALWAYS AS (outcome ->> 'error') STORED,  -- a column of its own for the index
     error_at timestamptz,           -- since when every run has ended in this error; kept while the rest of the outcome changes
     PRIMARY KEY (kind, id)
 );
 CREATE INDEX outcomes_failing ON farrier.outcomes (kind, error) WHERE error IS NOT NULL;
 
--- Locks of things that have no row of their own: a row for each that was ever locked. Only functions of the owner lock them,
--- unlike advisory locks, which any login may hold. They need not outlive a crash, so the table is not logged.
+-- Locks for things without a row of their own: a row for each that was ever locked. Only functions of the owner lock them, unlike
+-- advisory locks, which any login may hold. The table is not logged, because the locks need not outlive a crash.
 CREATE UNLOGGED TABLE farrier.locks (
     purpose text   NOT NULL,  -- what is locked: bmc_login, segment_prefixes or segment_number
-    key     bigint NOT NULL,  -- hash of which one
+    key     bigint NOT NULL,  -- hash of the locked thing
     PRIMARY KEY (purpose, key)
 );
 
@@ -305,42 +309,41 @@ CREATE UNLOGGED TABLE farrier.locks (
 
 -- Every change of a layer of a resource, and the pass that removes old changes.
 
--- One row for each change of a layer, and for its beginning. Kept for ever unless a controller is configured to remove old rows.
+-- One row for each change of a layer, and for its beginning. Kept for ever, unless a controller is configured to remove old rows.
 CREATE TABLE farrier.history (
     kind              text             NOT NULL,
     id                bigint           NOT NULL,
-    version           bigint           NOT NULL,  -- of the resource, as the change left it
+    version           bigint           NOT NULL,  -- version of the resource after the change
     layer             text             NOT NULL,  -- of a node: status, management, onboarding, onboarding_stage, decommission,
                                                   -- decommission_stage, or details.NAME for a value that intent `set` changed; of
                                                   -- any other kind: one of farrier.kind_layers
     from_value        text,                       -- null for the beginning of a layer
     to_value          text             NOT NULL,
     at                timestamptz      NOT NULL,
-    seconds_in_source double precision,           -- how long the layer had been in from_value; null for its beginning and for
-                                                  -- details
-    cause             text             NOT NULL,  -- what made the run change it: `intent ID`, `stage: NAME`, ...
-    reason            text             NOT NULL,  -- why, for operators
-    source            text             NOT NULL,  -- the source line that decided it; for what a function recorded, its name or
-                                                  -- `database`
-    controller        uuid             NOT NULL,  -- the process that committed it; zero for the database
-    epoch             bigint           NOT NULL,  -- of its shard; 0 for the database
+    seconds_in_source double precision,           -- how long the layer had been in from_value; null for a beginning and for details
+    cause             text             NOT NULL,  -- why the run made the change: `intent ID`, `stage: NAME`, ...
+    reason            text             NOT NULL,  -- explanation for operators
+    source            text             NOT NULL,  -- the source line that made the decision; for a change that a function recorded,
+                                                  -- its name or `database`
+    controller        uuid             NOT NULL,  -- the process that committed the change; zero for the database
+    epoch             bigint           NOT NULL,  -- epoch of the resource's shard; 0 for the database
     PRIMARY KEY (kind, id, version, layer)
 ) WITH (
-    -- A fifth of ten million rows, the default, is much for one vacuum.
+    -- The default of a fifth would make one vacuum of ten million rows too long.
     autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 10000
 );
--- Pages by time: one statement writes up to a hundred thousand rows with the same `at`, so `at` alone would sort all of them for
--- every page. Of one id there are a handful at most.
+-- For pages by time. One statement writes up to a hundred thousand rows with the same `at`, and an index on `at` alone would sort all
+-- of them for every page. One id has a handful of them at most.
 CREATE INDEX history_time ON farrier.history (at, id);
 
--- One row: the progress of the pass over old history. A transaction that locks the row takes the next step, so all controllers
--- share one pass, and one that dies leaves it as it was.
+-- One row: the progress of the pass over old history. A transaction that locks the row takes the next step, so all controllers share
+-- one pass. A transaction that fails leaves the row unchanged.
 CREATE TABLE farrier.history_retention (
     only_one    boolean     PRIMARY KEY DEFAULT true CHECK (only_one),
     due_at      timestamptz NOT NULL DEFAULT farrier.now(),  -- when the next step is due
     began_at    timestamptz,                                 -- when this pass began; null between passes
     looked      bigint      NOT NULL DEFAULT 0,              -- rows examined in this pass, or in the last one
-    deleted     bigint      NOT NULL DEFAULT 0,              -- rows deleted in it
+    deleted     bigint      NOT NULL DEFAULT 0,              -- rows deleted in that pass
     at          timestamptz,                                 -- key of the row that was examined last: at, id, version, kind,
                                                              -- layer; null between passes
     id          bigint,                                      -- see at
@@ -355,80 +358,76 @@ INSERT INTO farrier.history_retention DEFAULT VALUES;
 -- Tables: nodes
 -- =====================================================================================================================
 
--- Nodes, and what no two of them may share: network addresses, BMCs, machines.
+-- Nodes, and their identities that must be unique: MAC addresses, BMCs, machines.
 
--- One row for each node, deleted ones included: a deleted node keeps its row and its history. Written by commits of its runs; a
--- node is created by register_node.
+-- One row for each node, also deleted ones, which keep their row and their history. register_node creates a node, and the commits of
+-- its runs write the row.
 CREATE TABLE farrier.nodes (
     id                    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name                  text        NOT NULL,                -- unique among nodes that are not deleted
-    site                  text,                                -- name of its site's file, without .toml; null for none
-    model                 text,                                -- model of the machine; limits may differ by it
-    rack                  text,                                -- in which rack it stands
+    site                  text,                                -- name of the site's file without .toml; null: no site
+    model                 text,                                -- model of the machine; limits may depend on it
+    rack                  text,                                -- rack in which the machine stands
     labels                jsonb       NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(labels) = 'object'),
-                                                               -- {name: value}, as registered or set; templates of the site use
-                                                               -- them
-    agentless             boolean     NOT NULL DEFAULT false,  -- no agent enrolls: health is read from BMC and MAAS
-    auto_manage           boolean     NOT NULL DEFAULT true,   -- verifies the BMC as soon as its details are complete, without an
+                                                               -- {name: value}, as registered or set; used in templates of the site
+    agentless             boolean     NOT NULL DEFAULT false,  -- no agent enrolls: health is read from the BMC and MAAS
+    auto_manage           boolean     NOT NULL DEFAULT true,   -- the BMC is verified as soon as its details are complete, without an
                                                                -- intent `manage`
     maas_id               text,                                -- system id of its machine in MAAS; null: none
     maas_created          boolean     NOT NULL DEFAULT false,  -- farrier created that machine in MAAS
     created_at            timestamptz NOT NULL DEFAULT farrier.now(),
-    version               bigint      NOT NULL DEFAULT 1,      -- incremented by each commit that writes the row; a run decided on
-                                                               -- another version is a conflict
+    version               bigint      NOT NULL DEFAULT 1,      -- incremented by each commit that writes the row; a run that was
+                                                               -- decided on another version is a conflict
     status                text        NOT NULL,                -- coarse lifecycle (farrier.model.status); edges are in
                                                                -- farrier.edges
-    status_entered_at     timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the status is this one
+    status_entered_at     timestamptz NOT NULL DEFAULT farrier.now(),  -- when the node entered this status
     management            text        NOT NULL,                -- whether the BMC may be used (farrier.model.management); edges
                                                                -- are in farrier.edges
-    management_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the management is this one
+    management_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- when the node entered this management state
     bmc_address           text,                                -- https URL or host[:port] of the BMC
     bmc_endpoint          text COLLATE "C",                    -- host and port of bmc_address; set by a trigger
-    bmc_credential        text,                                -- reference such as file:/run/creds/bmc-1, never a secret
-    bmc                   jsonb       NOT NULL DEFAULT '{}',   -- what is known of the BMC from trying it (farrier.model.node.Bmc)
-    -- Columns besides the JSON that has them: an index on an expression over that would be updated by every read of power, and
-    -- one on these is only when they change.
+    bmc_credential        text,                                -- a reference such as file:/run/creds/bmc-1, never a secret
+    bmc                   jsonb       NOT NULL DEFAULT '{}',   -- results of access to the BMC (farrier.model.node.Bmc)
+    -- Generated columns: every read of power would update an index on an expression over the JSON. An index on these columns changes
+    -- only when their values do.
     power                 text        GENERATED ALWAYS AS (CASE WHEN bmc ? 'power_at' THEN bmc ->> 'power' END) STORED,
-                                                               -- power that was last read, on or off; null while unknown
+                                                               -- power of the last reading, on or off; null: unknown
     sync_failure          text        GENERATED ALWAYS AS (bmc ->> 'sync_failure') STORED,
-                                                               -- class of failure of the last regular read
-                                                               -- (farrier.model.bmc.BmcFailure); null if there is none
-    quarantine            jsonb,                               -- {cause, reason}: why the node is quarantined. Kept on its way
-                                                               -- out of service; cause cleanup_validation_failed is kept until a
-                                                               -- validation succeeds or an operator releases the node with a
-                                                               -- reason
-    paused                jsonb,                               -- {reason, at}: an operator has paused the node, so it is observed
-                                                               -- and nothing is done to it; null if not
+                                                               -- failure class of the last regular reading
+                                                               -- (farrier.model.bmc.BmcFailure); null: no failure
+    quarantine            jsonb,                               -- {cause, reason}: why the node is quarantined. Kept while the node
+                                                               -- leaves service; cause cleanup_validation_failed is kept until a
+                                                               -- validation succeeds or an operator releases the node with a reason
+    paused                jsonb,                               -- {reason, at}: an operator has paused the node: it is observed and
+                                                               -- not changed; null: not paused
     ever_onboarded        boolean     NOT NULL DEFAULT false,  -- an onboarding of this node has ended completed or reconciled
-    ever_active           boolean     NOT NULL DEFAULT false,  -- the node has been in service: `delete` is refused,
-                                                               -- `decommission` or `remove` end it
-    not_scrubbed          boolean     NOT NULL DEFAULT false,  -- an agent task was given up by force, or a cleaning was
-                                                               -- cancelled; only a finished scrub clears it, and until then
-                                                               -- `reactivate` and `release` are refused
-    deleting              boolean     NOT NULL DEFAULT false,  -- an intent `delete` was accepted; the node is on its way to
-                                                               -- deleted
-    redeploying           boolean     NOT NULL DEFAULT false,  -- a reimage has ended, and the onboarding that follows has not
-                                                               -- begun
+    ever_active           boolean     NOT NULL DEFAULT false,  -- the node has been in service: `delete` is refused, `decommission` or
+                                                               -- `remove` end it
+    not_scrubbed          boolean     NOT NULL DEFAULT false,  -- an agent task was force-completed, or a cleaning was cancelled; only
+                                                               -- a finished scrub clears it, and until then `reactivate` and
+                                                               -- `release` are refused
+    deleting              boolean     NOT NULL DEFAULT false,  -- an intent `delete` was accepted, and the node is not deleted yet
+    redeploying           boolean     NOT NULL DEFAULT false,  -- a reimage has ended, and the onboarding after it has not begun
     live_workflow_kind    text CHECK (live_workflow_kind IN ('onboarding', 'decommission')),
-                                                               -- which table has its live workflow; null: none is live
+                                                               -- the table of its live workflow; null: no workflow is live
     live_workflow_id      bigint,                              -- the live workflow; checked at COMMIT (check_pair)
-    -- Length and pattern are checked apart: a repetition with a count costs thirty times as much, and every update of a row
-    -- checks it. What matches is ASCII, so its bytes are its characters.
+    -- Length and pattern are separate conditions, which every update of the row checks: a counted repetition would cost thirty times
+    -- as much. A name that matches is ASCII, so its length in bytes is its length in characters.
     CONSTRAINT node_name_form CHECK (
         octet_length(name) <= 253 AND name ~ '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$' AND name !~ '^[0-9]+$'),
     CONSTRAINT live_workflow_whole CHECK ((live_workflow_kind IS NULL) = (live_workflow_id IS NULL))
 ) WITH (fillfactor = 80);
--- The name and the machine of a deleted node are free again.
+-- A new node may use the name and the machine of a deleted one.
 CREATE UNIQUE INDEX nodes_name ON farrier.nodes (name) WHERE status <> 'deleted';
 CREATE UNIQUE INDEX nodes_maas ON farrier.nodes (site, maas_id) NULLS NOT DISTINCT
     WHERE status <> 'deleted' AND maas_id IS NOT NULL;
 -- For a controller that takes a shard; see shard_of.
 CREATE INDEX nodes_shard ON farrier.nodes (((id % 64)::smallint)) WHERE status <> 'deleted';
 CREATE INDEX nodes_status ON farrier.nodes (status, status_entered_at);
--- For the brake, which counts the nodes in service of a site in the commit of nodes that leave it.
+-- For the brake: the commit that takes nodes out of service counts the nodes in service of their site.
 CREATE INDEX nodes_in_service ON farrier.nodes ((coalesce(site, ''))) WHERE status = 'active';
 CREATE INDEX nodes_management ON farrier.nodes (management, management_entered_at) WHERE status <> 'deleted';
--- For gauges of the few nodes that need attention; nodes at rest are in none of these.
+-- For gauges of the few nodes that need attention; a healthy node is in none of these indexes.
 CREATE INDEX nodes_not_on ON farrier.nodes (power)
     WHERE power IS DISTINCT FROM 'on' AND management = 'manageable' AND status <> 'deleted';
 CREATE INDEX nodes_unread ON farrier.nodes (sync_failure)
@@ -437,42 +436,43 @@ CREATE INDEX nodes_paused ON farrier.nodes (id) WHERE paused IS NOT NULL AND sta
 
 -- MAC addresses of the machines of nodes, as registered or set.
 CREATE TABLE farrier.node_macs (
-    mac     macaddr PRIMARY KEY,  -- of a network card of the machine
+    mac     macaddr PRIMARY KEY,  -- address of a network card of the machine
     node_id bigint NOT NULL REFERENCES farrier.nodes
 );
 CREATE INDEX node_macs_node ON farrier.node_macs (node_id);
 
--- What a BMC address claims, whatever its spelling (bmc_span_of): with a path, that one system; without, the whole BMC with every
--- system behind it. A range of text, because the whole and a part of it exclude each other, in whichever order they come.
+-- The extent of a BMC address, independent of its spelling (bmc_span_of). An address with a path claims that one system; an address
+-- without one claims the whole BMC with every system behind it. It is a range of text, because the whole BMC and one of its systems
+-- exclude each other in either order.
 CREATE TYPE farrier.bmc_span AS RANGE (subtype = text, collation = "C");
 
--- What the BMC address of each node claims. Written only by claim_bmc. A table of its own, because the exclusion constraint would
--- be checked with every change of a node's row.
+-- The BMC, or system behind a BMC, that each node claims by its address. Only claim_bmc writes here. It is a separate table, because
+-- every change of a node's row would check the exclusion constraint.
 CREATE TABLE farrier.node_bmcs (
     node_id bigint PRIMARY KEY REFERENCES farrier.nodes,
-    span    farrier.bmc_span NOT NULL,  -- what its bmc_address claims
+    span    farrier.bmc_span NOT NULL,  -- extent of the node's bmc_address
     CONSTRAINT node_bmcs_one EXCLUDE USING gist (span WITH &&)
 );
 
--- Logins at each BMC that are not known to have succeeded: the tries of nodes.bmc, kept where they were made. They outlive the
--- node's address and the node by login_window, because the lock that a BMC puts on the account does, too. Written only by
--- note_logins.
+-- Logins at each BMC that may have failed: the tries of nodes.bmc, kept for the BMC at which they were made. They are kept for
+-- login_window even if the node's address changes or the node is deleted, because a BMC locks the account for that long. Only
+-- note_logins writes here.
 CREATE TABLE farrier.bmc_logins (
     endpoint text COLLATE "C" NOT NULL,                      -- host and port of the BMC
     node_id  bigint      NOT NULL REFERENCES farrier.nodes,  -- the node that logged in
     at       timestamptz NOT NULL,                           -- when the login was made
-    open     boolean     NOT NULL,                           -- the login may be under way
+    open     boolean     NOT NULL,                           -- the login may still be running
     PRIMARY KEY (endpoint, node_id, at)
 );
 CREATE INDEX bmc_logins_at ON farrier.bmc_logins (at);
 
--- What identifies the machine of each node, from nodes.bmc. Of nodes with the same machine one holds it. The others recorded it
--- while its number passed for a filler (one of identity_placeholders): such duplicates are reported and stay. Written only by
--- claim_identity and set_identity_placeholders.
+-- The identities of each node's machine, from nodes.bmc. Of several nodes with one machine, one holds it. The other nodes recorded it
+-- while its number counted as a placeholder (one of identity_placeholders); such duplicates are reported and kept. Only
+-- claim_identity and derive_identities write here.
 CREATE TABLE farrier.node_identities (
     node_id bigint  NOT NULL REFERENCES farrier.nodes,
     kind    text    NOT NULL CHECK (kind IN ('uuid', 'serial', 'mac')),
-    value   text    COLLATE "C" NOT NULL,  -- in the spelling of identity_keys
+    value   text    COLLATE "C" NOT NULL,  -- in the canonical form of identity_keys
     holds   boolean NOT NULL,              -- the machine belongs to this node; false for a duplicate
     PRIMARY KEY (node_id, kind, value)
 );
@@ -485,67 +485,69 @@ CREATE INDEX node_identities_shared ON farrier.node_identities (kind, value) WHE
 
 -- The workflows of nodes.
 
--- Workflows that take a node into service. At most one workflow of a node is live, of either kind.
+-- Workflows that take a node into service. A node has at most one live workflow, of either kind.
 CREATE TABLE farrier.node_onboardings (
     id                bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     node_id           bigint      NOT NULL REFERENCES farrier.nodes,
-    mode              text,                                        -- deploy, adopt or manual; null until an intent gives it one
+    mode              text,                                        -- deploy, adopt or manual; null until an intent gives the mode
     status            text        NOT NULL DEFAULT 'pending',      -- farrier.model.workflow.WorkflowStatus; edges are in
                                                                    -- farrier.edges
-    status_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the status is this one
-    stage             text,                                        -- null before the first
-    stage_entered_at  timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the stage is this one
+    status_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- when the workflow entered this status
+    stage             text,                                        -- null before the first stage
+    stage_entered_at  timestamptz NOT NULL DEFAULT farrier.now(),  -- when the workflow entered this stage
     attempt           integer     NOT NULL DEFAULT 1,              -- counts attempts of the stage, from 1
-    next_attempt_at   timestamptz,                                 -- when a stage that failed is tried again
+    next_attempt_at   timestamptz,                                 -- when a failed stage is retried
     failure_class     text,                                        -- why the last attempt failed
                                                                    -- (farrier.model.failures.FailureClass)
-    failure_detail    text,                                        -- the same for operators
-    stop_requested    text,                                        -- drain_failed, frozen (by an operator) or failed: the
-                                                                   -- workflow is to stop, which takes several edges
-    after_undo        text,                                        -- where `compensating` leads: cancel or restart; else null
-    mode_given_at     timestamptz,                                 -- when its end-to-end clock began
-    options           jsonb       NOT NULL DEFAULT '{}',           -- what was asked for with it (farrier.model.node.Options)
+    failure_detail    text,                                        -- text of the same failure for operators
+    stop_requested    text,                                        -- drain_failed, frozen (by an operator) or failed: the workflow is
+                                                                   -- to stop, which takes several edges
+    after_undo        text,                                        -- where `compensating` leads: cancel or restart; null: to neither
+    mode_given_at     timestamptz,                                 -- when the end-to-end clock began
+    options           jsonb       NOT NULL DEFAULT '{}',           -- options of the intent that began it (farrier.model.node.Options)
     skipped           jsonb       NOT NULL DEFAULT '[]',           -- [{stage, why}]: stages that were not run
-    upstream          jsonb       NOT NULL DEFAULT '{}',           -- what its stages did in MAAS and have to remember
+    upstream          jsonb       NOT NULL DEFAULT '{}',           -- what its stages did in MAAS and later stages need
                                                                    -- (farrier.model.node.Upstream)
-    -- Random, because ids begin anew with each database, and several databases may use one region: only a value that cannot be
-    -- guessed proves that a request was this workflow's.
+    -- Random, because ids begin at 1 in each database, and several databases may use one region: only a value that cannot be guessed
+    -- proves that a request belongs to this workflow.
     mark              text        NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),
-                                                                   -- by which its requests are recognised in MAAS
+                                                                   -- identifies its requests in MAAS
     created_at        timestamptz NOT NULL DEFAULT farrier.now(),
-    ended_at          timestamptz                                  -- null while it is live; set by a trigger, with the status
+    ended_at          timestamptz                                  -- null while the workflow is live; set by a trigger, with the
+                                                                   -- status
 );
 CREATE UNIQUE INDEX node_onboardings_live ON farrier.node_onboardings (node_id)
     WHERE ended_at IS NULL;
 CREATE INDEX node_onboardings_node ON farrier.node_onboardings (node_id, id);
 
--- Workflows that take a node out of service, for a while or for good. At most one workflow of a node is live, of either kind.
+-- Workflows that take a node out of service, temporarily or for good. A node has at most one live workflow, of either kind.
 CREATE TABLE farrier.node_decommissions (
     id                bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     node_id           bigint      NOT NULL REFERENCES farrier.nodes,
     mode              text        NOT NULL,                        -- soft_reset, reimage, full_decommission or storage_cleanup
     status            text        NOT NULL DEFAULT 'pending',      -- farrier.model.workflow.WorkflowStatus; edges are in
                                                                    -- farrier.edges
-    status_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the status is this one
-    stage             text,                                        -- null before the first
-    stage_entered_at  timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the stage is this one
+    status_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- when the workflow entered this status
+    stage             text,                                        -- null before the first stage
+    stage_entered_at  timestamptz NOT NULL DEFAULT farrier.now(),  -- when the workflow entered this stage
     attempt           integer     NOT NULL DEFAULT 1,              -- counts attempts of the stage, from 1
-    next_attempt_at   timestamptz,                                 -- when a stage that failed is tried again
+    next_attempt_at   timestamptz,                                 -- when a failed stage is retried
     failure_class     text,                                        -- why the last attempt failed
                                                                    -- (farrier.model.failures.FailureClass)
-    failure_detail    text,                                        -- the same for operators
-    stop_requested    text,                                        -- drain_failed, frozen (by an operator) or failed: the
-                                                                   -- workflow is to stop, which takes several edges
-    after_undo        text,                                        -- where `compensating` leads: cancel or restart; else null
-    mode_given_at     timestamptz,                                 -- when its end-to-end clock began
-    options           jsonb       NOT NULL DEFAULT '{}',           -- what was asked for with it (farrier.model.node.Options)
+    failure_detail    text,                                        -- text of the same failure for operators
+    stop_requested    text,                                        -- drain_failed, frozen (by an operator) or failed: the workflow is
+                                                                   -- to stop, which takes several edges
+    after_undo        text,                                        -- where `compensating` leads: cancel or restart; null: to neither
+    mode_given_at     timestamptz,                                 -- when the end-to-end clock began
+    options           jsonb       NOT NULL DEFAULT '{}',           -- options of the intent that began it (farrier.model.node.Options)
     skipped           jsonb       NOT NULL DEFAULT '[]',           -- [{stage, why}]: stages that were not run
-    upstream          jsonb       NOT NULL DEFAULT '{}',           -- what its stages did in MAAS and have to remember
+    upstream          jsonb       NOT NULL DEFAULT '{}',           -- what its stages did in MAAS and later stages need
                                                                    -- (farrier.model.node.Upstream)
     mark              text        NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),
-                                                                   -- random; by which its requests are recognised in MAAS
+                                                                   -- random; identifies its requests in MAAS
     created_at        timestamptz NOT NULL DEFAULT farrier.now(),
-    ended_at          timestamptz                                  -- null while it is live; set by a trigger, with the status
+    ended_at          timestamptz                                  -- null while the workflow is live; set by a trigger, with the
+                                                                   -- status
 );
 CREATE UNIQUE INDEX node_decommissions_live ON farrier.node_decommissions (node_id)
     WHERE ended_at IS NULL;
@@ -557,29 +559,29 @@ CREATE INDEX node_decommissions_node ON farrier.node_decommissions (node_id, id)
 
 -- The agents on nodes, and the tokens with which they enroll.
 
--- Tokens with which agents enroll, each once. Stored as digests.
+-- Tokens with which agents enroll. Each is valid for one enrollment, and stored as a digest.
 CREATE TABLE farrier.bootstrap_tokens (
     hash       bytea       PRIMARY KEY,  -- digest of the token
     node_id    bigint      NOT NULL REFERENCES farrier.nodes,
     issued_at  timestamptz NOT NULL DEFAULT farrier.now(),
-    expires_at timestamptz NOT NULL,     -- from then on it is worthless
-    used_at    timestamptz,              -- when an agent enrolled with it
-    revoked_at timestamptz               -- when it was replaced or revoked before its use
+    expires_at timestamptz NOT NULL,     -- the token is invalid from then on
+    used_at    timestamptz,              -- when an agent enrolled with the token
+    revoked_at timestamptz               -- when the token was replaced or revoked before its use
 );
 CREATE INDEX bootstrap_tokens_node ON farrier.bootstrap_tokens (node_id);
 
 -- The agent of each node: one row, updated by every heartbeat.
 CREATE TABLE farrier.node_agents (
     node_id           bigint      PRIMARY KEY REFERENCES farrier.nodes,
-    key_hash          bytea       NOT NULL,               -- digest of the key that the agent proves itself with
-    facts             jsonb       NOT NULL DEFAULT '{}',  -- what the agent reported as it enrolled
+    key_hash          bytea       NOT NULL,               -- digest of the key with which the agent authenticates
+    facts             jsonb       NOT NULL DEFAULT '{}',  -- facts that the agent reported when it enrolled
     enrolled_at       timestamptz NOT NULL DEFAULT farrier.now(),
     last_heartbeat_at timestamptz,                        -- null before the first heartbeat
-    health            jsonb       NOT NULL DEFAULT '{}',  -- its last report: {ok, alerts, ssh_seed} (farrier.model.health)
+    health            jsonb       NOT NULL DEFAULT '{}',  -- the agent's last report: {ok, alerts, ssh_seed} (farrier.model.health)
     condition         text        GENERATED ALWAYS AS (
         CASE WHEN health @> '{"alerts": [{"blocks_scheduling": true}]}' THEN 'blocked'
              WHEN health @> '{"ok": false}' OR health -> 'alerts' <> '[]' THEN 'alerting'
-             ELSE 'ok' END) STORED,                       -- of health, for gauges; `blocked`: an alert blocks scheduling
+             ELSE 'ok' END) STORED,                       -- derived from health, for gauges; `blocked`: an alert blocks scheduling
     ssh_seed_failures integer     NOT NULL DEFAULT 0      -- consecutive heartbeats that reported a failed SSH seed
 ) WITH (fillfactor = 50);
 CREATE INDEX node_agents_unwell ON farrier.node_agents (condition) WHERE condition <> 'ok';
@@ -590,30 +592,30 @@ CREATE INDEX node_agents_unwell ON farrier.node_agents (condition) WHERE conditi
 
 -- Tasks of decommissions, and the logins that may work on them.
 
--- The types of tasks that there are. Written by every migration.
+-- The types of tasks. Every migration writes them.
 CREATE TABLE farrier.task_types (
     type text PRIMARY KEY
 );
 
--- Tasks of decommissions for agents and workers. At most one of a type is live for a node.
+-- Tasks of decommissions for agents and workers. A node has at most one live task of a type.
 CREATE TABLE farrier.node_tasks (
     id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     node_id       bigint      NOT NULL REFERENCES farrier.nodes,
-    workflow_id   bigint      NOT NULL REFERENCES farrier.node_decommissions,  -- the decommission that it belongs to
+    workflow_id   bigint      NOT NULL REFERENCES farrier.node_decommissions,  -- the decommission to which the task belongs
     type          text        NOT NULL,                        -- one of task_types
     status        text        NOT NULL DEFAULT 'queued'
                   CHECK (status IN ('queued', 'dispatched', 'succeeded', 'failed', 'expired', 'cancelled')),
-                                                               -- dispatched: claimed
+                                                               -- dispatched: claimed by an agent or a worker
     params        jsonb       NOT NULL DEFAULT '{}',           -- for the agent or worker that claims it
-    attempt       integer     NOT NULL DEFAULT 1,              -- which issue of the task within its workflow, from 1; each is a
-                                                               -- row of its own
-    failures      integer     NOT NULL DEFAULT 0,              -- how many issues before this one ended failed
-    claimed_by    text,                                        -- 'agent of NODE' or 'worker LOGIN'; null before it is claimed
-    lease_token   uuid,                                        -- random; its claimant proves itself with it
-    lease_until   timestamptz,                                 -- the claimant renews it before then; afterwards the task ends
-                                                               -- expired and is issued again
-    result        jsonb,                                       -- JSON from the claimant; for a task that no claimant ended, a
-                                                               -- text that says why
+    attempt       integer     NOT NULL DEFAULT 1,              -- which issue of the task within its workflow, from 1; each issue is a
+                                                               -- separate row
+    failures      integer     NOT NULL DEFAULT 0,              -- how many earlier issues failed
+    claimed_by    text,                                        -- 'agent of NODE' or 'worker LOGIN'; null before the claim
+    lease_token   uuid,                                        -- random; the claimant authenticates with it
+    lease_until   timestamptz,                                 -- the claimant renews the lease before this time; otherwise the task
+                                                               -- ends expired and is issued again
+    result        jsonb,                                       -- JSON from the claimant; for a task that no claimant ended, the
+                                                               -- reason as a text
     created_at    timestamptz NOT NULL DEFAULT farrier.now(),  -- when it was queued
     dispatched_at timestamptz,                                 -- when it was claimed
     ended_at      timestamptz,                                 -- when it ended, in whichever status
@@ -624,38 +626,38 @@ CREATE INDEX node_tasks_queued ON farrier.node_tasks (type, id) WHERE status = '
 CREATE INDEX node_tasks_workflow ON farrier.node_tasks (workflow_id, type, id);
 CREATE INDEX node_tasks_node ON farrier.node_tasks (node_id, id);
 
--- Logins that may claim tasks of several nodes. Written by grant_worker and revoke_worker.
+-- Logins that may claim tasks of several nodes. grant_worker and revoke_worker write it.
 CREATE TABLE farrier.workers (
-    login      text        PRIMARY KEY,                   -- as session_user has it
+    login      text        PRIMARY KEY,                   -- the session_user of the worker
     types      text[]      NOT NULL,                      -- task types that it may claim
-    site       text,                                      -- of the nodes whose tasks it may claim; null: all sites
+    site       text,                                      -- site of the nodes whose tasks the login may claim; null: all sites
     granted_at timestamptz NOT NULL DEFAULT farrier.now(),
-    granted_by text        NOT NULL DEFAULT session_user  -- session_user of grant_worker
+    granted_by text        NOT NULL DEFAULT session_user  -- the session_user that called grant_worker
 );
 
 -- =====================================================================================================================
 -- Tables: intents
 -- =====================================================================================================================
 
--- Intents: what clients ask of nodes.
+-- Intents of nodes: requests of clients.
 
--- What clients ask of nodes, with the response of the node's handler. Clients insert a row, or call farrier.intent().
+-- Requests of clients to nodes, with the response of the node's handler. A client inserts a row, or calls farrier.intent().
 CREATE TABLE farrier.intents (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     node            text        NOT NULL,                           -- name or id, as the client gave it
-    node_id         bigint      NOT NULL REFERENCES farrier.nodes,  -- the node that was meant; set by a trigger
+    node_id         bigint      NOT NULL REFERENCES farrier.nodes,  -- the node with that name or id; set by a trigger
     action          text        NOT NULL,                           -- farrier.model.actions.Action
-    params          jsonb       NOT NULL DEFAULT '{}',              -- by the rules in farrier.actions
+    params          jsonb       NOT NULL DEFAULT '{}',              -- must keep the rules in farrier.actions
     api_version     integer,                                        -- version of the API that the client uses; null: the lowest
-                                                                    -- supported
-    idempotency_key text,                                           -- unique for a node: a repeated request is one intent
-    requested_by    text,                                           -- name of the client, as submitted; recorded, not checked
+                                                                    -- supported one
+    idempotency_key text,                                           -- unique for a node: a repeated request is the same intent
+    requested_by    text,                                           -- name of the client, as submitted; recorded, not verified
     status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'accepted', 'rejected', 'superseded')),
                                                                     -- set by the node's handler; accepted: begun or done in that
-                                                                    -- commit; superseded: a newer intent took its place
+                                                                    -- commit; superseded: replaced by a newer intent
     reason          text,                                           -- text of the response
     created_at      timestamptz NOT NULL DEFAULT farrier.now(),
-    answered_at     timestamptz,                                    -- when the status ceased to be pending
+    answered_at     timestamptz,                                    -- when the status changed from pending
     CONSTRAINT intent_size CHECK (octet_length(params::text) <= 16384)
 );
 CREATE UNIQUE INDEX intents_key ON farrier.intents (node_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
@@ -666,24 +668,25 @@ CREATE INDEX intents_node ON farrier.intents (node_id, id);
 -- Tables: kinds
 -- =====================================================================================================================
 
--- Kinds of resources. Nodes have tables of their own; any other kind has a table like farrier.resources, and make_kind installs it.
+-- Kinds of resources. Nodes have tables of their own. Any other kind has a table like farrier.resources, which make_kind installs.
 
--- The kinds. Nodes are recorded by every migration, others by make_kind.
+-- The kinds. Every migration records kind node; make_kind records others.
 CREATE TABLE farrier.kinds (
     kind          text     PRIMARY KEY CHECK (kind ~ '^[a-z][a-z0-9_]{0,39}$'),
-    relation      regclass NOT NULL UNIQUE,  -- its table, with columns id and version; the oid of no table if that was dropped
-    fingerprint   text,                      -- hash of the spec from which its states, edges and actions were filled; null before
-    living        text     NOT NULL DEFAULT 'ended_at IS NULL',  -- SQL condition of a row of the table: the resource has not ended
-    named         name     NOT NULL DEFAULT 'name',              -- column of the table that has the name of the resource
-    from_template boolean  NOT NULL DEFAULT false                -- its table is like farrier.resources: its resources are listed
-                                                                 -- and counted, and take the requests in resource_intents
+    relation      regclass NOT NULL UNIQUE,  -- its table, with columns id and version; after the table was dropped, an oid without a
+                                             -- table
+    fingerprint   text,                      -- hash of the spec from which its states, edges and actions were written; null before
+    living        text     NOT NULL DEFAULT 'ended_at IS NULL',  -- SQL condition that a row of the table has not ended
+    named         name     NOT NULL DEFAULT 'name',              -- column of the table with the name of the resource
+    from_template boolean  NOT NULL DEFAULT false                -- its table is like farrier.resources: its resources are listed and
+                                                                 -- counted, and accept the intents in resource_intents
 );
 
--- The layers of each kind, from its spec: states beside each other, each with its own clock.
+-- The layers of each kind, from its spec. The layers of a resource change independently, each with its own clock.
 CREATE TABLE farrier.kind_layers (
     kind  text NOT NULL,
-    layer text NOT NULL,  -- of a kind with a table like farrier.resources: state, and others, each the column of its name
-    label text NOT NULL,  -- its kind in metrics; names of its limits begin with it, but those of nodes
+    layer text NOT NULL,  -- for a kind with a table like farrier.resources: state and others, each named as its column
+    label text NOT NULL,  -- name of the layer in metrics; except for nodes, the names of its limits begin with it
     relation regclass,    -- the table of the layer, in which column KIND_id names the resource; null: the table of the kind
     PRIMARY KEY (kind, layer)
 );
@@ -693,48 +696,48 @@ CREATE TABLE farrier.kind_states (
     kind     text     NOT NULL,
     layer    text     NOT NULL,
     state    text     NOT NULL,  -- STATE or STATE/SUBSTATE
-    initial  boolean  NOT NULL,  -- the layer may begin in it
-    terminal boolean  NOT NULL,  -- the layer ends in it
-    sla      interval,           -- default limit; null: none
-    why_none text     NOT NULL,  -- why there is no limit; empty if there is one
+    initial  boolean  NOT NULL,  -- the layer may begin in this state
+    terminal boolean  NOT NULL,  -- the layer ends in this state
+    sla      interval,           -- default limit; null: no limit
+    why_none text     NOT NULL,  -- why there is no limit; empty: there is one
     PRIMARY KEY (kind, layer, state)
 );
 
--- The actions that may be asked of resources of each kind, from its spec.
+-- The actions that an intent may request of resources of each kind, from its spec.
 CREATE TABLE farrier.kind_actions (
     kind        text    NOT NULL,
     action      text    NOT NULL,
-    description text    NOT NULL,  -- for listings
+    description text    NOT NULL,  -- text for listings
     params      jsonb   NOT NULL,  -- rules of the parameters; see params_fault
-    interrupts  boolean NOT NULL,  -- while such a request is pending, a step that only reads is cut short
+    interrupts  boolean NOT NULL,  -- a pending intent with this action interrupts a step that only reads
     PRIMARY KEY (kind, action)
 );
 
--- Template of the tables of kinds, which begin with these columns; holds no rows. A resource that has ended keeps its row.
+-- Template for the tables of kinds, which begin with these columns. It has no rows. A resource that has ended keeps its row.
 CREATE TABLE farrier.resources (
     id               bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name             text        NOT NULL CHECK (
         octet_length(name) <= 253 AND name ~ '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$' AND name !~ '^[0-9]+$'),
                                                                   -- unique among resources of the kind that have not ended
-    site             text,                                        -- null for none
-    version          bigint      NOT NULL DEFAULT 1,              -- incremented by each commit that writes the row; a run decided
-                                                                  -- on another version is a conflict
-    state            text        NOT NULL,                        -- set to the first of the kind by a trigger when the row is
+    site             text,                                        -- null: no site
+    version          bigint      NOT NULL DEFAULT 1,              -- incremented by each commit that writes the row; a run that was
+                                                                  -- decided on another version is a conflict
+    state            text        NOT NULL,                        -- a trigger sets it to the first state of the kind when the row is
                                                                   -- inserted
-    state_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the state is this one
+    state_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- when the resource entered this state
     created_at       timestamptz NOT NULL DEFAULT farrier.now(),
-    ended_at         timestamptz,                                 -- when it entered a terminal state; null before
-    last_error       text                                         -- text of the last failure; null if there is none
+    ended_at         timestamptz,                                 -- when the resource entered a terminal state; null before
+    last_error       text                                         -- text of the last failure; null: no failure
 ) WITH (fillfactor = 80);
--- For gauges, which count by it alone; copied to the table of each kind.
+-- For gauges, whose counts read only this index; copied to the table of each kind.
 CREATE INDEX resources_by_state ON farrier.resources (state, state_entered_at) WHERE ended_at IS NULL;
 -- For a controller that takes a shard; see shard_of.
 CREATE INDEX resources_shard ON farrier.resources (((id % 64)::smallint)) WHERE ended_at IS NULL;
 
--- Functions that a role may call besides those that the files in rights name; recorded by let_call.
+-- Functions that a role may call in addition to those in the files of rights; let_call records them.
 CREATE TABLE farrier.callable (
     role_name text NOT NULL,
-    function  text NOT NULL,  -- with the types of its arguments: 'farrier.take_address(text,bigint)'
+    function  text NOT NULL,  -- with the types of its arguments, such as 'farrier.take_address(text,bigint)'
     PRIMARY KEY (role_name, function)
 );
 
@@ -742,26 +745,26 @@ CREATE TABLE farrier.callable (
 -- Tables: brakes
 -- =====================================================================================================================
 
--- Brakes: when many nodes of one site would leave service together, the cause is rather the network or the region.
+-- Brakes: if many nodes of one site would leave service together, the likely cause is the network or the region, not the nodes.
 
--- Nodes that silence or drift took out of service within the brake's window, or would have but for the brake. A held node tries
--- again, so its row stays young for as long as the cause lasts.
+-- Nodes that silence or drift took out of service within the brake's window, or would have taken without the brake. A held node
+-- retries, so its row stays recent while the cause lasts.
 CREATE TABLE farrier.departures (
     site text        NOT NULL,  -- '' for nodes without a site
     node bigint      NOT NULL,  -- nodes.id
-    at   timestamptz NOT NULL,  -- when it last left, or tried to
-    held boolean     NOT NULL,  -- the brake refused it: the node is still in service
+    at   timestamptz NOT NULL,  -- when the node last left service, or last tried to
+    held boolean     NOT NULL,  -- the brake refused the change: the node is still in service
     PRIMARY KEY (site, node)
 );
 
--- One row for each site that nodes were about to leave: the lock under which they are counted, and the last count.
+-- One row for each site with nodes that were about to leave service: the lock under which they are counted, and the last count.
 CREATE TABLE farrier.brakes (
     site       text PRIMARY KEY,                -- '' for nodes without a site
-    in_service integer     NOT NULL DEFAULT 0,  -- active nodes of the site and those in departures, as counted last
-    departed   integer     NOT NULL DEFAULT 0,  -- rows of the site in departures: a running figure, so that a commit reads only its
-                                                -- own
+    in_service integer     NOT NULL DEFAULT 0,  -- at the last count, active nodes of the site and nodes in departures
+    departed   integer     NOT NULL DEFAULT 0,  -- rows of the site in departures: a running total, so that a commit reads only the
+                                                -- rows of its own nodes
     counted_at timestamptz,                     -- when both were counted
-    since      timestamptz                      -- when the brake began to hold nodes, now or the last time
+    since      timestamptz                      -- when the brake began to hold nodes, this time or the last time
 );
 
 -- Lifts of brakes by operators; the newest row of a site is in force.
@@ -769,8 +772,8 @@ CREATE TABLE farrier.brake_lifts (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     site         text        NOT NULL,  -- '' for nodes without a site
     until        timestamptz NOT NULL,  -- until when any number of nodes may leave
-    reason       text        NOT NULL,  -- given by the operator
-    requested_by text        NOT NULL,  -- given by the operator, else session_user
+    reason       text        NOT NULL,  -- text of the operator
+    requested_by text        NOT NULL,  -- name that the operator gave, else session_user
     at           timestamptz NOT NULL DEFAULT farrier.now()
 );
 CREATE INDEX brake_lifts_newest ON farrier.brake_lifts (site, id);
@@ -779,50 +782,51 @@ CREATE INDEX brake_lifts_newest ON farrier.brake_lifts (site, id);
 -- Tables: maas
 -- =====================================================================================================================
 
--- MAAS regions, and what was read in them of the machines of nodes.
+-- MAAS regions, and the last reading of each node's machine.
 
--- MAAS regions: the table of kind maas_region. One row, named as the site, for each site that has one; a resource that runs, so
--- exactly one controller at a time reads it.
+-- MAAS regions: the table of kind maas_region. A site with a region has one row, named as the site. The region is a resource with
+-- runs, so exactly one controller at a time reads it.
 CREATE TABLE farrier.maas_regions (
     LIKE farrier.resources INCLUDING ALL,
-    url           text        NOT NULL,                        -- of the region, as the site's file has it, without a slash at the end
-    motion_every  interval    NOT NULL DEFAULT '30 seconds',   -- how often a machine that a workflow is changing is read; copied
-                                                               -- from the site's file
+    url           text        NOT NULL,                        -- URL of the region from the site's file, without a slash at the end
+    motion_every  interval    NOT NULL DEFAULT '30 seconds',   -- how often a machine is read while a workflow changes it; copied from
+                                                               -- the site's file
     sweep_every   interval    NOT NULL DEFAULT '30 minutes' CHECK (sweep_every > interval '0'),
                                                                -- within what time every machine is read; copied from the site's
                                                                -- file
-    username      text,                                        -- the user whose key the controllers have; null until the region
-                                                               -- has said so
-    identified_at timestamptz,                                 -- when the region was last asked for username
-    cursor        jsonb       NOT NULL DEFAULT '{}',           -- {newest, gaps}: how far its events were read
+    username      text,                                        -- user to whom the controllers' key belongs; null until the region has
+                                                               -- reported it
+    identified_at timestamptz,                                 -- when a controller last read username from the region
+    cursor        jsonb       NOT NULL DEFAULT '{}',           -- {newest, gaps}: how far the region's events were read
                                                                -- (farrier.model.maas_region.Cursor)
-    complete_at   timestamptz,                                 -- until when every event is known
-    swept_at      timestamptz,                                 -- until when machines have had their turn to be read
+    complete_at   timestamptz,                                 -- every event before this time was read
+    swept_at      timestamptz,                                 -- the sweep has read the machines that were due before this time
     failure       text,                                        -- class of the last failure (farrier.model.maas.MaasFailure);
-                                                               -- last_error may be of machines in unreadable
+                                                               -- last_error may be about machines in unreadable
     failures      integer     NOT NULL DEFAULT 0,              -- consecutive failures
-    next_try_at   timestamptz,                                 -- not read again before; null: no pause
-    unreadable    jsonb       NOT NULL DEFAULT '{}',           -- {system_id: time}: machines that it cannot report, and when each
-                                                               -- is asked for again
-    since         timestamptz,                                 -- earlier readings do not count: they are from another region, or
-                                                               -- were made with the key of another user
-    configured_at timestamptz NOT NULL DEFAULT farrier.now()   -- when a controller last had the site in its settings, to the minute
+    next_try_at   timestamptz,                                 -- the region is not read before this time; null: no pause
+    unreadable    jsonb       NOT NULL DEFAULT '{}',           -- {system_id: time}: machines that the region cannot report, and when
+                                                               -- each is read again
+    since         timestamptz,                                 -- earlier readings are invalid: they came from another region, or used
+                                                               -- the key of another user
+    configured_at timestamptz NOT NULL DEFAULT farrier.now()   -- when a controller last had the site in its settings, rounded to the
+                                                               -- minute
 );
 
--- What was last read of the machine of each node that has one. Created, unread, when the node gets the machine (watch_machine);
--- written by runs of the region, and read by those of the node.
+-- The last reading of the machine of each node that has one. The row is created without a reading when the node gets the machine
+-- (watch_machine). Runs of the region write it, and runs of the node read it.
 CREATE TABLE farrier.node_observations (
     node_id     bigint      NOT NULL REFERENCES farrier.nodes,
-    source      text        NOT NULL CHECK (source = 'maas'),  -- the service that was read
-    site        text        NOT NULL,                          -- of the region
-    system_id   text        NOT NULL,                          -- of the machine in MAAS
+    source      text        NOT NULL CHECK (source = 'maas'),  -- the service that provided the reading
+    site        text        NOT NULL,                          -- site of the region
+    system_id   text        NOT NULL,                          -- ID of the machine in MAAS
     state       text,                                          -- farrier.model.maas.MaasStatus; null until the first reading
-    since       timestamptz,                                   -- the first of the consecutive readings that showed this state
+    since       timestamptz,                                   -- when the first of the consecutive readings with this state began
     read_at     timestamptz,                                   -- when the last reading began
-    stale_since timestamptz,                                   -- since when something has happened to the machine that the last
-                                                               -- reading does not show; null if nothing has
-    lost_at     timestamptz,                                   -- when a reading first showed that a machine which was there is
-                                                               -- absent, although no decommission of its node was live
+    stale_since timestamptz,                                   -- the time of the last event about the machine, or of lost events,
+                                                               -- that the last reading does not include; null: none
+    lost_at     timestamptz,                                   -- when a reading first showed as absent a machine that was there
+                                                               -- before, while no decommission of its node was live
     detail      jsonb       NOT NULL DEFAULT '{}',             -- fields of that reading (farrier.model.maas_region.Seen)
     PRIMARY KEY (node_id, source),
     CONSTRAINT read_whole CHECK ((read_at IS NULL) = (state IS NULL) AND (read_at IS NULL) = (since IS NULL))
@@ -836,33 +840,33 @@ CREATE INDEX node_observations_state ON farrier.node_observations (site, state, 
 -- Tables: requests
 -- =====================================================================================================================
 
--- Requests: what clients ask of resources of kinds with tables like farrier.resources.
+-- Intents of resources of kinds with tables like farrier.resources: requests of clients.
 
--- What clients ask of resources of kinds with tables like farrier.resources, with the response. Clients insert a row, or call
--- farrier.resource_intent(). The INSERT refuses what is malformed, and creates the resource that `create` asks for.
+-- Requests of clients to resources of kinds with tables like farrier.resources, with the response. A client inserts a row, or calls
+-- farrier.resource_intent(). The INSERT refuses malformed requests, and with `create` it creates the resource.
 CREATE TABLE farrier.resource_intents (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     kind            text        NOT NULL,
     resource        text        NOT NULL,               -- name or id, as the client gave it
-    resource_id     bigint      NOT NULL,               -- the resource that was meant or created; set by a trigger
+    resource_id     bigint      NOT NULL,               -- the resource with that name or id, or the created one; set by a trigger
     action          text        NOT NULL,               -- `create`, or another action of farrier.kind_actions
-    params          jsonb       NOT NULL DEFAULT '{}',  -- by the rules in farrier.kind_actions
-    idempotency_key text,                               -- unique for a resource: a repeated request is one request
-    requested_by    text,                               -- name of the client, as submitted; recorded, not checked
+    params          jsonb       NOT NULL DEFAULT '{}',  -- must keep the rules in farrier.kind_actions
+    idempotency_key text,                               -- unique for a resource: a repeated request is the same intent
+    requested_by    text,                               -- name of the client, as submitted; recorded, not verified
     status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'accepted', 'rejected', 'superseded')),
-                                                        -- `create` is accepted at once; any other is answered by the kind's
-                                                        -- handler
+                                                        -- `create` is accepted at once; the handler of the kind responds to any other
+                                                        -- action
     reason          text,                               -- text of the response
     created_at      timestamptz NOT NULL DEFAULT farrier.now(),
-    answered_at     timestamptz,                        -- when the status ceased to be pending
+    answered_at     timestamptz,                        -- when the status changed from pending
     CONSTRAINT resource_intent_size CHECK (octet_length(params::text) <= 16384)
 );
 CREATE UNIQUE INDEX resource_intents_key ON farrier.resource_intents (kind, resource_id, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
--- A resource has no id before it is created: creations by one name are distinguished by their keys.
+-- A resource has no id before it is created, so keys distinguish several creations of one name.
 CREATE UNIQUE INDEX resource_intents_create_key ON farrier.resource_intents (kind, resource, idempotency_key)
     WHERE idempotency_key IS NOT NULL AND action = 'create';
--- By which resource_intent_by_key finds a repeated call whose resource has ended.
+-- resource_intent_by_key uses it to find a repeated call whose resource has ended.
 CREATE INDEX resource_intents_asked ON farrier.resource_intents (kind, resource, idempotency_key, action, id)
     WHERE idempotency_key IS NOT NULL;
 CREATE INDEX resource_intents_pending ON farrier.resource_intents (kind, resource_id, id) WHERE status = 'pending';
@@ -874,17 +878,17 @@ CREATE INDEX resource_intents_resource ON farrier.resource_intents (kind, resour
 
 -- Pools of numbers that resources take: VLANs, VNIs and keys of partitions.
 
--- Pools of numbers that resources take. The lowest free number is found at once, however many are taken: it is the lowest in
--- freed_numbers, or the first at or above `next` that is not taken.
+-- Pools of numbers that resources take. The lowest free number is found at once, even if many are taken: it is the lowest in
+-- freed_numbers, or the first number at or above `next` that is not taken.
 CREATE TABLE farrier.number_pools (
-    pool  text    PRIMARY KEY,  -- `vlan:SITE`, `vni`, `pkey:SITE` and `pkey` are those that farrier uses
+    pool  text    PRIMARY KEY,  -- farrier uses `vlan:SITE`, `vni`, `pkey:SITE` and `pkey`
     first integer NOT NULL,     -- lowest number
     last  integer NOT NULL,     -- highest number
-    next  bigint  NOT NULL,     -- every number of the pool below it is taken or freed
+    next  bigint  NOT NULL,     -- all lower numbers of the pool are taken or freed
     CHECK (first <= last AND first <= next)
 );
 
--- Numbers that are taken, and by which resource.
+-- Taken numbers, each with the resource that has it.
 CREATE TABLE farrier.pool_numbers (
     pool   text    NOT NULL REFERENCES farrier.number_pools,
     number integer NOT NULL,
@@ -894,7 +898,7 @@ CREATE TABLE farrier.pool_numbers (
 );
 CREATE INDEX pool_numbers_holder ON farrier.pool_numbers (kind, id);
 
--- Released numbers. No foreign key to the pool: a release does not wait for a transaction that takes a number.
+-- Released numbers. No foreign key to the pool, because a release must not wait for a transaction that takes a number.
 CREATE TABLE farrier.freed_numbers (
     pool   text    NOT NULL,
     number integer NOT NULL,
@@ -910,61 +914,60 @@ CREATE TABLE farrier.freed_numbers (
 -- Network segments: the table of kind network_segment.
 CREATE TABLE farrier.network_segments (
     LIKE farrier.resources INCLUDING ALL,
-    prefixes        text[]      NOT NULL,                         -- in PostgreSQL's spelling; segment_prefixes has a row for each
+    prefixes        text[]      NOT NULL,                         -- as PostgreSQL writes them; segment_prefixes has a row for each
                                                                   -- until the segment ends
-    gateways        text[]      NOT NULL DEFAULT '{}',            -- addresses, each in one of the prefixes
+    gateways        text[]      NOT NULL DEFAULT '{}',            -- addresses, each within one of the prefixes
     reserved_first  integer     NOT NULL DEFAULT 0 CHECK (reserved_first BETWEEN 0 AND 65536),
-                                                                  -- how many addresses at the beginning of each prefix are not
-                                                                  -- given out
+                                                                  -- how many addresses at the beginning of each prefix are never
+                                                                  -- allocated
     reserved_last   integer     NOT NULL DEFAULT 0 CHECK (reserved_last BETWEEN 0 AND 65536),
-                                                                  -- how many at its end are not given out
+                                                                  -- how many addresses at the end of each prefix are never allocated
     vlan            integer     CHECK (vlan BETWEEN 1 AND 4094),  -- unique at its site
     vni             integer     CHECK (vni BETWEEN 1 AND 16777215),  -- unique
     mtu             integer     NOT NULL DEFAULT 1500 CHECK (mtu BETWEEN 576 AND 9216),  -- bytes
-    drain_until     timestamptz,                                  -- when the drain may end, unless an address is allocated until
-                                                                  -- then
-    delete_asked_at timestamptz,                                  -- when its deletion was accepted
-    delete_request  bigint,                                       -- the row of resource_intents that asked for it
+    drain_until     timestamptz,                                  -- when the drain may end, if no address is allocated then
+    delete_asked_at timestamptz,                                  -- when the deletion was accepted
+    delete_request  bigint,                                       -- the row of resource_intents that requested the deletion
     CONSTRAINT segment_has_site CHECK (site IS NOT NULL)
 );
--- Also without a pool: two networks with one VLAN tag are one network.
+-- Also for tags that come from no pool: two networks with one VLAN tag are one network.
 CREATE UNIQUE INDEX network_segments_vlan ON farrier.network_segments (site, vlan) WHERE ended_at IS NULL;
 CREATE UNIQUE INDEX network_segments_vni ON farrier.network_segments (vni) WHERE ended_at IS NULL;
 CREATE INDEX network_segments_ended_name ON farrier.network_segments (name, id) WHERE ended_at IS NOT NULL;
 
--- How much of each segment is in use. The row is the lock under which its addresses change: an allocation or a release holds it
--- until its transaction ends, and the loop does not wait for it. The only commit that changes the row is the one that closes a
--- segment, and that takes it with SKIP LOCKED. A transaction that holds it waits for no other row that the loop holds.
+-- How much of each segment is in use. The row is the lock under which addresses of the segment change. An allocation or a release
+-- holds it until its transaction ends, and the loop does not wait for it. The only commit that changes the row closes a segment, and
+-- locks the row with SKIP LOCKED. A transaction that holds the row waits for no other row that the loop holds.
 CREATE TABLE farrier.segment_usage (
     segment          bigint      PRIMARY KEY REFERENCES farrier.network_segments,
-    open             boolean     NOT NULL DEFAULT true,  -- false from the beginning of its deletion on; nothing is given out
-                                                         -- before state ready, either
+    open             boolean     NOT NULL DEFAULT true,  -- false from the beginning of the segment's deletion; only an open segment
+                                                         -- in state ready allocates addresses
     allocated        bigint      NOT NULL DEFAULT 0 CHECK (allocated >= 0),  -- how many addresses are allocated
-    last_released_at timestamptz                         -- when an address was last released, as of COMMIT
+    last_released_at timestamptz                         -- when an address was last released, set at COMMIT
 ) WITH (fillfactor = 50);
 
--- A site as a range that holds its name alone; see segment_prefixes.
+-- A site as a range that contains only its name; see segment_prefixes.
 CREATE TYPE farrier.site_span AS RANGE (subtype = text, collation = "C");
 
--- Prefixes of segments that have not ended. The exclusion constraint proves that no two of a site overlap: it sees what other
--- transactions have not committed and waits for them, at any isolation level. A site becomes a range of texts of one name,
--- because core PostgreSQL has GiST for ranges and networks, but for equality of texts only in an extension.
+-- Prefixes of segments that have not ended. The exclusion constraint proves that no two prefixes of a site overlap: at any isolation
+-- level, it sees uncommitted rows of other transactions and waits for them. A site is stored as a range with one text, because core
+-- PostgreSQL has GiST operators for ranges and networks, but those for equality of texts only in an extension.
 CREATE TABLE farrier.segment_prefixes (
     segment        bigint  NOT NULL REFERENCES farrier.segment_usage,
     prefix         cidr    NOT NULL,
     site           text    NOT NULL,
-    gateway        inet    CHECK (gateway << prefix OR gateway = prefix),  -- null for none
+    gateway        inet    CHECK (gateway << prefix OR gateway = prefix),  -- null: no gateway
     reserved_first integer NOT NULL,                     -- see network_segments
     reserved_last  integer NOT NULL,                     -- see network_segments
-    first          inet    NOT NULL,                     -- first address that is given out, unless it is the gateway
-    last           inet    NOT NULL,                     -- last address that is given out, unless it is the gateway
-    usable         numeric NOT NULL CHECK (usable > 0),  -- how many addresses are given out
+    first          inet    NOT NULL,                     -- first address for allocation; the gateway is skipped
+    last           inet    NOT NULL,                     -- last address for allocation; the gateway is skipped
+    usable         numeric NOT NULL CHECK (usable > 0),  -- how many addresses can be allocated
     PRIMARY KEY (segment, prefix),
     CONSTRAINT segment_prefixes_apart EXCLUDE USING gist (farrier.site_span(site, site, '[]') WITH &&, prefix inet_ops WITH &&)
 );
 
--- Free addresses, as ranges: a /64 is one row. The key is the end of a range, because the lowest free address is taken from the
--- front of the first range, which leaves its key as it is.
+-- Free addresses, as ranges: a /64 is one row. The key is the end of a range. The lowest free address is taken from the start of the
+-- first range, which leaves the key unchanged.
 CREATE TABLE farrier.segment_free (
     segment bigint NOT NULL,
     prefix  cidr   NOT NULL,
@@ -981,14 +984,13 @@ CREATE TABLE farrier.segment_addresses (
     address      inet        NOT NULL,
     prefix       cidr        NOT NULL,
     owner        text        NOT NULL CHECK (owner ~ '\S' AND char_length(owner) <= 253),
-                                                        -- for whom it was allocated, as the client says: one address of each
-                                                        -- family
-    node         bigint      REFERENCES farrier.nodes,  -- the node that it is for; null for none
+                                                        -- the owner, named by the client; it has one address of each family
+    node         bigint      REFERENCES farrier.nodes,  -- the node that uses the address; null: no node
     allocated_at timestamptz NOT NULL DEFAULT farrier.now(),
     PRIMARY KEY (segment, address),
     FOREIGN KEY (segment, prefix) REFERENCES farrier.segment_prefixes
 );
--- An owner that calls again gets its address: one of each family.
+-- A repeated call of an owner returns the same address, one of each family.
 CREATE UNIQUE INDEX segment_addresses_owner ON farrier.segment_addresses (segment, owner, family(address));
 CREATE INDEX segment_addresses_node ON farrier.segment_addresses (node) WHERE node IS NOT NULL;
 
@@ -1001,40 +1003,41 @@ CREATE INDEX segment_addresses_node ON farrier.segment_addresses (node) WHERE no
 -- InfiniBand partitions: the table of kind ib_partition.
 CREATE TABLE farrier.ib_partitions (
     LIKE farrier.resources INCLUDING ALL,
-    pkey          integer NOT NULL CHECK (pkey BETWEEN 1 AND 32766),  -- its number, taken from the pool of its site
+    pkey          integer NOT NULL CHECK (pkey BETWEEN 1 AND 32766),  -- the partition key, taken from the pool of its site
     mtu_limit     integer NOT NULL DEFAULT 2 CHECK (mtu_limit IN (2, 4)),  -- KiB
     rate_limit    text    NOT NULL DEFAULT '2.5' CHECK (rate_limit IN (
         '2.5', '5', '10', '14', '20', '25', '30', '40', '56', '60', '80', '100', '112', '120', '168', '200', '300')),  -- Gb/s
-    service_level integer NOT NULL DEFAULT 0 CHECK (service_level BETWEEN 0 AND 15),  -- of InfiniBand, for its traffic
-    ip_over_ib    boolean NOT NULL DEFAULT true,   -- whether UFM allows IP over InfiniBand in it
-    index0        boolean NOT NULL DEFAULT false,  -- the key is the first in the tables of its ports
-    claimed_at    timestamptz,                     -- since when its number in UFM belongs to farrier: UFM was seen without it;
-                                                   -- null before
-    claimed_in    text    NOT NULL DEFAULT '',     -- URL of that UFM
-    asked_at      timestamptz,                     -- since when UFM has not done what it accepted; null if it has
-    absent_at     timestamptz,                     -- since when UFM was seen without the partition while it is being deleted
-    draining      boolean NOT NULL DEFAULT false,  -- it was deleted although it had members, and waits for them to leave
+    service_level integer NOT NULL DEFAULT 0 CHECK (service_level BETWEEN 0 AND 15),  -- InfiniBand service level of its traffic
+    ip_over_ib    boolean NOT NULL DEFAULT true,   -- whether UFM allows IP over InfiniBand in the partition
+    index0        boolean NOT NULL DEFAULT false,  -- the key is the first in the partition tables of its ports
+    claimed_at    timestamptz,                     -- since when the number belongs to farrier in UFM, because UFM had no such
+                                                   -- partition; null before
+    claimed_in    text    NOT NULL DEFAULT '',     -- URL of the UFM for which claimed_at holds
+    asked_at      timestamptz,                     -- since when UFM has not done what it accepted; null: it has
+    absent_at     timestamptz,                     -- when UFM was first seen without the partition during its deletion
+    draining      boolean NOT NULL DEFAULT false,  -- the deletion was accepted although the partition has members, and waits until
+                                                   -- they leave
     fabric_name   text    NOT NULL DEFAULT '',     -- its name in UFM
-    strangers     jsonb   NOT NULL DEFAULT '[]'    -- [{guid, seen_at}]: ports that UFM has in it and no client made members
+    strangers     jsonb   NOT NULL DEFAULT '[]'    -- [{guid, seen_at}]: ports that are members in UFM and that no client added
 );
 CREATE INDEX ib_partitions_ended_name ON farrier.ib_partitions (name) WHERE ended_at IS NOT NULL;
 
 -- Ports that are members of partitions.
 CREATE TABLE farrier.ib_members (
     partition  bigint      NOT NULL REFERENCES farrier.ib_partitions,
-    guid       text        NOT NULL CHECK (guid ~ '^[0-9a-f]{16}$'),  -- of the port, as ib_guid spells it
+    guid       text        NOT NULL CHECK (guid ~ '^[0-9a-f]{16}$'),  -- GUID of the port, in the form of ib_guid
     owner      text        NOT NULL CHECK (owner ~ '\S' AND char_length(owner) <= 253),
-                                                            -- who made it a member, as the client says
-    node       bigint      REFERENCES farrier.nodes,        -- the node that it is for; null for none
+                                                            -- the owner of the membership, named by the client
+    node       bigint      REFERENCES farrier.nodes,        -- the node that uses the port; null: no node
     membership text        NOT NULL DEFAULT 'full' CHECK (membership IN ('full', 'limited')),
     state      text        NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'applied', 'refused', 'leaving')),
-                                                            -- pending: to be added in UFM; applied: UFM has it; refused: UFM does
-                                                            -- not take it, and is asked again; leaving: to be removed in UFM,
+                                                            -- pending: to be added in UFM; applied: added in UFM; refused: UFM
+                                                            -- refused it, and the request is repeated; leaving: to be removed in UFM,
                                                             -- then deleted
-    reason     text,                                        -- why UFM refuses it; null if it does not
-    since      timestamptz NOT NULL DEFAULT farrier.now(),  -- since when the state is this one
-    seq        bigint      NOT NULL DEFAULT 1,              -- counts what clients asked of it; a run that saw another value
-                                                            -- leaves the row as it is
+    reason     text,                                        -- why UFM refuses the port; null: not refused
+    since      timestamptz NOT NULL DEFAULT farrier.now(),  -- when the member entered this state
+    seq        bigint      NOT NULL DEFAULT 1,              -- incremented by each request of a client for the member; a run that read
+                                                            -- another value does not change the row
     PRIMARY KEY (partition, guid)
 ) WITH (fillfactor = 80);
 CREATE INDEX ib_members_node ON farrier.ib_members (node) WHERE node IS NOT NULL;
@@ -1044,28 +1047,28 @@ CREATE INDEX ib_members_guid ON farrier.ib_members (guid);
 -- Tables: networks
 -- =====================================================================================================================
 
--- Returns whether these are at most 64 GUIDs of InfiniBand ports in the spelling that is stored; a CHECK of node_ib_ports.
+-- Returns whether these are at most 64 GUIDs of InfiniBand ports in the stored form; a CHECK of node_ib_ports.
 CREATE OR REPLACE FUNCTION farrier.are_guids(given text[]) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     RETURN cardinality(given) <= 64 AND (SELECT coalesce(bool_and(g IS NOT NULL AND g ~ '^[0-9a-f]{16}$'), true) FROM unnest(given) g);
 
--- Which segments and partitions a node is to use, and through which ports.
+-- The segments, partitions and InfiniBand ports of each node.
 
--- Segments and partitions that a node is to use, by name: one that does not exist may be created later. Written by use_networks.
+-- Segments and partitions that a node uses, by name: a segment or partition may be created later. use_networks writes the rows.
 CREATE TABLE farrier.node_uses (
     node bigint NOT NULL REFERENCES farrier.nodes,
-    kind text   NOT NULL CHECK (kind IN ('network_segment', 'ib_partition')),  -- which of the two
+    kind text   NOT NULL CHECK (kind IN ('network_segment', 'ib_partition')),  -- whether it is a segment or a partition
     name text   NOT NULL,  -- of the segment or partition
     PRIMARY KEY (node, kind, name)
 );
 CREATE INDEX node_uses_name ON farrier.node_uses (kind, name);
 
--- InfiniBand ports of nodes; no row for a node whose ports are not known. A table of its own, because only the loop writes nodes:
--- a client that held a row of nodes would hold up the commits of its runs.
+-- InfiniBand ports of nodes; no row for a node whose ports are unknown. It is a separate table, because only the loop writes nodes: a
+-- client that held a row of nodes would delay the commits of its runs.
 CREATE TABLE farrier.node_ib_ports (
     node  bigint  PRIMARY KEY REFERENCES farrier.nodes,
     guids text[]  NOT NULL CHECK (farrier.are_guids(guids)),  -- sorted; empty: the node has none
-    given boolean NOT NULL                                    -- by set_ib_ports; false: reported by the agent as it enrolled
+    given boolean NOT NULL                                    -- set by set_ib_ports; false: reported by the agent when it enrolled
 );
 CREATE INDEX node_ib_ports_guids ON farrier.node_ib_ports USING gin (guids);
 
@@ -1073,8 +1076,7 @@ CREATE INDEX node_ib_ports_guids ON farrier.node_ib_ports USING gin (guids);
 -- Functions: core
 -- =====================================================================================================================
 
--- Returns the constants of the model that functions need. Raises an error if the row is missing, so that no function takes one of
--- them for null.
+-- Returns the constants of the model that functions read. Raises an error if the row is missing, so that no function reads a null.
 CREATE OR REPLACE FUNCTION farrier.read_constants() RETURNS farrier.constants
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1127,8 +1129,8 @@ CREATE OR REPLACE FUNCTION farrier.new_secret() RETURNS text LANGUAGE sql VOLATI
     RETURN replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', '');
 
 -- Returns what is wrong with one parameter, as the end of a sentence, or null. rule is an element of fields in actions.params or
--- kind_actions.params: type, and by type min and max, enum, pattern, items. Its optional fault is the text for a value that does
--- not match the pattern, in which {value} stands for that.
+-- kind_actions.params: type, and by type min and max, enum, pattern, items. Its optional fault is the text for a value that does not
+-- match the pattern; {value} in the text stands for the value.
 CREATE OR REPLACE FUNCTION farrier.param_fault(rule jsonb, value jsonb) RETURNS text
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -1210,8 +1212,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Returns the settings that functions need. Raises an error if the row is missing, so that no function takes one of
--- them for null.
+-- Returns the settings that functions read. Raises an error if the row is missing, so that no function reads a null.
 CREATE OR REPLACE FUNCTION farrier.read_settings() RETURNS farrier.settings
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1293,10 +1294,10 @@ END $$;
 -- Functions: time
 -- =====================================================================================================================
 
--- Records one pulse of a controller and returns by how much the database's clock was set back since the last one; null if it was
--- not. A setback is also recorded in mends. Controllers call it every two seconds; concurrent calls take turns on the row of
--- pulse. Differences of up to 10 seconds are ignored: calls that waited for each other and clocks that are adjusted in small
--- steps stay within them, and no limit is as short.
+-- Records one pulse of a controller and returns by how much the database's clock was set back since the last pulse; null if it was
+-- not. A setback is also recorded in mends. Controllers call it every two seconds; concurrent calls take turns on the row of pulse.
+-- Differences of up to 10 seconds are ignored: calls that waited for each other and clocks that are adjusted in small steps stay
+-- below, and every limit is longer.
 CREATE OR REPLACE FUNCTION farrier.beat() RETURNS interval
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1319,17 +1320,15 @@ CREATE OR REPLACE FUNCTION farrier.is_a_time(name text) RETURNS boolean
     RETURN name <> 'synced_at' AND (name LIKE '%\_at' OR name LIKE '%\_until' OR name LIKE '%\_since'
                                     OR name IN ('at', 'since', 'until', 'tries', 'trying'));
 
--- Returns whether a column or JSON field of this name says when something is to happen. Every other time says when something
--- happened.
+-- Returns whether a column or JSON field of this name has the time of a future event. All other times are those of past events.
 CREATE OR REPLACE FUNCTION farrier.is_of_the_future(name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     RETURN name LIKE 'next\_%' OR name LIKE '%\_until' OR name IN ('until', 'expires_at', 'due_at');
 
--- Mends one batch of at most at_most rows after the oldest setback in mends: replaces stored times that lie beyond farrier.now().
--- A time of something that happened becomes now, from which limits count; a time of something that is to happen comes earlier by
--- the length of the setback. Returns whether more is left and, once a setback is finished, its length in done. Called by
--- controllers until nothing is left. One session works at a time and others return at once; a session that dies leaves its
--- progress in mends to the next.
+-- Mends one batch of at most at_most rows after the oldest setback in mends: replaces stored times later than farrier.now(). The time
+-- of a past event becomes now, from which limits count; the time of a future event becomes earlier by the length of the setback.
+-- Returns whether rows are left and, once a setback is finished, its length in done. Controllers call it until no rows are left. One
+-- session works at a time and others return at once; after a session dies, the next one continues from the progress in mends.
 CREATE OR REPLACE FUNCTION farrier.mend(at_most integer, OUT more boolean, OUT done interval)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1363,11 +1362,11 @@ BEGIN
     more := EXISTS (SELECT FROM mends);
 END $$;
 
--- Mends the rows of a kind that have these ids, with those of its layers in other tables; changes and wrong are expressions of
--- mendable. Where the schema of the kind's table has a function KIND_unseen(bigint[]), that is called with the resources whose run is
--- under way. Increments the version of each row that it changes or whose run is under way by two, which no commit does: that run was
--- decided on the old time, so its commit is a conflict and it is decided again. Enqueues all of them: a controller has their old times in memory, also those
--- of tables that were mended before. Locks the rows in the order of ids. Called by mend.
+-- Mends the rows of a kind with these ids, and those of its layers in other tables; changes and wrong are expressions of mendable. If
+-- the schema of the kind's table has a function KIND_unseen(bigint[]), calls it with the resources that have a running step.
+-- Increments by two, which no commit does, the version of each row that it changes or that has a running step: the run was decided on
+-- the old time, so its commit is a conflict and it is decided again. Enqueues all of them, because a controller has their old times
+-- in memory, also those of tables that were mended before. Locks the rows in the order of ids. Called by mend.
 CREATE OR REPLACE FUNCTION farrier.mend_rows(of_kind text, relation regclass, ids bigint[], changes text, wrong text, now timestamptz, back interval) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1405,7 +1404,7 @@ CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclas
     WITH columns AS (
         SELECT c.oid, k.kind, a.attname, a.atttypid = 'jsonb'::regtype AS is_json,
                is_of_the_future(a.attname) AS of_the_future,
-               -- A row that was written after the setback was recorded has correct times of the future.
+               -- A row that was written after the setback was recorded has correct future times.
                CASE WHEN k.kind IS NULL AND c.oid NOT IN (SELECT l.relation FROM kind_layers l WHERE l.relation IS NOT NULL)
                     THEN ' AND age(xmin) >= age($3)' ELSE '' END AS if_older
           FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN kinds k ON k.relation = c.oid
@@ -1430,9 +1429,9 @@ CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclas
       FROM each e GROUP BY e.oid, e.kind
 $$;
 
--- Returns JSON in which each time beyond now is replaced by the rules of mend; name is the field that holds the value. Times of
--- logins (tries, trying) come earlier by the length of the setback like those of the future: they identify the logins, and have
--- to keep their distances.
+-- Returns JSON in which each time beyond now is replaced by the rules of mend; name is the field that has the value. Times of logins
+-- (tries, trying) become earlier by the length of the setback, as future times do: they identify the logins, so their distances must
+-- not change.
 CREATE OR REPLACE FUNCTION farrier.mended(value jsonb, now timestamptz, back interval, name text) RETURNS jsonb
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1454,8 +1453,8 @@ BEGIN
                 ELSE to_jsonb($2) END;
 END $$;
 
--- Writes to these nodes what follows from a run whose end is not seen: a power action may have been sent (switching is unsure), and a
--- login may have been refused, so it stays counted and no run may use it (trying is removed). Called by mend_rows.
+-- Records in these nodes that the end of a run is unknown: a power action may have been sent (switching is unsure), and a login may
+-- have been refused, so it stays counted and no run may use it (trying is removed). Called by mend_rows.
 CREATE OR REPLACE FUNCTION farrier.node_unseen(ids bigint[]) RETURNS void
     LANGUAGE sql SET search_path = farrier, pg_temp AS $$
     UPDATE farrier.nodes n
@@ -1469,13 +1468,13 @@ $$;
 -- =====================================================================================================================
 
 -- Commits runs of one kind, each whole or not at all. The verdict of a run is `lost` if the controller does not own the resource's
--- shard under this epoch, `conflict` if the writer wrote nothing of it, and `committed` otherwise. Locks shards, then resources,
--- each in their order, and waits for a lock for 50 ms at most, or for a second if patient.
--- `changes` and `records` are objects of arrays, the sections, whose elements name their run. `changes` is empty, or for `writer`:
--- the kind's own function (jsonb) RETURNS TABLE (run bigint, due_in interval). It compares the versions in section `runs`, writes
--- the states and everything else in changes, and returns the runs of which it wrote nothing because what they were decided on has
--- changed; these are due after due_in. Sections of `records`: `moves` (see record_moves), `outcomes` [{run, outcome, key}], and
--- `wakes` [{run, wake}], which the snapshots of the runs saw and which are deleted.
+-- shard under this epoch, `conflict` if the writer wrote nothing for it, and `committed` otherwise. Locks shards, then resources,
+-- each in their order. Waits for a lock for at most 50 ms, or for a second if patient.
+-- `changes` and `records` are objects of arrays, the sections, whose elements name their run. `changes` is empty, or the argument of
+-- `writer`: the kind's function (jsonb) RETURNS TABLE (run bigint, due_in interval). It compares the versions in section `runs`,
+-- writes the states and everything else in changes, and returns the runs for which it wrote nothing because their snapshots are
+-- outdated; these are due after due_in. Sections of `records`: `moves` (see record_moves), `outcomes` [{run, outcome, key}], and
+-- `wakes` [{run, wake}], which the snapshots of the runs included and which are deleted.
 CREATE OR REPLACE FUNCTION farrier.commit_runs(
     of_kind text, controller uuid, of_shards smallint[], epochs bigint[], patient boolean, writer text, ids bigint[], changes jsonb,
     records jsonb)
@@ -1489,11 +1488,11 @@ DECLARE
     failed_dues interval[];
     unused text;
 BEGIN
-    -- Clients may hold rows that a run writes, and all runs of the call wait for them together: only for as long as it takes to
-    -- notice. The controller then commits that run alone, with patience.
-    -- An assignment, which takes no query, unlike PERFORM.
+    -- A client may hold rows that one run writes, and all runs of the call would wait for it. So this call waits only briefly, and
+    -- the controller then commits that run alone, with patience.
+    -- An assignment, unlike PERFORM, runs no query.
     unused := set_config('lock_timeout', CASE WHEN patient THEN '1s' ELSE '50ms' END, true);
-    -- Outcomes and wakes alone are not worth waiting for the disk: after a crash of the server everything is loaded and run again.
+    -- Outcomes and wakes alone need not wait for the disk: after a crash of the server everything is loaded and run again.
     IF NOT records ? 'moves' AND NOT EXISTS (SELECT FROM jsonb_each(changes - 'runs') e WHERE e.value <> '[]') THEN
         unused := set_config('synchronous_commit', 'off', true);
     END IF;
@@ -1533,7 +1532,8 @@ BEGIN
             ON CONFLICT (kind, id) DO UPDATE SET at = excluded.at, outcome = excluded.outcome, key = excluded.key;
     END IF;
     IF records ? 'wakes' THEN
-        -- Each by its key: a join planned while the table was empty would read all wakes of the kind. No row of it is updated.
+        -- Each wake by its key: a join planned while the table was empty would read all wakes of the kind. Wakes are never updated,
+        -- so a ctid stays valid.
         DELETE FROM farrier.wakes w
          WHERE w.ctid = ANY (ARRAY(
                    SELECT found.ctid
@@ -1542,7 +1542,7 @@ BEGIN
                           SELECT x.ctid FROM farrier.wakes x
                            WHERE x.kind = of_kind AND x.resource = r.run AND x.id = r.wake OFFSET 0) found));
     END IF;
-    -- Checks deferred constraints before the verdicts are returned: what they refuse is never reported as committed.
+    -- Checks deferred constraints before the verdicts are returned, so that a refused run is never reported as committed.
     SET CONSTRAINTS ALL IMMEDIATE;
     RETURN QUERY SELECT w, 'committed', interval '0' FROM unnest(won) w;
 END $$;
@@ -1583,8 +1583,8 @@ CREATE OR REPLACE FUNCTION farrier.hold_shards(of_kind text, controller uuid, of
          ORDER BY s.shard FOR SHARE OF s) h
 $$;
 
--- Returns the resources of these shards that a controller has to know: those that have not ended, and those with a wake or the
--- mark of a step, which are `woken`. A resource may have several rows.
+-- Returns the resources of these shards that a controller loads: resources that have not ended, and resources with a wake or the mark
+-- of a step, which are `woken`. A resource may have several rows.
 CREATE OR REPLACE FUNCTION farrier.list_shards(of_kind text, of_shards smallint[]) RETURNS TABLE (id bigint, woken boolean, step text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1592,12 +1592,14 @@ DECLARE
 BEGIN
     RETURN QUERY SELECT DISTINCT w.resource, true, NULL FROM wakes w WHERE w.kind = of_kind AND shard_of(w.resource) = ANY (of_shards);
     RETURN QUERY SELECT e.resource, true, e.step FROM effects e WHERE e.kind = of_kind AND shard_of(e.resource) = ANY (of_shards);
-    -- ARRAY(...) hides the shards from the planner: by an estimate for many of them it would read the table in the order of the index.
+    -- ARRAY(...) hides the number of shards from the planner: if it estimated many, it would read the table in the order of the
+    -- index.
     RETURN QUERY EXECUTE format('SELECT id, false, NULL::text FROM %s WHERE farrier.shard_of(id) = ANY (ARRAY(SELECT unnest($1))) AND %s',
                                 kind.relation, kind.living) USING of_shards;
 END $$;
 
--- Returns those of these resources that exist and have not ended. Raises for an unknown kind and one without a table; see kind_of.
+-- Returns those of these resources that exist and have not ended. Raises an error for an unknown kind and a kind without a table; see
+-- kind_of.
 CREATE OR REPLACE FUNCTION farrier.living(of_kind text, ids bigint[]) RETURNS SETOF bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1612,10 +1614,10 @@ CREATE OR REPLACE FUNCTION farrier.make_shards(of_kind text) RETURNS void
     INSERT INTO shards (kind, shard) SELECT of_kind, generate_series(0, 63) ON CONFLICT DO NOTHING;
 $$;
 
--- Marks steps that are to begin, one for each resource, and removes the marks of those that have ended; of these resources, those of
--- former owners too. Returns the resources that are marked. Leaves out shards that this controller does not own under these epochs.
--- A controller that takes a shard recovers from the steps whose marks it finds. A statement whose reply was lost may arrive after a
--- later one: by its number it does nothing then.
+-- Marks steps that are about to begin, at most one for each resource, and removes the marks of ended steps; for these resources, it
+-- also removes marks of former owners. Returns the marked resources. Skips shards that this controller does not own under these
+-- epochs. A controller that takes a shard recovers from the steps whose marks it finds. A statement whose reply was lost may arrive
+-- after a later one: it then has a lower number and does nothing.
 CREATE OR REPLACE FUNCTION farrier.mark_steps(
     of_kind text, of_controller uuid, of_shards smallint[], epochs bigint[], of_number bigint, begun bigint[], names text[],
     ended bigint[])
@@ -1628,7 +1630,7 @@ BEGIN
     PERFORM farrier.on_disk();
     held := farrier.hold_shards(of_kind, of_controller, of_shards, epochs);
     gone := ARRAY(SELECT id::text FROM unnest(begun || ended) id WHERE farrier.shard_of(id) = ANY (held));
-    -- First, and with the comparison in it: the row is locked then, and one statement begins after the other.
+    -- First, with the comparison of numbers: it locks the row, so that statements run one after the other.
     INSERT INTO farrier.marks AS m (controller, kind, number, steps)
     SELECT of_controller, of_kind, of_number,
            coalesce(jsonb_object_agg(b.id, jsonb_build_object('step', b.name, 'begun_at', farrier.now())), '{}')
@@ -1641,7 +1643,7 @@ BEGIN
     IF gone <> '{}' AND EXISTS (SELECT FROM farrier.marks m WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone) THEN
         PERFORM FROM farrier.marks m WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone ORDER BY m.controller FOR UPDATE;
         UPDATE farrier.marks m SET steps = m.steps - gone WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps ?| gone;
-        -- Not the row of a living one, whose number it still needs.
+        -- Keeps the row of a living controller, whose number later statements compare.
         DELETE FROM farrier.marks m
          WHERE m.kind = of_kind AND m.controller <> of_controller AND m.steps = '{}'
            AND NOT EXISTS (SELECT FROM farrier.controllers c WHERE c.id = m.controller AND NOT c.expired);
@@ -1656,8 +1658,8 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Notifies channel farrier_wake of new wakes at COMMIT: `KIND:ID,ID,...`, or `KIND:*` for more than a notification holds. AFTER
--- INSERT trigger on wakes.
+-- Notifies channel farrier_wake of new wakes at COMMIT: `KIND:ID,ID,...`, or `KIND:*` for more than 300 resources. AFTER INSERT
+-- trigger on wakes.
 CREATE OR REPLACE FUNCTION farrier.notify_wakes() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -1696,15 +1698,16 @@ BEGIN
     END IF;
 END $$;
 
--- Returns the part of changes that belongs to all runs but these; see filter_runs.
+-- Returns the part of changes that belongs to all other runs; see filter_runs.
 CREATE OR REPLACE FUNCTION farrier.runs_without(changes jsonb, runs bigint[]) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN farrier.filter_runs(changes, ARRAY(
         SELECT c.run FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (runs)));
 
--- Settles runs whose commit got no reply: locks each resource, so that the commit has happened before, or increments its version, so
--- that it can never happen. By two: that is no commit, when this is asked again because its own reply was lost. Returns those that
--- have happened, with the time of those that moved a layer: versions are the versions that the runs were decided on.
+-- Settles runs whose commit got no reply. Locks each resource: either the commit has happened before, or the version is incremented
+-- so that it can never happen. The increment is two, so that a repeated call after a lost reply does not take it for a commit.
+-- Returns the runs that were committed, with the time of those that changed a layer. versions are the versions on which the runs were
+-- decided.
 CREATE OR REPLACE FUNCTION farrier.settle_runs(of_kind text, controller uuid, ids bigint[], versions bigint[])
     RETURNS TABLE (id bigint, at timestamptz)
     LANGUAGE plpgsql AS $$
@@ -1736,9 +1739,9 @@ CREATE OR REPLACE FUNCTION farrier.shard_of(id bigint) RETURNS smallint
 -- =====================================================================================================================
 
 -- Examines up to `most` rows of history from before cutoff, oldest first, after the given key (nulls: from the beginning), and
--- deletes those that are no longer needed; with really false, it only counts them. The newest row of each layer is needed while
--- its resource has not ended, because it says how the resource came to its state. Returns how many rows it examined and deleted,
--- and the key of the last one. The only way to delete history: it runs as the owner, and no role may.
+-- deletes those that are no longer needed; with really false, it only counts them. The newest row of each layer is needed while its
+-- resource has not ended, because it explains the current state. Returns how many rows it examined and deleted, and the key of the
+-- last one. No role may delete history; this function runs as the owner.
 CREATE OR REPLACE FUNCTION farrier.prune_history(
     cutoff timestamptz, after_at timestamptz, after_id bigint, after_version bigint, after_kind text, after_layer text,
     most integer, really boolean)
@@ -1753,7 +1756,7 @@ CREATE OR REPLACE FUNCTION farrier.prune_history(
          ORDER BY h.at, h.id, h.version, h.kind, h.layer
          LIMIT most
     ), alive AS MATERIALIZED (
-        -- Of a kind that was removed, or whose table was dropped, nothing lives.
+        -- No resource of a removed kind, or of a kind whose table was dropped, is alive.
         SELECT g.kind, r.id
           FROM (SELECT l.kind, array_agg(DISTINCT l.id) AS ids
                   FROM looked l JOIN farrier.kinds k ON k.kind = l.kind JOIN pg_class c ON c.oid = k.relation
@@ -1829,8 +1832,8 @@ END $$;
 -- Functions: nodes
 -- =====================================================================================================================
 
--- Returns what a BMC address claims, whatever its spelling: host and port with the path of one system, or, without a path, with
--- all systems behind them. Case, scheme, user, default port and slashes at the end make no difference. Names are not resolved, so
+-- Returns the extent of a BMC address, independent of its spelling: host and port with the path of one system, or, without a path,
+-- with all systems behind them. Case, scheme, user, default port and trailing slashes make no difference. Names are not resolved, so
 -- a name and its number are two addresses.
 CREATE OR REPLACE FUNCTION farrier.bmc_span_of(address text) RETURNS farrier.bmc_span
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = farrier, pg_temp AS $$
@@ -1849,7 +1852,7 @@ BEGIN
         BEGIN
             host := regexp_replace(host(btrim(host, '[]')::inet), '^::ffff:(?=[0-9]+\.)', '');
         EXCEPTION WHEN invalid_text_representation THEN
-            NULL;  -- not an address that can be dialled; equal only to itself
+            NULL;  -- not a valid address; equal only to itself
         END;
     END IF;
     place := host || ':' || coalesce(nullif(ltrim(parts[2], '0'), ''), '443');
@@ -1859,24 +1862,24 @@ BEGIN
     RETURN bmc_span(place || path, place || path, '[]');
 END $$;
 
--- Returns the host and port of a BMC's address, in the spelling of bmc_span_of; null for null.
+-- Returns the host and port of a BMC's address, in the form of bmc_span_of; null for null.
 CREATE OR REPLACE FUNCTION farrier.bmc_endpoint_of(address text) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT RETURN split_part(lower(farrier.bmc_span_of(address)), '/', 1);
 
--- Returns the name of another node whose BMC address claims what this address claims, or a part of it; null if there is none.
+-- Returns the name of another node whose BMC address overlaps this address (bmc_span_of); null if there is none.
 CREATE OR REPLACE FUNCTION farrier.bmc_holder(address text, except_node bigint) RETURNS text
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN (SELECT min(n.name) FROM farrier.node_bmcs b JOIN farrier.nodes n ON n.id = b.node_id
              WHERE b.span && farrier.bmc_span_of(address) AND b.node_id IS DISTINCT FROM except_node);
 
--- Returns the logins of other nodes at this BMC address that are not known to have succeeded, as JSON; null if there are none.
+-- Returns the logins of other nodes at this BMC address that may have failed, as JSON; null if there are none.
 CREATE OR REPLACE FUNCTION farrier.bmc_logins_at(address text, except_node bigint) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN (SELECT jsonb_agg(jsonb_build_object('at', l.at, 'open', l.open)) FROM farrier.bmc_logins l
              WHERE l.endpoint = farrier.bmc_endpoint_of(address) AND l.node_id <> except_node);
 
--- Keeps node_bmcs in step with the BMC addresses of nodes; a deleted node claims none. The constraint node_bmcs_one refuses what
--- another node claims. AFTER INSERT or UPDATE trigger on nodes.
+-- Keeps node_bmcs consistent with the BMC addresses of nodes; a deleted node claims none. The constraint node_bmcs_one refuses an
+-- address that overlaps another node's. AFTER INSERT or UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.claim_bmc() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -1889,9 +1892,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Keeps node_identities in step with what nodes have read from their BMCs. An identity that its holder gives up goes to the first
--- node that recorded the same machine, if any did. unique_violation, with the other node's name, for a machine that another node
--- holds. AFTER INSERT or UPDATE trigger on nodes.
+-- Keeps node_identities consistent with the identities that nodes have read from their BMCs. When a holder gives up an identity, the
+-- first other node that recorded the same machine becomes its holder. unique_violation, with the other node's name, for a machine
+-- that another node holds. AFTER INSERT or UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.claim_identity() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1929,8 +1932,8 @@ BEGIN ATOMIC
     SELECT node.site, node.model, node.rack, node.labels, node.maas_id, node.agentless, node.auto_manage;
 END;
 
--- Derives the identities of all nodes again: of nodes with the same machine that have no holder yet, the first becomes the holder,
--- and the others are duplicates, which are reported. Called by a migration that changes identity_placeholders. May be repeated.
+-- Derives the identities of all nodes again: among nodes with the same machine and no holder yet, the first becomes the holder, and
+-- the others are reported as duplicates. Called by a migration that changes identity_placeholders. May be repeated.
 CREATE OR REPLACE FUNCTION farrier.derive_identities() RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -1974,7 +1977,7 @@ BEGIN
     RETURN found_id;
 END $$;
 
--- Removes what gives access to the machine of a deleted node or identifies it: MAC addresses, the agent, bootstrap tokens, and
+-- Removes data that gives access to the machine of a deleted node or identifies it: MAC addresses, the agent, bootstrap tokens, and
 -- texts and parameters that quote them. Deferred trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.forget_keys() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -1987,7 +1990,8 @@ BEGIN
      WHERE i.node_id = NEW.id AND (i.params ?| '{address,credential,macs,labels}' OR i.reason IS NOT NULL);
     UPDATE node_onboardings o SET failure_detail = NULL WHERE o.node_id = NEW.id AND o.failure_detail IS NOT NULL;
     UPDATE node_decommissions d SET failure_detail = NULL WHERE d.node_id = NEW.id AND d.failure_detail IS NOT NULL;
-    -- Results that agents and workers reported. A task that an agent is just finishing has no visible one, and is not waited for.
+    -- Results that agents and workers reported. A task that an agent is just finishing has no visible result, and this trigger does
+    -- not wait for it.
     UPDATE node_tasks t SET result = NULL WHERE t.node_id = NEW.id AND t.status IN ('succeeded', 'failed') AND t.result IS NOT NULL;
     RETURN NULL;
 END $$;
@@ -2011,7 +2015,7 @@ CREATE OR REPLACE FUNCTION farrier.given_details(params jsonb) RETURNS jsonb
         || coalesce((SELECT jsonb_object_agg(u, NULL) FROM jsonb_array_elements_text(params -> 'unset') u), '{}');
 
 -- Returns the node, other than except_node, to which a machine that reports these values belongs, and the kind of identity that
--- says so; no row if there is none. A MAC address with which a node was registered counts, too.
+-- matches; no row if there is none. A MAC address with which a node was registered counts, too.
 CREATE OR REPLACE FUNCTION farrier.identity_holder(serial text, uuid text, manufacturer text, macs jsonb, except_node bigint)
     RETURNS TABLE (name text, kind text)
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
@@ -2024,11 +2028,11 @@ CREATE OR REPLACE FUNCTION farrier.identity_holder(serial text, uuid text, manuf
      WHERE h.node_id <> except_node ORDER BY h.kind DESC, h.node_id LIMIT 1;
 $$;
 
--- Returns the identities of a machine that reports these values, each in one spelling: a serial number in lower case and without
+-- Returns the identities of a machine that reports these values, each in a canonical form: a serial number in lower case and without
 -- blanks at its ends, after the letters and digits of the manufacturer; a UUID in the smaller of the two byte orders of its first
--- three fields, which firmware updates swap. A filler (one of identity_placeholders, or one repeated character) is no identity.
--- MAC addresses count only where a BMC reports neither of the two, because network cards are replaced. farrier.model.identity
--- compares by the same rules.
+-- three fields, which firmware updates swap. A placeholder (one of identity_placeholders, or one repeated character) is no identity.
+-- MAC addresses count only if a BMC reports neither a serial number nor a UUID, because network cards are replaced.
+-- farrier.model.identity compares by the same rules.
 CREATE OR REPLACE FUNCTION farrier.identity_keys(serial text, uuid text, manufacturer text, macs jsonb) RETURNS TABLE (kind text, value text)
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_variable
@@ -2069,8 +2073,8 @@ CREATE OR REPLACE FUNCTION farrier.login_window() RETURNS interval
     LANGUAGE sql STABLE
     RETURN (farrier.read_constants()).login_window;
 
--- Keeps bmc_logins in step with the tries in nodes.bmc, and removes rows of any BMC that are older than login_window. AFTER
--- INSERT or UPDATE trigger on nodes.
+-- Keeps bmc_logins consistent with the tries in nodes.bmc, and removes rows of any BMC that are older than login_window. AFTER INSERT
+-- or UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.note_logins() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2100,11 +2104,10 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Returns the runs whose new login could be one failed login too many at its BMC (login_cap within login_window); they are
--- decided again, with what other nodes have tried there meanwhile. Locks the BMCs (lock_keys, purpose bmc_login), so commits that
--- count the logins of one BMC take turns, and each sees what the one before has committed. A commit that waits here holds only
--- the rows of its own runs, which no other commit waits for, and all lock in one order, so they cannot deadlock. Called by
--- write_nodes.
+-- Returns the runs whose new login could exceed login_cap within login_window at its BMC; these runs are decided again, with the
+-- logins that other nodes have made there meanwhile. Locks the BMCs (lock_keys, purpose bmc_login): commits that count the logins of
+-- one BMC take turns, and each reads the logins of the previous one. A commit that waits here holds only the rows of its own runs,
+-- for which no other commit waits, and all commits lock in one order, so they cannot deadlock. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.over_login_cap(logins jsonb) RETURNS bigint[]
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -2118,7 +2121,7 @@ BEGIN
                      WHERE r.trying IS DISTINCT FROM (n.bmc ->> 'trying')::timestamptz AND r.address IS NOT NULL);
     IF places = '{}' THEN RETURN '{}'; END IF;
     PERFORM farrier.lock_keys('bmc_login', places);
-    -- A statement of its own: it sees what was committed while the locks were waited for.
+    -- A separate statement, which reads the rows that were committed while it waited for the locks.
     RETURN ARRAY(
         WITH asked AS (
             SELECT r.run, farrier.bmc_endpoint_of(r.address) AS endpoint,
@@ -2134,8 +2137,8 @@ BEGIN
                    WHERE l.endpoint = a.endpoint AND l.node_id <> a.run AND l.at > recent) > cap);
 END $$;
 
--- Sets nodes.bmc_endpoint. It is kept in the node's row because every snapshot looks up logins by it: through node_bmcs that
--- takes twice as long. BEFORE INSERT or UPDATE trigger on nodes.
+-- Sets nodes.bmc_endpoint. Every snapshot looks up logins by this column: a lookup through node_bmcs takes twice as long. BEFORE
+-- INSERT or UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.place_bmc() RETURNS trigger LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
     NEW.bmc_endpoint := bmc_endpoint_of(NEW.bmc_address);
@@ -2152,8 +2155,8 @@ EXCEPTION WHEN data_exception THEN
         USING ERRCODE = 'FR400', HINT = 'Expected six bytes in hexadecimal digits, such as 02:00:00:00:00:01.';
 END $$;
 
--- Refuses details that no node may have (FR400): by the rules of intent `set`, labels by json_fault, too. Called by register_node
--- and validate_set.
+-- Refuses details that are invalid for every node (FR400): by the rules of intent `set`, and labels also by json_fault. Called by
+-- register_node and validate_set.
 CREATE OR REPLACE FUNCTION farrier.refuse_details(details jsonb) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2185,11 +2188,11 @@ BEGIN
     END IF;
 END $$;
 
--- Registers a node, enqueues it, and returns its id. Nothing that writes to a BMC or to MAAS starts by itself: the
--- onboarding has no mode until an intent gives it one. With bootstrap_token there is no onboarding yet: the node waits for its
--- agent. `details` has values by name, as intent `set` takes them, and wins over a parameter of its own. All supported versions of
--- the API register alike; api_version is only checked. FR400 for malformed values, FR406 for the version, unique_violation for a
--- name, MAAS id, BMC, MAC address or token that another node has.
+-- Registers a node, enqueues it, and returns its id. No write to a BMC or to MAAS begins before an intent gives the onboarding a
+-- mode. With bootstrap_token there is no onboarding yet: the node waits for its agent. `details` has values by name, as in intent
+-- `set`, and takes precedence over the parameter of the same name. api_version is only checked: all supported versions of the API
+-- register alike. FR400 for malformed values, FR406 for the version, unique_violation for a name, MAAS id, BMC, MAC address or token
+-- that another node has.
 CREATE OR REPLACE FUNCTION farrier.register_node(
     name text, bmc_address text DEFAULT NULL, bmc_credential text DEFAULT NULL, macs text[] DEFAULT '{}',
     labels jsonb DEFAULT '{}', site text DEFAULT NULL, model text DEFAULT NULL, maas_id text DEFAULT NULL,
@@ -2234,7 +2237,7 @@ BEGIN
 EXCEPTION
     WHEN unique_violation OR exclusion_violation THEN
         GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
-        -- A concurrent registration took it; its row is visible now, and the error can name its node.
+        -- A concurrent registration took the address; its row is visible now, and the error can name its node.
         IF violated IN ('node_bmcs_one', 'node_macs_pkey') THEN
             PERFORM refuse_shared(register_node.bmc_address, read_macs(given -> 'macs'));
         END IF;
@@ -2271,14 +2274,14 @@ CREATE OR REPLACE FUNCTION farrier.same_machine(of_node bigint) RETURNS text[]
 $$;
 
 -- From topic networks, for the next object.
--- Returns whether a node is to use a segment or partition, or has an address or a membership.
+-- Returns whether a node has a segment or partition to use, an address or a membership.
 CREATE OR REPLACE FUNCTION farrier.has_networks(of_node bigint) RETURNS boolean
     LANGUAGE sql STABLE
     RETURN EXISTS (SELECT FROM farrier.node_uses u WHERE u.node = of_node)
         OR EXISTS (SELECT FROM farrier.segment_addresses a WHERE a.node = of_node)
         OR EXISTS (SELECT FROM farrier.ib_members m WHERE m.node = of_node AND m.state <> 'leaving');
 
--- Returns what stage cleanup_secrets of a decommission has still to remove, as a JSON array of texts; null in any other stage.
+-- Returns what stage cleanup_secrets of a decommission still has to remove, as a JSON array of texts; null in any other stage.
 CREATE OR REPLACE FUNCTION farrier.secrets_left(of_node bigint, of_decommission bigint) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN (SELECT coalesce(jsonb_agg(l.what) FILTER (WHERE l.what IS NOT NULL), '[]')
@@ -2308,7 +2311,7 @@ BEGIN
              LIMIT 1);
 END $$;
 
--- Enqueues nodes, and passes over those that have been deleted meanwhile. Called by write_maas_regions.
+-- Enqueues nodes, and skips deleted ones. Called by write_maas_regions.
 CREATE OR REPLACE FUNCTION farrier.wake_nodes(ids bigint[]) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
     INSERT INTO wakes (kind, resource) SELECT 'node', n.id FROM nodes n WHERE n.id = ANY (ids) AND n.status <> 'deleted';
@@ -2346,10 +2349,10 @@ BEGIN
     END LOOP;
 END $$;
 
--- Writes the nodes of a commit and everything else that their runs leave: workflows, details, tasks, responses to intents,
--- bootstrap tokens and agents. Returns the runs of which it wrote nothing because what they were decided on has changed, each
--- with the delay after which it is due. Locks the nodes in the order of ids. Workflows are written first, because the node names
--- the live one; tasks end before new ones begin, because only one of a type may be live. Called by write_nodes_and_networks.
+-- Writes the nodes of a commit and all other results of their runs: workflows, details, tasks, responses to intents, bootstrap tokens
+-- and agents. Returns the runs for which it wrote nothing because their snapshots are outdated, each with the delay after which it is
+-- due. Locks the nodes in the order of ids. Workflows are written first, because the node names the live one; tasks end before new
+-- ones begin, because only one of a type may be live. Called by write_nodes_and_networks.
 CREATE OR REPLACE FUNCTION farrier.write_nodes(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -2386,8 +2389,8 @@ BEGIN
         changes := farrier.filter_runs(changes, ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
     END IF;
 
-    -- A commit that writes anything increments the version, so that a commit whose reply was lost can be settled. Few runs write
-    -- something without a state.
+    -- A commit with any write increments the version, so that a commit whose reply was lost can be settled. Few runs write something
+    -- without a state.
     IF changes @? '$.runs[*] ? (@.writes == true)' THEN
         UPDATE farrier.nodes n SET version = n.version + 1
           FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean)
@@ -2472,9 +2475,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Refuses a commit in which a node and its workflows do not agree (FR409): the live workflow is the one that the node names, and
--- its status goes with the node's (workflow_mapping); a node without one has a status that needs none; a workflow that ends goes
--- with the node's status in the commit that ends it (ended_kind and ended_status, else null). Called by deferred triggers, when
+-- Refuses a commit in which a node and its workflows are inconsistent (FR409). The live workflow is the one that the node names, and
+-- its status matches the node's (workflow_mapping). A node without a live workflow has a status that needs none. The status of a
+-- workflow matches the node's in the commit that ends it (ended_kind and ended_status, else null). Called by deferred triggers, when
 -- all rows of the commit are written.
 CREATE OR REPLACE FUNCTION farrier.check_pair(node_id bigint, ended_kind text, ended_status text) RETURNS void
     LANGUAGE plpgsql AS $$
@@ -2628,7 +2631,7 @@ BEGIN
     END IF;
 END $$;
 
--- Deletes the agent of a node that is deleted: its key opens nothing from then on, and gauges do not count it. Trigger function.
+-- Deletes the agent of a deleted node: its key is invalid from then on, and gauges do not count it. Trigger function.
 CREATE OR REPLACE FUNCTION farrier.drop_agent() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -2737,8 +2740,7 @@ BEGIN
     RETURN token;
 END $$;
 
--- Returns the id of the node whose agent calls. FR403 for a wrong key, FR404 for an unknown node. Called before any task is
--- looked up.
+-- Returns the id of the node whose agent calls. Called before a task is looked up. FR403 for a wrong key, FR404 for an unknown node.
 CREATE OR REPLACE FUNCTION farrier.prove_agent(node text, agent_key text) RETURNS bigint
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2778,9 +2780,9 @@ BEGIN
     END IF;
 END $$;
 
--- Claims the oldest queued task of the agent's own node among types, and returns it with its lease; no row if there is none or
--- the node is paused. Called by agents, which prove themselves with their key. FR400 for malformed arguments, FR403 for a wrong
--- key, FR404 for an unknown node.
+-- Claims the oldest queued task of the agent's own node among types, and returns it with its lease; no row if there is none or the
+-- node is paused. Called by agents, which authenticate with their key. FR400 for malformed arguments, FR403 for a wrong key, FR404
+-- for an unknown node.
 CREATE OR REPLACE FUNCTION farrier.claim_task(node text, types text[], agent_key text, lease interval DEFAULT '60 seconds')
     RETURNS TABLE (task bigint, node_id bigint, node_name text, type text, params jsonb, attempt integer, lease_token uuid, lease_until timestamptz)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -2878,7 +2880,7 @@ BEGIN
          WHERE o.ended_at IS NULL ORDER BY o.id FOR NO KEY UPDATE OF o SKIP LOCKED));
 END $$;
 
--- Returns whether the task ended this way under this lease token: the call was made before, and its reply was lost.
+-- Returns whether the task ended with this result under this lease token, because an earlier call whose reply was lost has ended it.
 CREATE OR REPLACE FUNCTION farrier.is_ended_so(task bigint, lease_token uuid, succeeded boolean) RETURNS boolean
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN EXISTS (SELECT FROM farrier.node_tasks t WHERE t.id = task AND t.lease_token = is_ended_so.lease_token
@@ -2899,7 +2901,7 @@ BEGIN
     RETURN until;
 END $$;
 
--- Returns the grant of the login that calls (session_user, whichever role it has set). FR403 without one.
+-- Returns the grant of the calling login (session_user, whatever role is set). FR403 for a login without a grant.
 CREATE OR REPLACE FUNCTION farrier.prove_worker() RETURNS farrier.workers
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2912,8 +2914,8 @@ BEGIN
     RETURN granted;
 END $$;
 
--- Raises FR410 for a task that is not, or no longer, the claimant's. The error has the status of a task that this claimant
--- claimed, and nothing of others.
+-- Raises FR410 for a task that is not, or no longer, the claimant's. The error has the status of the task only if this claimant
+-- claimed it.
 CREATE OR REPLACE FUNCTION farrier.refuse_lease(claimant text, task bigint) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2939,8 +2941,8 @@ BEGIN
     RETURN keep_task('worker ' || (prove_worker()).login, task, lease_token, lease);
 END $$;
 
--- Removes the grant of a login. It can neither renew nor finish what it has claimed, which is issued again when the lease ends.
--- FR404 for a login without a grant.
+-- Removes the grant of a login, which can then neither renew nor finish its tasks; they are issued again when their leases end. FR404
+-- for a login without a grant.
 CREATE OR REPLACE FUNCTION farrier.revoke_worker(login text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -3015,7 +3017,7 @@ BEGIN
        AND i.id = ANY (ARRAY(SELECT (a ->> 'intent')::bigint FROM jsonb_array_elements(answers) a));
 END $$;
 
--- Returns the INSERT of an intent as it has to be written with this api_version, for the hint of an error.
+-- Returns the INSERT of an intent with this api_version, for the hint of an error.
 CREATE OR REPLACE FUNCTION farrier.insert_with_version(intent farrier.intents, api_version integer) RETURNS text
     LANGUAGE sql IMMUTABLE SET search_path = farrier, pg_temp AS $$
     SELECT format('INSERT INTO farrier.intents (%s) VALUES (%s);',
@@ -3068,9 +3070,9 @@ BEGIN
     END IF;
 END $$;
 
--- Refuses an intent that no state could make valid, and sets the columns that clients do not set. FR400 for an unknown action or
--- malformed parameters, FR404 for an unknown node, FR406 for a version of the API that this database does not support or in which
--- the action does not exist, unique_violation for an idempotency key that is in use. BEFORE INSERT trigger on intents.
+-- Refuses an intent that is invalid in every state, and sets the columns that clients do not set. FR400 for an unknown action or
+-- malformed parameters, FR404 for an unknown node, FR406 for a version of the API that this database does not support or in which the
+-- action does not exist, unique_violation for an idempotency key that is in use. BEFORE INSERT trigger on intents.
 CREATE OR REPLACE FUNCTION farrier.validate_intent() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3139,8 +3141,8 @@ END $$;
 -- Functions: kinds
 -- =====================================================================================================================
 
--- Returns the id of a resource by its current name, by its id, or else by a name that only ended resources had, of which it is
--- the last; null if it does not exist. FR400 for an unknown kind, FR409 for one whose table was dropped.
+-- Returns the id of a resource by its current name, by its id, or else by the name of ended resources, of which it is the newest;
+-- null if it does not exist. FR400 for an unknown kind, FR409 for one whose table was dropped.
 CREATE OR REPLACE FUNCTION farrier.any_resource(kind text, given text) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3170,9 +3172,10 @@ BEGIN
     END IF;
 END $$;
 
--- Begins a row in the first value of each layer that it says nothing of, if the layer has one alone. FR409 for a value that the layer
--- does not begin as, and while the kind has no states. BEFORE INSERT trigger on the table of every kind; the argument is the kind. On
--- a table with one layer of a kind in another column, a second argument names the layer and a third the column.
+-- Sets each layer of a new row to its initial state, if the row has no value for the layer and the layer has exactly one initial
+-- state. FR409 for a value that is not an initial state, and while the kind has no states. BEFORE INSERT trigger on the table of
+-- every kind; the argument is the kind. On a table with one layer of a kind in another column, a second argument names the layer and
+-- a third the column.
 CREATE OR REPLACE FUNCTION farrier.begin_resource() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3207,10 +3210,10 @@ BEGIN
     END IF;
 END $$;
 
--- Returns for each layer, by its label, and each state that is not terminal how many resources are in it, since when the first of them is, how
--- many are above the limit that holds for them, and the limit of those whose site has none of its own. The arrays are the limits
--- that differ from the kind's: (label, state, scope, name, lasts), as in farrier.limits. Counts by the index alone what is above the
--- limit of all; looks up sites and models only for resources that entered between the shortest and the longest limit of their state.
+-- Returns for each layer, by its label, and each state that is not terminal: how many resources are in the state, when the first of
+-- them entered it, how many are above their limit, and the limit without overrides by site or model. The arrays are the limits that
+-- differ from the kind's: (label, state, scope, name, lasts), as in farrier.limits. An index alone counts resources above the longest
+-- limit; sites and models are read only for resources that entered between the shortest and the longest limit of their state.
 CREATE OR REPLACE FUNCTION farrier.count_resources(kinds text[], states text[], scopes text[], names text[], limits interval[])
     RETURNS TABLE (kind text, state text, n bigint, first timestamptz, above bigint, lasts interval)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -3254,9 +3257,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- Creates the resource that a request asks for and returns its id. The parameters are columns of the kind's table; one that is
--- left out has its default. FR400 for a name or a value that a column does not take, unique_violation for a name that is in use.
--- Called by validate_resource_intent.
+-- Creates the resource that an intent requests and returns its id. The parameters are columns of the kind's table; an omitted one has
+-- its default. FR400 for a name or a value that a column refuses, unique_violation for a name that is in use. Called by
+-- validate_resource_intent.
 CREATE OR REPLACE FUNCTION farrier.create_resource(of_kind text, called text, params jsonb) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3286,8 +3289,8 @@ EXCEPTION
         RAISE EXCEPTION 'create: %', SQLERRM USING ERRCODE = 'FR400', HINT = advice;
 END $$;
 
--- Returns the SQL expression of `detail` for a row r of a kind's table: the columns of the kind's own and, where the table's
--- schema has a function KIND_detail(bigint) RETURNS jsonb, what that returns.
+-- Returns the SQL expression of `detail` for a row r of a kind's table: the columns that only this kind has and, if the table's
+-- schema has a function KIND_detail(bigint) RETURNS jsonb, the result of that function.
 CREATE OR REPLACE FUNCTION farrier.detail_of(of_kind text, relation regclass) RETURNS text
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3309,8 +3312,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Refuses a change of a layer that the kind has no edge for (FR409), and sets the time of one that it has. Ends a resource that enters
--- a terminal state: sets ended_at and gives its numbers back. BEFORE UPDATE trigger on the table of every kind, for each layer; the
+-- Refuses a change of a layer without an edge of the kind (FR409), and sets the time of any other change. Ends a resource that enters
+-- a terminal state: sets ended_at and releases its numbers. BEFORE UPDATE trigger on the table of every kind, for each layer; the
 -- arguments are the kind and the layer.
 CREATE OR REPLACE FUNCTION farrier.enter_state() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -3348,9 +3351,9 @@ BEGIN
     RETURN found_id;
 END $$;
 
--- Removes a kind; FR409 while a resource of it has not ended. Its table stays, and so do its history and requests, of which
--- pending ones are rejected; its shards, wakes, marks, outcomes and numbers go. Locks the table against all other access until the
--- transaction ends. Also removes a kind whose table was dropped. FR400 for an unknown kind.
+-- Removes a kind; FR409 while one of its resources has not ended. Its table, history and intents stay; pending intents are rejected.
+-- Its shards, wakes, marks, outcomes and numbers are deleted. Locks the table against all other access until the transaction ends.
+-- Also removes a kind whose table was dropped. FR400 for an unknown kind.
 CREATE OR REPLACE FUNCTION farrier.forget_kind(of_kind text) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3386,8 +3389,8 @@ BEGIN
     DELETE FROM callable WHERE to_regprocedure(function) IS NULL;
 END $$;
 
--- Returns the states that a layer is in of those resources of a kind which have not ended, and locks the kind's table against changes until the
--- transaction ends, so that the result stays true.
+-- Returns the states of a layer in which resources of a kind are that have not ended. Locks the kind's table against changes until
+-- the transaction ends, so that the result stays true.
 CREATE OR REPLACE FUNCTION farrier.inhabited_states(of_kind text, layer text) RETURNS SETOF text
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -3403,8 +3406,8 @@ BEGIN
                     WHERE e.kind = of_kind AND e.layer = of_layer AND e.from_value = is_edge.from_value AND e.to_value = is_edge.to_value);
 END $$;
 
--- Returns the row of a kind in kinds. FR400 for an unknown kind, which is any whose table is not like farrier.resources if template
--- is true; FR409 for one whose table was dropped.
+-- Returns the row of a kind in kinds. FR400 for an unknown kind and, if template is true, for a kind whose table is not like
+-- farrier.resources; FR409 for a kind whose table was dropped.
 CREATE OR REPLACE FUNCTION farrier.kind_of(of_kind text, template boolean DEFAULT false) RETURNS farrier.kinds
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3428,8 +3431,8 @@ BEGIN
     RETURN found;
 END $$;
 
--- Returns the resources that are above the limit that holds for them in a layer, of each the `most` that exceed it the furthest. The
--- arrays are limits as count_resources takes them.
+-- Returns the resources that are above their limit in a layer; for each layer, the `most` resources that exceed it the furthest. The
+-- arrays are limits as in count_resources.
 CREATE OR REPLACE FUNCTION farrier.late_resources(kinds text[], states text[], scopes text[], names text[], limits interval[], most integer)
     RETURNS TABLE (kind text, layer text, id bigint, name text, site text, state text, since timestamptz, lasts interval, last_error text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -3505,7 +3508,7 @@ DECLARE
                       WHERE t.attrelid = 'farrier.resources'::regclass AND t.attnum > 0 AND NOT t.attisdropped
                         AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = t.attname
                                                                      AND a.atttypid = t.atttypid AND NOT a.attisdropped));
-    -- DROP SCHEMA farrier CASCADE drops those that call a function of farrier, and leaves the table.
+    -- DROP SCHEMA farrier CASCADE drops the defaults that call a function of farrier, and leaves the table.
     undefined text := (SELECT string_agg(format('ALTER TABLE %s ALTER %I SET DEFAULT %s', relation, t.attname, pg_get_expr(d.adbin, d.adrelid)),
                                          '; ' ORDER BY t.attnum)
                          FROM pg_attribute t JOIN pg_attrdef d ON d.adrelid = t.attrelid AND d.adnum = t.attnum
@@ -3552,7 +3555,8 @@ BEGIN
     PERFORM grant_kind_rights(relation);
 END $$;
 
--- Returns the SQL expression of the model of a row r of a kind's table, by which limits may differ: its column model, or null without one.
+-- Returns the SQL expression of the model of a row r of a kind's table, on which limits may depend: column model, or null if the
+-- table has none.
 CREATE OR REPLACE FUNCTION farrier.model_of(relation regclass) RETURNS text
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
     SELECT CASE WHEN EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = 'model' AND NOT a.attisdropped)
@@ -3566,7 +3570,7 @@ CREATE OR REPLACE FUNCTION farrier.name_index(of_kind text) RETURNS text
 
 -- Refuses a change of a layer (FR409) for which is_edge is false. AFTER UPDATE trigger on tables whose writers set the time of the
 -- change themselves; the arguments are the kind, the layer and its column. The trigger's condition calls is_edge, so that a change
--- along an edge makes no call of a trigger: converting both rows to JSON would cost more than the update.
+-- along an edge does not call the trigger: converting both rows to JSON would cost more than the update.
 CREATE OR REPLACE FUNCTION farrier.refuse_edge() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     after jsonb := to_jsonb(NEW);
@@ -3601,10 +3605,10 @@ BEGIN
     END IF;
 END $$;
 
--- Returns resources of a kind as JSON for display, in the order of name and id: at most `most` of them, after the key
--- (after_name, after_id). one_id selects one resource (null: all). Empty arrays select any state and any site; a state is one of any
--- layer, and includes its substates. With ended, also those that have ended. For `detail` see detail_of; `layers` has where it is in
--- each layer, the state first.
+-- Returns resources of a kind as JSON for display, in the order of name and id: at most `most` resources after the key (after_name,
+-- after_id). one_id selects one resource (null: all). Empty arrays select any state and any site; a state is one of any layer, and
+-- includes its substates. With ended, also resources that have ended. For `detail` see detail_of; `layers` has the current state of
+-- each layer, layer state first.
 CREATE OR REPLACE FUNCTION farrier.show_resources(
     kind text, one_id bigint, states text[], sites text[], ended boolean, after_name text, after_id bigint, most integer)
     RETURNS SETOF jsonb
@@ -3643,11 +3647,11 @@ BEGIN
     $q$, relation, detail_of(kind, relation), is_in) USING kind, one_id, states, sites, ended, after_name, after_id, most;
 END $$;
 
--- Writes the runs of a commit; the writer of kinds with one table. Returns the runs whose version is not the one in `runs`, of
--- which it writes nothing. Locks the rows in the order of ids. Sections: `kind` [{run, kind}], `runs` [{run, version, writes}],
--- `resources` [{run, columns}], `answers` [{run, request, accepted, reason}], `ended` [{run}]. Of a resource that has ended, it
--- rejects the requests that are still pending: no run follows that could decide on them. The writer of a kind with more tables
--- calls it first, and writes nothing of the runs that it returns.
+-- Writes the runs of a commit; the writer of kinds with one table. Returns the runs whose version differs from the one in `runs`, and
+-- writes nothing for them. Locks the rows in the order of ids. Sections: `kind` [{run, kind}], `runs` [{run, version, writes}],
+-- `resources` [{run, columns}], `answers` [{run, request, accepted, reason}], `ended` [{run}]. Rejects the pending intents of a
+-- resource that has ended, because no later run decides on them. The writer of a kind with more tables calls it first, and writes
+-- nothing for the runs that it returns.
 CREATE OR REPLACE FUNCTION farrier.write_resources(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -3694,8 +3698,8 @@ CREATE OR REPLACE FUNCTION farrier.brake_window() RETURNS interval
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN (farrier.read_settings()).brake_window;
 
--- Returns when the brake last refused to take this node out of service. Null while the brake is lifted, and after half of the
--- window: then the node tries again.
+-- Returns when the brake last refused to take this node out of service. Null while the brake is lifted, and after half of the window,
+-- when the node retries.
 CREATE OR REPLACE FUNCTION farrier.braked_at(of_site text, of_node bigint) RETURNS timestamptz
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
     SELECT d.at FROM departures d
@@ -3738,7 +3742,7 @@ BEGIN
                 UNION SELECT d.node FROM departures d WHERE d.site = one.site) s);
             brake.departed := (SELECT count(*) FROM departures d WHERE d.site = one.site);
         END IF;
-        -- Those that tried before have a row. Each is looked up: a join may read all rows of the site.
+        -- Only nodes without a row are new. Each is looked up: a join may read all rows of the site.
         brake.departed := brake.departed + (
             SELECT count(*) FROM unnest(one.runs) run
              WHERE (SELECT d.held FROM departures d WHERE d.site = one.site AND d.node = run) IS NULL);
@@ -3755,7 +3759,7 @@ BEGIN
     RETURN held;
 END $$;
 
--- Returns whether an operator has lifted the brake of a site, for now.
+-- Returns whether an operator has lifted the brake of a site and the lift has not expired.
 CREATE OR REPLACE FUNCTION farrier.is_brake_lifted(of_site text) RETURNS boolean
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN coalesce((SELECT l.until > farrier.now() FROM farrier.brake_lifts l WHERE l.site = of_site ORDER BY l.id DESC LIMIT 1), false);
@@ -3783,8 +3787,8 @@ END $$;
 -- Functions: maas
 -- =====================================================================================================================
 
--- Returns the nodes that these readings affect: nodes whose reading differs from the stored one in a field that handlers decide
--- on (significant_fields), nodes whose workflow can see a first reading since its stage began or since the region is another one, and nodes
+-- Returns the nodes that these readings affect: nodes whose reading differs from the stored one in a field on which handlers decide
+-- (significant_fields); nodes whose workflow gets its first reading since its stage began or since the region was replaced; and nodes
 -- whose machine the reading confirms to be in its state (confirmed_after).
 CREATE OR REPLACE FUNCTION farrier.affected_nodes(readings jsonb) RETURNS bigint[]
     LANGUAGE plpgsql
@@ -3797,7 +3801,7 @@ BEGIN
     SELECT coalesce(array_agg(c.node), '{}') INTO affected
       FROM jsonb_to_recordset(readings) c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
       JOIN farrier.node_observations o ON o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
-      -- One row or none: by the key of the node, and by that of its workflow.
+      -- One row or none, by the keys of the node and its workflow.
      CROSS JOIN LATERAL (SELECT (SELECT v.began_at FROM farrier.maas_motion v WHERE v.node_id = c.node) AS began_at OFFSET 0) m
       LEFT JOIN farrier.maas_regions r ON r.name = o.site AND r.ended_at IS NULL
      WHERE o.state IS DISTINCT FROM c.state
@@ -3809,13 +3813,13 @@ BEGIN
     RETURN affected;
 END $$;
 
--- Returns how far apart two readings of a machine are that confirm what both show.
+-- Returns the minimum time between two readings of a machine that confirm the state that both show.
 CREATE OR REPLACE FUNCTION farrier.confirmed_after() RETURNS interval
     LANGUAGE sql STABLE
     RETURN (farrier.read_constants()).confirmed_after;
 
--- Returns what is known of a node's machine in MAAS, as its snapshot holds it (farrier.model.observation); null if nothing is.
--- Readings from before the region's `since` do not count. `ours` is null while the user of the region's key is not known.
+-- Returns the last reading of a node's machine in MAAS for its snapshot (farrier.model.observation); null without a reading. Readings
+-- from before the region's `since` are ignored. `ours` is null while the user of the region's key is unknown.
 CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id text, site text) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN (SELECT o.detail || jsonb_build_object(
@@ -3826,8 +3830,8 @@ CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id te
              WHERE o.node_id = $1 AND o.source = 'maas' AND o.system_id = $2
                AND o.read_at >= coalesce(r.since, '-infinity'));
 
--- Returns when the region of a site could not be read, as JSON [{began_at, ended_at}]: that time counts against no stage. Covers
--- a week, which is longer than any stage waits, and of it the last hundred changes of state.
+-- Returns when the region of a site could not be read, as JSON [{began_at, ended_at}]; stages do not count this time. Covers the last
+-- hundred changes of state within a week, which is longer than any stage waits.
 CREATE OR REPLACE FUNCTION farrier.region_outages(site text) RETURNS json
     LANGUAGE sql STABLE
     RETURN (SELECT coalesce(json_agg(o), '[]') FROM (
@@ -3841,9 +3845,9 @@ CREATE OR REPLACE FUNCTION farrier.region_outages(site text) RETURNS json
                  WHERE h.kind = 'maas_region' AND h.id = r.id AND h.layer = 'state' ORDER BY h.version DESC LIMIT 100) h
           WHERE r.name = $1 AND r.ended_at IS NULL AND h.from_value <> 'observing' AND h.at > farrier.now() - interval '7 days')) o);
 
--- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}]. Enqueues them, and leaves
--- those that are not named, because another controller may have them. What was read from another URL no longer counts. Increments
--- versions by two, which no commit does. May be repeated. Locks the regions in the order of ids.
+-- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}], and enqueues them. Other
+-- regions stay unchanged, because another controller may have them. Readings from another URL become invalid. Increments versions by
+-- two, which no commit does. May be repeated. Locks the regions in the order of ids.
 CREATE OR REPLACE FUNCTION farrier.set_sites(sites jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -3853,8 +3857,7 @@ BEGIN
        SET version = r.version + 2, motion_every = make_interval(secs => c.motion_seconds),
            sweep_every = make_interval(secs => c.sweep_seconds), identified_at = NULL, next_try_at = NULL,
            configured_at = farrier.now(),
-           -- Another region has other events, other users, and other machines by the same ids: what was read before does not
-           -- apply to them.
+           -- Another region has other events, other users, and other machines with the same ids, so earlier readings do not apply.
            since = CASE WHEN r.url = c.url THEN r.since ELSE farrier.now() END,
            url = c.url, cursor = CASE WHEN r.url = c.url THEN r.cursor ELSE '{}' END,
            complete_at = CASE WHEN r.url = c.url THEN r.complete_at END,
@@ -3870,13 +3873,13 @@ BEGIN
       JOIN jsonb_to_recordset(sites) c (site text) ON c.site = r.name AND r.ended_at IS NULL;
 END $$;
 
--- Returns the fields of an observation that a node's handler decides on.
+-- Returns the fields of an observation on which a node's handler decides.
 CREATE OR REPLACE FUNCTION farrier.significant_fields(detail jsonb) RETURNS jsonb
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN detail - '{last_sync,netboot,status_name,status_message,error_description,osystem,distro_series,commissioning_status_name,testing_status_name}'::text[];
 
--- Keeps node_observations in step with the machines of nodes: a node that gets a machine, or another one, has a row that is not
--- read yet; a node without one has none. AFTER INSERT or UPDATE trigger on nodes.
+-- Keeps node_observations consistent with the machines of nodes: a node that gets a machine, or another one, has a row without a
+-- reading; a node without a machine has no row. AFTER INSERT or UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.watch_machine() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -3892,10 +3895,10 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Writes the regions of a commit and what was read of their machines; the writer of kind maas_region. Enqueues the nodes that the
+-- Writes the regions of a commit and the readings of their machines; the writer of kind maas_region. Enqueues the nodes that the
 -- readings affect. Sections besides those of write_resources: `readings`, `unknown` [{run, at}] for regions that may have lost
--- events, `named` [{run, system_id, at, status_changed}] for machines that events name. Events are written before readings, which
--- were made after them.
+-- events, `named` [{run, system_id, at, status_changed}] for machines that events name. Events are written before readings, because
+-- the readings were made after them.
 CREATE OR REPLACE FUNCTION farrier.write_maas_regions(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -3938,9 +3941,9 @@ END $$;
 -- Functions: requests
 -- =====================================================================================================================
 
--- Records the responses of a commit to requests for resources of a kind; a request that has one stays as it is. Finds each
--- request by its id: the expressions on the other columns keep the planner from the index of pending requests (see
--- answer_intents). Called by write_resources.
+-- Records the responses of a commit to intents of resources of a kind; an intent with a response does not change. Finds each intent
+-- by its id: the expressions on the other columns keep the planner from the index of pending intents (see answer_intents). Called by
+-- write_resources.
 CREATE OR REPLACE FUNCTION farrier.answer_requests(of_kind text, answers jsonb) RETURNS void
     LANGUAGE plpgsql SET enable_seqscan = off SET enable_nestloop = off AS $$
 BEGIN
@@ -3951,15 +3954,15 @@ BEGIN
        AND i.id = ANY (ARRAY(SELECT (e ->> 'request')::bigint FROM jsonb_array_elements(answers) e));
 END $$;
 
--- Notifies clients that wait for the answer to an intent, on channel farrier_resource_intent_answered. Trigger function.
+-- Notifies clients that wait for the response to an intent, on channel farrier_resource_intent_answered. Trigger function.
 CREATE OR REPLACE FUNCTION farrier.notify_resource_intent_answered() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_notify('farrier_resource_intent_answered', '');  -- equal notifications of a transaction are sent once
     RETURN NULL;
 END $$;
 
--- Inserts a request for a resource and returns its id. May be repeated with an idempotency key: the same call returns the id of
--- the first request. FR400 for a key that belongs to a request of other content; all other errors are those of the INSERT.
+-- Inserts an intent for a resource and returns its id. May be repeated with an idempotency key: the same call returns the id of the
+-- first intent. FR400 for a key that belongs to an intent of other content; all other errors are those of the INSERT.
 CREATE OR REPLACE FUNCTION farrier.resource_intent(kind text, resource text, action text, params jsonb DEFAULT '{}',
                                         idempotency_key text DEFAULT NULL, requested_by text DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -3988,9 +3991,9 @@ EXCEPTION WHEN OTHERS THEN
         USING ERRCODE = 'FR400', HINT = 'A key identifies one intent; use a new key for another.';
 END $$;
 
--- Returns the id of the request that has this idempotency key: of the resource that now has this name or id, whatever it asked
--- for; else the newest that asked for the same action by the same name or id, so that a call may be repeated after its resource
--- has ended. Null if there is none.
+-- Returns the id of the intent with this idempotency key: any intent of the resource that now has this name or id; else the newest
+-- intent with the same action and the same name or id, so that a call may be repeated after its resource has ended. Null if there is
+-- none.
 CREATE OR REPLACE FUNCTION farrier.resource_intent_by_key(of_kind text, called text, of_action text, key text) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -4009,7 +4012,7 @@ BEGIN
     RETURN found_id;
 END $$;
 
--- Refuses a request that no state could make valid, creates the resource that action `create` asks for, and sets the columns that
+-- Refuses an intent that is invalid in every state, creates the resource that action `create` requests, and sets the columns that
 -- clients do not set. FR400 for an unknown kind, an unknown action or malformed parameters, FR404 for an unknown resource,
 -- unique_violation for an idempotency key that is in use. BEFORE INSERT trigger on resource_intents.
 CREATE OR REPLACE FUNCTION farrier.validate_resource_intent() RETURNS trigger
@@ -4064,7 +4067,7 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Enqueues the resources of new requests that are pending. AFTER INSERT trigger on resource_intents.
+-- Enqueues the resources of new pending intents. AFTER INSERT trigger on resource_intents.
 CREATE OR REPLACE FUNCTION farrier.wake_for_resource_intents() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4095,7 +4098,7 @@ BEGIN
     IF set_pool.first > set_pool.last THEN
         RAISE EXCEPTION 'pool % cannot range from % to %', set_pool.pool, set_pool.first, set_pool.last USING ERRCODE = 'FR400';
     END IF;
-    -- Numbers below the old bounds are not known to be taken or freed: the mark goes back, and take_number moves it on.
+    -- Numbers below the old bounds may be free: next goes back, and take_number advances it again.
     INSERT INTO number_pools AS p VALUES (set_pool.pool, set_pool.first, set_pool.last, set_pool.first)
         ON CONFLICT (pool) DO UPDATE SET first = excluded.first, last = excluded.last,
             next = CASE WHEN excluded.first < p.first THEN excluded.first ELSE greatest(p.next, excluded.first) END;
@@ -4253,8 +4256,8 @@ BEGIN
     IF fault IS NOT NULL THEN RAISE EXCEPTION 'segment %: %', of_segment.name, fault USING ERRCODE = 'FR400'; END IF;
 END $$;
 
--- Follows a segment's state: from the beginning of its deletion on it gives out no addresses, and when it ends it gives its
--- prefixes and numbers back. FR409 for one that ends while addresses are allocated. AFTER UPDATE trigger on network_segments.
+-- Applies a change of a segment's state: from the beginning of its deletion the segment allocates no addresses, and when it ends it
+-- releases its prefixes and numbers. FR409 if it ends while addresses are allocated. AFTER UPDATE trigger on network_segments.
 CREATE OR REPLACE FUNCTION farrier.follow_segment() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4305,8 +4308,8 @@ CREATE OR REPLACE FUNCTION farrier.list_addresses(segment text)
      WHERE a.segment = find_resource('network_segment', $1) ORDER BY a.address;
 $$;
 
--- Sets segment_usage.last_released_at at COMMIT, when other transactions can see the release: a drain counts from then, however
--- long the transaction was. Deferred trigger on segment_usage.
+-- Sets segment_usage.last_released_at at COMMIT, when other transactions can see the release: a drain counts from then, even after a
+-- long transaction. Deferred trigger on segment_usage.
 CREATE OR REPLACE FUNCTION farrier.mark_release() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4315,9 +4318,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Returns what a listing shows of a segment besides its columns: how many addresses are used and free, the last release, and who
--- asked for its deletion. Called through detail_of, for each segment of a listing, so the requester is looked up only where one
--- is recorded.
+-- Returns what a listing shows of a segment besides its columns: how many addresses are used and free, the last release, and the
+-- requester of its deletion. Called through detail_of for each segment of a listing, so the requester is read only if a deletion is
+-- recorded.
 CREATE OR REPLACE FUNCTION farrier.network_segment_detail(id bigint) RETURNS jsonb
     LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -4336,9 +4339,9 @@ BEGIN
     RETURN jsonb_build_object('addresses_used', used, 'addresses_free', coalesce(free, 0) - used, 'last_released_at', released, 'delete_asked_by', who);
 END $$;
 
--- Adds one prefix to a segment, with its gateway, and its addresses, without the reserved ones and the gateway, to those that are
--- free. FR400 for a prefix without an address to give out, FR409 for one that overlaps another prefix of the site,
--- serialization_failure for one that overlaps a prefix which this transaction cannot see.
+-- Adds one prefix with its gateway to a segment, and its addresses, without the reserved ones and the gateway, to the free ones.
+-- FR400 for a prefix without an allocatable address, FR409 for one that overlaps another prefix of the site, serialization_failure
+-- for one that overlaps a prefix which this transaction cannot see.
 CREATE OR REPLACE FUNCTION farrier.open_prefix(of_segment farrier.network_segments, opened cidr) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -4405,8 +4408,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Returns what is wrong with the text of a prefix, or null. Host bits are refused, because they are more often a mistake than
--- meant.
+-- Returns what is wrong with the text of a prefix, or null. Refuses host bits, which are more often a mistake than intended.
 CREATE OR REPLACE FUNCTION farrier.prefix_fault(given text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -4541,10 +4543,9 @@ BEGIN
 END $$;
 
 -- Takes the VLAN or VNI of a new segment and returns it: the wanted one, or the next of the pool; null for neither. A segment may
--- have a number that it got before there was a pool: then the pool records it under the new segment, which goes on to the next
--- number, and free_segment_numbers gives it back when either of the two ends. Locks the number (lock_keys, purpose
--- segment_number) and no segment, because the loop would wait for a client that creates one. FR409 for a wanted number that a
--- segment has.
+-- have a number from before the pool was created. The pool then records that number under the new segment, which takes the next one,
+-- and free_segment_numbers releases it when either of the two segments ends. Locks the number (lock_keys, purpose segment_number) and
+-- no segment, because the loop would wait for a client that creates one. FR409 for a wanted number that a segment has.
 CREATE OR REPLACE FUNCTION farrier.take_segment_number(of_pool text, of_column text, for_site text, for_id bigint, wanted integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -4654,8 +4655,9 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Returns the runs whose partition another transaction holds, and those that end a partition of which another transaction holds a
--- member. Locks the partitions of all others, and the members of those that end. Called by write_ib_partitions.
+-- Returns the runs whose partition another transaction has locked, and the runs that end a partition with a member that another
+-- transaction has locked. Locks the partitions of all other runs, and the members of partitions that end. Called by
+-- write_ib_partitions.
 CREATE OR REPLACE FUNCTION farrier.held_partitions(changes jsonb) RETURNS bigint[]
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -4677,7 +4679,7 @@ BEGIN
     RETURN ARRAY(SELECT c.run FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (free) OR c.run = ANY (busy));
 END $$;
 
--- Returns the GUID of a port in the one spelling that is stored. FR400 for any other text.
+-- Returns the GUID of a port in the stored form. FR400 for any other text.
 CREATE OR REPLACE FUNCTION farrier.ib_guid(given text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4818,10 +4820,10 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Writes the partitions of a commit and what became of their members; the writer of kind ib_partition. Waits for no client: a run
--- is due again in a second while a client holds its partition, or a member of one that ends; a member that a client holds is left
--- to the next run. A run that deletes a partition and has not seen a member is due again at once. A partition that ends gives its
--- number back. Sections besides those of write_resources: `marks` [{run, guid, seq, state, reason}], `left` [{run, guid, seq}].
+-- Writes the partitions of a commit and the states of their members; the writer of kind ib_partition. Waits for no client: a run is
+-- due again in a second while a client has locked its partition, or a member of a partition that ends; a locked member is left to the
+-- next run. A run that deletes a partition and has missed a member is due again at once. A partition that ends releases its number.
+-- Sections besides those of write_resources: `marks` [{run, guid, seq, state, reason}], `left` [{run, guid, seq}].
 CREATE OR REPLACE FUNCTION farrier.write_ib_partitions(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -4870,7 +4872,7 @@ END $$;
 -- Functions: networks
 -- =====================================================================================================================
 
--- Releases the addresses, memberships and ports of a node that is deleted, also by an UPDATE that is not a run's. AFTER UPDATE
+-- Releases the addresses, memberships and ports of a deleted node, even if no run but an UPDATE by hand deleted it. AFTER UPDATE
 -- trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.drop_networks() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -4880,8 +4882,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Records the InfiniBand ports that an agent reports as it enrolls, unless set_ib_ports has set them. Ignores a malformed report
--- and one with a port of another node: the machine enters service all the same. AFTER INSERT or UPDATE trigger on node_agents.
+-- Records the InfiniBand ports that an agent reports when it enrolls, unless set_ib_ports has set them. Ignores a malformed report
+-- and a report with a port of another node, because neither may keep the machine out of service. AFTER INSERT or UPDATE trigger on
+-- node_agents.
 CREATE OR REPLACE FUNCTION farrier.learn_ib_ports() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -4934,8 +4937,8 @@ BEGIN
     END IF;
 END $$;
 
--- Returns what a node is to use and how far it has it, as its snapshot holds it (farrier.model.networks); null for a node that is
--- to use nothing. In plpgsql, which keeps the plan, unlike SQL.
+-- Returns the segments and partitions that a node uses, with the addresses and memberships that it has, for its snapshot
+-- (farrier.model.networks); null for a node that uses none. In plpgsql, which keeps the plan, unlike SQL.
 CREATE OR REPLACE FUNCTION farrier.networks_of(of_node bigint, called text) RETURNS jsonb
     LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -4976,7 +4979,7 @@ CREATE OR REPLACE FUNCTION farrier.node_holds(of_node bigint) RETURNS TABLE (ib_
               FROM ib_members m JOIN ib_partitions p ON p.id = m.partition WHERE m.node = of_node);
 $$;
 
--- Sets the InfiniBand ports of a node, in place of those that are recorded, and enqueues it; an empty array means that it has
+-- Sets the InfiniBand ports of a node, replacing the recorded ones, and enqueues the node; an empty array means that the node has
 -- none. May be repeated. FR400 for malformed or too many GUIDs, FR404 for an unknown node, FR409 for a port of another node.
 CREATE OR REPLACE FUNCTION farrier.set_ib_ports(node text, guids text[]) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -5000,10 +5003,10 @@ BEGIN
     PERFORM enqueue('node', target);
 END $$;
 
--- Makes a node that is not deployed use these segments and partitions, by name, and no others. Takes what can be had now;
--- releases what is not named or is being deleted. Raises no error for what cannot be had: the node's next run sees what is
--- missing, and why. May be repeated, because an owner has one address of a segment. Called by drop_networks and, after
--- lock_networks, by write_nodes_and_networks.
+-- Makes a node that is not deployed use these segments and partitions, by name, and no others. Takes the addresses and memberships
+-- that are available now, and releases those of segments and partitions that are not named or are being deleted. Raises no error for
+-- what is not available: the node's next run reads what is missing, and why. May be repeated, because an owner has one address of a
+-- segment. Called by drop_networks and, after lock_networks, by write_nodes_and_networks.
 CREATE OR REPLACE FUNCTION farrier.use_networks(of_node bigint, segments text[], partitions text[]) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -5052,7 +5055,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Enqueues the nodes that are being onboarded and have a port whose membership has ended: they may join. AFTER DELETE trigger on
+-- Enqueues the nodes in onboarding with a port whose membership has ended, because the port may now join. AFTER DELETE trigger on
 -- ib_members.
 CREATE OR REPLACE FUNCTION farrier.wake_left() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -5063,7 +5066,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Enqueues the nodes that are being onboarded of whose ports the membership changes. AFTER UPDATE trigger on ib_members.
+-- Enqueues the nodes in onboarding when the membership of one of their ports changes. AFTER UPDATE trigger on ib_members.
 CREATE OR REPLACE FUNCTION farrier.wake_members() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -5074,7 +5077,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Enqueues the nodes that are being onboarded and are to use this segment or partition.
+-- Enqueues the nodes in onboarding that use this segment or partition.
 CREATE OR REPLACE FUNCTION farrier.wake_users(of_kind text, called text) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
     INSERT INTO wakes (kind, resource)
@@ -5082,8 +5085,7 @@ CREATE OR REPLACE FUNCTION farrier.wake_users(of_kind text, called text) RETURNS
      WHERE u.kind = of_kind AND u.name = called AND n.live_workflow_kind = 'onboarding';
 $$;
 
--- Enqueues the nodes that are being onboarded and are to use the row's segment or partition. Trigger function; the argument is
--- the kind.
+-- Enqueues the nodes in onboarding that use the row's segment or partition. Trigger function; the argument is the kind.
 CREATE OR REPLACE FUNCTION farrier.wake_users_of_this() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -5137,13 +5139,13 @@ END $$;
 -- Views: loop
 -- =====================================================================================================================
 
--- Steps that may have acted outside and whose ends are not recorded: those under way, and those that a crash cut.
+-- Steps that may have called outside services and whose ends are not recorded: running steps, and steps that a crash ended.
 CREATE OR REPLACE VIEW farrier.effects AS
 SELECT m.kind, s.key::bigint AS resource, s.value ->> 'step' AS step, (s.value ->> 'begun_at')::timestamptz AS begun_at, m.controller
   FROM farrier.marks m CROSS JOIN LATERAL jsonb_each(m.steps) s;
 
--- Which controller runs the resources of each shard, and when it had last run all that were due; nulls for a shard without a
--- controller.
+-- The controller that runs the resources of each shard, and when it had last run all resources that were due (swept_at); nulls for a
+-- shard without a controller.
 CREATE OR REPLACE VIEW farrier.shard_owners AS
 SELECT s.kind, s.shard, s.epoch, c.id AS controller_id, c.name AS controller,
        c.renewed_at - coalesce(c.lags[array_position(c.kinds, s.kind)], 0) * interval '1 second' AS swept_at
@@ -5154,8 +5156,8 @@ SELECT s.kind, s.shard, s.epoch, c.id AS controller_id, c.name AS controller,
 -- Views: nodes
 -- =====================================================================================================================
 
--- The workflows of nodes, of both kinds, ended ones included. The clock of a workflow has run in its status since entered_at; while it
--- is running, in its stage (substate, else empty).
+-- The workflows of nodes, of both kinds, ended ones included. entered_at is when the clock of the workflow's status began or, while
+-- the workflow is running, that of its stage (substate, else empty).
 CREATE OR REPLACE VIEW farrier.node_workflows AS
 SELECT w.kind, w.id, w.node_id, w.mode, w.status, w.status_entered_at, w.stage, w.stage_entered_at, w.attempt, w.next_attempt_at,
        w.failure_class, w.failure_detail, w.after_undo, w.mode_given_at, w.created_at, w.ended_at,
@@ -5169,9 +5171,9 @@ SELECT w.kind, w.id, w.node_id, w.mode, w.status, w.status_entered_at, w.stage, 
                d.next_attempt_at, d.failure_class, d.failure_detail, d.after_undo, d.mode_given_at, d.created_at, d.ended_at
           FROM farrier.node_decommissions d) w;
 
--- The states in which the clock of a node stands still now, by clock_stops: of the node, its management and its live workflow.
--- Facts are looked up only where a stop asks for them. Read for one node, as (SELECT true ... LIMIT 1) IS NULL: an EXISTS may be
--- planned as a hash of the facts of all nodes.
+-- The states in which a clock of a node stands still now, by clock_stops: of the node, its management and its live workflow. A fact
+-- is read only if a stop needs it. Query it for one node, as (SELECT true ... LIMIT 1) IS NULL: a plan for EXISTS may hash the facts
+-- of all nodes.
 CREATE OR REPLACE VIEW farrier.still_clocks AS
 SELECT n.id AS node_id, s.kind, s.state
   FROM farrier.nodes n CROSS JOIN farrier.clock_stops s
@@ -5184,8 +5186,8 @@ SELECT n.id AS node_id, s.kind, s.state
                  WHERE n.live_workflow_kind = 'onboarding' AND o.id = n.live_workflow_id), true)::text
        END;
 
--- The clocks that run for nodes and have a limit: one row for each layer, and one for a whole workflow (state end_to_end). A
--- limit of the site comes before one of the model, and that before the general one. above_since is null while the limit is kept.
+-- The running clocks of nodes that have a limit: one row for each layer, and one for a whole workflow (state end_to_end). A limit of
+-- the site precedes one of the model, and that precedes the general one. above_since is null while the limit is kept.
 CREATE OR REPLACE VIEW farrier.node_clocks AS
 SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
        CASE WHEN c.since + l.lasts < farrier.now() THEN c.since + l.lasts END AS above_since
@@ -5211,8 +5213,8 @@ SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
    AND ((c.kind, c.state) NOT IN (SELECT s.kind, s.state FROM farrier.clock_stops s)
         OR (SELECT true FROM farrier.still_clocks i WHERE i.node_id = c.node_id AND i.kind = c.kind AND i.state = c.state LIMIT 1) IS NULL);
 
--- One row for each node that is not deleted, for schedulers: its status, the clock of that, and whether it is schedulable; no
--- workflow and no stage.
+-- One row for each node that is not deleted, for schedulers: its status, the clock of the status, and whether the node is
+-- schedulable; no workflow and no stage.
 CREATE OR REPLACE VIEW farrier.node_inventory AS
 SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n.management,
        n.status = 'active' AND n.paused IS NULL AS schedulable,
@@ -5221,7 +5223,7 @@ SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n
        CASE WHEN n.status = 'quarantined' THEN n.quarantine ->> 'cause' END AS quarantine_cause,
        CASE WHEN n.status = 'quarantined' THEN n.quarantine ->> 'reason' END AS quarantine_reason,
        a.last_heartbeat_at, n.created_at,
-       -- Subqueries, because one that is not selected costs nothing.
+       -- Subqueries: a column that is not selected costs nothing.
        (SELECT c.state_limit FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_limit,
        (SELECT c.above_since FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_above_since,
        n.rack
@@ -5229,8 +5231,8 @@ SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n
  WHERE n.status <> 'deleted';
 
 -- One row for each node, deleted ones included, for operators: all layers with their clocks, the newest workflow, the recommended
--- action, the outcome of the last run, and what MAAS and the agent last reported. Power was last read at power_at or, while
--- power_failure is null, later: a read that confirms it is stored every node.confirmed_every.
+-- action, the outcome of the last run, and the last reports of MAAS and the agent. The last reading of power was at power_at or,
+-- while power_failure is null, later: readings that confirm it are stored every node.confirmed_every.
 CREATE OR REPLACE VIEW farrier.node_lifecycle AS
 SELECT n.id, n.name, n.status, n.status_entered_at,
        CASE WHEN n.status <> 'deleted' THEN n.management END AS management,
@@ -5273,7 +5275,7 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
 -- Views: intents
 -- =====================================================================================================================
 
--- The intents of resources of every kind: nodes have a table of their own, because other services know it.
+-- The intents of resources of every kind. Intents of nodes have a table of their own, because other services use it.
 CREATE OR REPLACE VIEW farrier.all_intents AS
 SELECT 'node' AS kind, i.id, i.node_id AS resource_id, i.action, i.requested_by, i.status, i.created_at
   FROM farrier.intents i
@@ -5285,8 +5287,8 @@ SELECT i.kind, i.id, i.resource_id, i.action, i.requested_by, i.status, i.create
 -- Views: brakes
 -- =====================================================================================================================
 
--- Sites whose brake holds nodes in service now: since when, how many it holds, how many would leave with them (leaving), and how
--- many are in service.
+-- Sites whose brake now holds nodes in service: since when (since), how many it holds (held), how many leave service or are held
+-- (leaving), and how many are in service (in_service).
 CREATE OR REPLACE VIEW farrier.brakes_holding AS
 SELECT b.site, b.since, d.held, d.leaving, b.in_service
   FROM farrier.brakes b
@@ -5301,8 +5303,8 @@ SELECT b.site, b.since, d.held, d.leaving, b.in_service
 -- Views: maas
 -- =====================================================================================================================
 
--- Nodes whose machine a workflow is changing in MAAS, and since when its stage and status last changed (began_at): from then on
--- the stage waits for a reading.
+-- Nodes whose machine a workflow is changing in MAAS, and when its stage or status last changed (began_at): the stage waits for a
+-- reading after that time.
 CREATE OR REPLACE VIEW farrier.maas_motion AS
 SELECT n.id AS node_id, n.site, n.maas_id AS system_id, greatest(w.stage_entered_at, w.status_entered_at) AS began_at
   FROM farrier.node_workflows w
@@ -5314,10 +5316,10 @@ SELECT n.id AS node_id, n.site, n.maas_id AS system_id, greatest(w.stage_entered
 -- Triggers: loop
 -- =====================================================================================================================
 
--- Only for an outcome with an error: most have none, and make no call.
+-- Only for an outcome with an error: most outcomes have none, and need no call.
 CREATE OR REPLACE TRIGGER note_error BEFORE INSERT OR UPDATE ON farrier.outcomes
     FOR EACH ROW WHEN (NEW.outcome ->> 'error' IS NOT NULL) EXECUTE FUNCTION farrier.note_error();
--- Also in sessions that load data without guards (session_replication_role): it guards nothing and derives a column.
+-- Also in sessions that load data without guards (session_replication_role), because it derives a column and guards nothing.
 ALTER TABLE farrier.outcomes ENABLE ALWAYS TRIGGER note_error;
 
 CREATE OR REPLACE TRIGGER notify_wakes AFTER INSERT ON farrier.wakes
@@ -5330,92 +5332,92 @@ CREATE OR REPLACE TRIGGER notify_wakes AFTER INSERT ON farrier.wakes
 CREATE OR REPLACE TRIGGER begin_resource BEFORE INSERT ON farrier.nodes
     FOR EACH ROW EXECUTE FUNCTION farrier.begin_resource('node');
 
--- At COMMIT, when the workflow's row is written, too. Only for updates that could break the pair: others make no call. Of a node
--- that names no workflow before and after, only the status can be wrong, and the condition checks it at once.
+-- At COMMIT, when the workflow's row is written, too. Only for updates that could break the pair. If the node names no workflow
+-- before and after, only its status can be wrong, and the condition checks it at once.
 CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.nodes
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN (OLD.live_workflow_id IS DISTINCT FROM NEW.live_workflow_id OR OLD.live_workflow_kind IS DISTINCT FROM NEW.live_workflow_kind
           OR OLD.status <> NEW.status AND (NEW.live_workflow_kind IS NOT NULL OR NOT farrier.may_have_no_workflow(NEW.status)))
     EXECUTE FUNCTION farrier.check_node_pair();
 
--- At COMMIT, when the workflow's row is written, too. Apart from check_pair, because a condition of INSERT cannot refer to OLD.
+-- At COMMIT, when the workflow's row is written, too. Separate from check_pair, because a condition of INSERT cannot refer to OLD.
 CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.nodes
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_node_pair();
 
--- Only for a node whose address changes or that is deleted: most updates leave the address, and make no call.
+-- Only for a node whose address changes or that is deleted: other updates need no call.
 CREATE OR REPLACE TRIGGER claim_bmc AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.bmc_address IS DISTINCT FROM NEW.bmc_address OR (NEW.status = 'deleted' AND OLD.status <> 'deleted'))
     EXECUTE FUNCTION farrier.claim_bmc();
 
--- Apart from claim_bmc, because a condition of INSERT cannot refer to OLD.
+-- Separate from claim_bmc, because a condition of INSERT cannot refer to OLD.
 CREATE OR REPLACE TRIGGER claim_bmc_insert AFTER INSERT ON farrier.nodes
     FOR EACH ROW WHEN (NEW.bmc_address IS NOT NULL) EXECUTE FUNCTION farrier.claim_bmc();
 
--- Only for a node of which other identities are read or that is deleted: bmc changes with every read, and its identities seldom.
+-- Only for a node whose identities change or that is deleted: every read changes bmc, but seldom its identities.
 CREATE OR REPLACE TRIGGER claim_identity AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.bmc -> 'serial' IS DISTINCT FROM NEW.bmc -> 'serial' OR OLD.bmc -> 'uuid' IS DISTINCT FROM NEW.bmc -> 'uuid'
           OR OLD.bmc -> 'manufacturer' IS DISTINCT FROM NEW.bmc -> 'manufacturer' OR OLD.bmc -> 'macs' IS DISTINCT FROM NEW.bmc -> 'macs'
           OR (NEW.status = 'deleted' AND OLD.status <> 'deleted'))
     EXECUTE FUNCTION farrier.claim_identity();
 
--- Apart from claim_identity, because a condition of INSERT cannot refer to OLD.
+-- Separate from claim_identity, because a condition of INSERT cannot refer to OLD.
 CREATE OR REPLACE TRIGGER claim_identity_insert AFTER INSERT ON farrier.nodes
     FOR EACH ROW WHEN (NEW.bmc ?| '{serial,uuid,macs}') EXECUTE FUNCTION farrier.claim_identity();
 
--- Once, when the node is deleted.
+-- Only in the update that deletes the node.
 CREATE OR REPLACE TRIGGER drop_agent AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.drop_agent();
 
--- Once, when the node is deleted.
+-- Only in the update that deletes the node.
 CREATE OR REPLACE TRIGGER drop_networks AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.drop_networks();
 
--- Once, when the node is deleted. At COMMIT, because the commit that deletes the node responds to its intents and ends its tasks
--- after it has written the node.
+-- Only in the update that deletes the node. At COMMIT, because the commit that deletes the node responds to its intents and ends its
+-- tasks after it has written the node.
 CREATE CONSTRAINT TRIGGER forget_keys AFTER UPDATE ON farrier.nodes
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.forget_keys();
 
--- For every update of a deleted node, so that none restores what was cleared. Fires before place_bmc, by the order of names,
--- which follows the address.
+-- For every update of a deleted node, so that no update restores the cleared columns. Fires before place_bmc, which sorts after it by
+-- name and derives bmc_endpoint from the address.
 CREATE OR REPLACE TRIGGER forget_machine BEFORE UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (NEW.status = 'deleted') EXECUTE FUNCTION farrier.forget_machine();
 
--- Only for a change without an edge: a change along an edge makes no call. See refuse_edge.
+-- Only for a change without an edge, so that a change along an edge needs no call. See refuse_edge.
 CREATE OR REPLACE TRIGGER guard_management AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.management <> NEW.management AND NOT farrier.is_edge('node', 'management', OLD.management, NEW.management))
     EXECUTE FUNCTION farrier.refuse_edge('node', 'management', 'management');
 
--- Only for a change without an edge: a change along an edge makes no call. See refuse_edge.
+-- Only for a change without an edge, so that a change along an edge needs no call. See refuse_edge.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.status <> NEW.status AND NOT farrier.is_edge('node', 'status', OLD.status, NEW.status))
     EXECUTE FUNCTION farrier.refuse_edge('node', 'status', 'status');
 
--- Only for a node whose tries change: bmc changes with every read. Not for a deleted node, whose failed logins go on counting for
--- the node that has the BMC next.
+-- Only for a node whose tries change, because every read changes bmc. Not for a deleted node, whose failed logins still count for the
+-- next node with the BMC.
 CREATE OR REPLACE TRIGGER note_logins AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (NEW.status <> 'deleted'
           AND (OLD.bmc -> 'tries' IS DISTINCT FROM NEW.bmc -> 'tries' OR OLD.bmc -> 'trying' IS DISTINCT FROM NEW.bmc -> 'trying'))
     EXECUTE FUNCTION farrier.note_logins();
 
--- Apart from note_logins, because a condition of INSERT cannot refer to OLD. register_node inserts no tries.
+-- Separate from note_logins, because a condition of INSERT cannot refer to OLD. register_node inserts no tries.
 CREATE OR REPLACE TRIGGER note_logins_insert AFTER INSERT ON farrier.nodes
     FOR EACH ROW WHEN (NEW.bmc ? 'tries') EXECUTE FUNCTION farrier.note_logins();
 
--- Only for a node whose address changes: most updates leave it, and make no call.
+-- Only for a node whose address changes: other updates need no call.
 CREATE OR REPLACE TRIGGER place_bmc BEFORE UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.bmc_address IS DISTINCT FROM NEW.bmc_address) EXECUTE FUNCTION farrier.place_bmc();
 
--- Apart from place_bmc, because a condition of INSERT cannot refer to OLD.
+-- Separate from place_bmc, because a condition of INSERT cannot refer to OLD.
 CREATE OR REPLACE TRIGGER place_bmc_insert BEFORE INSERT ON farrier.nodes
     FOR EACH ROW WHEN (NEW.bmc_address IS NOT NULL) EXECUTE FUNCTION farrier.place_bmc();
 
--- Only for a node whose machine changes or that is deleted: most updates leave the machine, and make no call.
+-- Only for a node whose machine changes or that is deleted: other updates need no call.
 CREATE OR REPLACE TRIGGER watch_machine AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.maas_id IS DISTINCT FROM NEW.maas_id OR OLD.site IS DISTINCT FROM NEW.site
                        OR (NEW.status = 'deleted' AND OLD.status <> 'deleted'))
     EXECUTE FUNCTION farrier.watch_machine();
 
--- Apart from watch_machine, because a condition of INSERT cannot refer to OLD.
+-- Separate from watch_machine, because a condition of INSERT cannot refer to OLD.
 CREATE OR REPLACE TRIGGER watch_machine_insert AFTER INSERT ON farrier.nodes
     FOR EACH ROW WHEN (NEW.maas_id IS NOT NULL) EXECUTE FUNCTION farrier.watch_machine();
 
@@ -5426,20 +5428,20 @@ CREATE OR REPLACE TRIGGER watch_machine_insert AFTER INSERT ON farrier.nodes
 CREATE OR REPLACE TRIGGER begin_resource BEFORE INSERT ON farrier.node_decommissions
     FOR EACH ROW EXECUTE FUNCTION farrier.begin_resource('node', 'decommission', 'status');
 
--- At COMMIT, when the node's row is written, too. Only for a workflow that changes its status.
+-- At COMMIT, when the node's row is written, too. Only for a change of the workflow's status.
 CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.node_decommissions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status <> NEW.status)
     EXECUTE FUNCTION farrier.check_workflow_pair('decommission');
 
--- At COMMIT, when the node's row is written, too. Apart from check_pair, because a condition of DELETE cannot refer to NEW.
+-- At COMMIT, when the node's row is written, too. Separate from check_pair, because a condition of DELETE cannot refer to NEW.
 CREATE CONSTRAINT TRIGGER check_pair_delete AFTER DELETE ON farrier.node_decommissions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('decommission');
 
--- At COMMIT, when the node's row is written, too. Apart from check_pair, because a condition of INSERT cannot refer to OLD.
+-- At COMMIT, when the node's row is written, too. Separate from check_pair, because a condition of INSERT cannot refer to OLD.
 CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.node_decommissions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('decommission');
 
--- Only for a change without an edge: a change along an edge makes no call. See refuse_edge.
+-- Only for a change without an edge, so that a change along an edge needs no call. See refuse_edge.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.node_decommissions
     FOR EACH ROW WHEN (OLD.status <> NEW.status AND NOT farrier.is_edge('node', 'decommission', OLD.status, NEW.status))
     EXECUTE FUNCTION farrier.refuse_edge('node', 'decommission', 'status');
@@ -5452,20 +5454,20 @@ ALTER TABLE farrier.node_decommissions ENABLE ALWAYS TRIGGER set_ended_at;
 CREATE OR REPLACE TRIGGER begin_resource BEFORE INSERT ON farrier.node_onboardings
     FOR EACH ROW EXECUTE FUNCTION farrier.begin_resource('node', 'onboarding', 'status');
 
--- At COMMIT, when the node's row is written, too. Only for a workflow that changes its status.
+-- At COMMIT, when the node's row is written, too. Only for a change of the workflow's status.
 CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.node_onboardings
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status <> NEW.status)
     EXECUTE FUNCTION farrier.check_workflow_pair('onboarding');
 
--- At COMMIT, when the node's row is written, too. Apart from check_pair, because a condition of DELETE cannot refer to NEW.
+-- At COMMIT, when the node's row is written, too. Separate from check_pair, because a condition of DELETE cannot refer to NEW.
 CREATE CONSTRAINT TRIGGER check_pair_delete AFTER DELETE ON farrier.node_onboardings
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('onboarding');
 
--- At COMMIT, when the node's row is written, too. Apart from check_pair, because a condition of INSERT cannot refer to OLD.
+-- At COMMIT, when the node's row is written, too. Separate from check_pair, because a condition of INSERT cannot refer to OLD.
 CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.node_onboardings
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('onboarding');
 
--- Only for a change without an edge: a change along an edge makes no call. See refuse_edge.
+-- Only for a change without an edge, so that a change along an edge needs no call. See refuse_edge.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.node_onboardings
     FOR EACH ROW WHEN (OLD.status <> NEW.status AND NOT farrier.is_edge('node', 'onboarding', OLD.status, NEW.status))
     EXECUTE FUNCTION farrier.refuse_edge('node', 'onboarding', 'status');
@@ -5479,7 +5481,7 @@ ALTER TABLE farrier.node_onboardings ENABLE ALWAYS TRIGGER set_ended_at;
 -- Triggers: agents
 -- =====================================================================================================================
 
--- Only for an agent that reports ports; again when it enrolls again.
+-- Only if the agent reports ports; also when an agent enrolls again.
 CREATE OR REPLACE TRIGGER learn_ib_ports AFTER INSERT OR UPDATE OF facts ON farrier.node_agents
     FOR EACH ROW WHEN (NEW.facts ? 'ib_guids') EXECUTE FUNCTION farrier.learn_ib_ports();
 
@@ -5489,7 +5491,7 @@ CREATE OR REPLACE TRIGGER learn_ib_ports AFTER INSERT OR UPDATE OF facts ON farr
 
 CREATE OR REPLACE TRIGGER validate BEFORE INSERT ON farrier.intents FOR EACH ROW EXECUTE FUNCTION farrier.validate_intent();
 
--- Fires after validate, by the order of names, which has checked the types of the parameters.
+-- Fires after validate, which sorts before it by name and has checked the types of the parameters.
 CREATE OR REPLACE TRIGGER validate_set BEFORE INSERT ON farrier.intents
     FOR EACH ROW WHEN (NEW.action = 'set') EXECUTE FUNCTION farrier.validate_set();
 
@@ -5507,7 +5509,7 @@ CREATE OR REPLACE TRIGGER holds_no_rows BEFORE INSERT ON farrier.resources
 -- Triggers: requests
 -- =====================================================================================================================
 
--- Once, when the intent is answered.
+-- Only in the update that records the response to the intent.
 CREATE OR REPLACE TRIGGER notify_answered AFTER UPDATE ON farrier.resource_intents
     FOR EACH ROW WHEN (OLD.status = 'pending' AND NEW.status <> 'pending') EXECUTE FUNCTION farrier.notify_resource_intent_answered();
 
@@ -5529,18 +5531,19 @@ CREATE OR REPLACE TRIGGER check_pkey_pool BEFORE INSERT OR UPDATE ON farrier.num
 -- Triggers: segments
 -- =====================================================================================================================
 
--- Only for a segment that changes its state.
+-- Only for a change of the segment's state.
 CREATE OR REPLACE TRIGGER follow_segment AFTER UPDATE ON farrier.network_segments
     FOR EACH ROW WHEN (OLD.state <> NEW.state) EXECUTE FUNCTION farrier.follow_segment();
 
--- Only for a segment that gets prefixes. Apart from open_prefixes, because a condition of INSERT cannot refer to OLD.
+-- Only for a segment whose prefixes or gateways change. Separate from open_prefixes, because a condition of INSERT cannot refer to
+-- OLD.
 CREATE OR REPLACE TRIGGER open_more_prefixes AFTER UPDATE ON farrier.network_segments
     FOR EACH ROW WHEN (OLD.prefixes <> NEW.prefixes OR OLD.gateways <> NEW.gateways) EXECUTE FUNCTION farrier.open_prefixes();
 
 CREATE OR REPLACE TRIGGER open_prefixes AFTER INSERT ON farrier.network_segments
     FOR EACH ROW EXECUTE FUNCTION farrier.open_prefixes();
 
--- Only for a change of what is checked. Apart from prepare_segment, because a condition of INSERT cannot refer to OLD.
+-- Only for a change of the checked columns. Separate from prepare_segment, because a condition of INSERT cannot refer to OLD.
 CREATE OR REPLACE TRIGGER prepare_change BEFORE UPDATE ON farrier.network_segments
     FOR EACH ROW WHEN (OLD.prefixes <> NEW.prefixes OR OLD.gateways <> NEW.gateways OR OLD.mtu <> NEW.mtu) EXECUTE FUNCTION farrier.prepare_segment();
 
@@ -5551,7 +5554,7 @@ CREATE OR REPLACE TRIGGER wake_users AFTER UPDATE ON farrier.network_segments
     FOR EACH ROW WHEN ((NEW.state, NEW.prefixes) IS DISTINCT FROM (OLD.state, OLD.prefixes))
     EXECUTE FUNCTION farrier.wake_users_of_this('network_segment');
 
--- At COMMIT, when other transactions can see the release. Only for a release.
+-- Only for a release. At COMMIT, when other transactions can see the release.
 CREATE CONSTRAINT TRIGGER mark_release AFTER UPDATE ON farrier.segment_usage
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.allocated < OLD.allocated) EXECUTE FUNCTION farrier.mark_release();
 
@@ -5559,13 +5562,13 @@ CREATE CONSTRAINT TRIGGER mark_release AFTER UPDATE ON farrier.segment_usage
 -- Triggers: partitions
 -- =====================================================================================================================
 
--- At COMMIT, so that the partition's row is not locked for longer. Only where a client has asked something new of
--- the member (seq); the loop's marks and members that leave need no admission.
+-- At COMMIT, so that the partition's row is locked only briefly. Only for a new request of a client for the member (seq): states that
+-- the loop records, and members that leave, need no admission.
 CREATE CONSTRAINT TRIGGER admit_again AFTER UPDATE ON farrier.ib_members
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.seq <> OLD.seq AND NEW.state <> 'leaving')
     EXECUTE FUNCTION farrier.admit_member();
 
--- At COMMIT, so that the partition's row is not locked for longer.
+-- At COMMIT, so that the partition's row is locked only briefly.
 CREATE CONSTRAINT TRIGGER admit_new AFTER INSERT ON farrier.ib_members
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.admit_member();
 
@@ -5588,10 +5591,10 @@ CREATE OR REPLACE TRIGGER wake_users_of_change AFTER UPDATE ON farrier.ib_partit
 -- Rights: 0_public
 -- =====================================================================================================================
 
--- PUBLIC has no rights on tables, views and functions of farrier; on types it has USAGE, as the server makes them. Each role of
--- farrier sees the schema, the clock and the version of the API. Every migration executes these files, and revokes what the set
--- before granted and this one does not; what an operator granted to any role stays. All functions and all tables are those of
--- farrier.
+-- PUBLIC has no rights on tables, views and functions of farrier; on types it has USAGE, which the server grants by default. Each
+-- role of farrier may use the schema, the clock and the version of the API. Every migration executes these files. It revokes the
+-- rights that the previous set granted and this one does not; rights that an operator granted stay. ALL FUNCTIONS and ALL TABLES mean
+-- those of farrier.
 REVOKE ALL ON ALL TABLES IN SCHEMA farrier FROM PUBLIC;
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier FROM PUBLIC;
 GRANT USAGE ON SCHEMA farrier TO farrier_controller, farrier_intents, farrier_agent, farrier_worker, farrier_reader;
@@ -5602,7 +5605,7 @@ GRANT EXECUTE ON FUNCTION farrier.now, farrier.api_version
 -- Rights: farrier_agent
 -- =====================================================================================================================
 
--- Agents on nodes. Each proves itself with its key and sees the tasks of its own node.
+-- Agents on nodes. An agent authenticates with its key, and reads only the tasks of its own node.
 GRANT EXECUTE ON FUNCTION
     farrier.enroll_agent, farrier.heartbeat, farrier.claim_task, farrier.renew_task, farrier.finish_task
     TO farrier_agent;
@@ -5611,7 +5614,7 @@ GRANT EXECUTE ON FUNCTION
 -- Rights: farrier_controller
 -- =====================================================================================================================
 
--- The daemon. It writes what its runs decide; it only reads the model, the records of the schema, and history.
+-- The daemon. It writes the decisions of its runs, and only reads the model, the records of the schema, and history.
 GRANT SELECT, INSERT, UPDATE, DELETE ON
     farrier.mends, farrier.pulse, farrier.limits,
     farrier.controllers, farrier.marks, farrier.outcomes,
@@ -5646,7 +5649,7 @@ REVOKE EXECUTE ON FUNCTION farrier.grant_rights, farrier.grant_kind_rights, farr
 -- Rights: farrier_intents
 -- =====================================================================================================================
 
--- Services and people that register nodes and ask for things.
+-- Services and people that register nodes and submit intents.
 GRANT INSERT (node, action, params, idempotency_key, requested_by, api_version) ON farrier.intents TO farrier_intents;
 GRANT INSERT (kind, resource, action, params, idempotency_key, requested_by) ON farrier.resource_intents TO farrier_intents;
 GRANT SELECT ON
@@ -5666,7 +5669,7 @@ GRANT EXECUTE ON FUNCTION
 -- Rights: farrier_reader
 -- =====================================================================================================================
 
--- For dashboards and operators: reads everything except secrets and the tokens of tasks.
+-- Dashboards and operators: they read everything except secrets and the tokens of tasks.
 GRANT SELECT ON
     farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.still_clocks, farrier.brakes_holding,
     farrier.nodes, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions, farrier.node_workflows, farrier.node_observations, farrier.maas_regions,
@@ -5687,7 +5690,7 @@ GRANT EXECUTE ON FUNCTION
 -- Rights: farrier_worker
 -- =====================================================================================================================
 
--- Workers on tasks of several nodes. Each login may claim what farrier.grant_worker granted it.
+-- Workers on tasks of several nodes. Each login may claim the tasks for which farrier.grant_worker granted it the right.
 GRANT EXECUTE ON FUNCTION farrier.claim_work, farrier.renew_work, farrier.finish_work TO farrier_worker;
 
 COMMIT;
