@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 SOURCES := $(wildcard farrier tests bench tools)
 PYTEST := $(BIN)/python -m pytest
 # Lints of our own are in `make check`. Half of the time tests wait, so there are more workers than many machines have cores.
-TESTS := $(PYTEST) --ignore=tests/architecture --numprocesses=4 --dist=loadgroup
+TESTS := $(PYTEST) --ignore=tests/architecture --dist=loadgroup
 ARGS ?=
 # pytest rewrites every test module, which takes as long as hundreds of tests: what it wrote is used again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -40,10 +40,11 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 test: install ## run the tests of every promise (needs no server: PostgreSQL comes with the packages)
-	@$(TESTS) -m "not full" $(ARGS)
+	@$(TESTS) --numprocesses=4 -m "not full" $(ARGS)
 
+# One of the workers runs whole programs, which must get their share of the CPU: processes are killed and watched there.
 test-all: install ## run every test: PostgreSQL 15 too, all cases of each matrix, programs from end to end
-	@$(TESTS) $(ARGS)
+	@$(TESTS) --numprocesses=3 $(ARGS)
 
 check: install lint format-check types imports docs-check architecture ## all that reads the sources and runs none of them
 
