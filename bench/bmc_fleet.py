@@ -43,7 +43,7 @@ class BmcFleet:
 
     @property
     def addresses(self) -> Sequence[str]:
-        """All of them, as a node has it."""
+        """The addresses of the BMCs, in the form of a node's."""
         return [f"https://{host(number)}:{self._port}" for number in range(len(self._dead))]
 
     @property
@@ -109,7 +109,8 @@ def _prepared(directory: str) -> Path:
 
 @asynccontextmanager
 async def bmc_fleet(bmcs: int, *, dead: int = 0, delay: float = 0.0) -> AsyncIterator[BmcFleet]:
-    """So many BMCs, of which so many are dead and the others take `delay` seconds to answer; gone after the block."""
+    """Run a fleet of BMCs until the end of the block; `dead` of them respond to nothing, the others after `delay`
+    seconds."""
     with tempfile.TemporaryDirectory(prefix="farrier-bmcs-") as directory:
         fleet = BmcFleet(_prepared(directory), bmcs=bmcs, dead=dead)
         command = [sys.executable, "-m", "bench.bmc_server", str(bmcs), str(dead), str(delay), directory]

@@ -227,7 +227,7 @@ def _contexts(directory: Path, bmcs: int) -> Iterator[ssl.SSLContext]:
 
 
 async def serve(bmcs: int, dead: int, delay: float, directory: Path) -> None:
-    """Until standard input ends."""
+    """Serve the fleet until standard input ends."""
     fleet, loop = _Fleet(), asyncio.get_running_loop()
     with _listening(host(0), 0, backlog=1) as probe:
         port: int = probe.getsockname()[1]

@@ -88,7 +88,7 @@ async def settle(ground: Ground) -> None:
 
 
 async def clear(ground: Ground) -> None:
-    """No node is left."""
+    """Delete all nodes."""
     await ground.pool.execute(_CLEAR)
 
 
@@ -98,12 +98,12 @@ async def ids(ground: Ground) -> list[int]:
 
 
 async def silence(ground: Ground) -> None:
-    """No agent was heard of for an hour: nodes in service are to go offline."""
+    """Make every agent silent for an hour, so that nodes in service go offline."""
     await ground.pool.execute(_HEARTBEATS, timedelta(hours=-1))
 
 
 async def resound(ground: Ground) -> None:
-    """All agents are heard of again, and will be all day."""
+    """Make every agent's heartbeat fresh for the rest of the day."""
     await ground.pool.execute(_HEARTBEATS, timedelta(days=1))
 
 

@@ -121,7 +121,7 @@ class Work(msgspec.Struct, frozen=True):
         """Return once each of these resources has run and nothing of it is under way."""
         agenda = self.loop.agenda
         with anyio.fail_after(PATIENCE.total_seconds()):
-            # Nothing announces it.
+            # No event announces it.
             while agenda.load_at < math.inf or agenda.under_way or not all(map(self._is_idle, ids)):  # noqa: ASYNC110
                 await anyio.sleep(_LOOK_SECONDS)
 

@@ -140,7 +140,7 @@ class Onboarded(msgspec.Struct, frozen=True):
 async def take_in(
     ground: Ground, region: Region, pace: Pace, nodes: int, *, within: timedelta, boot: timedelta
 ) -> Onboarded:
-    """Have so many nodes come, a rack at a time, and be onboarded, all of them. Raises Stuck."""
+    """Register nodes, a rack at a time, and onboard all of them. Raises Stuck."""
     shown = Shown(region)
     async with upstream(ground, region, pace, boot=boot) as there:
         in_time = await _come(ground, there, nodes, within=within)

@@ -123,7 +123,7 @@ async def tables(dsn: str) -> AsyncIterator[None]:
         try:
             await conn.execute(_FILL, _THINGS)
             await conn.execute("VACUUM ANALYZE yardstick.things")
-            # What a benchmark before left to be written is not to be written meanwhile.
+            # Buffers that an earlier benchmark left dirty must not be written during the measurement.
             await conn.execute("CHECKPOINT")
             yield
         finally:
@@ -166,7 +166,7 @@ async def _connected(dsn: str) -> AsyncIterator[pool.Single]:
 
 
 def _moves() -> Iterator[tuple[range, str]]:
-    """All things to the other state, batch by batch, and back again, without an end."""
+    """Batches of all things with their next state, back and forth, without an end."""
     batches = [range(first, first + _BATCH) for first in range(1, _THINGS + 1, _BATCH)]
     return ((batch, state) for state in itertools.cycle(("there", "here")) for batch in batches)
 

@@ -21,7 +21,7 @@ from farrier.protocols import Notifications
 _log = structlog.stdlib.get_logger(__name__)
 
 _FIRST_PAUSE = timedelta(milliseconds=100)
-# Polling does the work meanwhile; a server that is back is listened to again within this time.
+# Polling finds wakes meanwhile; after an outage, the listener reconnects within this time.
 _LONGEST_PAUSE = timedelta(seconds=10)
 
 

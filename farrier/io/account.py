@@ -47,7 +47,7 @@ class Account(msgspec.Struct, frozen=True):
         return Identity(user=self.uid, group=self.gid, extra_groups=[]) if self.switched else Identity()
 
     def take(self, directory: Path) -> None:
-        """Make the account the owner of a directory that we made or found empty."""
+        """Make the account the owner of a directory that was just created or found empty."""
         if self.switched:
             os.chown(directory, self.uid, self.gid)
 

@@ -59,7 +59,7 @@ async def use(pool: Pool, regions: Iterable[RegionPace], *, patience: timedelta 
 
 
 async def _store_sites(pool: Pool, wanted: str) -> None:
-    """Again after trouble of the moment."""
+    """Store the sites, with retries after a transient conflict."""
     for left in reversed(range(_TRIES)):
         try:
             async with session.borrowed(pool) as conn:

@@ -34,7 +34,7 @@ _VIEW_COLUMNS = statements.load("schema/view_columns")
 
 
 class Obstacle(msgspec.Struct, frozen=True):
-    """Something that is not farrier's and depends on what is to be dropped. `unless` is empty where that is certain."""
+    """An object outside the set that depends on an object to be dropped. `unless` is empty if the drop is certain."""
 
     dependent: str
     object: str

@@ -105,12 +105,12 @@ class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
         return self.error(failure, detail, operation=request.operation, ambiguous=request.changes)
 
     def without_credential(self, operation: str, error: CredentialError) -> E:
-        """Nothing was sent."""
+        """The failure of a request that was not sent, for want of its credential."""
         failure = self.failure(Reason.UNREACHABLE) if error.temporary else self.unauthorized
         return self.error(failure, f"{self.credential} cannot be read: {error}", operation=operation)
 
     def without_slot(self, operation: str, patience: timedelta) -> E:
-        """Nothing was sent."""
+        """The failure of a request that was not sent, for want of a slot."""
         detail = f"this replica's requests to {self.service} are queued for more than {patience.total_seconds():g} s"
         return self.error(self.busy, detail, operation=operation, retry_after=patience)
 

@@ -95,7 +95,7 @@ class Turns:
         """A refusal, with the next place behind all that were promised one."""
         now, longest = self._clock.monotonic(), LONGEST_AGAIN.total_seconds()
         self._promised = min(max(self._promised, now + wait) + self._takes / self._places.total_tokens, now + longest)
-        # Early rather than late: a line that is too long costs nothing, and one that is empty costs everybody.
+        # Early rather than late: a queue that is too long costs nothing, and an empty one wastes slots.
         again = (self._promised - now) * random.uniform(0.5, 1)  # spreads, and protects nothing
         detail = (
             f"this replica's requests to site {self._site} are queued for more than {PATIENCE.total_seconds():.0f} s"

@@ -53,7 +53,7 @@ class Regions(SiteClients[RegionSettings, Turns]):
 
     @override
     def take(self, opened: Opened[RegionSettings, Turns]) -> None:
-        """Have exactly these regions from now on, and try each at once."""
+        """Use exactly these regions from now on, and try each at once."""
         for kept in opened.sites.values():
             kept.client.forget_trouble()
         super().take(opened)

@@ -58,7 +58,8 @@ class SiteClients(ABC, Generic[_S, _C]):
         self.take(await self.opened(wanted))
 
     async def opened(self, wanted: Mapping[str, _S]) -> Opened[_S, _C]:
-        """These, by site, to be taken once all else is ready for them. Raises ConfigError."""
+        """The clients of these sites, to be passed to `take` once everything else is ready for them. Raises
+        ConfigError."""
         sites: dict[str, Kept[_S, _C]] = {}
         for site, settings in wanted.items():
             known = self._sites.get(site)
@@ -67,7 +68,7 @@ class SiteClients(ABC, Generic[_S, _C]):
         return Opened(sites)
 
     def take(self, opened: Opened[_S, _C]) -> None:
-        """Have exactly these from now on."""
+        """Use exactly these clients from now on."""
         self._sites = opened.sites
 
     @abstractmethod

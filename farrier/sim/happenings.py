@@ -98,7 +98,7 @@ class Happenings:
         return random.choice(fit)
 
     async def _happen(self, event: Event, node: NodeGlance) -> None:
-        """Until the node is back in service, or deleted."""
+        """Cause the event, and wait until the node is back in service, or deleted."""
         try:
             match event:
                 case Event.QUARANTINE:

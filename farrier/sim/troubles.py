@@ -78,7 +78,7 @@ class Operator:
             await self._fleet.ask(node, Action.RETRY_STAGE)
 
     def _mend(self, node: NodeGlance) -> None:
-        """Replace what is broken in the machine, and remove machines that are not ours to keep."""
+        """Replace the faulty part of the machine, and remove machines that are unknown to farrier."""
         self._region.natures.pop(node.name, None)
         stray = self._region.machines.get(self._region.hostnames.get(node.name, ""))
         if stray is not None and stray.status is Status.NEW and stray.description == "":

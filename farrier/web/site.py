@@ -88,7 +88,7 @@ class Site:
 
 
 class _Headers:
-    """Sends our headers with every answer."""
+    """Adds farrier's headers to every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

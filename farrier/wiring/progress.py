@@ -24,8 +24,8 @@ _PULSE_SECONDS = 2.0
 
 
 class Progress:
-    """Whether the controller lives. A renewal that failed proves that it turns, one that succeeded that the database
-    commits."""
+    """Whether the controller is alive. A renewal that returned proves that its loop runs, a successful one that the
+    database commits."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

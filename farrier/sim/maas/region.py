@@ -64,7 +64,7 @@ class Region:
         return self.timeline.now
 
     def advance(self, by: timedelta) -> None:
-        """Let so much time pass; all work due by then is done, in order."""
+        """Advance the clock; all work that is due by then is done, in order."""
         self.timeline.advance(by)
 
     def next_id(self, kind: str) -> int:
@@ -80,7 +80,7 @@ class Region:
         return "x" + text
 
     def keep(self, machine: Machine) -> None:
-        """Have `machine` in the region."""
+        """Add `machine` to the region."""
         self.machines[machine.system_id] = machine
         self.hostnames[machine.hostname] = machine.system_id
         for interface in machine.interfaces:

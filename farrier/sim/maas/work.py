@@ -140,7 +140,7 @@ def finish_release(region: Region, machine: Machine) -> None:
 
 
 def erase(region: Region, machine: Machine) -> None:
-    """From power on until erased and released, or Failed disk erasing."""
+    """An erasure, from power on until erased and released, or Failed disk erasing."""
     if region.nature_of(machine).erase is EraseFate.FAILS:
         region.plan(machine, region.durations.erase, lambda: fail(region, machine, "Failed to erase disks."))
         return
