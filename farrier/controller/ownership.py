@@ -4,9 +4,9 @@ A pure data structure: rows that were read and replies that arrived go in, decis
 clock; `now` is always this process' monotonic time. No decision depends on a wall clock.
 
 Each row of `controllers` is one process, which renews it every RENEW_EVERY. An observer declares the process dead when
-the counter of renewals has not changed for EXPIRED_AFTER of the observer's own time, in reads at most GAP apart. A
-process acts for ACT_FOR after it sent its last successful renewal. That is shorter, so a process that was declared dead
-no longer acts.
+the counter of renewals has not changed for EXPIRED_AFTER of the observer's own time, of which the interval between two
+reads counts for at most GAP. A process acts for ACT_FOR after it sent its last successful renewal. That is shorter, so
+a process that was declared dead no longer acts.
 """
 
 from __future__ import annotations
@@ -43,11 +43,17 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class _Sight(msgspec.Struct):
-    """Since when this observer has seen the same counter of a controller."""
+    """For how many seconds this observer has seen the same counter of a controller."""
 
     renewals: int
-    since: float
+    unchanged: float
     read_at: float
+
+    def unchanged_at(self, now: float) -> float:
+        """The seconds without a change, if another read at `now` finds the same counter. An overloaded database answers
+        late, so a slow read counts, but for at most GAP. After an outage, the observer counts from zero."""
+        gap = now - self.read_at
+        return 0.0 if gap > EXPIRED_AFTER else self.unchanged + min(gap, GAP)
 
 
 class _Held(msgspec.Struct):
@@ -114,10 +120,10 @@ class Ownership:
         self._live = tuple(controllers)
         for controller in self._live:
             before = self._sight.get(controller.id)
-            still = before is not None and before.renewals == controller.renewals and read_at - before.read_at <= GAP
-            # After a gap, the observer begins to count again.
-            since = before.since if still and before is not None else read_at
-            sight[controller.id] = _Sight(controller.renewals, since, read_at)
+            unchanged = 0.0
+            if before is not None and before.renewals == controller.renewals:
+                unchanged = before.unchanged_at(read_at)
+            sight[controller.id] = _Sight(controller.renewals, unchanged, read_at)
         self._sight = sight
         self._rows = {row.shard: row for row in rows}
 
@@ -135,7 +141,7 @@ class Ownership:
         expired = tuple(
             Expired(id_, sight.renewals)
             for id_, sight in self._sight.items()
-            if id_ != self.id and sight.read_at - sight.since >= EXPIRED_AFTER
+            if id_ != self.id and sight.unchanged >= EXPIRED_AFTER
         )
         dead = {each.id for each in expired}
         living = [controller for controller in self._live if controller.id not in dead]

@@ -89,11 +89,27 @@ def test_a_renewal_that_was_seen_begins_the_count_anew() -> None:
         assert ownership.plan().expired == ()
 
 
-@pytest.mark.parametrize("away", [3.5, 3600.0])
-def test_an_observer_that_was_paused_counts_anew(away: float) -> None:
-    """After an outage of the database nobody is declared dead before ten seconds of sight."""
+def test_after_an_outage_no_controller_is_declared_dead_within_ten_seconds() -> None:
     ownership = joined()
-    for seconds in (0.0, 2.0, 4.0, 6.0, 6.0 + away, 8.0 + away):
+    outage = 3600.0
+    for seconds in (0.0, 2.0, 4.0, 6.0, 6.0 + outage, 8.0 + outage, 15.0 + outage):
+        ownership.observed(live(ME, YOU), rows({}), START + seconds)
+        assert ownership.plan().expired == ()
+
+
+def test_a_controller_is_declared_dead_also_by_reads_of_an_overloaded_database() -> None:
+    """Four intervals of six seconds count for three seconds each."""
+    ownership = joined()
+    for seconds in (0.0, 6.0, 12.0, 18.0):
+        ownership.observed(live(ME, YOU), rows({}), START + seconds)
+        assert ownership.plan().expired == ()
+    ownership.observed(live(ME, YOU), rows({}), START + 24.0)
+    assert [each.id for each in ownership.plan().expired] == [YOU]
+
+
+def test_the_time_of_a_short_pause_of_the_observer_counts_for_three_seconds() -> None:
+    ownership = joined()
+    for seconds in (0.0, 2.0, 4.0, 13.0, 15.0):
         ownership.observed(live(ME, YOU), rows({}), START + seconds)
         assert ownership.plan().expired == ()
 
