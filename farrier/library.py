@@ -1,6 +1,7 @@
-"""The public library: what a package with a kind of its own imports. Stable: see docs/library.md.
+"""The public library, which packages with kinds of their own import. It is stable: see docs/library.md.
 
-Everything else in farrier may change with any release. `docs/tutorial-your-own-kind.md` makes a kind with these names.
+Everything else in farrier may change with any release. `docs/tutorial-your-own-kind.md` defines a kind with these
+names.
 """
 
 from __future__ import annotations
@@ -82,8 +83,8 @@ _PATIENCE = timedelta(seconds=5)
 
 @asynccontextmanager
 async def open_enqueuer(dsn: str) -> AsyncIterator[Enqueuer]:
-    """Makes handlers run as soon as possible, from Python: `await enqueuer.enqueue("volume", 7)`. What SQL does with
-    `farrier.enqueue`. Raises DatabaseUnreachable."""
+    """Open an enqueuer, which makes handlers run as soon as possible: `await enqueuer.enqueue("volume", 7)`. SQL has
+    `farrier.enqueue` for this. Raises DatabaseUnreachable."""
     connections = await open_pool(dsn, size=1, patience=_PATIENCE)
     try:
         yield Enqueuer(PostgresWakes(connections))

@@ -1,1 +1,1 @@
-"""Wake-ups: asking for them from Python (`Enqueuer`), and hearing of them (`Listener`). SQL has farrier.enqueue."""
+"""Enqueues resources from Python (`Enqueuer`), and listens for notifications of wakes (`Listener`)."""

@@ -11,7 +11,8 @@ from itertools import islice
 
 from farrier.protocols import Wakes
 
-# One statement and one notification for so many. Each is short, so that commits of others do not queue behind it.
+# Resources of one statement and its notification. Both are short, so that commits of other processes do not queue
+# behind them.
 _AT_ONCE = 1000
 
 
@@ -22,12 +23,13 @@ class Enqueuer:
         self._wakes = wakes
 
     async def enqueue(self, kind: str, *ids: int) -> None:
-        """Enqueue these resources. Raises `RefusedByModel` if one of them does not exist or has ended, and then
-        enqueues none of its thousand; `DatabaseUnreachable`. May be repeated after either."""
+        """Enqueue these resources, a thousand in a transaction. Raises `RefusedByModel`, and enqueues none of a
+        transaction, if one of its resources does not exist or has ended; raises `DatabaseUnreachable`. May be repeated
+        after either."""
         await self.enqueue_all(kind, ids)
 
     async def enqueue_all(self, kind: str, ids: Iterable[int]) -> None:
-        """The same for any number, a thousand to a transaction, in the order of ids."""
+        """As `enqueue`, for an iterable of IDs. The transactions are in the order of the IDs."""
         rest = iter(sorted(set(ids)))
         while batch := list(islice(rest, _AT_ONCE)):
             await self._wakes.wake(kind, batch)

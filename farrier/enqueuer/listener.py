@@ -1,8 +1,8 @@
-"""Listens for wake-ups and passes them on to the loop.
+"""Listens for notifications of wakes, and passes them to the loop.
 
-`daemon` runs one beside the controller. A notification is a hint and never carries work: it may be lost with its
-connection, or never come (a pooler in transaction mode), and then the poll finds the wakes a little later. So they are
-looked for whenever listening begins, and a connection that has been silent for long has to prove that it still hears.
+`daemon` runs one beside the controller. A notification only makes the loop faster. If it is lost with its connection,
+or a pooler in transaction mode never delivers it, the poll finds the wake a little later. So the listener requests a
+poll whenever listening begins, and tests a connection that has been silent for long.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from farrier.protocols import Notifications
 _log = structlog.stdlib.get_logger(__name__)
 
 _FIRST_PAUSE = timedelta(milliseconds=100)
-# Polling finds wakes meanwhile; after an outage, the listener reconnects within this time.
+# After an outage, the listener reconnects within this time. The poll finds wakes meanwhile.
 _LONGEST_PAUSE = timedelta(seconds=10)
 
 
 class Listener:
-    """Wakes resources whose wakes were announced, and has wakes looked for whenever some may have been missed."""
+    """Passes the resources of each notification to `wake`, and calls `missed` whenever notifications may have been
+    missed."""
 
     def __init__(
         self,
@@ -36,8 +37,8 @@ class Listener:
         missed: Callable[[], None],
         silence: timedelta = timedelta(seconds=10),
     ) -> None:
-        """`wake` takes a kind and ids, None for more than a notification holds. `silence`: after so long without a
-        notification the connection is put to the proof."""
+        """`wake` takes a kind and IDs, or None if a notification could not hold all IDs. The connection is tested after
+        `silence` without a notification."""
         self._notifications = notifications
         self._wake = wake
         self._missed = missed
@@ -68,12 +69,13 @@ class Listener:
                     kind, _, ids = text.partition(":")
                     try:
                         self._wake(kind, [int(id_) for id_ in ids.split(",")] if ids and ids != "*" else None)
-                    except ValueError:  # any login may notify on any channel
+                    except ValueError:  # any login may send notifications on any channel
                         _log.warning("listen.malformed", text=text[:80])
                 if not heard:
                     await subscription.prove()
 
     def _pause(self) -> float:
-        """Seconds, doubling with each failure in a row; jittered, so that replicas do not come back as one."""
+        """The pause in seconds, doubled with each failure in a row. The jitter keeps replicas from reconnecting at the
+        same moment."""
         longest = _LONGEST_PAUSE.total_seconds()
         return min(longest, _FIRST_PAUSE.total_seconds() * 2.0 ** min(self._failures, 10)) * random.uniform(0.5, 1.0)

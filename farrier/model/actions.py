@@ -1,8 +1,8 @@
 """Every action of an intent on a node, with the states in which it is accepted, in one table.
 
-The node handler calls `check` before it acts; the database's INSERT trigger is filled from `schema` and `since`. The
-table depends on the layers and the live workflow only. The handler checks all other conditions, such as the node's
-health.
+The node handler calls `check` before it acts. The table that the database's INSERT trigger reads is filled from
+`schema` and `since`. The table depends on the layers and the live workflow only. The handler checks all other
+conditions, such as the node's health.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ ONE_INTENT: Mapping[FailureClass | QuarantineCause, Action] = {
 }
 """Failures whose advice ends in exactly one intent."""
 
-# Of these actions, only the first continues a failed stage. The other two end the workflow.
+# Of these actions, only the first continues a failed stage. The other two undo the workflow's work; restart_clean then
+# starts it again.
 _WAYS_OUT = (Action.RETRY_STAGE, Action.RESTART_CLEAN, Action.CANCEL)
 _WORKFLOWS = frozenset({Layer.ONBOARDING, Layer.DECOMMISSION})
 
@@ -90,8 +91,8 @@ def filter_runs(run: Run, now: datetime, period: timedelta) -> Iterator[str]:
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A node as views show it, and the values that judge it. `late` are its clocks above their limit, the worst first;
-    `period` is the period of the controllers."""
+    """A node as views show it, and the values on which its advice depends. `late` are its clocks above their limit, the
+    worst first; `period` is the period of the controllers."""
 
     node: NodeDetail
     now: datetime
@@ -225,8 +226,8 @@ def _of_region(case: Case) -> Iterator[str]:
 
 
 def _of_clocks(node: NodeDetail, late: Sequence[Clock]) -> Iterator[str]:
-    """Advice about the clock that is furthest above its limit, if there is no better advice, as for a stage that timed
-    out."""
+    """Advice about the clock that is furthest above its limit. More specific advice, such as that for a stage that
+    timed out, comes before it."""
     for clock in late[:1]:
         ways = " or ".join(action for action in _WAYS_OUT if _is_accepted(action, node))
         undone = node.workflow is not None and node.workflow.status == WorkflowStatus.COMPENSATING

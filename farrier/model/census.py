@@ -19,7 +19,8 @@ ALERTS_NAMED = 50
 their number has no bound. All other alerts are counted together."""
 
 FAILING_AFTER = timedelta(minutes=5)
-"""A restart of a service takes less time."""
+"""How long the runs of a resource must end in the same error before it counts as failing. A restart of a service takes
+less time."""
 
 
 class Condition(StrEnum):

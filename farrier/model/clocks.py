@@ -25,8 +25,8 @@ END_TO_END = "end to end"
 
 
 class Clock(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a layer has been in its state, and how long it may be. `limit` None: any time, for the reason in `note`.
-    `above` is set once the limit has passed."""
+    """How long a layer has been in its state, and how long it may be. `limit` is None if the state may last for any
+    time; `note` then has the reason. `above` is set once the limit has passed."""
 
     layer: str
     state: str
@@ -49,7 +49,7 @@ class Overdue(msgspec.Struct, frozen=True):
 
 
 class OverduePage(msgspec.Struct, frozen=True):
-    """Nodes above a limit at `now`, the worst first. `more` is the number of further ones."""
+    """Nodes above a limit at `now`, the worst first. `more` is the number of further nodes."""
 
     now: datetime
     rows: tuple[Overdue, ...]

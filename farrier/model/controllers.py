@@ -58,7 +58,8 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """The resources of some shards (true: with a wake). `steps` are the names of marked steps."""
+    """The resources of some shards. `ids` has each resource, and whether it has a wake; `steps` has the names of marked
+    steps."""
 
     ids: dict[int, bool]
     steps: dict[int, str]

@@ -37,8 +37,8 @@ _BAD_REGIONS = frozenset({RegionState.FAILING, RegionState.UNCONFIGURED})
 
 
 class Patience(msgspec.Struct, frozen=True):
-    """The settings of these names: the ages at which an agent counts as silent, and an observation from MAAS as
-    stale."""
+    """The ages at which an agent counts as silent and an observation from MAAS as stale. The fields have the names of
+    the settings."""
 
     offline_after: timedelta = timedelta(seconds=180)
     observation_ttl: timedelta = timedelta(seconds=300)
@@ -50,8 +50,8 @@ def is_deleted(node: NodeDetail) -> bool:
 
 
 def is_held(node: NodeDetail) -> bool:
-    """Whether a pause delays the node. A deletion and the undo after a cancel continue during a pause. Their last run
-    may still wait for the end of the pause."""
+    """Whether a pause delays the node. A deletion and the undo after a cancel continue during a pause, unless the
+    node's last run reports that it is paused."""
     if node.paused is None:
         return False
     goes_on = node.deleting or (node.workflow is not None and node.workflow.status == WorkflowStatus.COMPENSATING)

@@ -1,8 +1,8 @@
 """Every transition that a layer may make, in one table.
 
-The handler decides with it, the database's transition trigger is filled from it, and the diagrams are drawn from it. A
-workflow's stage is a substate of its layer and has no edges here. No code may write a transition that is not in
-`EDGES`.
+The handler decides with it, the diagrams are drawn from it, and the database's table of edges, which the transition
+trigger reads, is filled from it. A workflow's stage is a substate of its layer and has no edges here. No code may write
+a transition that is not in `EDGES`.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class HistoryKey(msgspec.Struct, frozen=True):
 
 
 def parse_key(text: str) -> HistoryKey:
-    """The key of `HistoryKey.text`. Raises ValueError."""
+    """Parse a text that `HistoryKey.text` returned. Raises ValueError."""
     micros, id_, version, kind, layer = [*text.split(".", 4), *[""] * 4][:5]
     numbers = (micros, id_, version)
     if not (all(n.isascii() and n.isdecimal() and int(n) <= _LARGEST for n in numbers) and kind and layer):

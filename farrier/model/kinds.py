@@ -73,8 +73,8 @@ class KindAction(msgspec.Struct, frozen=True, kw_only=True):
 
 class KindLayer(msgspec.Struct, frozen=True, kw_only=True):
     """A set of states with a clock, independent of the other layers of the resource. The table has a column of this
-    name, and NAME_entered_at. `initial` are the states in which a new row may begin; a single one is the default of the
-    column. `edges` None: any state may follow any other, and the database checks none.
+    name, and NAME_entered_at. `initial` are the states in which a new row may begin; a single initial state is the
+    default of the column. `edges` None: any state may follow any other, and the database checks none.
 
     `label` is the layer's `kind` in metrics, and `key` the prefix of the names of its limits; if empty, both derive
     from the name of the kind. A layer with a `relation` is stored in rows of that table, of which a resource may have

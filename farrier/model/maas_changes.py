@@ -1,7 +1,7 @@
 """The changes that farrier requests from MAAS: one struct for each, as data.
 
-Stages create them, and `MaasClient.do` sends them, unless another user owns the machine. A later reading decides
-whether a change was made. The region keeps `comment` in the event of the request, which identifies farrier's requests.
+Stages create them, and `MaasClient.do` sends them, unless another user owns the machine. A later reading shows whether
+a change was made. The region stores `comment` in the event of the request, so farrier recognises its own requests.
 Representations mask secrets and user data.
 """
 
@@ -94,7 +94,7 @@ class SetStorageLayout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreateBond(msgspec.Struct, frozen=True, kw_only=True):
-    """Refused as `invalid` while a parent is in a bond: the caller reads before a retry."""
+    """Refused as `invalid` while a parent is in a bond, so the caller reads the machine before it retries."""
 
     name: str
     parents: tuple[int, ...]

@@ -36,7 +36,7 @@ SPEC = KindSpec(
     states={
         RegionState.STARTING: KindState(limit=timedelta(minutes=5)),
         RegionState.OBSERVING: KindState(why_none="the target state of a region"),
-        # As long as an observation stays fresh.
+        # The default time for which an observation stays fresh.
         RegionState.FAILING: KindState(limit=timedelta(minutes=5)),
         RegionState.UNCONFIGURED: KindState(
             why_none="an operator removed it from the settings; it has an alert of its own"
@@ -108,10 +108,11 @@ class MaasRegion(Resource, frozen=True, kw_only=True):
     times of the next attempts. Readings from before `since` do not count. `configured_at` is when a controller last had
     the site in its settings.
 
-    `due` are machines to read, most urgent first; `more`: there are others. `turn_at` is set if some are due only for
-    their periodic reading: the value of `swept_at` once these are read. `present` counts machines that the last reading
-    found, and `lost` those that vanished within the last hour. `known` are some of the present machines, `held` some
-    that `username` holds. `users` are some nodes with machines in an unconfigured region.
+    `due` are machines to read, most urgent first; `more`: further machines are due. `turn_at` is the next value of
+    `swept_at`, to be stored once the machines in `due` that need only their periodic reading are read; None if there
+    are none. `present` counts machines that the last reading found, and `lost` those that vanished within the last
+    hour. `known` are some of the present machines, `held` some that `username` holds. `users` are some nodes with
+    machines in an unconfigured region.
     """
 
     site: str
@@ -178,7 +179,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """A reading of a node's machine. `read_at` is the time before the observation began. The reading is ignored if the
-    node has another machine by now. The node is woken if its handler may need the change."""
+    node has another machine by now. The node is enqueued if its handler may need the change."""
 
     node: int
     system_id: str

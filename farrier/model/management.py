@@ -22,5 +22,5 @@ class Management(StrEnum):
 
 
 TRANSIENT = frozenset({Management.VERIFYING, Management.ADOPTING})
-"""States that end by themselves: by an outcome, a deadline, a cancel or a takeover. An intent that only these states do
-not accept waits."""
+"""States that end by themselves: by an outcome, a deadline, a cancel or the recovery after a crash. An intent that only
+these states do not accept waits."""

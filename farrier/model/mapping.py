@@ -1,8 +1,8 @@
 """The permitted pairs of workflow status and node status after every commit.
 
 The pairs hold for a live workflow at any time, and for an ended one in the commit that ends it. Afterwards the node's
-status may change, except to the two statuses that require a live workflow. The database's deferred trigger is filled
-from `ROWS` and `WITHOUT_WORKFLOW`.
+status may change, except to the two statuses that require a live workflow. The table that the database's deferred
+trigger reads is filled from `ROWS` and `WITHOUT_WORKFLOW`.
 """
 
 from __future__ import annotations

@@ -149,8 +149,8 @@ class NetworkSegment(Resource, frozen=True, kw_only=True):
 
 
 class Closing(msgspec.Struct, frozen=True):
-    """Stops the allocation of addresses. `unused`: the decision requires that no address is allocated. If this has
-    changed, or another transaction is about to change it, the commit writes nothing of the run."""
+    """Stops the allocation of addresses. `unused`: the run saw no allocated address. If this has changed, or another
+    transaction is about to change it, the commit writes nothing of the run."""
 
     unused: bool
 

@@ -1,4 +1,5 @@
-"""The network segments and IB partitions that a node uses, with the progress of each, as its snapshot contains them.
+"""The network segments and IB partitions that a node uses, with the progress of each, as the node's snapshot contains
+them.
 
 The database computes them (`farrier.networks_of`); a run requests them with the write `UseNetworks`. Pure.
 """

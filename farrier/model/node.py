@@ -52,17 +52,17 @@ class OtherLogin(msgspec.Struct, frozen=True, kw_only=True):
 class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The facts about a node's BMC.
 
-    Failures: `failures` counts consecutive failures since the last edit or intent, of any class; `of_class` counts the
-    last ones of them, which have the class `failure`. `verified_at` is when a verification last succeeded; `asked_at`
-    is when `manage` was requested and is not reached yet.
+    Failures: `failures` counts consecutive failures of any class since the last edit or intent; `of_class` counts those
+    since the last change of class, all of class `failure`. `verified_at` is when a verification last succeeded;
+    `asked_at` is when the pending verification was requested, None if none is pending.
 
     Logins: `tries` are the times of logins that are not known to have succeeded, newest last; `trying` is the one that
     a verification may use. `others` are logins of other nodes at this BMC, which are never written. `watched_at` is
     when the version of the credential was last checked without contacting the BMC, and `watched_version` the version
     then; None if the credential did not resolve. `good_before` is the version that was valid before `good_version`.
 
-    Power: the `sync_` fields belong to the regular read of a manageable node. Power without `power_at` is unknown. The
-    stored power may have been confirmed since, unless a read failed. `desired_power` is the enforced power,
+    Power: the `sync_` fields belong to the regular read of a manageable node. Power without `power_at` is unknown.
+    Later reads may have confirmed the stored power without storing their time. `desired_power` is the enforced power,
     `enforced_at` when it was last enforced, and `enforce_error` why enforcing it failed.
     """
 
@@ -107,7 +107,8 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Quarantine(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why a node is quarantined. Without an operator, the quarantine ends only after proof that this cause is gone. A
-    node that leaves service keeps it; `cleanup_validation_failed` is kept even longer."""
+    node that leaves service keeps its quarantine. Only a validated cleanup, a release with a reason, or the end of the
+    node ends a quarantine for `cleanup_validation_failed`."""
 
     cause: QuarantineCause
     reason: str
@@ -206,8 +207,8 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """The fields of both kinds of workflow. `id` is 0 until the workflow is stored. `mark` identifies its requests in
-    MAAS, and is empty until then. `attempt` counts attempts of the stage from 1. The end-to-end clock starts at
+    """The fields of both kinds of workflow. `id` is 0 until the workflow is stored, and `mark`, which identifies its
+    requests in MAAS, is empty. `attempt` counts attempts of the stage from 1. The end-to-end clock starts at
     `mode_given_at`."""
 
     kind: ClassVar[WorkflowKind]
@@ -325,7 +326,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     of the last successful onboarding, for a node with a machine in MAAS. `region`: the state of its site's region while
     a workflow is live. `outages` are the recent times in which that region could not be read. `same_machine` names
     other nodes that recorded its machine. `braked_at`: when its site's brake last refused to take nodes out of service,
-    None if it does not.
+    None while the brake holds no nodes.
 
     `labels`, `networks` and `ib_guids` are set only while an onboarding is live. `networks` are the networks that the
     node uses, None for no networks. `ib_guids` are the GUIDs of its InfiniBand ports, None until its agent has reported

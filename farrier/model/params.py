@@ -23,12 +23,12 @@ REASON_MAX = 500
 REFERENCE_MAX = 500
 """Largest number of characters of a BMC address or a credential reference. The longest ones are Vault paths."""
 
-# Scheme and host contain no character that would end them. A name in brackets must be a number. A text with a scheme
-# must not match as a host of that name.
+# Scheme and host contain no character that would end them. Brackets contain an IP address. A text with a scheme must
+# not match as a host with the name of the scheme.
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*://"
 _HOST = rf"(?:\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\](?::[0-9]*)?|[^\s/?#@\[\]{CONTROL}]+)"
 
-# PostgreSQL writes all these patterns the same way. The first requires a character that is not blank, the others no
+# All these patterns mean the same in PostgreSQL. The first requires a character that is not blank; the others allow no
 # blanks.
 Reason: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=REASON_MAX, pattern=r"\S")]
 Address: TypeAlias = Annotated[
@@ -43,7 +43,7 @@ Address: TypeAlias = Annotated[
         },
     ),
 ]
-# A secret that was given instead must neither be stored nor repeated in the error.
+# If a client passes a secret instead of a reference, farrier must neither store it nor repeat it in the error.
 Reference: TypeAlias = Annotated[
     str,
     msgspec.Meta(

@@ -144,8 +144,8 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WantedResources(msgspec.Struct, frozen=True, kw_only=True):
-    """A filter of resources of one kind; an empty field accepts all. A state is one of any layer, including its
-    substates."""
+    """A filter of resources of one kind; an empty field accepts all. `states` may be states of any layer; each includes
+    its substates."""
 
     kind: str
     states: tuple[str, ...] = ()

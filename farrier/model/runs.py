@@ -99,7 +99,7 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
     outcome: str
     wakes: tuple[UUID, ...] = ()
     delay: timedelta = timedelta(0)
-    limited: bool = False  # it asked for an immediate rerun too often in a row
+    limited: bool = False  # the resource requested an immediate rerun too often in a row
     to: S | None = None
     confirms: bool = False
     moves: tuple[Move, ...] = ()
@@ -124,8 +124,8 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
 
 
 class Marking(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of the marks of one kind's steps: names of `begun` steps by resource, `ended` ones, and `epochs` by
-    shard. A change with a lower `number` has no effect after one with a higher number."""
+    """A change of the marks of one kind's steps: the names of `begun` steps by resource, the resources whose steps
+    `ended`, and `epochs` by shard. A change with a lower `number` has no effect after one with a higher number."""
 
     number: int
     begun: Mapping[int, str]

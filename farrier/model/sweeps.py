@@ -16,8 +16,8 @@ PERIOD = timedelta(seconds=30)
 """The default interval of the runs of a resource."""
 
 _PERIODS = 2
-# This holds with a very short period, too: a controller reports its sweeps every two seconds, and other controllers
-# notice its end after ten.
+# The minimum for very short periods: a controller reports its sweeps every two seconds, and other controllers notice
+# its end after ten.
 _AT_LEAST = timedelta(minutes=1)
 
 

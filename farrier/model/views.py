@@ -29,8 +29,9 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """A filter of nodes: each field, and each named one of the `LISTED` details, accepts one of its values; an empty
-    one accepts all. `failed`: of these only the nodes whose workflow failed, or whose BMC or power cannot be read."""
+    """A filter of nodes. A node fits if each field, and each of the `LISTED` details in `details`, contains the node's
+    value; an empty field accepts all. `failed`: of these only the nodes whose workflow failed, or whose BMC or power
+    cannot be read."""
 
     statuses: tuple[str, ...] = ()
     managements: tuple[str, ...] = ()
@@ -99,7 +100,8 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
 
 class MaasView(msgspec.Struct, frozen=True, kw_only=True):
     """The last reading of the node's machine in MAAS. `since` is the first reading of this state, `read_at` the last.
-    With `stale_since`, an event of the machine is not read yet. The reading is known to hold until `fresh_at`."""
+    `stale_since` is set if an event about the machine is newer than the reading. The reading is known to hold until
+    `fresh_at`."""
 
     system_id: str
     state: str

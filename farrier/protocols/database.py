@@ -50,7 +50,7 @@ class Wakes(Protocol):
 
     async def wake(self, kind: str, ids: Sequence[int]) -> None:
         """Make the handlers of these resources run as soon as possible, in one transaction. May be repeated. Raises
-        `RefusedByModel`, and wakes no resource, if one of them does not exist; raises `DatabaseUnreachable`."""
+        `RefusedByModel`, and enqueues no resource, if one of them does not exist; raises `DatabaseUnreachable`."""
 
 
 class Subscription(Protocol):

@@ -77,10 +77,10 @@ class StateHandler(Protocol[R, S, W, V]):
         return None
 
     def confirmed(self, stored: R, remembered: R, now: datetime) -> R:  # noqa: ARG002
-        """The snapshot `stored`, loaded at `now`, with the newer confirmations of `remembered`: the state of an
-        `Update` that `confirms`, or the last result of this method. Returns `stored` itself if it is not older or its
-        state is no longer the confirmed one. The same if the confirmation is in the future because the clock was set
-        back. By default `stored`."""
+        """The snapshot `stored`, loaded at `now`, with the newer confirmations of `remembered`. `remembered` is the
+        state of an `Update` that `confirms`, or the last result of this method. Returns `stored` itself if it is not
+        older, if its state is no longer the confirmed one, or if the confirmation is in the future because the clock
+        was set back. By default `stored`."""
         return stored
 
 
@@ -131,7 +131,7 @@ class Controllers(Protocol):
 
     async def renew(self, controller: UUID, lags: Mapping[str, float]) -> Seen:
         """Renew the row of this process, with its kinds and by how many seconds their runs are late. Returns the rows
-        of all others."""
+        of all controllers, and of all shards of these kinds."""
 
     async def expire(self, controller: UUID, renewals: int | None) -> None:
         """Declare another controller dead, unless it has renewed since. None: a former ID of this process, which is

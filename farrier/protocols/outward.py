@@ -173,8 +173,8 @@ class UfmClient(Protocol):
         callers share."""
 
     async def read_anew(self, number: int) -> Pkey | None:
-        """The current partition, perhaps without its services. None only if neither the request for the key nor the
-        list of all keys has the partition: this proves that the number is free."""
+        """The current partition, perhaps without `qos`. None only if neither the request for the key nor the list of
+        all keys has the partition: this proves that the number is free."""
 
     async def create(self, wanted: Wanted) -> None:
         """Create the partition without ports."""

@@ -1,7 +1,8 @@
-"""The composition root: makes the parts of farrier from the configuration and connects them through protocols.
+"""The composition root: creates the parts of farrier from the configuration, and connects them through protocols.
 
-The only package that imports several others of its level. Called by `daemon`; what it returns is ready to run and runs
-nothing by itself. Everything is a context: what was opened is closed in reverse order, also when a later step fails.
+The only package that imports several packages of the same level. `daemon` calls it, and runs the objects that it
+returns; nothing runs before. Everything that is opened is a context, and is closed in reverse order, even if a later
+step fails.
 """
 
 from __future__ import annotations

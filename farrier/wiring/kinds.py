@@ -44,7 +44,7 @@ class Loop(msgspec.Struct, frozen=True):
 
 
 def extensions(names: Iterable[str]) -> Extensions:
-    """The kinds of others that are named. Imports their modules. Raises ConfigError."""
+    """The kinds of other packages with these names. Imports their modules. Raises ConfigError."""
     found = {name: extension(name) for name in names}
     specs = [*BUILT_IN, *(each.spec for each in found.values())]
     for what, values in (("name", [spec.name for spec in specs]), ("table", [spec.relation for spec in specs])):
@@ -55,7 +55,7 @@ def extensions(names: Iterable[str]) -> Extensions:
 
 
 def extension(name: str) -> AnyExtension:
-    """The kind that is called `package.module:NAME`. Raises ConfigError."""
+    """The kind with the name `package.module:NAME`. Raises ConfigError."""
     found = naming.named(name)
     if not isinstance(found, Extension):
         raise ConfigError(f"{name} is not an Extension of farrier.library, but a {type(found).__name__}")
@@ -73,9 +73,9 @@ def installable(extension: AnyExtension) -> Installable:
 
 
 async def require_kinds(database: Database, extensions: Extensions) -> None:
-    """Make sure that these kinds are installed in the database. They are installed in an embedded one; any other
-    belongs to an operator, and a kind that is missing or different there raises ConfigError. Raises
-    DatabaseUnreachable; may be repeated."""
+    """Make sure that these kinds are installed in the database. Installs them in an embedded database. In any other
+    database, which belongs to an operator, a missing or different kind raises ConfigError. Raises DatabaseUnreachable;
+    may be repeated."""
     if database.embedded and extensions:
         async with administrator(database) as conn:
             for each in extensions.values():
@@ -85,7 +85,7 @@ async def require_kinds(database: Database, extensions: Extensions) -> None:
 
 
 def built_in_loops(config: settings.Config, fabrics: Fabrics) -> list[Loop]:
-    """The kinds that come with farrier."""
+    """The loops of the built-in kinds, except for nodes and regions."""
     return [
         Loop(SEGMENT_KIND, SegmentHandler(config.segments.drain_period), SegmentRows(), None),
         Loop(PARTITION_KIND, PartitionHandler(), PartitionRows(), PartitionServices(fabrics)),
@@ -93,7 +93,7 @@ def built_in_loops(config: settings.Config, fabrics: Fabrics) -> list[Loop]:
 
 
 def loop_of(extension: AnyExtension, services: object) -> Loop:
-    """A kind of others."""
+    """The loop of a kind of another package."""
     rows: ResourceRows[Any, Any] = ResourceRows(
         extension.spec,
         extension.snapshot,

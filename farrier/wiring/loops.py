@@ -1,6 +1,6 @@
-"""The loops of one process with all that they need, one for each kind of resource.
+"""The loops of one process, one for each kind of resource, with their handlers, storage and services.
 
-Made for the daemon, which runs them. `use_sites` passes the configuration of sites to the objects that use it.
+Called by the daemon, which runs them. `use_sites` passes the configuration of sites to the objects that use it.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _paces(sites: Sites) -> list[RegionPace]:
 
 
 def _keeper(history: settings.HistoryConfig, database: Database) -> Keeper | None:
-    """The keeper of history; None: history is kept for ever."""
+    """The keeper, which removes old history; None if history is kept for ever."""
     if not history.keep_days:
         return None
     return Keeper(PostgresRetention(database.pool), keep=timedelta(days=history.keep_days))
@@ -113,7 +113,7 @@ async def runtime(
     observer: ServiceObserver,
     extensions: Extensions | None = None,
 ) -> AsyncIterator[Runtime]:
-    """The loops, not yet running, without any site; `extensions` are kinds of others. Raises ConfigError."""
+    """The loops, not yet running and without any site. `extensions` are kinds of other packages. Raises ConfigError."""
     clock, observer = MonotonicClock(), LoggedRequests(observer)
     bmcs, bound = bmc_settings(config), bindings(config)
     host = Host(config=config.controller, sink=sink, clock=clock, ownership=Ownership(()))
@@ -169,7 +169,7 @@ def _loop(loop: Loop, database: Database, host: Host) -> ResourceLoop[Any, Any, 
 
 @asynccontextmanager
 async def _of_others(extensions: Extensions, store: CredentialStore) -> AsyncIterator[list[Loop]]:
-    """The kinds of others, with their services."""
+    """The loops of kinds of other packages, with their services."""
     async with AsyncExitStack() as stack:
         yield [
             loop_of(extension, await stack.enter_async_context(extension.services(Surroundings(store))))

@@ -1,4 +1,5 @@
-"""Whether the controller of this process turns, and whether the database commits: for the watchdog and readiness."""
+"""Whether the controller of this process makes progress, and whether the database commits: for the watchdog and
+readiness."""
 
 from __future__ import annotations
 
@@ -19,13 +20,13 @@ from farrier.protocols import Clock
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# The mending of times is late by as much; a commit of one row is nothing to any server.
+# Stored times are mended this much later at most. A commit of one row every two seconds is no load for a server.
 _PULSE_SECONDS = 2.0
 
 
 class Progress:
-    """Whether the controller is alive. A renewal that returned proves that its loop runs, a successful one that the
-    database commits."""
+    """Whether the controller is alive. A renewal that returned proves that its loop runs; a renewal that succeeded
+    proves that the database commits."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -36,7 +37,7 @@ class Progress:
         self._tried = self._clock.monotonic()
 
     def succeeded(self) -> None:
-        """The database committed a renewal."""
+        """Record that the database committed a renewal."""
         self._succeeded = self._clock.monotonic()
 
     def stalled_for(self) -> timedelta:
@@ -49,13 +50,13 @@ class Progress:
 
 
 class Pulse:
-    """Commits a pulse every few seconds; mends what was stored before the clock was set back."""
+    """Commits a pulse every few seconds, and mends the times that were stored before the clock was set back."""
 
     def __init__(self, pulse: PostgresPulse) -> None:
         self._pulse = pulse
 
     async def run(self) -> None:
-        """Repeats for ever: if the database does not commit now, it tries again."""
+        """Commit pulses until cancelled. A failed pulse is logged."""
         while True:
             try:
                 back = await self._pulse.beat()
@@ -82,7 +83,7 @@ class Pulse:
 
 
 class WatchedControllers(PostgresControllers):
-    """Notes the progress of renewals."""
+    """Records the progress of renewals."""
 
     def __init__(self, connections: Pool, progress: Progress) -> None:
         super().__init__(connections)

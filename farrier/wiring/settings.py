@@ -59,7 +59,7 @@ def bmc_settings(config: settings.Config) -> BmcSettings:
 
 
 def _session_directory(config: settings.BmcConfig) -> Path | None:
-    # systemd names several with colons between them; the first is our own.
+    # systemd separates several directories by colons; the first one belongs to farrier.
     state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
     if config.session_directory:
         return Path(config.session_directory)
@@ -67,7 +67,7 @@ def _session_directory(config: settings.BmcConfig) -> Path | None:
 
 
 def bindings(config: settings.Config) -> Bindings:
-    """The bindings of credentials to BMCs that hold at all sites."""
+    """The bindings of credentials to BMCs that apply to all sites."""
     return Bindings(config.credentials.bindings)
 
 

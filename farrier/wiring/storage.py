@@ -33,15 +33,15 @@ T = TypeVar("T")
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# Closing waits for connections that are being used; after this they are dropped.
+# Closing waits this long for connections that are in use, then drops them.
 _CLOSE_SECONDS = 5
 _WEB_CONNECTIONS = 3
-# Only the unit's own credentials: the settings that allow other references may not be needed to find the database.
+# Only a credential of the systemd unit: finding the database must not depend on the settings of other sources.
 _DSN_IN_A_CREDENTIAL = "systemd:"
 
 
 class Database(msgspec.Struct, frozen=True):
-    """A server that was reached."""
+    """A server to which this process has connected."""
 
     dsn: str
     pool: pool.Pool
@@ -59,8 +59,8 @@ def _for_reading(config: settings.DatabaseConfig) -> pool.Timeouts:
 
 @asynccontextmanager
 async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
-    """Connections to the configured server, retried for as long as `db_timeout`. An embedded server is started, and
-    stopped at the end by the process that started it. Raises DatabaseUnreachable or ConfigError."""
+    """Connections to the configured server, with retries for `db_timeout`. Starts an embedded server; the process that
+    started it stops it at the end. Raises DatabaseUnreachable or ConfigError."""
     async with client.server(await _located(config)) as dsn:
         connections = await pool.open_pool(
             dsn,
@@ -91,7 +91,8 @@ async def _located(config: settings.DatabaseConfig) -> settings.DatabaseConfig:
 
 
 async def persistently(work: Callable[[], Awaitable[T]], *, patience: timedelta) -> T:
-    """The result of `work`, repeated while the database is unreachable and `patience` lasts. Raises what it raises."""
+    """The result of `work`, which is repeated for `patience` while the database is unreachable. Raises the errors of
+    `work`."""
     deadline = anyio.current_time() + patience.total_seconds()
     pause = pool.FIRST_PAUSE.total_seconds()
     while True:
@@ -106,9 +107,9 @@ async def persistently(work: Callable[[], Awaitable[T]], *, patience: timedelta)
 
 
 async def prepare(database: Database, config: settings.Config) -> int:
-    """Make sure that schema and program match, and write the configuration that functions need to the database; returns
-    the schema's version. An embedded database is migrated; any other belongs to an operator, and an old schema there
-    raises SchemaMissing. Raises SchemaTooNew, or DatabaseUnreachable; may be repeated."""
+    """Make sure that schema and program match, and write the settings that SQL functions read to the database. Returns
+    the schema's version. Migrates an embedded database. In any other database, which belongs to an operator, an old
+    schema raises SchemaMissing. Raises SchemaTooNew or DatabaseUnreachable; may be repeated."""
     if database.embedded:
         async with administrator(database) as conn:
             await migrate.migrate(conn, after=catalog.sync)
@@ -122,7 +123,7 @@ async def prepare(database: Database, config: settings.Config) -> int:
 
 @asynccontextmanager
 async def administrator(database: Database) -> AsyncIterator[pool.Single]:
-    """A session for work on the schema, whose statements take as long as they take."""
+    """A session for work on the schema, without a time limit for statements."""
     async with client.administrator(settings.DatabaseConfig(dsn=database.dsn)) as conn:
         yield conn
 
@@ -170,12 +171,12 @@ async def counter(config: settings.DatabaseConfig, database: Database) -> AsyncI
 
 
 class Outside(msgspec.Struct, frozen=True):
-    """The database as others use it, for simulations."""
+    """The database as agents and external services use it, for simulations."""
 
     agents: AgentApi
     fleet: FleetApi
 
 
 def outside(database: Database, name: str) -> Outside:
-    """A service called `name`, and agents, on the connections of `database`."""
+    """The operations of an external service named `name`, and of agents, on the connections of `database`."""
     return Outside(PostgresAgents(database.pool), PostgresFleet(database.pool, name))

@@ -1,4 +1,4 @@
-"""Every label value that metrics of this program may have, and the gauges that are computed and not counted.
+"""Every label value that metrics of this program may have, and the gauges whose values are computed instead of counted.
 
 Called by the daemon. Values come from enums of the model and of the clients, so they are finite.
 """
@@ -38,7 +38,7 @@ from farrier.services.vault_answers import Result as VaultResult
 
 
 def fleet_gauges(config: settings.Config) -> FleetGauges:
-    """Figures of the fleet, none yet."""
+    """The gauges of the fleet, without values yet."""
     return FleetGauges(fleet_words(), census_rules(config), MonotonicClock())
 
 
@@ -72,7 +72,7 @@ def vocabulary(specs: Iterable[KindSpec] = BUILT_IN) -> Vocabulary:
 
 
 def _check_names(words: Mapping[str, KindWords]) -> None:
-    """Kind a with metric b_c, and kind a_b with metric c, would have the same series."""
+    """Raise ConfigError if two kinds have metrics of the same name: metric b_c of kind a, and metric c of kind a_b."""
     of: dict[str, str] = {}
     for kind, each in words.items():
         for own in each.metrics:
@@ -88,7 +88,7 @@ def _service(operations: Iterable[StrEnum], failures: Iterable[StrEnum]) -> Serv
 
 
 def _kind_words(spec: KindSpec) -> KindWords:
-    """A state with a substate is one state where it is entered and left."""
+    """The labels of a kind. A state with a substate counts as one state in metrics of transitions."""
     return KindWords(
         layers={layer.name: (layer.label, tuple(map(str, layer.states))) for layer in spec.every_layer},
         labels=tuple(map(kinds.label, spec.states)),
