@@ -1,9 +1,10 @@
 """The system account that an embedded PostgreSQL runs as.
 
-Called by `embedded` only. An ordinary user's server runs as that user. PostgreSQL refuses to run as root, so
-root's runs as an account without login: the owner of the data if there is any, else the machine's `postgres`,
-else `farrier-postgres`, which is then made. For that account to reach a directory below a closed one (root's
-home), the closed one gets the permission to pass through, and no more; each such change is logged.
+Called by `embedded` only. The server of an ordinary user runs as that user. PostgreSQL refuses to run as root, so the
+server of root runs as another account: the owner of an existing data directory, else `postgres` if the machine has this
+account, else `farrier-postgres`, which farrier creates. This account must reach the data directory and PostgreSQL's
+programs. Where a parent directory is closed (root's home), farrier adds the permission to pass through it, and logs the
+change.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class Account(msgspec.Struct, frozen=True):
             os.chown(directory, self.uid, self.gid)
 
     def own_directory(self, path: Path) -> None:
-        """A directory of this account in a shared place. Refuses one of another user."""
+        """Create a directory of this account in a shared place. Raises ConfigError if the directory belongs to another
+        user."""
         path.mkdir(mode=0o700, exist_ok=True)
         found = path.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (self.uid, os.geteuid()):
@@ -60,7 +62,7 @@ class Account(msgspec.Struct, frozen=True):
         self.take(path)
 
     def open_way(self, directory: Path, binaries: Path) -> None:
-        """Let the account pass through to both, and read the programs and what they load."""
+        """Let the account reach both directories, and read the programs and the libraries that they load."""
         if not self.switched:
             return
         for parent in (*directory.parents, *binaries.parents):

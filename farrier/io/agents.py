@@ -1,7 +1,7 @@
-"""`protocols.AgentApi` on PostgreSQL: the functions that agents call, for agents that are simulated.
+"""`protocols.AgentApi` on PostgreSQL: the SQL functions that agents call, for simulated agents.
 
-One statement serves any number of agents, so that a thousand of them cost a simulation next to nothing.
-What the database refuses leaves as `RefusedByModel`, in its words.
+One statement serves any number of agents, so that a thousand of them cost a simulation little. A refusal by the
+database is raised as `RefusedByModel`, with the database's text.
 """
 
 from __future__ import annotations

@@ -33,15 +33,15 @@ _ENQUEUE = statements.load("wakes/enqueue")
 
 _ANSWERED = "farrier_intent_answered"
 _RESOURCE_ANSWERED = "farrier_resource_intent_answered"
-# How long an answer may go unnoticed when no notification comes through.
+# The interval of the poll, which finds an answer if no notification arrives.
 _LOOK_EVERY_SECONDS = 0.5
 
-# A client waits meanwhile.
+# Short, because a client waits meanwhile.
 _CONNECT_PATIENCE = timedelta(seconds=5)
 
 
 class PostgresRequests:
-    """`protocols.Requests`. `dsn` is where `connections` lead, for the connection that listens."""
+    """`protocols.Requests`. `dsn` is the DSN of `connections`, for the listening connection."""
 
     def __init__(self, connections: Pool, dsn: str, *, pgbouncer: bool = False) -> None:
         self._pool = connections
@@ -81,7 +81,7 @@ class PostgresRequests:
     async def _answer(self, type_: type[A], sql: str, channel: str, intent: int, patience: timedelta) -> A | None:
         answer = type_(**await self._look(sql, intent))
         if answer.status != "pending":
-            return answer  # it need not be listened for
+            return answer  # no need to listen for it
         with anyio.move_on_after(patience.total_seconds()):
             async with self._bell(channel) as bell:
                 while (answer := type_(**await self._look(sql, intent))).status == "pending":
@@ -135,7 +135,7 @@ class PostgresRequests:
 
 
 class _Bell:
-    """Rings for every answer to any client."""
+    """Rings for every notification of an answer, for any client."""
 
     def __init__(self) -> None:
         self._rung = anyio.Event()

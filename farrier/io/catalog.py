@@ -1,6 +1,6 @@
-"""Copies the model into the tables that triggers and functions read: edges, first values, mapping, actions, kinds.
+"""Copies the model into the tables that triggers and functions read: edges, initial states, mapping, actions, kinds.
 
-Run after every migration, in its lock. The model in the code is the truth; a row that it lacks goes, so the database
+Called at the end of every migration, under its lock. Rows that the model in the code lacks are deleted, so the database
 refuses exactly what the code refuses.
 """
 
@@ -151,7 +151,7 @@ def _mapping() -> list[tuple[str, ...]]:
 
 
 def _contradictions() -> list[tuple[str, ...]]:
-    """(state, statuses, causes), with blanks between."""
+    """(state, statuses, causes); blanks separate several statuses or causes."""
     found = expected.contradictions()
     return [(each.state, " ".join(sorted(each.statuses)), " ".join(sorted(each.causes))) for each in found]
 
@@ -201,7 +201,7 @@ async def set_settings(conn: Connection, node: NodeConfig) -> None:
 
 
 async def set_limits(conn: Connection, held: Limits) -> None:
-    """Make `farrier.limits`, by which the views compute what is above its limit, equal to these."""
+    """Make `farrier.limits`, from which views compute the clocks above their limits, equal to these."""
     await conn.execute(_LIMITS, *node_columns(held))
 
 

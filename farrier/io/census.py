@@ -1,6 +1,6 @@
-"""Counts the fleet: one statement, so all figures are of one moment.
+"""Counts the fleet in one statement, so that all figures are of one moment.
 
-Called by `queries`. Never takes long at the cost of others: the statement has a time-out, and no helpers.
+Called by `queries`. The statement has a time limit and no parallel workers, so that it does not slow other statements.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from farrier.model.limits import Limits
 
 _CENSUS = statements.load("queries/census")
 
-# 100,000 nodes are counted in less than 50 ms. A database that is so busy that it takes hundreds of times as long is
-# when the figures are needed the most; what takes longer than this is about to be too old anyway.
-# Helpers would take processors from the loop's own statements to be done a little sooner.
+# Counting 100,000 nodes takes less than 50 ms. The time limit is hundreds of times longer, because operators need the
+# figures most when the database is overloaded; later figures would be outdated anyway. Parallel workers would take CPUs
+# from the loop's statements.
 _BOUNDS = "SET LOCAL statement_timeout = '30s'; SET LOCAL max_parallel_workers_per_gather = 0"
 
 
@@ -42,7 +42,7 @@ def _columns(rules: Rules) -> tuple[Any, ...]:
 
 
 def node_columns(held: Limits) -> tuple[list[Any], ...]:
-    """Limits of nodes, their workflows and regions, as statements take them."""
+    """Limits of nodes and their workflows, as the arrays that statements take."""
     found = tuple(limits.rules(held))
     return (
         [rule.place.kind for rule in found],

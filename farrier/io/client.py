@@ -1,6 +1,7 @@
-"""The database for a command that runs once: server, pool, schema check, and both halves of the API.
+"""Opens the database for a command that runs once: server, pool, schema check, queries and requests.
 
-An embedded server that does not run is started, migrated, and stopped at the end. Any other schema is only checked.
+Starts an embedded server that does not run, and stops it at the end. Migrates an embedded database with an old schema;
+the schema of any other database is only checked.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from farrier.io.queries import PostgresQueries
 from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.io.retention import PostgresRetention
 
-# A user waits for the result: long enough for a server that restarts, not for one that is down.
+# Long enough for a server that restarts. A user waits, so a server that is down is reported soon.
 _PATIENCE = timedelta(seconds=5)
-# One for a listing, and one for the queries that it leads to.
+# One connection for a listing, and one for the queries that the listing causes.
 _CONNECTIONS = 2
 _OWNER_HINT = (
     "this requires the owner of the schema farrier; creating the schema requires the right CREATE on the database"
@@ -35,7 +36,7 @@ _OWNER_HINT = (
 
 
 class Client(msgspec.Struct, frozen=True):
-    """A database that was reached and fits this program."""
+    """A connected database whose schema fits this program."""
 
     queries: PostgresQueries
     resources: PostgresResourceQueries
@@ -45,7 +46,7 @@ class Client(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def client(config: DatabaseConfig) -> AsyncIterator[Client]:
-    """Reach the configured database. Raises DatabaseUnreachable, SchemaMissing, SchemaTooNew or ConfigError."""
+    """Connect to the configured database. Raises DatabaseUnreachable, SchemaMissing, SchemaTooNew or ConfigError."""
     async with server(config) as dsn:
         patience = min(_PATIENCE, config.db_timeout)
         timeouts = pool.Timeouts(config.connect_timeout, config.read_timeout)
@@ -113,7 +114,7 @@ async def _require_schema(connections: Pool, *, embedded: bool) -> None:
         try:
             status = await migrate.check(conn)
         except asyncpg.InsufficientPrivilegeError:
-            return  # a role that may not see the schema's version; what it may do was granted by a schema that fits
+            return  # a role that may not read the schema's version, so that it cannot be checked
         try:
             status.require_current()
         except SchemaMissing:

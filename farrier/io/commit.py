@@ -40,7 +40,7 @@ WITHIN = timedelta(seconds=9)
 # A refused run is retried after the period, because its cause is in the data.
 _REFUSED_AGAIN = timedelta(seconds=30)
 
-# What encoders raise for a value of the wrong type in what a handler returned.
+# The errors of encoders if a handler returned a value of the wrong type.
 _UNENCODABLE = (TypeError, ValueError, AttributeError, AssertionError, msgspec.MsgspecError)
 
 _encode = msgspec.json.Encoder().encode
@@ -88,8 +88,8 @@ class Committer(Generic[R, S, W]):
                 await self._together(batch, work, again=True)
 
     async def _apart(self, batch: Sequence[Finished[S, W]], work: _Work) -> None:
-        """Halve a batch in which another transaction holds rows of a run, until that run is alone. It is reported as
-        locked, and committed in a call of its own."""
+        """Halve a batch until the run whose rows another transaction holds is alone. The run is reported as locked, and
+        the loop commits it in a separate call."""
         if len(batch) > 1:
             middle = len(batch) // 2
             await self._together(batch[:middle], work, again=True)

@@ -28,14 +28,14 @@ _POLL = statements.load("loop/poll")
 _COLLAPSE = statements.load("loop/collapse")
 
 _ANSWER_SECONDS = 5.0
-# Of a server that fell silent: two tries while a controller may act.
+# Allows two attempts within the time for which a controller may act, if the server does not respond.
 _RENEW_SECONDS = 2.5
 
 _seen = msgspec.json.Decoder(Seen).decode
 
 
 class PostgresControllers:
-    """One statement a call."""
+    """`protocols.Controllers`, with one statement for each call."""
 
     def __init__(self, connections: Pool) -> None:
         self._pool = connections

@@ -1,4 +1,4 @@
-"""Decodes JSON from the database: the one place that raises `UndecodableState`.
+"""Decodes JSON from the database. JSON that cannot be decoded raises `UndecodableState`.
 
 Used by every `rows.Rows` and by all queries for display, so that an unreadable value affects only its own resource or
 row. The database refuses values of nodes that Python cannot decode. Other values can be unreadable: a JSON parameter of
@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 Reader: TypeAlias = Callable[[bytes | str], T]
 
-# A value takes 64 levels at the doors, and the snapshot around it some; Python reads less than a thousand.
+# The database accepts values of up to 64 levels, and a snapshot adds some. Python decodes less than a thousand.
 _DEEPEST = 100
-# Digits. The largest float has 309, and Python turns no more than 4300 into a number.
+# In digits. The largest float has 309, and Python refuses to convert more than 4300.
 _LONGEST = 309
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]|-?[0-9][0-9.eE+-]*', re.DOTALL)
@@ -33,7 +33,7 @@ _UNREADABLE = (msgspec.DecodeError, RecursionError, ValueError)
 
 
 def reader(type_: type[T], what: str) -> Reader[T]:
-    """Decodes one JSON text as `type_`. The result raises UndecodableState, which names `what`, and nothing else."""
+    """A function that decodes one JSON text as `type_`. Its only error is UndecodableState, which names `what`."""
     decode = msgspec.json.Decoder(type_).decode
 
     def read(text: bytes | str) -> T:

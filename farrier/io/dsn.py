@@ -29,6 +29,6 @@ def for_driver(dsn: str) -> str:
     login, at, hosts = parts.netloc.rpartition("@")
     if "[" not in hosts or "," not in hosts:
         return dsn
-    # What the authority names goes before the query's host and port.
+    # The hosts of the authority take precedence over the query's host and port.
     kept = [item for item in parts.query.split("&") if item and item.partition("=")[0] not in ("host", "port")]
     return f"{parts.scheme}://{login}{at}{parts.path}?{'&'.join([*kept, f'host={hosts}'])}"

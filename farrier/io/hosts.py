@@ -1,4 +1,4 @@
-"""Connects to the host of a DSN that serves, and to the next host where one does not.
+"""Connects to the first host of a DSN that serves.
 
 Used by `pool` for every connection. The driver gives all hosts of a DSN one time together, so a host that vanished uses
 up the time of those behind it. Here each host has its own time, and the host that served last is tried first. A host
@@ -52,7 +52,7 @@ class Hosts:
 
     async def connect(self, *_none: object, **options: Any) -> Any:
         """A connection to the first host that serves. `options` are those of `asyncpg.connect`; their `timeout` is the
-        time of one host. Raises NoHostServes, or what the driver raises where the DSN names one host."""
+        time of one host. Raises NoHostServes or, if the DSN names only one host, the driver's errors."""
         if not self._hosts:
             return await asyncpg.connect(self._dsn, **options)
         reasons = []
@@ -81,7 +81,8 @@ class Hosts:
 
 
 def listed(dsn: str) -> tuple[Host, ...]:
-    """The hosts that a DSN, or PGHOST, lists; empty where there is one, or where the driver is to refuse the list."""
+    """The hosts that a DSN or PGHOST lists. Empty for a single host, and for an invalid list, which the driver
+    refuses."""
     try:
         parts = dsns.split(dsn)
         options = dict(parse_qsl(parts.query))

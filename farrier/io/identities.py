@@ -1,7 +1,7 @@
-"""`protocols.Identities` on PostgreSQL: which node a machine belongs to, and which belong to several.
+"""`protocols.Identities` on PostgreSQL: the node to which a machine belongs, and the machines that several nodes have.
 
-Asked by steps that have just read a BMC, over the loop's own connections, and by `farrier db check`. The rules are
-SQL functions, because the database holds them against every writer.
+Called by steps that have just read a BMC, on the loop's connections, and by `farrier db check`. The rules are SQL
+functions, because the database enforces them for every writer.
 """
 
 from __future__ import annotations

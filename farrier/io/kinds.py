@@ -1,7 +1,7 @@
 """Kinds of other packages in the database: installed once, updated, checked before they run, and removed.
 
-An installation or removal is complete or does not happen, any number may run at once, and a second installation runs no
-SQL of the kind again.
+An installation or removal happens completely or not at all, and any number may run at once. A second installation does
+not run the kind's SQL again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _GRANT_RIGHTS = statements.load("schema/grant_rights")
 
 
 class Installable(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind, the SQL that makes its table, and the columns that this must have."""
+    """A kind, the SQL that creates its table, and the columns that the table must have."""
 
     spec: KindSpec
     sql: str

@@ -50,13 +50,14 @@ _ROLES = statements.load("schema/roles")
 
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
-# What a session that ends anyway may take to let the next migrator in, which would notice that it ended.
+# The time limit for ending the migration in the database. If it fails, the next migrator notices that this session
+# ended.
 _END_SECONDS = 5
 # How often a migrator checks whether the previous one has finished.
 _POLL_SECONDS = 0.1
-# What CREATE ... IF NOT EXISTS raises for one that another session makes at the same moment.
+# The errors of CREATE ... IF NOT EXISTS if another session creates the object at the same moment.
 _MADE_MEANWHILE = (asyncpg.UniqueViolationError, asyncpg.DuplicateSchemaError, asyncpg.DuplicateTableError)
-# What a DROP, and a change of a column's type, raise for what depends on it.
+# The errors of a DROP, or of a change of a column's type, if another object depends on the object or the column.
 _IN_THE_WAY = (asyncpg.DependentObjectsStillExistError, asyncpg.FeatureNotSupportedError)
 
 
@@ -78,8 +79,8 @@ class Pending(msgspec.Struct, frozen=True):
 
 
 class Migrated(msgspec.Struct, frozen=True):
-    """What a migration did: the versions it went through, the objects it made or replaced, and those it dropped. Of all
-    these, `made` were not there before, and `edited` had been changed or dropped by hand."""
+    """The result of a migration: the versions that it applied, the objects that it created or replaced, and those that
+    it dropped. `made` are the created objects; `edited` are the objects that had been changed or dropped by hand."""
 
     versions: tuple[int, ...] = ()
     changed: tuple[str, ...] = ()
@@ -92,9 +93,9 @@ class Migrated(msgspec.Struct, frozen=True):
 
 
 class SchemaStatus(msgspec.Struct, frozen=True):
-    """How a database stands to this program: the version of its tables (0 for one without a schema) and the one that is
-    needed, whether its set is this program's, and which objects were changed by hand since it was applied: only those
-    that were dropped, unless definitions are `comparable`."""
+    """Whether a database fits this program: the version of its tables (0 without a schema), the version that the
+    program needs, whether the set is that of the program, and the objects that were changed by hand since the set was
+    applied. If definitions are not `comparable`, `edited` has only dropped objects."""
 
     found: int
     needed: int
@@ -103,7 +104,7 @@ class SchemaStatus(msgspec.Struct, frozen=True):
     comparable: bool = True
 
     def require_current(self) -> None:
-        """Raises SchemaMissing unless program and database fit. What was edited by hand does not stop the program."""
+        """Raise SchemaMissing unless the database fits this program. Objects that were edited by hand do not matter."""
         if self.found < self.needed or not self.set_fits:
             raise errors.SchemaMissing(found=self.found, needed=self.needed)
 
@@ -115,12 +116,12 @@ async def migrate(
     after: Callable[[Connection], Awaitable[None]] | None = None,
     patience: LockPatience = PATIENT,
 ) -> Migrated:
-    """Apply what is missing. May be called at any time, by any number at once.
+    """Apply what is missing. May be called at any time, by any number of processes at once.
 
     `after` runs last, in the same transaction, even if nothing was missing: it brings tables that mirror the model in
     line with this program. Raises SchemaTooNew, SchemaUnrecorded or SchemaChanged before anything is touched, and
-    RefusedByModel when a table stays locked for longer than `patience`, when something that is not farrier's is in the
-    way, or when a step fails.
+    RefusedByModel when a table stays locked for longer than `patience`, when an object that does not belong to farrier
+    is in the way, or when a step fails.
     """
     wanted = carried() if schema is None else schema
     await _applied(conn)
@@ -168,7 +169,7 @@ async def _apply(conn: Connection, step: Step) -> None:
         if session.ends_connection(error):
             raise
         text = f"migration {step.version} ({step.name}) failed: {error.message or error}"
-        if isinstance(error, _IN_THE_WAY) and error.detail:  # of other errors it may be a row
+        if isinstance(error, _IN_THE_WAY) and error.detail:  # the detail of other errors may contain a row
             text = f"{text}: {'; '.join(error.detail.splitlines())}"
             raise errors.RefusedByModel(text, hint=FREE_THE_WAY, sqlstate=error.sqlstate or "") from error
         raise errors.RefusedByModel(text, hint=error.hint or "", sqlstate=error.sqlstate or "") from error
@@ -202,8 +203,8 @@ async def inspect(conn: Connection, *, schema: Schema | None = None) -> SchemaSt
 
 
 async def create_roles(conn: Connection) -> None:
-    """Make the roles that rights are granted to, where missing; the next migration gives them their rights. Needs
-    CREATEROLE only if one is missing."""
+    """Create the missing roles; the next migration grants them their rights. Requires CREATEROLE only if a role is
+    missing."""
     try:
         await conn.execute(_ROLES)
     except asyncpg.InsufficientPrivilegeError as refusal:
@@ -215,8 +216,7 @@ async def create_roles(conn: Connection) -> None:
 
 @asynccontextmanager
 async def _alone(conn: Connection) -> AsyncIterator[None]:
-    """Record this session as the migrator. A row and not an advisory lock, with which any login could block an
-    upgrade."""
+    """Record this session as the migrator in a row. With an advisory lock instead, any login could block an upgrade."""
     while not await conn.fetchval(_PREPARED):
         with suppress(*_MADE_MEANWHILE):
             await conn.execute(_RECORDS)
@@ -230,7 +230,7 @@ async def _alone(conn: Connection) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        # With a connection that was lost the session ended, or will.
+        # If the connection is lost, its session has ended or will end.
         with anyio.move_on_after(_END_SECONDS, shield=True), suppress(*CONNECTION_ERRORS):
             await conn.execute(_END)
 
@@ -238,15 +238,16 @@ async def _alone(conn: Connection) -> AsyncIterator[None]:
 async def becomes_migrator(conn: Connection) -> bool:
     """Whether this session migrates from now on; false while another one does."""
     # The list of sessions is as old as the statement that reads it. If it were read before the row is locked, a
-    # migrator that connected meanwhile would be missing from it and pass for dead.
+    # migrator that connected meanwhile would be missing from it, and would count as ended.
     async with conn.transaction(isolation="read_committed"):
         await conn.execute(_LOCK)
         return await conn.fetchval(_BEGIN) is not None
 
 
 async def _applied(conn: Connection) -> Mapping[int, asyncpg.Record]:
-    """The versions that the database went through; none in one without a schema. Raises SchemaUnrecorded."""
-    # Read first: another migrator that commits meanwhile then adds to the records, and not to the tables.
+    """The versions that were applied to the database; none without a schema. Raises SchemaUnrecorded."""
+    # The tables are checked before the records: otherwise, if another migrator commits in between, this session would
+    # see its tables without its records.
     has_tables = await conn.fetchval(_HAS_TABLES)
     applied = {}
     if await conn.fetchval(_RECORDED):
@@ -284,6 +285,6 @@ def _refuse_changed(steps: Sequence[Step], applied: Mapping[int, asyncpg.Record]
 
 
 def _parts(release: str) -> tuple[int, ...]:
-    """The numbers of a release, by which releases are ordered; a candidate of one counts as that one."""
+    """The numbers of a release, by which releases are ordered. A release candidate counts as its release."""
     found = _NUMBERS.match(release)
     return tuple(map(int, found.group().split("."))) if found else ()

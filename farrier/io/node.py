@@ -1,7 +1,7 @@
-"""Nodes in PostgreSQL: how a snapshot is read, and how what a run returned is written.
+"""Nodes in PostgreSQL: how a snapshot is read, and how the result of a run is written.
 
-Implements `rows.Rows`. Called by the StateIO; `farrier.write_nodes_and_networks` takes what `changes` makes, whose
-fields are the columns' names. Touches no connection itself.
+Implements `rows.Rows`. Called by the StateIO; `farrier.write_nodes_and_networks` takes the result of `changes`, whose
+fields have the names of columns. Uses no connection itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from farrier.model.writes import (
     Write,
 )
 
-# The columns of `nodes` that a run owns, as they are named in the Node.
+# The columns of `nodes` that a run owns. The fields of Node have the same names.
 _OWNED = [
     "id",
     "version",

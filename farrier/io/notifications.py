@@ -1,8 +1,8 @@
-"""LISTEN on a connection of its own, with proof that it hears. Implements `protocols.Notifications`.
+"""LISTEN on a separate connection, with a test that notifications arrive. Implements `protocols.Notifications`.
 
-A pooled connection would not do: it is given back without a reset, and a pooler hands each transaction to another
-session. That is also why a proof is sent from a second connection: a message to oneself arrives with the reply to the
-statement that sent it, even where nothing else ever would.
+A pooled connection cannot listen: it is given back without a reset, and a pooler may run each transaction in another
+session. The test sends its notification from a second connection, because PostgreSQL delivers a session's own
+notification with the reply to the statement that sent it, even if no other notification arrives.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WAKE = "farrier_wake"
 _PROBE_CHANNEL = "farrier_probe"
 _PROBE = statements.load("wakes/probe")
 
-# One attempt; the listener tries again, with back-off of its own.
+# A single attempt: the listener retries with its own back-off.
 _CONNECT_PATIENCE = timedelta(0)
 
 
@@ -98,7 +98,7 @@ class PostgresNotifications:
     def __init__(
         self, dsn: str, *, patience: timedelta = timedelta(seconds=5), timeouts: pool.Timeouts = pool.BRIEF
     ) -> None:
-        """`patience`: how long a message may take to come around."""
+        """`patience`: how long the notification of a test may take to arrive."""
         self._dsn = dsn
         self._patience = patience
         self._timeouts = timeouts

@@ -1,4 +1,4 @@
-"""Limits how long a change of tables waits for a lock, so that it does not block the loop: briefly, and again later.
+"""Limits how long a change of tables waits for a lock, so that it does not block the loop. The change is retried later.
 
 A waiting lock on a table blocks every later statement on the table. Used by migrations and by installations of kinds.
 """
@@ -40,9 +40,9 @@ PATIENT = LockPatience(wait=timedelta(seconds=2), pause=timedelta(seconds=5), tr
 async def patiently(
     conn: Connection, what: str, change: Callable[[], Awaitable[T]], patience: LockPatience = PATIENT
 ) -> T:
-    """Run a change in a transaction of its own, again after a lock conflict. Raises RefusedByModel, naming `what`, when
-    the lock is kept longer than `patience`; nothing has changed then. Raises DatabaseUnreachable when the connection
-    is lost; everything or nothing has changed then.
+    """Run a change in a transaction of its own, and repeat it after a lock conflict. Raises RefusedByModel, naming
+    `what`, if another transaction keeps the lock longer than `patience`; nothing has changed then. Raises
+    DatabaseUnreachable if the connection is lost; the change has then happened completely or not at all.
     """
     tries_left = patience.tries
     while True:
@@ -60,7 +60,7 @@ async def patiently(
         except (*session.BROKEN, asyncpg.PostgresError) as error:
             if not session.ends_connection(error):
                 raise
-            # Also where COMMIT was sent, to which no reply came.
+            # Also if COMMIT was sent and no reply arrived.
             raise errors.DatabaseUnreachable(
                 "the server", f"the connection was lost; {what} is applied completely or not at all: run it again"
             ) from error

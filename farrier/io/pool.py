@@ -46,12 +46,12 @@ log = structlog.stdlib.get_logger(__name__)
 FIRST_PAUSE = timedelta(milliseconds=100)
 LONGEST_PAUSE = timedelta(seconds=5)
 
-# Sent at connect. PgBouncer refuses start-up parameters it does not track, so it gets the last one only.
+# Sent at connect. PgBouncer refuses start-up parameters that it does not track, so it gets only `APPLICATION`.
 SESSION = {
     "search_path": "farrier,pg_temp",
     "timezone": "UTC",
-    # The server words definitions by these. A default of this database or of the login would make all of them differ
-    # from those that were recorded, as if they were edited by hand.
+    # These settings determine how the server prints definitions. With other defaults of the database or the login, all
+    # definitions would differ from the recorded ones, as if they had been edited by hand.
     "datestyle": "ISO, MDY",
     "intervalstyle": "postgres",
     "bytea_output": "hex",
@@ -61,16 +61,17 @@ SESSION = {
     # Overrides the default of the database: with a stricter level, code fails that relies on waiting and reading again.
     # A commit is one statement that begins its own transaction.
     "default_transaction_isolation": "read committed",
-    # Our statements take milliseconds; compiling one takes a hundred.
+    # The statements of farrier take milliseconds; compiling one takes a hundred.
     "jit": "off",
-    # What the loop reads is in memory or on a disk without arms: five hundred rows by key cost less than a scan.
+    # The loop's data is in memory or on an SSD: reading five hundred rows by key costs less than a scan.
     "random_page_cost": "1.1",
-    # Every statement finds its rows by keys, whatever their values: planning it for each batch gains nothing and takes
-    # longer than running it for one node.
+    # Every statement finds its rows by keys, whatever their values. Planning a statement for each batch gains nothing,
+    # and takes longer than running it for one node.
     "plan_cache_mode": "force_generic_plan",
-    # A plan is kept when a table that was empty, whose rows are best read one after the other, has filled.
+    # Otherwise a plan that was made while a table was empty would scan the table, and would be kept when it has filled.
     "enable_seqscan": "off",
-    # A peer that vanished must not keep its row locks for TCP's two hours: seen within half a minute.
+    # A client that vanished must not keep its row locks for TCP's default of two hours: the server notices within half
+    # a minute.
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "4",
@@ -83,7 +84,7 @@ APPLICATION = {"application_name": "farrier"}
 _DEFINITE = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 
 
-# Hosts with ports; what stands where a port should may be a piece of a password, and is where it is too long for one.
+# Hosts with ports. A text in the place of a port may be part of a password; more than five digits are never a port.
 _HOST = r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:,]*)(:[0-9]{1,5})?"
 _HOSTS = re.compile(f"{_HOST}(,{_HOST})*")
 _PORTS = range(1, 65536)
@@ -94,23 +95,24 @@ _VERIFYING = frozenset({"verify-ca", "verify-full"})
 _USUAL_ROOT = "~/.postgresql/root.crt"
 
 
-# For a server to stop a statement that was given up. One that lives stops it in milliseconds; one that vanished is not
-# waited for while others need a connection.
+# How long to wait for the server to cancel a statement. A running server needs milliseconds. Waiting longer for a
+# server that vanished would only keep other tasks from a connection.
 STOP_SECONDS = 1.0
 
-# What an operation on a connection raises because of the connection itself.
+# The errors of an operation that are caused by its connection.
 CONNECTION_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """How long one host may take to accept a connection, and one statement to respond (None: any time). A statement
+    """How long one host may take to accept a connection, and to respond to one statement (None: any time). A statement
     that does not respond in time raises TimeoutError."""
 
     connect: timedelta = timedelta(seconds=3)
     statement: timedelta | None = timedelta(seconds=5)
 
 
-# What a fail-over may cost a loop: `database.connect_timeout` and `database.statement_timeout` have the reasons.
+# The time that a fail-over may cost a loop. `database.connect_timeout` and `database.statement_timeout` document the
+# reasons.
 BRIEF = Timeouts()
 # Migrations: an index of a large table takes minutes, and an operator watches.
 UNHURRIED = Timeouts(statement=None)
@@ -132,7 +134,7 @@ class _Pooled(Single):
 
 
 async def connect(dsn: str, *, patience: timedelta, pgbouncer: bool = False, timeouts: Timeouts = UNHURRIED) -> Single:
-    """A connection of its own, for LISTEN, migrations and one-shot commands; the caller closes it.
+    """Open a separate connection, for LISTEN, migrations and one-shot commands; the caller closes it.
 
     Tries until `patience` is over, then raises DatabaseUnreachable. Raises ConfigError for a DSN that cannot
     be read.
@@ -149,9 +151,9 @@ async def connect(dsn: str, *, patience: timedelta, pgbouncer: bool = False, tim
 async def open_pool(
     dsn: str, *, size: int, patience: timedelta, pgbouncer: bool = False, timeouts: Timeouts = BRIEF
 ) -> Pool:
-    """A pool of at most `size` connections with one of them open, so the server is known to be there.
+    """Open a pool of at most `size` connections. One of them is opened at once, which proves that the server responds.
 
-    Raises as `connect` does. `pgbouncer` (transaction mode) turns off what needs a session: prepared
+    Raises as `connect` does. `pgbouncer` (transaction mode) turns off the features that need a session: prepared
     statements and start-up parameters.
     """
     hosts = Hosts(dsn)
@@ -161,7 +163,7 @@ async def open_pool(
             connect=hosts.connect,
             min_size=1,
             max_size=size,
-            # Neither connections nor plans expire: creating one takes longer than a reaction may.
+            # Neither connections nor plans expire: creating them takes longer than a reaction may.
             max_inactive_connection_lifetime=0,
             max_queries=sys.maxsize,
             max_cached_statement_lifetime=0,
@@ -262,8 +264,8 @@ async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, pat
 
 
 def _raise_if_settings_are_refused(failure: Exception, where: str) -> None:
-    """Raise ConfigError for refused session settings. PgBouncer has one error for every refusal at the start; if it is
-    full or shuts down, that is temporary."""
+    """Raise ConfigError for refused session settings. PgBouncer has one error for every refusal of a connection.
+    Refusals because it is full or shuts down are temporary, and raise nothing here."""
     if isinstance(failure, asyncpg.ProtocolViolationError) and "startup parameter" in str(failure):
         raise errors.ConfigError(
             f"{where} refused the session settings ({failure}); if it is PgBouncer, set database.pgbouncer = true"

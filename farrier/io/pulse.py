@@ -1,6 +1,6 @@
-"""The pulse: a small commit. It shows that the database commits, and notices that its clock was set back.
+"""The pulse: a small commit. It shows that the database commits, and detects that its clock was set back.
 
-Called by the daemon every few seconds, as are the batches in which stored times are then mended.
+The daemon calls `beat` every few seconds, and then mends stored times in batches.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from farrier.io.pool import Pool
 _BEAT = statements.load("pulse/beat")
 _MEND = statements.load("pulse/mend")
 
-# A batch takes a fifth of a second, for which its rows are locked.
+# A batch takes a fifth of a second, and locks its rows for this time.
 BATCH = 500
 
 
 class Mended(msgspec.Struct, frozen=True, kw_only=True):
-    """One batch: whether more is left for this process and, after the last one, by how much the clock was set back."""
+    """The result of a batch: whether more is left for this process and, after the last batch, by how much the clock was
+    set back."""
 
     more: bool
     done: timedelta | None
@@ -35,13 +36,13 @@ class PostgresPulse:
         self._pool = connections
 
     async def beat(self) -> timedelta | None:
-        """Commit one pulse, on disk and wherever else a commit is to be. Returns by how much the clock was set back
-        since the last pulse of any process, None if it was not. Raises `DatabaseUnreachable`."""
+        """Commit one pulse, as durably as the server is configured to commit. Returns by how much the clock was set
+        back since the last pulse of any process, None if it was not. Raises `DatabaseUnreachable`."""
         back: timedelta | None = (await self._fetch(_BEAT))[0]
         return back
 
     async def mend(self, at_most: int = BATCH) -> Mended:
-        """Mend at most so many rows, unless another process is at it. Raises `DatabaseUnreachable`."""
+        """Mend at most `at_most` rows, unless another process mends now. Raises `DatabaseUnreachable`."""
         return Mended(**await self._fetch(_MEND, at_most))
 
     async def _fetch(self, statement: str, *args: object) -> Any:

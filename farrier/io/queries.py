@@ -152,7 +152,8 @@ class _Walked(msgspec.Struct, frozen=True):
 
 
 async def _resource(conn: Connection, wanted: HistoryFilter) -> tuple[str | None, int | None]:
-    """Kind and id of the one resource that is filtered for, else the first of the kinds."""
+    """The kind and the ID of the resource that the filter names; without a resource, the first of its kinds and no
+    ID."""
     if wanted.resource is None:
         return next(iter(wanted.kinds), None), None
     kind, given = wanted.resource

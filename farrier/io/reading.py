@@ -19,7 +19,7 @@ _FIND_RESOURCE = statements.load("resources/find")
 
 
 async def now(conn: Connection) -> datetime:
-    """The database's time, to which ages are counted."""
+    """The database's time, from which ages are computed."""
     read: datetime = await conn.fetchval(_NOW)
     return read
 

@@ -16,10 +16,10 @@ from farrier.io import session
 from farrier.io.pool import Connection, Pool
 
 _MALFORMED = "FR400"
-# A number out of range; a text or JSON that is larger or deeper than the server takes.
+# A number out of range; a text or JSON that is larger or deeper than the server accepts.
 _DATA_CLASSES = ("22", "54")
 
-# Two registrations at the same moment get as far as the constraint.
+# Constraints that registrations at the same moment can violate.
 _TAKEN = {
     "nodes_maas": ("another node of this site has the same MAAS ID", "give each node its own MAAS ID"),
     "node_bmcs_one": ("another node has this BMC", "correct the address, or delete the other node first"),

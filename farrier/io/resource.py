@@ -23,7 +23,7 @@ W = TypeVar("W")
 
 _LOAD = statements.load("resource/load")
 _INTERRUPTED = statements.load("resource/interrupted")
-# What stands for the kind's name in the statements above; a name of a kind needs no quoting.
+# The placeholder for the kind's name in the statements above. The name of a kind needs no quoting.
 _PLACEHOLDER = "of_kind"
 
 WRITER = "farrier.write_resources"
@@ -32,7 +32,7 @@ WRITER = "farrier.write_resources"
 
 class ResourceRows(Generic[R, W]):
     """`rows.Rows` of one kind. `columns` are those of its own that a run may write, besides its layers and
-    `last_error`. `load` is SQL as `Rows.load`; `farrier.load_resources(kind, ids)` is what it builds on."""
+    `last_error`. `load` is SQL like `Rows.load`, based on `farrier.load_resources(kind, ids)`."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class ResourceRows(Generic[R, W]):
         self.decode = decoding.reader(type_, spec.what)
 
     def changes(self, runs: Sequence[Finished[R, W]]) -> Changes:
-        # Each element names its run, also those of `kind`: what belongs to runs that lost their shard is left out.
-        # The run comes last, so that no column or field can name another.
+        # Each element names its run, also those of `kind`, so that the commit can omit the elements of runs that lost
+        # their shard. `run` comes last, so that no column or field of this name replaces it.
         changes: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
         for run in runs:
             changes["kind"].append({"run": run.id, "kind": self.kind})

@@ -36,13 +36,13 @@ class Rows(Protocol[R_co, S, W]):
 
     @property
     def interrupted(self) -> str | None:
-        """SQL: `$1` ids → (id) of those with a request that cuts reading steps short; None if there are
-        none."""
+        """SQL: `$1` ids → (id) of the resources with a pending intent that interrupts a reading step; None if no action
+        of the kind interrupts."""
 
     def decode(self, snapshot: bytes | str) -> R_co:
         """Decode one snapshot. Raises `UndecodableState`."""
 
     def changes(self, runs: Sequence[Finished[S, W]]) -> Changes:
-        """The states and writes of these runs, by sections of the kind's own; each element names its `run`. The writer
-        gets them with the section `runs`: the version that each run was decided on, and whether it `writes` anything
-        without a state. Raises what encoders raise for a value that does not belong where it stands."""
+        """The states and writes of these runs, by sections that the kind defines; each element names its `run`. The
+        writer receives them with the section `runs`: the version of the snapshot of each run, and whether the run
+        `writes` anything without a state. Raises the errors of encoders for a value of the wrong type."""

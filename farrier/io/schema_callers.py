@@ -19,10 +19,10 @@ _COMMENT = re.compile(r"('(?:[^']|'')*')|--[^\n]*")
 _SIGNATURE = re.compile(
     r"FUNCTION farrier\.\w+ ?\((?P<parameters>[^;$]*?)\)(?: RETURNS (?P<result>[^;$]*?))? (?:LANGUAGE|AS|RETURN) "
 )
-# One inside of parentheses cuts nothing, where these are not nested.
+# A comma that does not stand inside of parentheses. Parentheses are not nested here.
 _COMMA = re.compile(r", ?(?![^()]*\))")
 _DEFAULT = re.compile(r" DEFAULT .*")
-# What a caller receives, or may give any number of.
+# Parameters that return a value, or that accept any number of arguments.
 _OTHER_MODE = re.compile(r"\b(?:OUT|INOUT|VARIADIC)\b")
 _VIEW = re.compile(r"CREATE OR REPLACE VIEW farrier\.\w+\s+AS\s(?P<query>.*)", re.DOTALL)
 _REVOKE = re.compile(r"REVOKE (.* ON .*) FROM (.*?)(?: CASCADE)?$")
@@ -40,11 +40,12 @@ class Signature(msgspec.Struct, frozen=True):
 
     @property
     def is_trigger(self) -> bool:
-        """No program calls such a function."""
+        """Whether this is a trigger function, which no program calls."""
         return self.result == "trigger"
 
     def replaces(self, other: Signature) -> bool:
-        """Whether CREATE OR REPLACE takes this one for the other: at most, defaults were added or changed."""
+        """Whether CREATE OR REPLACE accepts this signature for a function with the other: at most, defaults differ or
+        were added."""
         pairs = list(zip(self.parameters, other.parameters, strict=False))
         return (
             (self.result, len(self.parameters)) == (other.result, len(other.parameters))
@@ -53,14 +54,15 @@ class Signature(msgspec.Struct, frozen=True):
         )
 
     def serves(self, other: Signature) -> bool:
-        """Whether every call of the other is one of this, too, and returns the same type."""
+        """Whether every call of a function with the other signature is valid for this signature, too, and returns the
+        same type."""
         kept = Signature(self.parameters[: len(other.parameters)], self.result)
         added = self.parameters[len(other.parameters) :]
         return kept.replaces(other) and all(_DEFAULT.search(each) and not _OTHER_MODE.search(each) for each in added)
 
 
 def signature(source: str) -> Signature | None:
-    """The signature in a function's file; None where it is not written as the files of farrier write it."""
+    """The signature in a function's file; None if the file does not follow the style of farrier's files."""
     found = _SIGNATURE.search(_line(source))
     if found is None or " LANGUAGE " in found["parameters"]:
         return None
@@ -69,7 +71,7 @@ def signature(source: str) -> Signature | None:
 
 
 def query(source: str) -> str | None:
-    """The query in a view's file; None where it is not written as the files of farrier write it."""
+    """The query in a view's file; None if the file does not follow the style of farrier's files."""
     found = _VIEW.search(source)
     return found["query"].rstrip().removesuffix(";") if found else None
 

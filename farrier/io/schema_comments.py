@@ -1,8 +1,8 @@
 """Comments of tables and columns, read line by line from the files of the baseline.
 
 Called by `schema_set` when a migration changed the tables. The comment lines directly above CREATE TABLE are the
-table's. What stands behind a column is the column's, with the comments of further lines that are indented more than
-a column; a comment that is indented like a column is about the lines below it and stays in the file.
+table's. The comment behind a column is the column's, with the comments of further lines that are indented more than a
+column. A comment that is indented like a column describes the lines below it, and is not copied to the database.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The schema that this program carries, read from `farrier/io/schema`.
 
-`tables` is the baseline: what a new database is made of. `functions`, `views`, `triggers` and `rights` are the set,
-which every migration applies again; a file holds one object and has its name. `migrations` holds the steps between
+`tables` is the baseline, the tables of a new database. `functions`, `views`, `triggers` and `rights` are the set, which
+every migration applies again; each file has one object and is named for it. `migrations` holds the steps between
 releases.
 """
 
@@ -19,7 +19,7 @@ from typing_extensions import override
 from farrier import errors
 
 DIRECTORY = Path(__file__).parent / "schema"
-# Made before anything else, by a statement of its own.
+# Executed before all other files, by a separate statement.
 RECORDS = DIRECTORY / "tables" / "00_schema.sql"
 BASELINE = 1
 
@@ -113,7 +113,7 @@ class Schema(msgspec.Struct, frozen=True):
 
 
 def read(*, release: str) -> Schema:
-    """Raises InternalError for a file that is not where or what it should be."""
+    """Read all files. Raises InternalError for a file with an unexpected name or content."""
     return Schema(
         tables=tuple(Table(path.stem, _text(path)) for path in sorted((DIRECTORY / "tables").glob("*.sql"))),
         objects=tuple(each for kind in ObjectKind for each in _objects(kind)),

@@ -25,7 +25,7 @@ _RENAME = "Rename or drop it, then migrate."
 
 class Namesake(msgspec.Struct, frozen=True):
     """An object that is not farrier's, or is of another sort, and has the name of `object`, which the set has. `unless`
-    is empty where that is certain."""
+    is the condition under which the migration has no such conflict, empty if the conflict is certain."""
 
     description: str
     object: str
@@ -51,6 +51,6 @@ async def namesakes(
 
 
 def refuse(found: Iterable[Namesake]) -> None:
-    """Raises RefusedByModel if one is certain."""
+    """Raise RefusedByModel if the conflict with one of these objects is certain."""
     if certain := [str(each) for each in found if not each.unless]:
         raise errors.RefusedByModel("; ".join(certain), hint=_RENAME)

@@ -23,7 +23,7 @@ from farrier.io.schema_set import FREE_THE_WAY, MAKER_OF_TRIGGERS, Key, State
 if TYPE_CHECKING:
     from farrier.io.pool import Connection
 
-# The columns of a view in their order, each with its type. A length or a collation is not seen.
+# The columns of a view in their order, each with its type. Lengths and collations are not compared.
 Columns = Mapping[str, int]
 
 _APPLIED_SET = statements.load("schema/applied_set")
@@ -189,7 +189,7 @@ class _Planning:
         return found
 
     def _lost_rights(self) -> list[str]:
-        """A sentence for each role that may do less, besides with what is dropped or was not there."""
+        """A sentence for each role that loses rights. Rights on objects that are dropped or new do not count."""
         carried = {(each.kind, each.name) for each in self._wanted.objects}
         others = {
             f"{'FUNCTION ' if kind == ObjectKind.FUNCTION else ''}farrier.{name}"
@@ -227,7 +227,8 @@ class _Planning:
         return [each for each in found if each.description not in gone]
 
     async def _detached(self) -> set[str]:
-        """The triggers of kinds that are dropped first, because another function makes them again."""
+        """The triggers of kinds, if the migration drops them first because `make_kind` changed and creates them
+        again."""
         if MAKER_OF_TRIGGERS not in {(each.kind, each.name) for each in self._changed}:
             return set()
         return {row["description"] for row in await self._conn.fetch(_TRIGGERS_OF_KINDS)}
@@ -249,7 +250,7 @@ class _Planning:
         ]
 
     async def _with_dependents(self, key: Key) -> list[Key]:
-        """An object, and what of the set has to be dropped before it."""
+        """An object, and the objects of the set that must be dropped before it."""
         found = {key: None}
         waiting = [key]
         while waiting:

@@ -1,10 +1,10 @@
-"""Makes the functions, views, triggers and rights in the database those of this program, in the caller's transaction.
+"""Makes the functions, views, triggers and rights in the database equal to those of this program.
 
-Only what differs is touched: an object whose file changed, one that was edited by hand, one that is missing. What the
-set before had and this one lacks is dropped, never with CASCADE. An object that cannot be replaced in place (other
-parameters, fewer columns) is dropped and made again, with the objects of the set that depend on it; the rights that
-roles had on it are granted again. Anything else that depends on it, or has a name of the set, is named in the refusal,
-and nothing has changed then.
+It runs in the caller's transaction, and changes only objects that are missing, were edited by hand, or have a changed
+file. Objects that the previous set had and this one lacks are dropped, never with CASCADE. An object that cannot be
+replaced in place (other parameters, fewer columns) is dropped and created again, with the objects of the set that
+depend on it; the rights that roles had on it are granted again. If an object outside the set depends on it, or has a
+name of the set, the error names that object, and nothing changes.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _GRANT_RIGHTS = statements.load("schema/grant_rights")
 _TRIGGERS_OF_KINDS = statements.load("schema/triggers_of_kinds")
 _IDENTITIES = statements.load("schema/identities")
 
-# What an object raises that names another one which is missing, or is not yet as this set has it: it is made again
-# after that one. A right that is missing stays missing.
+# The errors of creating an object that mentions a missing or outdated object: it is created again after that object. A
+# missing right is no such error, because it would stay missing.
 _TOO_EARLY = asyncpg.SyntaxOrAccessError
 _FORBIDDEN = asyncpg.InsufficientPrivilegeError
 # The errors for an object that exists and cannot be replaced in place.
@@ -58,7 +58,7 @@ _IRREPLACEABLE = (
     asyncpg.InvalidTableDefinitionError,
     asyncpg.DuplicateObjectError,
 )
-# What a right is on, or a role that has it, is gone, and the right with it.
+# The errors for a right whose object or role no longer exists. The right has ended with it.
 _GONE = (
     asyncpg.UndefinedFunctionError,
     asyncpg.UndefinedTableError,
@@ -67,7 +67,7 @@ _GONE = (
 )
 
 FREE_THE_WAY = "Drop the dependent objects, migrate, and create them again."
-# Makes the triggers of tables of kinds, which no file names.
+# The function that creates the triggers of kinds' tables, which have no files.
 MAKER_OF_TRIGGERS = (ObjectKind.FUNCTION, "make_kind")
 
 
@@ -93,7 +93,7 @@ class State(msgspec.Struct, frozen=True):
         )
 
     def is_as(self, wanted: SchemaObject) -> bool:
-        """Whether nothing has to be done to have this object."""
+        """Whether the database has this object, so that the migration need not apply it."""
         key = (wanted.kind, wanted.name)
         return (
             self.comparable
@@ -142,26 +142,27 @@ async def _found(conn: Connection) -> dict[Key, str]:
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What was made or replaced, and what was dropped."""
+    """The objects that were created or replaced, and those that were dropped."""
 
     changed: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
 
 
 async def hold_still(conn: Connection) -> None:
-    """Keep others from tables and views until the transaction ends. Comes before the first of them is changed; may be
-    called again."""
+    """Lock tables and views against other sessions until the transaction ends. To be called before the first of them is
+    changed; may be repeated."""
     await conn.execute(_HOLD_STILL)
 
 
 async def grants(conn: Connection) -> Grants:
-    """The rights that roles have on functions and views, for `apply`. Comes before anything is dropped."""
+    """The rights that roles have on functions and views, for `apply`. To be called before anything is dropped."""
     return await conn.fetch(_GRANTS)
 
 
 async def apply(conn: Connection, schema: Schema, granted: Grants, *, new: bool, stepped: bool) -> Applied:
-    """Make the set of the database that of `schema`; with the tables, too, in one that is `new`. May be called again.
-    Raises RefusedByModel when what is not farrier's has the name of an object, or depends on what has to go."""
+    """Make the set in the database equal to that of `schema`; in a `new` database, create the tables, too. May be
+    repeated. Raises RefusedByModel if an object that does not belong to farrier has the name of an object of the set,
+    or depends on an object that must be dropped."""
     before = await state(conn)
     changed = [each for each in schema.objects if not before.is_as(each)]
     gone = before.gone(schema)
@@ -213,8 +214,8 @@ async def _revoke(conn: Connection, before: State, schema: Schema) -> None:
 
 
 async def grant(conn: Connection, schema: Schema) -> None:
-    """Give every role its rights, in the caller's transaction. May be called again. What a file grants or revokes on
-    all tables or functions is named: an operator may have others in the same schema."""
+    """Give every role its rights, in the caller's transaction. May be called again. ALL TABLES and ALL FUNCTIONS in a
+    file stand for those of farrier, by name: an operator may have others in the same schema."""
     relations = [*(name for each in schema.tables for name in each.tables), *schema.names(ObjectKind.VIEW)]
     sources = [each.source for each in schema.objects if each.kind is ObjectKind.RIGHTS]
     for row in await conn.fetch(_RIGHTS, sources, schema.names(ObjectKind.FUNCTION), relations):
@@ -248,8 +249,8 @@ class _Work:
         self.made_anew: set[Key] = set()
 
     async def make(self, wanted: Sequence[Part]) -> None:
-        """Make these in an order in which each comes after what it names, and with them what is dropped meanwhile: what
-        came too early is tried again, for as long as anything succeeds."""
+        """Create these objects, each after the objects that it mentions, and again the objects that are dropped
+        meanwhile. An object that came too early is tried again, for as long as any object succeeds."""
         waiting = list(wanted)
         while waiting:
             early: dict[Part, Exception] = {}
@@ -280,7 +281,7 @@ class _Work:
             before = {}
             await self._execute(each.source)
         after = await self._there(each.kind, each.name)
-        if len(after) > 1:  # other parameters make another function: the one that was not written is outdated
+        if len(after) > 1:  # a function with other parameters was added: the one that was not written is outdated
             for outdated, _ in after.items() & before.items():
                 await self._drop_one(each.kind, each.name, outdated)
             after = dict(after.items() - before.items())
@@ -293,7 +294,7 @@ class _Work:
         return None
 
     async def _hold_still_for(self, kind: ObjectKind) -> None:
-        """A function is replaced without a lock on any table."""
+        """Lock the tables before a view or a trigger changes. A function is replaced without a lock on any table."""
         if kind is not ObjectKind.FUNCTION and not self._still:
             await hold_still(self._conn)
             self._still = True
@@ -303,7 +304,7 @@ class _Work:
             await self._conn.execute(source)
 
     async def drop(self, kind: ObjectKind, name: str) -> None:
-        """Drop all that has this name, and before it what of the set depends on it."""
+        """Drop all objects with this name, and before them the objects of the set that depend on them."""
         for identity in await self._there(kind, name):
             await self._drop_one(kind, name, identity)
 
@@ -334,7 +335,8 @@ class _Work:
 
 
 async def _detach_kinds(conn: Connection) -> None:
-    """Drop the triggers that make_kind made for tables of kinds: another one may make others."""
+    """Drop the triggers that make_kind created for tables of kinds, because a changed make_kind may create other
+    triggers."""
     for row in await conn.fetch(_TRIGGERS_OF_KINDS):
         await conn.execute(row["drop"])
 

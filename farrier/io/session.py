@@ -18,20 +18,21 @@ import asyncpg
 from farrier.errors import DatabaseUnreachable
 from farrier.io.pool import CONNECTION_ERRORS, STOP_SECONDS, Connection, Pool
 
-# For a free connection, a new one included: the caller may act for a few seconds only. Longer than one host may take
-# (`database.connect_timeout`), so that each attempt gets past a host that vanished.
+# How long to wait for a free or a new connection: the caller may act for a few seconds only. Longer than one host may
+# take (`database.connect_timeout`), so that each attempt gets past a host that vanished.
 _ACQUIRE_SECONDS = 5.0
-# What an operation raises whose connection is lost, and what the driver cannot encode, which is a ValueError.
+# The errors of an operation whose connection is lost. If such an error is also a ValueError, the connection is fine,
+# and the driver cannot encode a value.
 BROKEN = (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError, asyncpg.InternalClientError)
 
 
 class Unsendable(Exception):
-    """The driver cannot encode a value: a number out of range, text that is no UTF-8. The text does not show
-    it."""
+    """The driver cannot encode a value: a number out of range, text that is no UTF-8. The text does not contain the
+    value."""
 
 
 class ReplyLost(Exception):
-    """The connection broke while COMMIT was under way: it may or may not have happened."""
+    """The connection broke while COMMIT was under way: the commit may or may not have happened."""
 
 
 # Refusals by the database, or by the driver before it sends.
@@ -41,8 +42,8 @@ Refusal = (asyncpg.PostgresError, Unsendable)
 class Trouble(enum.Enum):
     """What to do after a refusal."""
 
-    DATA = "data"  # something in what was sent: find out what
-    MOMENT = "moment"  # deadlock, serialisation, lock time-out: the same again
+    DATA = "data"  # a part of what was sent is the cause: find this part
+    MOMENT = "moment"  # deadlock, serialisation, lock time-out: send the same again
     GONE = "gone"  # the server cannot work: give up
 
 
@@ -55,24 +56,24 @@ _DATA = (
     "23",  # a constraint
     "25",  # not in this state of the transaction
     "2B",  # something depends on what is to be dropped
-    "2F",  # a function failed,
-    "38",  # in another language,
-    "39",  # or answered what it must not
+    "2F",  # an SQL function failed
+    "38",  # a function in another language failed
+    "39",  # a function in another language returned an invalid value
     "42",  # syntax, a missing object or right
     "44",  # not in the view
-    "54",  # larger or deeper than the server takes
+    "54",  # larger or deeper than the server accepts
     "P0",  # raised by a function
     "FR",  # raised by farrier's own functions
 )
 _BY_CLASS = dict.fromkeys(_DATA, Trouble.DATA) | {"40": Trouble.MOMENT, "55": Trouble.MOMENT}
 # Of class 25: a server that has become, or is still, a standby; and two that end the connection.
 _OF_THE_SERVER = frozenset({"25006", "25P03", "25P04"})
-# Connections broken; a server that stops, or has not begun.
+# The classes of a broken connection, and of a server that stops or does not accept connections yet.
 _NOT_SERVING = ("08", "57P")
 
 
 def classify(error: Exception) -> Trouble:
-    """Sorted by the class of its SQLSTATE; what is unknown is not tried again."""
+    """Classify an error by the class of its SQLSTATE. An unknown class counts as `GONE`."""
     if isinstance(error, Unsendable):
         return Trouble.DATA
     sqlstate = getattr(error, "sqlstate", None) or ""
@@ -111,12 +112,12 @@ async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
         try:
             yield conn
         except BaseException as error:
-            if ends_connection(error):  # and the idle ones, too: they lead to the same server
+            if ends_connection(error):  # the idle connections end, too: they lead to the same server
                 await pool.expire_connections()
             raise
         finally:
             # Also while the caller is being cancelled. The driver terminates the connection if its server does not stop
-            # in time what was cancelled.
+            # the cancelled statement in time.
             with anyio.CancelScope(shield=True), suppress(*CONNECTION_ERRORS):
                 await pool.release(conn, timeout=STOP_SECONDS)
     except BROKEN as broken:
@@ -139,6 +140,6 @@ async def commit_by(conn: Connection, statement: str, *arguments: Any) -> list[a
             raise
         raise ReplyLost from broken
     except asyncpg.PostgresError as error:
-        if classify(error) is Trouble.GONE:  # "terminating connection" may come instead of an answer
+        if classify(error) is Trouble.GONE:  # "terminating connection" may arrive instead of a reply
             raise ReplyLost from error
         raise

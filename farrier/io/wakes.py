@@ -1,4 +1,4 @@
-"""Wakes from Python. Implements `protocols.Wakes` on the pool."""
+"""Enqueues resources. Implements `protocols.Wakes` on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ENQUEUE = statements.load("wakes/enqueue")
 
 
 class PostgresWakes:
-    """One transaction for each call."""
+    """`protocols.Wakes`, with one transaction for each call."""
 
     def __init__(self, connections: Pool) -> None:
         self._pool = connections
