@@ -93,8 +93,8 @@ CREATE TABLE farrier.limits (
     kind     text     NOT NULL,  -- node, management, onboarding or decommission
     state    text     NOT NULL,  -- end_to_end for the clock of a whole workflow
     substate text     NOT NULL,  -- stage of a running workflow; else empty
-    scope    text     NOT NULL CHECK (scope IN ('', 'model', 'site')),  -- a limit of the site precedes one of the model, and that
-                                                                        -- precedes '', which is for all nodes
+    scope    text     NOT NULL CHECK (scope IN ('', 'model', 'site')),  -- '' for all nodes; a limit of the site precedes one of
+                                                                        -- the model, which precedes one for all nodes
     name     text     NOT NULL,  -- of the site or model; else empty
     lasts    interval NOT NULL,
     PRIMARY KEY (kind, state, substate, scope, name)

@@ -30,7 +30,7 @@ CREATE TABLE farrier.shards (
 CREATE TABLE farrier.wakes (
     kind     text        NOT NULL,
     resource bigint      NOT NULL,
-    id       uuid        NOT NULL DEFAULT gen_random_uuid(),  -- not a sequence: its numbers are given out again after a crash
+    id       uuid        NOT NULL DEFAULT gen_random_uuid(),  -- not from a sequence, whose numbers may repeat after a crash
     xact     xid8        NOT NULL DEFAULT pg_current_xact_id(),
     at       timestamptz NOT NULL DEFAULT farrier.now(),
     PRIMARY KEY (kind, resource, id)

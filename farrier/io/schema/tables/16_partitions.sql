@@ -13,7 +13,8 @@ CREATE TABLE farrier.ib_partitions (
     claimed_at    timestamptz,                     -- since when the number belongs to farrier in UFM, because UFM had no such
                                                    -- partition; null before
     claimed_in    text    NOT NULL DEFAULT '',     -- URL of the UFM for which claimed_at holds
-    asked_at      timestamptz,                     -- since when UFM has not done what it accepted; null: it has
+    asked_at      timestamptz,                     -- since when UFM has not made a change that it accepted; null: no such
+                                                   -- change
     absent_at     timestamptz,                     -- when UFM was first seen without the partition during its deletion
     draining      boolean NOT NULL DEFAULT false,  -- the deletion was accepted although the partition has members, and waits until
                                                    -- they leave

@@ -1,5 +1,6 @@
--- After a change of the statuses that end a workflow: ends workflows or makes them live again by their statuses, and updates the live
--- workflows of their nodes. The deferred triggers refuse a node whose status does not match, and so the migration.
+-- After a change of the statuses that end a workflow: ends workflows or makes them live again by their statuses, and
+-- updates the live workflows of their nodes. The deferred triggers refuse a node whose status does not match; the
+-- migration then fails.
 WITH onboardings AS (
     UPDATE farrier.node_onboardings w SET ended_at = CASE WHEN s.ended THEN w.status_entered_at END
       FROM farrier.workflow_statuses s

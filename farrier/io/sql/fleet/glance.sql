@@ -1,4 +1,4 @@
--- The state of each node from an ID on, with its last outcome.
+-- Returns the state of each node with an id above $1, with its last outcome.
 SELECT n.id, n.name, n.status, n.management,
        coalesce(w.failure_class || ': ' || w.failure_detail, n.bmc ->> 'last_error', o.outcome ->> 'reason', 'has not run yet') AS reason,
        w.status AS workflow_status, w.stage, w.failure_class

@@ -1,4 +1,4 @@
--- Partitions with their members.
+-- Loads snapshots of partitions with their members.
 SELECT r.id, r.now,
        (r.snapshot || jsonb_build_object('members', (
            SELECT coalesce(jsonb_agg(jsonb_build_object('guid', m.guid, 'owner', m.owner, 'node', m.node, 'membership', m.membership,

@@ -57,8 +57,8 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
                  WHERE i.node_id = n.id AND i.status = 'pending' AND (n.paused IS NULL OR a.while_paused OR n.status = 'deleted')
                  ORDER BY i.id LIMIT 100) i) AS intents
       FROM farrier.nodes n
-      -- A node in one of the other statuses needs a decommission, which is looked up: after a restore from a backup or an edit by
-      -- hand, the node may name none, or one that has ended.
+      -- Some statuses require a live decommission. For a node in one of them the decommission is looked up, because
+      -- after a restore from a backup or an edit by hand the node may name no decommission, or one that has ended.
      CROSS JOIN LATERAL (
            SELECT EXISTS (SELECT FROM farrier.workflow_mapping m
                            WHERE (m.kind, m.workflow_status, m.node_status) = ('none', 'none', n.status)) AS may_have_none) w

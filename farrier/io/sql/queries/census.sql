@@ -1,8 +1,9 @@
--- Counts the fleet: states and their oldest entries, clocks above their limits, workflows that wait for an operator, health and
--- power. $1 to $6: limits as (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $7 offline_after, $8
--- observation_ttl, $9 how many clocks above a limit to name; $10 to $14: limits of registered kinds that differ from the kinds' own,
--- as for farrier.count_resources; $15 how many alerts to name; $16 how long a resource must fail to be counted. Reads one index and
--- the agents completely, and otherwise only exceptional rows. `< OR >` for `<>`, because an index has ranges.
+-- Counts the fleet: states and their oldest entries, clocks above their limits, workflows that wait for an operator,
+-- health and power. $1 to $6: limits as (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $7
+-- offline_after, $8 observation_ttl, $9 how many clocks above a limit to name; $10 to $14: limits of registered kinds
+-- that differ from the kinds' own, as for farrier.count_resources; $15 how many alerts to name; $16 how long a resource
+-- must fail to be counted. Reads one index and the agents completely, and otherwise only exceptional rows. Conditions
+-- use `<` and `>` instead of `<>`, because an index scan needs ranges.
 WITH limits AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::interval[])
                   AS l (kind, state, substate, scope, name, lasts)),
@@ -19,7 +20,8 @@ counted AS MATERIALIZED (
     UNION ALL
     SELECT status, count(*), min(status_entered_at) FROM farrier.nodes WHERE status > 'deleted' GROUP BY status),
 fleet AS MATERIALIZED (SELECT coalesce(sum(n), 0)::bigint AS n FROM counted),
--- Most nodes are manageable, on and healthy: only the others are counted, and these are the rest.
+-- Most nodes are manageable, on and healthy. Only the other nodes are counted; the number of these nodes is the
+-- difference.
 unsettled AS MATERIALIZED (
     SELECT management, count(*) AS n, min(management_entered_at) AS first
       FROM farrier.nodes WHERE management < 'manageable' AND status <> 'deleted' GROUP BY management
@@ -93,9 +95,9 @@ above AS MATERIALIZED (
 above_by_place AS (
     SELECT f.kind, f.state, f.substate, a.n
       FROM (SELECT place, count(*) AS n FROM above GROUP BY place) a JOIN floors f USING (place)),
--- For each state the five latest by its clock, taken in turns, so that many nodes in one state do not hide the few in another; then
--- the worst of the fleet, each by its worst clock. A node has at most four clocks, so these nodes are among four times as many of the
--- worst clocks.
+-- For each state the five nodes that are furthest above its limit, taken in turns, so that many nodes in one state do
+-- not hide the few in another; then the worst nodes of the fleet, each by its worst clock. A node has at most four
+-- clocks, so the $9 worst nodes are among the 4 * $9 worst clocks.
 worst AS (
     SELECT n.name AS node, f.kind, f.state, f.substate, t.seconds
       FROM (SELECT id, place, min(seconds) AS seconds, min(turn) AS turn

@@ -1,8 +1,9 @@
--- Returns the nodes above a limit, the worst first, and their number; their order is that of the time at which the first of their
--- limits ended. $1 and $2: selected statuses and managements, empty for any; $3: selected values by detail; $4 the time; $5 to $10:
--- limits as (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $11 to $13: states of this program's model,
--- because nodes in other states are skipped; $14 how many, null for all; $15 as $6 of the inventory. An index finds the clocks that
--- are older than the shortest limit in their state and do not stand still.
+-- Returns the nodes above a limit, and their number. The nodes are in the order of the times at which the first of
+-- their limits ended. $1 and $2: selected statuses and managements, empty for any; $3: selected values by detail; $4
+-- the time; $5 to $10: limits as (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $11 to $13:
+-- states of this program's model, because nodes in other states are skipped; $14 how many, null for all; $15 as $6 of
+-- the inventory. An index finds the clocks that are older than the shortest limit in their state and do not stand
+-- still.
 WITH limits AS MATERIALIZED (
     SELECT * FROM unnest($5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::interval[])
                   AS l (kind, state, substate, scope, name, lasts)),

@@ -1,5 +1,5 @@
--- The functions that have the name of one of the set: whether each has the parameters and the result that were recorded, and whether
--- it was made by hand, beside the one that was recorded.
+-- Returns the functions with the name of a function of the set: whether each has the recorded parameters and result,
+-- and whether it was created by hand in addition to the recorded one.
 SELECT f.name, f.identity, f.description, f.as_recorded, NOT f.as_recorded AND f.of_this_name > 1 AS by_hand
   FROM (SELECT o.name, format('farrier.%I(%s)', p.proname, pg_get_function_identity_arguments(p.oid)) AS identity,
                pg_describe_object('pg_proc'::regclass, p.oid, 0) AS description,

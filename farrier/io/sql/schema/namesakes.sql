@@ -1,5 +1,5 @@
--- Returns objects that have the name of an object of the set and are another one, as PostgreSQL describes them: not of the set, or of
--- another type. $1 are the kinds of the set's objects, $2 their names, $3 whether each is recorded.
+-- Returns objects that have the name of an object of the set but do not belong to it, or have another type, as
+-- PostgreSQL describes them. $1 are the kinds of the set's objects, $2 their names, $3 whether each is recorded.
 WITH wanted AS (
     SELECT w.*, to_regnamespace('farrier') AS namespace
       FROM unnest($1::text[], $2::text[], $3::boolean[]) AS w (kind, name, recorded)

@@ -1,6 +1,6 @@
--- Returns the statements of files of rights ($1), in which the names of farrier's objects replace all functions and all tables:
--- functions named $2, those that a range type brings along, tables and views named $3, and the migrator's table, which exists before
--- any other.
+-- Returns the statements of files of rights ($1), in which the names of farrier's objects replace all functions and all
+-- tables: functions named $2, those that PostgreSQL created with a range type, tables and views named $3, and the
+-- migrator's table, which exists before any other.
 WITH own AS (
     SELECT (SELECT string_agg(p.oid::regprocedure::text, ', ') FROM pg_proc p
              WHERE p.pronamespace = 'farrier'::regnamespace AND p.prokind = 'f'

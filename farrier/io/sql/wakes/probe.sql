@@ -1,2 +1,2 @@
--- Sends one listener a message that only a listening session receives.
+-- Sends a notification with which a listener tests its connection.
 SELECT pg_notify('farrier_probe', $1)

@@ -1,7 +1,8 @@
--- Returns which of the runs that would take an active node out of service the brake of its site refuses. A run that is refused
--- counts like one that left, so nodes that would leave together are counted as a whole. Locks the row of each site in brakes, in
--- the order of sites, until the transaction ends: no more nodes leave than may, however many controllers commit at once. Finds
--- rows by keys, also when it was planned while departures was empty. Called by write_nodes.
+-- Returns the runs that the brake of the node's site refuses, among the runs that would take an active node out of
+-- service. A refused run counts like a node that left, so nodes that would leave together are counted as a whole. Locks
+-- the row of each site in brakes, in the order of sites, until the transaction ends: however many controllers commit at
+-- once, no more nodes leave than the brake allows. Finds rows by keys, even with a plan that was made while departures
+-- was empty. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.held_by_brakes(leaving jsonb, among bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql SET search_path = farrier, pg_temp SET enable_seqscan = off AS $$
 DECLARE

@@ -1,6 +1,6 @@
--- Records the responses of a commit to intents. Finds each intent by its id: between two ANALYZE the planner expects next to no
--- pending intents, and in a storm every commit would scan all of them. The expression on status therefore matches no index of
--- pending intents. Called by write_nodes.
+-- Records the responses of a commit to intents. Finds each intent by its id. The planner expects almost no pending
+-- intents until the next ANALYZE, so a plan with the index of pending intents would read all of them in every commit
+-- when there are many. The expression on status keeps the planner from this index. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.answer_intents(answers jsonb) RETURNS void
     LANGUAGE plpgsql SET enable_seqscan = off SET enable_nestloop = off AS $$
 BEGIN

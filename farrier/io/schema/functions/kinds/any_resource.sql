@@ -1,5 +1,5 @@
--- Returns the id of a resource by its current name, by its id, or else by the name of ended resources, of which it is the newest;
--- null if it does not exist. FR400 for an unknown kind, FR409 for one whose table was dropped.
+-- Returns the id of the resource that has this name now, or has this id, or else is the newest ended resource of this
+-- name; null if there is none. FR400 for an unknown kind, FR409 for one whose table was dropped.
 CREATE OR REPLACE FUNCTION farrier.any_resource(kind text, given text) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- Returns the states of a layer in which resources of a kind are that have not ended. Locks the kind's table against changes until
--- the transaction ends, so that the result stays true.
+-- Returns the states of a layer in which a kind has resources that have not ended. Locks the kind's table against
+-- changes until the transaction ends, so that the result stays true.
 CREATE OR REPLACE FUNCTION farrier.inhabited_states(of_kind text, layer text) RETURNS SETOF text
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,7 +1,7 @@
--- Returns resources of a kind as JSON for display, in the order of name and id: at most `most` resources after the key (after_name,
--- after_id). one_id selects one resource (null: all). Empty arrays select any state and any site; a state is one of any layer, and
--- includes its substates. With ended, also resources that have ended. For `detail` see detail_of; `layers` has the current state of
--- each layer, layer state first.
+-- Returns resources of a kind as JSON for display, in the order of name and id: at most `most` resources after the key
+-- (after_name, after_id). one_id selects one resource (null: all). Empty arrays select any state and any site. `states`
+-- may be states of any layer; each includes its substates. With ended, also resources that have ended. For `detail` see
+-- detail_of; `layers` has the current state of each layer, layer state first.
 CREATE OR REPLACE FUNCTION farrier.show_resources(
     kind text, one_id bigint, states text[], sites text[], ended boolean, after_name text, after_id bigint, most integer)
     RETURNS SETOF jsonb

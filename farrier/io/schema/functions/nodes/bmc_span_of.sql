@@ -1,6 +1,6 @@
--- Returns the extent of a BMC address, independent of its spelling: host and port with the path of one system, or, without a path,
--- with all systems behind them. Case, scheme, user, default port and trailing slashes make no difference. Names are not resolved, so
--- a name and its number are two addresses.
+-- Returns the extent of a BMC address, independent of its spelling: host and port with the path of one system, or,
+-- without a path, with all systems behind them. Case, scheme, user, default port and trailing slashes make no
+-- difference. Names are not resolved, so a name and its IP address are two addresses.
 CREATE OR REPLACE FUNCTION farrier.bmc_span_of(address text) RETURNS farrier.bmc_span
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- Returns the details that the parameters of intent `set` give; what `unset` names is null.
+-- Returns the details that the parameters of intent `set` give; the details that `unset` names are null.
 CREATE OR REPLACE FUNCTION farrier.given_details(params jsonb) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN (params - 'unset')

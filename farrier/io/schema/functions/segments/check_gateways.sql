@@ -1,5 +1,5 @@
--- Refuses gateways of a segment (FR400) that lie in none of its prefixes, that are a network or broadcast address, or of which
--- one prefix has two.
+-- Refuses a gateway of a segment (FR400) that lies in none of its prefixes, that is a network or broadcast address, or
+-- that is the second gateway of a prefix.
 CREATE OR REPLACE FUNCTION farrier.check_gateways(of_segment farrier.network_segments) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,5 +1,6 @@
--- Releases an address and returns true; false if it is not allocated, so a repeated call succeeds, also after the segment has
--- ended. Enqueues a segment that drains, or the nodes that wait for one in use. FR400 for a null, FR404 for an unknown segment, FR409 for an address of another owner.
+-- Releases an address and returns true; false if it is not allocated, so a repeated call succeeds, also after the
+-- segment has ended. Enqueues a segment that drains, or the nodes that wait for an address of a segment in use. FR400
+-- for a null, FR404 for an unknown segment, FR409 for an address of another owner.
 CREATE OR REPLACE FUNCTION farrier.release_address(segment text, address inet, owner text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_column

@@ -1,5 +1,6 @@
--- Lets a login claim tasks of these types, at one site or (null) at all, in place of its earlier grant. The login also needs role
--- farrier_worker, to call the functions. FR400 for an unknown type, FR404 for an unknown login.
+-- Lets a login claim tasks of these types, at one site or (null) at all sites. Replaces an earlier grant of the login.
+-- The login also needs role farrier_worker, to call the functions. FR400 for an unknown type, FR404 for an unknown
+-- login.
 CREATE OR REPLACE FUNCTION farrier.grant_worker(login text, types text[], site text DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

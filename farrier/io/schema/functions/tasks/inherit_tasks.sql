@@ -1,6 +1,6 @@
--- Assigns the live tasks of nodes to the decommission that begins in this commit. Only a decommission that was lost leaves any,
--- and its agent may be at work on them. Skips a task that its agent is just finishing: that transaction waits for this commit.
--- Called by write_nodes.
+-- Assigns the live tasks of nodes to the decommission that begins in this commit. A node has such tasks only if its
+-- previous decommission was lost, and its agent may be at work on them. Skips a task that the agent is just finishing:
+-- the agent's transaction waits for this commit. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.inherit_tasks(begun jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,7 +1,7 @@
--- Records one pulse of a controller and returns by how much the database's clock was set back since the last pulse; null if it was
--- not. A setback is also recorded in mends. Controllers call it every two seconds; concurrent calls take turns on the row of pulse.
--- Differences of up to 10 seconds are ignored: calls that waited for each other and clocks that are adjusted in small steps stay
--- below, and every limit is longer.
+-- Records one pulse of a controller and returns by how much the database's clock was set back since the last pulse;
+-- null if it was not. A setback is also recorded in mends. Controllers call it every two seconds; concurrent calls take
+-- turns on the row of pulse. Differences of up to 10 seconds are ignored: calls that waited for each other, and clocks
+-- that are adjusted in small steps, cause smaller differences, and every limit is longer.
 CREATE OR REPLACE FUNCTION farrier.beat() RETURNS interval
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,4 +1,5 @@
--- Returns whether a JSON field of this name holds a time of the database's clock. synced_at holds one of the MAAS region's.
+-- Returns whether a JSON field of this name holds a time of the database's clock. synced_at holds a time of the MAAS
+-- region's clock.
 CREATE OR REPLACE FUNCTION farrier.is_a_time(name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     RETURN name <> 'synced_at' AND (name LIKE '%\_at' OR name LIKE '%\_until' OR name LIKE '%\_since'

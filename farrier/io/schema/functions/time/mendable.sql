@@ -1,9 +1,10 @@
--- Returns the tables whose times mend corrects, in the order of place, each with the assignments (changes) and the condition
--- (wrong) that do it; in both, $1 is now, $2 the length of the setback, $3 the transaction that recorded it. Tables of kinds
--- come last and have kind set: a run writes their rows as it read them, so these also need a new version, and a run reads rows
--- of other tables, so these are mended before it is enqueued. Rows of other tables are written by statements that read the time
--- themselves. Left out are history, which keeps the times that it was written with; wakes, whose times nothing is decided on;
--- records of the schema, which hold the server's time; and JSON whose content other programs wrote.
+-- Returns the tables whose times mend corrects, in the order of place, each with the assignments (changes) that correct
+-- a row, and the condition (wrong) of such a row; in both, $1 is now, $2 the length of the setback, $3 the transaction
+-- that recorded it. Tables of kinds have kind set and come last, because a run also reads rows of other tables, which
+-- must be mended before it is enqueued. Rows of tables of kinds also get a new version, because a run writes them as it
+-- read them. Rows of other tables are written by statements that read the time themselves. Left out are history, which
+-- keeps the times that it was written with; wakes, on whose times no decision depends; records of the schema, which
+-- hold the server's time; and JSON whose content other programs wrote.
 CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclass, OUT kind text, OUT changes text, OUT wrong text) RETURNS SETOF record
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
     WITH columns AS (
