@@ -1,4 +1,4 @@
-"""The expected state of a node's machine in MAAS, by the node's status (000 §6.2).
+"""The expected state of a node's machine in MAAS, by the node's status.
 
 One table for every status, shown in docs/state-model.md. `handlers.node.drift` takes nodes out of service by this
 table. For a node that is not in service, farrier only reports a difference in `node why` and `node show`.

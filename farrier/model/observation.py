@@ -48,7 +48,7 @@ def unread(outages: Iterable[Outage], since: datetime, now: datetime) -> timedel
 
 
 CONFIRMED_AFTER = timedelta(seconds=60)
-"""If two readings at least this far apart agree, the state is not transient (model §6)."""
+"""If two readings at least this far apart agree, the state is not transient."""
 
 
 class MaasObservation(msgspec.Struct, frozen=True, kw_only=True):

@@ -49,8 +49,9 @@ class Wakes(Protocol):
     """Enqueues resources."""
 
     async def wake(self, kind: str, ids: Sequence[int]) -> None:
-        """Make the handlers of these resources run as soon as possible, in one transaction. May be repeated. Raises
-        `RefusedByModel`, and enqueues no resource, if one of them does not exist; raises `DatabaseUnreachable`."""
+        """Enqueue these resources in one transaction, so that their handlers run as soon as possible. May be repeated.
+        Raises `RefusedByModel`, and enqueues no resource, if one of them does not exist; raises
+        `DatabaseUnreachable`."""
 
 
 class Subscription(Protocol):
