@@ -1,9 +1,9 @@
 """The daemon: the order in which its parts start, run and end.
 
 Start: HTTP, database, schema, sites, listener, loops, READY. Stop: STOPPING, drain under a deadline, shards given back,
-connections closed, HTTP last. SIGHUP reads the sites again while all parts run. One root task group owns every task. A
-task that ends unexpectedly stops the daemon, and the log names it. The daemon reads and writes no table; `wiring` makes
-the parts that do.
+connections closed, HTTP last. SIGHUP reads the settings and sites again while all parts run. One root task group owns
+every task. A task that ends unexpectedly stops the daemon, and the log names it. The daemon reads and writes no table;
+`wiring` makes the parts that do.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from farrier.web.site import Site
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# The loop gets over a shorter silence of the database by itself: still ready.
+# The loop continues by itself after a shorter silence of the database, so the daemon stays ready.
 _SILENCE = timedelta(seconds=5)
 # How often renewals are checked if systemd requires no notifications.
 _LOOK_EVERY = timedelta(seconds=1)
-# What a running daemon takes over from a configuration that is read again.
+# Sections of the settings that SIGHUP applies without a restart.
 _RELOADED = frozenset({"log", "sites"})
 
 
@@ -48,7 +48,8 @@ class Serving(msgspec.Struct, frozen=True):
 
 
 class Daemon:
-    """One process's daemon. `stop` ends it, but may be set only once it is ready; cancel a start instead."""
+    """The daemon of a process. `stop` ends it, but may be set only once it is ready; to end it earlier, cancel `run`.
+    """
 
     def __init__(self, config: Config, stop: anyio.Event, *, notifier: Notifier | None = None) -> None:
         self._config = config
@@ -60,8 +61,8 @@ class Daemon:
         self._sites: Sites = {}
 
     async def run(self, *, task_status: TaskStatus[Serving] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Start, report to `task_status`, work until `stop`, drain. Raises what prevents the start, and
-        InternalError for a task that ended by itself; errors of tasks come in exception groups."""
+        """Start, report to `task_status`, work until `stop`, drain. Raises the error that prevented the start, and
+        InternalError for a task that ended by itself. Errors of tasks are raised in exception groups."""
         config = self._config
         self._sites = site_files.load(config.sites.directory)
         extensions = wiring.extensions(config.controller.kinds)
@@ -96,14 +97,14 @@ class Daemon:
         _log.info("daemon.stopped")
 
     async def use_sites(self, sites: Sites) -> None:
-        """Work by these sites from now on; while the daemon starts, from when it works. Raises ConfigError and
-        DatabaseUnreachable, and then nothing has changed."""
+        """Use these sites from now on, or as soon as the daemon has started. On ConfigError and DatabaseUnreachable,
+        the daemon keeps its previous sites."""
         if self._runtime is not None:
             await _use(self._runtime, sites)
         self._sites = sites
 
     async def _begin_with_sites(self, runtime: wiring.Runtime) -> None:
-        """Use the sites that were read last, also if they change meanwhile."""
+        """Use the sites that were read last, even if SIGHUP replaces them meanwhile."""
         used = None
         while used is not self._sites:
             used = self._sites
@@ -112,7 +113,7 @@ class Daemon:
 
     @property
     def is_ready(self) -> bool:
-        """The loop has begun: from here on there is something to drain."""
+        """Whether the loop has begun, so that a stop has to drain it."""
         return self._progress is not None
 
     @property
@@ -148,8 +149,8 @@ class Daemon:
             beside.cancel_scope.cancel()
 
     async def _watch(self, progress: wiring.Progress) -> None:
-        """Notify systemd as long as renewals return to the controller. An unreachable database is no reason to be
-        killed, because a new process could not reach it either."""
+        """Notify systemd as long as renewals return to the controller, with or without success. systemd need not kill
+        the process for an unreachable database, because a new process could not reach it either."""
         patience = self._notifier.watchdog
         while True:
             if patience is not None and progress.stalled_for() < patience:
@@ -174,8 +175,8 @@ async def _use(runtime: wiring.Runtime, sites: Sites) -> None:
 
 
 async def until_stopped(name: str, work: Callable[[], Awaitable[None]], stop: anyio.Event) -> None:
-    """Do `work`, which must not end before `stop` is set; what it raises is logged with its name. Raises
-    InternalError if it does end."""
+    """Run `work`, which must not end before `stop` is set. Logs an error of `work` with the task's name, and raises it
+    again. Raises InternalError if `work` returns too early."""
     try:
         await work()
     except Exception as error:
@@ -217,15 +218,15 @@ async def obey(
     life: anyio.CancelScope,
     reload: Callable[[], Awaitable[None]],
 ) -> None:
-    """Drain on the first signal, end at once on the second, or on the first while there is nothing to drain. A reload
-    may wait for the database, and nothing waits for the reload.
+    """Drain on the first signal that stops the process. End at once on the second, or on the first if the loop has not
+    begun. A reload may wait for the database; signals do not wait for the reload.
     """
     asked, to_do = anyio.create_memory_object_stream[None](1)
     async with to_do, anyio.create_task_group() as beside, asked:
         beside.start_soon(_one_by_one, to_do, reload)
         async for number in received:
             if number == signal.SIGHUP:
-                with contextlib.suppress(anyio.WouldBlock):  # one is still to begin, and will read what there is then
+                with contextlib.suppress(anyio.WouldBlock):  # a reload that has not begun yet covers this signal
                     asked.send_nowait(None)
             elif daemon.is_ready and not stop.is_set():
                 _log.info("signal.stop", signal=number.name)
@@ -236,14 +237,14 @@ async def obey(
 
 
 async def _one_by_one(asked: AsyncIterable[None], reload: Callable[[], Awaitable[None]]) -> None:
-    """A reload for each time it was asked for, save those asked for while one had still to begin."""
+    """Run the requested reloads one after another."""
     async for _ in asked:
         await reload()
 
 
 async def _reload(config: Config, read: Callable[[], Config], daemon: Daemon, notifier: Notifier) -> None:
     """Apply changes of logging and sites to the running daemon; the log names changes that need a restart."""
-    if daemon.serves:  # before, READY is not sent yet; afterwards the message would be wrong
+    if daemon.serves:  # systemd expects RELOADING only between READY and STOPPING
         notifier.reloading()
     try:
         new = read()

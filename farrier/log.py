@@ -35,7 +35,7 @@ MASK = "***"
 _SECRET_KEY = re.compile(
     r"(?i)passw|secret|token|authorization|cookie|api_?key|agent_?key|private_?key|credential_?value"
 )
-# Numbers under such a key are fencing tokens and counts of tokens, and those a reader needs.
+# Numbers under such a key are fencing tokens and counts of tokens. A reader of the log needs them, so they stay.
 _HARMLESS = (bool, int, float, type(None))
 _NUMBERS = frozenset(_HARMLESS)
 _URL_PASSWORD = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^/\s@]+(?=@)", re.IGNORECASE)
@@ -49,19 +49,20 @@ _ABOUT = (
 # Seconds. A lasting fault is logged a dozen times an hour for each node: often enough to be found, seldom enough to be
 # read.
 _AGAIN_AFTER = 300.0
-# Seconds, and lines of one event in them, about any subjects. When a region fails for thousands of nodes, the first
-# hundred lines are enough; from 10,000 in 30 s on, journald drops lines at random.
+# Length of a window in seconds, and the largest number of lines of one event in a window, whatever their subjects. When
+# a region fails for thousands of nodes, the first hundred lines are enough. From 10,000 lines in 30 s on, journald
+# drops lines at random.
 _BURST_OVER = 60.0
 _BURST = 100
-# Subjects that are remembered, at about 300 bytes each; with more, a subject may be logged too often.
+# Largest number of remembered subjects, at about 300 bytes each. With more, a subject may be logged too often.
 _MOST_REMEMBERED = 10_000
-# Events counted apart. Ours are fewer than a hundred; other libraries' loggers are a dozen.
+# Largest number of events that are counted separately. farrier has fewer than a hundred; libraries use a dozen loggers.
 _MOST_EVENTS = 1_000
 _OTHER = "other"
 _LIMITED = (logging.WARNING, logging.ERROR)
-# structlog's names of the methods that are for other levels. What it may add to them is limited.
+# structlog's methods for levels without a limit. A method that structlog adds later is limited.
 _UNLIMITED = frozenset({"debug", "info", "critical", "fatal"})
-# What msgspec writes to the letter as json does. It has other ideas of floats, bytes, times, sets and enums.
+# Types that msgspec formats exactly as json does. Floats, bytes, times, sets and enums differ.
 _PLAIN = frozenset({str, int, bool, type(None)})
 
 
@@ -89,9 +90,9 @@ def configure(
     stream: TextIO | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Set up structlog and logging. Idempotent, and may be called with other settings; repetitions then count from
-    zero. `clock` counts repetitions. A logger made with `bind` before keeps its settings; module loggers get the new
-    ones.
+    """Set up structlog and logging. Idempotent. A later call may change the settings; repetitions then count from zero.
+    `clock` measures the time between repetitions. A logger that was made with `bind` earlier keeps its settings; module
+    loggers get the new ones.
     """
     _repeats.begin(clock)
     out = sys.stderr if stream is None else stream
@@ -117,10 +118,10 @@ def configure(
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))
     own = _Own(handler, level)
     structlog.configure(
-        # `limit` comes before a traceback is formatted that is never read.
+        # `limit` is first, so that the traceback of a dropped line is not formatted.
         processors=[context, limit, *shared],
         logger_factory=lambda *_names: own,
-        # Below the level a call does nothing.
+        # A call below the level does nothing.
         wrapper_class=type("BoundLogger", (structlog.make_filtering_bound_logger(level), _Ours), {}),
         cache_logger_on_first_use=False,
     )
@@ -163,7 +164,7 @@ class _Handler(logging.StreamHandler[TextIO]):
 
     @override
     def handleError(self, record: logging.LogRecord) -> None:
-        # It minds that standard error is broken, but not that it is closed.
+        # `super` ignores the OSError of a broken standard error, but not the ValueError of a closed one.
         with suppress(ValueError):
             super().handleError(record)
 
@@ -178,8 +179,8 @@ class _Own(logging.Logger):
 
 
 class _Ours(structlog.stdlib.BoundLogger):
-    """The class that `structlog.stdlib.get_logger` promises. The processors make an event of a call; the handler
-    formats it, where an error does no harm. The called method has filled in the arguments."""
+    """The logger class that `structlog.stdlib.get_logger` promises. The processors make an event of a call, and the
+    handler formats the event, because it suppresses errors. The called method has already formatted `event_args`."""
 
     _logger: _Own
 
@@ -195,7 +196,7 @@ class _Ours(structlog.stdlib.BoundLogger):
 
 
 class Suppressed(NamedTuple):
-    """So many lines of an event were not written."""
+    """The number of lines of an event that were not written."""
 
     event: str
     lines: int
@@ -220,14 +221,15 @@ class Repeats:
     def begin(self, clock: Callable[[], float]) -> None:
         """Forget everything."""
         self._clock = clock
-        # What was written about each thing, and how many since were not; oldest first.
+        # For each event and subject: the time of the last written line, and the number of later lines that were not
+        # written. The oldest time is first.
         self._seen: OrderedDict[tuple[str, Hashable], tuple[float, int]] = OrderedDict()
         self._bursts: dict[str, _Burst] = {}
         self._reported_at = clock()
 
     def admit(self, event: str, about: Hashable) -> int | None:
-        """None: do not write this line. Else write it; the number of equal lines that were not written since the last
-        one."""
+        """Return None if this line must not be written. Otherwise return the number of equal lines that were not
+        written since the last written one."""
         now = self._clock()
         if event not in self._bursts and len(self._bursts) >= _MOST_EVENTS:
             event = _OTHER
@@ -248,7 +250,8 @@ class Repeats:
         return skipped
 
     def suppressed(self, *, at_once: bool = False) -> list[Suppressed]:
-        """The lines that were not written since the last call; none before five minutes are over, unless `at_once`."""
+        """Return the numbers of lines that were not written since the last report. Without `at_once`, return nothing
+        until five minutes have passed since that report."""
         now = self._clock()
         if now - self._reported_at < _AGAIN_AFTER and not at_once:
             return []
@@ -259,8 +262,8 @@ class Repeats:
         return found
 
     def _forget(self, now: float) -> None:
-        """Forget subjects whose next line would be admitted anyway, with their counts, after another five minutes; more
-        if there are too many."""
+        """Forget subjects of which no line was written for ten minutes, with their counts; and the oldest subjects if
+        there are too many."""
         while self._seen:
             oldest_at, _ = next(iter(self._seen.values()))
             if now - oldest_at < 2 * _AGAIN_AFTER and len(self._seen) <= _MOST_REMEMBERED:
@@ -272,9 +275,8 @@ _repeats = Repeats()
 
 
 def limit(_logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """A structlog processor: drops a repeated warning or error; a written one has the number of dropped ones as
-    `repeated`.
-    """
+    """A structlog processor: drops a repeated warning or error. A line that is written has the number of dropped lines
+    as `repeated`."""
     if method in _UNLIMITED:
         return event
     failure = event.get("exc_info")
@@ -286,14 +288,14 @@ def limit(_logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
 
 
 def write_repeats(*, at_once: bool = False) -> None:
-    """Log how many lines of each event were not written in the last five minutes; `at_once`, however long that is. To
-    be called now and then, and at the end."""
+    """Log how many lines of each event were not written since the last report, at most every five minutes; with
+    `at_once`, immediately. The daemon calls this regularly, and at its end."""
     for event, lines in _repeats.suppressed(at_once=at_once):
         _log.info("log.repeats_not_written", of=event, lines=lines)
 
 
 def _foreign_repeats(record: logging.LogRecord) -> bool:
-    """The same for lines of other libraries. A line that is not text is not limited."""
+    """Limit lines of other libraries in the same way. A line that is not text is not limited."""
     if record.levelno not in _LIMITED or not isinstance(record.msg, str):
         return True
     return _repeats.admit(record.name, record.msg) is not None
@@ -315,26 +317,26 @@ def _iso(second: int) -> str:
 
 
 def _traceback(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """A structlog processor: an exception becomes text, as in no other line there is one to be looked for."""
+    """A structlog processor: formats the exception of a line that has one."""
     return structlog.processors.format_exc_info(logger, method, event) if "exc_info" in event else event
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """A structlog processor: the same event without its secrets."""
+    """A structlog processor: masks the secrets of an event."""
     if _any_secret(tuple(event)):
         return {key: _masked(key, value) for key, value in event.items()}
     for value in event.values():
         if "://" in value if isinstance(value, str) else type(value) not in _NUMBERS:
             return {key: _masked(key, value) for key, value in event.items()}
-    return event  # as nearly all are: short texts and numbers
+    return event  # nearly all events have only short texts and numbers
 
 
 def mask_urls(text: str) -> str:
-    """The text with every password in a URL masked."""
+    """Return the text with the passwords of its URLs masked."""
     return text if "://" not in text else _URL_PASSWORD.sub(rf"\g<before>{MASK}", text)
 
 
-@lru_cache(maxsize=1024)  # keys are constants of the program, save a few that others made up
+@lru_cache(maxsize=1024)  # nearly all keys are constants of the program
 def _is_secret(key: str) -> bool:
     return _SECRET_KEY.search(key) is not None
 
@@ -364,7 +366,7 @@ def _renderer(form: Format, out: TextIO) -> Processor:
         # Pretty tracebacks show local variables, and those hold secrets.
         plain = structlog.dev.plain_traceback
         console = structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=plain)
-        return lambda logger, method, event: console(logger, method, {**event})  # it takes out what it has shown
+        return lambda logger, method, event: console(logger, method, {**event})  # a copy, because it removes keys
     return _as_json
 
 

@@ -19,7 +19,7 @@ from farrier.cli import standard
 from farrier.errors import FarrierError, RefusedByModel
 
 if TYPE_CHECKING:
-    from typer import _click  # typer's own classes, which it has no public names for
+    from typer import _click  # typer's classes, for which typer has no public names
 
 COMMANDS = {
     "run": "Run the controller until SIGTERM or Ctrl-C. A second signal ends it at once, without the drain.",

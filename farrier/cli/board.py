@@ -20,10 +20,10 @@ from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import WorkflowStatus as W
 
-# Columns: of a bar at most, and of what stands beside two of them.
+# Widths in columns: of the longest bar, and of everything beside the two bars.
 _BAR_WIDTH = 40
 _BESIDE_BARS = 64
-# Lines that stay for what moved, however many workflows there are.
+# Lines that are kept for transitions, whatever the number of workflows.
 _FEWEST_MOVES = 3
 _REFRESH_PER_SECOND = 4
 
@@ -93,7 +93,8 @@ class _Redrawn(Board):
             _bars("management", [node.management for node in nodes], Management, width),
         )
         top = Group(head, bars)
-        # What does not fit on the terminal would be cut off at its end, where the news are; one line is the cursor's.
+        # The terminal cuts off the end of a display that is too long, and the newest transitions are at the end. One
+        # line is for the cursor.
         left = console.height - 1 - len(console.render_lines(top))
         self._live.update(Group(top, *_news(nodes, moves, left)))
 
@@ -175,7 +176,7 @@ def _workflows(rows: Sequence[tuple[Text, Text, Text]], most: int) -> Table:
 
 def _newest(moves: Sequence[PastMove]) -> Table:
     table = Table(title="newest moves", title_justify="left", box=None, show_header=False, padding=(0, 1))
-    for least in (8, 10, 0, 0, 0):  # a time and a name are whole, however narrow it is
+    for least in (8, 10, 0, 0, 0):  # the time and the name are complete even on a narrow terminal
         table.add_column(no_wrap=True, overflow="ellipsis", min_width=least)
     for move in moves:
         table.add_row(

@@ -1,4 +1,4 @@
-"""`farrier config`: every setting there is, as a file that may be edited."""
+"""`farrier config`: prints every setting, in the form of a settings file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The settings and the database of a command, and the options that select them.
 
-A command whose first parameter is a `Session` or a `Config` gets it from `with_database` or `with_settings`, which add
---dsn, --embedded and --config to its own options. Precedence is that of `farrier.config`: option, environment, file.
+`with_database` passes a `Session` to a command as its first parameter, and `with_settings` a `Config`. Both add --dsn,
+--embedded and --config to the command's own options. Precedence is that of `farrier.config`: option, environment, file.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def with_settings(command: Callable[Concatenate[config.Config, P], None]) -> Cal
         command(settings, *args, **kwargs)
 
     own = tuple(signature.parameters.values())[1:]
-    # What typer makes the options from.
+    # typer derives the options from this signature.
     vars(configured)["__signature__"] = signature.replace(parameters=(*own, *where.values()))
     return configured
 

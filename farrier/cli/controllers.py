@@ -1,4 +1,4 @@
-"""`farrier controllers`: which daemons run the resources, and which shards have none."""
+"""`farrier controllers`: lists the controllers with their shards, and the shards without a controller."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def controllers(session: Session, as_json: output.AsJson = False) -> None:
 def _rows(found: Ownership) -> Iterator[tuple[Cell, ...]]:
     for controller in found.controllers:
         begin = _begin(controller, found)
-        # One that runs no kind has a line, too.
+        # A controller that runs no kind also has a line.
         for share in controller.shares or (None,):
             yield *begin, *_of(share)
             begin = (None,) * len(begin)

@@ -1,4 +1,4 @@
-"""`farrier db`: bring the schema up to date, make the roles, see whether they fit, and where the database is."""
+"""`farrier db`: migrates, checks and prints the schema, creates the roles, and prints the embedded server's DSN."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`farrier demo`: the real daemon over a simulated fleet, on an embedded PostgreSQL, without any set-up.
 
 Reads the options, runs `simulation`, and prints the result. Ctrl-C stops everything in order and leaves nothing
-running. The temporary directory is removed, unless the demo failed and its content helps to find the cause.
+running. The temporary directory is removed, unless the demo failed: then its content helps to find the cause.
 """
 
 from __future__ import annotations

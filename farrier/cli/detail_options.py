@@ -1,7 +1,7 @@
-"""Options that follow from the declared details of a node.
+"""Command-line options that are derived from the declared details of a node.
 
-A command that takes them after its session is given them by `described` or `narrowed`, which add the options to its
-own.
+`described` and `narrowed` add these options to those of a command, and pass their values as the command's second
+parameter, after the session.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def _with(
     @wraps(command)
     async def asked(session: Session, /, *args: P.args, **kwargs: P.kwargs) -> None:
         given = {option.name: kwargs.pop(option.name) for option in options}
-        # A repeatable option is an empty list where it is not given.
+        # typer passes an empty list for a repeatable option that the user omitted.
         values = {name: read(name, value) for name, value in given.items() if value is not None and value != []}
         await command(session, values, *args, **kwargs)
 
-    # What typer makes the options from.
+    # typer derives the options from this signature.
     vars(asked)["__signature__"] = inspect.Signature([session, *own, *options])
     return asked
 

@@ -1,4 +1,4 @@
-"""`farrier enqueue`: run a handler now and show its outcome."""
+"""`farrier enqueue`: enqueues a resource. Does not wait for the run."""
 
 from __future__ import annotations
 

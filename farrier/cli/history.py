@@ -1,6 +1,6 @@
-"""`farrier history`: what happened in the whole fleet, out to a file, and away.
+"""`farrier history`: lists, exports and prunes the history of the fleet.
 
-Pages by key: nothing here holds more than a page, however long the history is.
+Each command reads the history page by page, and keeps only one page in memory.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from farrier.cli.connection import Session, with_database
 from farrier.model import duration
 from farrier.model.history import HistoryFilter, Order, parse_resource
 
-# A change has the time of its statement and is visible from its COMMIT on. Only a client that registers nodes and
-# leaves its transaction open can exceed this.
+# A change has the time of its statement, but becomes visible with its COMMIT. Only a client that registers nodes and
+# leaves its transaction open takes longer than this to commit.
 _SETTLED = timedelta(minutes=1)
-# Commits whose reply was lost are looked up in the history: what is younger is not ours to remove.
+# A controller that lost the reply to a commit looks up the commit in the history, so younger entries must stay.
 _YOUNGEST = timedelta(days=1)
 
 history = typer.Typer(

@@ -1,6 +1,7 @@
 """Shared by the commands over history: the options that select changes, and the output of a change.
 
-A command with a `HistoryFilter` after its session gets it from `narrowed`, which adds the options to its own.
+`narrowed` adds these options to those of a command, and passes a `HistoryFilter` as the command's second parameter,
+after the session.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def show(changes: Sequence[HistoryEntry], *, as_json: bool) -> None:
 
 
 async def show_pages(pages: AsyncIterator[HistoryPage], *, as_json: bool) -> HistoryKey | None:
-    """Print changes page by page. Returns where the next page would begin, None at the end."""
+    """Print changes page by page. Returns the key at which the next page would begin, or None at the end."""
     there, following = False, None
     async for page in pages:
         if page.changes:
@@ -94,7 +95,7 @@ def narrowed(
         chosen: dict[str, Any] = {name: kwargs.pop(name) for name in which}
         await command(session, _wanted(**chosen), *args, **kwargs)
 
-    # What typer makes the options from.
+    # typer derives the options from this signature.
     vars(asked)["__signature__"] = inspect.Signature([session, *own, *which.values()])
     return asked
 

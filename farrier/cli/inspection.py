@@ -1,4 +1,4 @@
-"""`farrier node show` and `farrier node why`: one node, as it stands and in plain words."""
+"""`farrier node show` and `farrier node why`: all data of a node, and the explanation of its state."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _in_maas(maas: MaasView, now: datetime) -> str:
 
 def _power(node: NodeDetail, now: datetime) -> str:
     bmc = node.bmc
-    # What a read confirms is stored now and then, that it failed at once.
+    # farrier stores a read that confirms the stored power only now and then, but a failed read at once.
     later = " or later" if bmc.sync_failure is None else ""
     read = "" if bmc.power_at is None else f", read {output.ago(bmc.power_at, now)} ago{later}"
     return f"{bmc.power}{read}" + ("" if bmc.desired_power is None else f"; target power {bmc.desired_power}")

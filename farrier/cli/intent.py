@@ -14,7 +14,7 @@ from farrier.model.actions import Action
 from farrier.model.requests import Request
 from farrier.model.status import NodeStatus
 
-# Statuses ring no bell that this role could hear.
+# No notification reports a change of the status to clients, so the command polls.
 _LOOK_EVERY_SECONDS = 0.2
 
 

@@ -25,7 +25,7 @@ from farrier.model.status import NodeStatus
 from farrier.model.views import NodeView, Wanted
 from farrier.model.workflow import WorkflowStatus
 
-# Rows that are laid out together; the next ones come under headings of their own.
+# Rows of one table. Each further page is printed as another table, with its own headings and column widths.
 _PAGE = 1000
 
 node = typer.Typer(no_args_is_help=True, add_completion=False, help="Register, list and inspect nodes.")

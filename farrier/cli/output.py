@@ -1,8 +1,8 @@
 """The output of commands: tables for people, JSON for programs.
 
 Tables fit the terminal; in a pipe they are as wide as their content, so nothing is truncated. In JSON durations are
-numbers of seconds and times ISO 8601. Texts of BMCs and other services are printed without control characters, which
-could manipulate a terminal.
+numbers of seconds and times ISO 8601. Texts of BMCs and other services are printed without control characters, because
+these could manipulate a terminal.
 """
 
 from __future__ import annotations

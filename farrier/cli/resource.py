@@ -14,9 +14,9 @@ from farrier.cli.connection import with_database
 from farrier.model.edges import NODE
 
 if TYPE_CHECKING:
-    from typer import _click  # typer's own classes, which it has no public names for
+    from typer import _click  # typer's classes, for which typer has no public names
 
-# Kinds with tables of their own. Their commands are in the group of this name, or else at the top.
+# Kinds with their own tables. Their commands are in the command group of this name, or at the top level.
 _WITH_OWN_COMMANDS = (NODE,)
 
 

@@ -1,5 +1,5 @@
-"""The commands over resources of any kind: `farrier resource` takes the kind as an argument, `farrier segment` and
-others fix it.
+"""The commands over resources of any kind. `farrier resource` takes the kind as an argument; `farrier segment` and
+`farrier partition` are for one kind each.
 
 Kinds, states and actions are read from the database, so a kind of another package works like a built-in one.
 """
@@ -27,9 +27,9 @@ from farrier.model.views import Page
 
 P = ParamSpec("P")
 
-# Rows that are laid out together; the next ones come under headings of their own.
+# Rows of one table. Each further page is printed as another table, with its own headings and column widths.
 _PAGE = 1000
-# States ring no bell that this role could hear.
+# No notification reports a change of the state to clients, so the command polls.
 _LOOK_EVERY_SECONDS = 0.2
 
 
@@ -65,7 +65,7 @@ def of_kind(
         chosen: dict[str, Any] = {**kwargs, "kind": kind}
         await command(session, *args, **chosen)
 
-    # What typer makes the options from.
+    # typer derives the options from this signature.
     rest = [parameter for name, parameter in signature.parameters.items() if name != "kind"]
     vars(fixed)["__signature__"] = signature.replace(parameters=rest)
     return fixed
@@ -163,7 +163,7 @@ async def history(  # noqa: PLR0913 - one parameter is one option
     wanted: HistoryFilter,
     kind: KindArgument,
     name: Annotated[
-        str | None, typer.Argument(help="Name or ID. With --all it may be omitted: every resource.")
+        str | None, typer.Argument(help="Name or ID. With --all, omit it for all resources of the kind.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every entry, not only the newest.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="Number of entries, the newest first.")] = 50,
@@ -230,7 +230,7 @@ async def ask(session: Session, asked: Asking) -> None:
     patience = arguments.patience(timeout)
     await _refuse_unknown(session, request.kind, *filter(None, [asked.until]))
     intent = await session.requests.ask_resource(request)
-    answered = request.action == CREATE  # by the database, at once
+    answered = request.action == CREATE  # the INSERT of a create answers it
     if not (asked.wait or answered) and asked.until is None:
         intent_answers.print_pending(
             intent, f"{request.action} of {request.kind} {request.resource}", as_json=asked.as_json

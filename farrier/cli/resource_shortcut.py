@@ -1,7 +1,7 @@
 """The commands of one built-in kind, made from its spec: `farrier segment`, `farrier partition`.
 
-Commands that read are `resource_commands` with the kind given. Each action is a command whose options are its
-parameters, `create` under the name `add`. The command line of a kind comes only from its spec.
+Commands that read are those of `resource_commands`, for this kind only. Each action is a command whose options are the
+action's parameters; the command for `create` is named `add`. The command line of a kind comes only from its spec.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from farrier.model.params import Field
 from farrier.model.requests import ResourceRequest
 
 _NEW = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, dots, dashes and underscores.")]
-_PANEL = "What is asked for"
+_PANEL = "Parameters of the intent"
 _SHOWN: Mapping[str, Any] = {
     "list": commands.list_,
     "show": commands.show,
@@ -73,7 +73,7 @@ def _asks(spec: KindSpec, action: str, takes: type[params.Params], text: str) ->
     own = [parameter for parameter in signature.parameters.values() if parameter.name != "given"]
     if action == CREATE:
         own[1] = own[1].replace(annotation=_NEW)
-    # What typer makes the options from, and the help.
+    # typer derives the options from this signature, and the help from this docstring.
     vars(command)["__signature__"] = signature.replace(parameters=[*own, *_options(fields)])
     command.__doc__ = text
     return command

@@ -41,13 +41,13 @@ def row(resource: ResourceView, now: datetime, limits: Limits) -> tuple[Cell, ..
 
 
 def as_object(resource: ResourceView, now: datetime, limits: Limits) -> dict[str, Any]:
-    """A resource as JSON has it, with the clocks that run for it."""
+    """Return a resource in its JSON form, with its running clocks."""
     found: dict[str, Any] = output.plain(resource)
     return found | {"clocks": output.plain(clocks_of(resource, now, limits))}
 
 
 def facts(detail: ResourceDetail, now: datetime, limits: Limits) -> None:
-    """Print everything that is known of a resource."""
+    """Print all data of a resource."""
     resource = detail.resource
     output.facts(_facts(resource, now))
     if clocks := clocks_of(resource, now, limits):
@@ -91,7 +91,8 @@ def in_words(why: ResourceWhy, now: datetime) -> Iterable[tuple[str, Cell]]:
 
 
 def _own(detail: Mapping[str, Any], *, short: bool = False) -> Iterable[tuple[str, str]]:
-    """Name and value of the kind's own columns that have a value; `short`: without lists and objects, for one line."""
+    """Return name and value of the kind's own columns that have a value. `short` omits lists and objects, so that the
+    rest fits on one line."""
     for name, value in detail.items():
         if value not in (None, "", [], {}) and not (short and isinstance(value, (list, dict))):
             yield name, value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -47,10 +47,10 @@ _MOVES_SHOWN = 12
 _ARRIVAL = timedelta(seconds=15)
 # Shorter than in a real fleet, so that a user of the demo sees silence.
 _OFFLINE_AFTER = timedelta(seconds=30)
-# Of a region whose clock runs many times as fast: as often by it as a real one is looked at by its own.
+# The clock of the simulated region runs many times as fast as a real one, so farrier reads it more often.
 _EVENTS_EVERY = timedelta(seconds=1)
 _MOTION_EVERY = timedelta(seconds=5)
-# On the region's clock. Its own default of half an hour would be a long time to wait for a failure to show.
+# On the region's clock. With the default of half an hour, a failed deployment would show too late for a demo.
 _NODE_TIMEOUT = timedelta(minutes=10)
 
 
@@ -111,8 +111,8 @@ async def simulate(options: Options, console: Console) -> Summary:
 
 
 class _Interruption:
-    """Ctrl-C ends the scene, and everything closes in order. A second one, or one before the scene, ends
-    all."""
+    """The first Ctrl-C ends the scene, and all parts close in order. A second one, or one before the scene has begun,
+    cancels everything."""
 
     def __init__(self, whole: anyio.CancelScope) -> None:
         self._whole = whole
@@ -146,8 +146,8 @@ async def running(options: Options) -> AsyncIterator[Scene]:
     async with wiring.database(database) as own:
         await wiring.prepare(own, Config(database=database))
         outside = wiring.outside(own, "demo")
-        after = await outside.fleet.newest()  # a directory that is used again has a fleet already
-        site = f"demo-{after + 1}"  # whose machines are in a region that is no more
+        after = await outside.fleet.newest()  # a directory of an earlier demo already has a fleet
+        site = f"demo-{after + 1}"  # a new site, because the region of the earlier fleet no longer exists
         systems = fake_systems(after + options.nodes)[after:]
         agents = SimulatedAgents(outside.agents, Pace())
         region = Region(durations=msgspec.structs.replace(Durations(), node_timeout=_NODE_TIMEOUT))

@@ -1,4 +1,4 @@
-"""`farrier site`: what is configured of sites, how their regions are, and whether files are right before use."""
+"""`farrier site`: checks the files of sites, shows their settings and the health of their regions, and lifts brakes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ site = typer.Typer(
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The present response of a region; `error` is the reason if there is none."""
+    """The response of a region to `check --ask`, or the `error` if the region did not respond."""
 
     site: str
     version: str | None = None
@@ -62,7 +62,7 @@ def list_(settings: Config, as_json: output.AsJson = False) -> None:
     sites: Sites = {}
     try:
         sites = _configured(settings)
-    except ConfigError as error:  # an operator who searches for a region whose site was lost has only this error
+    except ConfigError as error:  # the list of regions helps an operator to find a site whose file was lost
         wrong = error
     page = anyio.run(_observed, settings)
     _list(settings, sites, page, as_json=as_json, complete=wrong is None)
@@ -189,7 +189,7 @@ def _region(seen: ResourceView) -> RegionView:
 
 
 async def _ask(settings: Config, sites: Sites) -> tuple[Asked, ...]:
-    """The response of each region, all requested at once."""
+    """Return the response of each region. The regions are asked concurrently."""
     answers: dict[str, Asked] = {}
     observer = _Unobserved()
     async with (
@@ -235,7 +235,7 @@ def _row(each: Site, region: RegionView | None, page: Page[RegionView] | None) -
 def _user(asked: Asked) -> str | None:
     if asked.username is None:
         return None
-    return asked.username if asked.administrator else f"{asked.username} (no administrator)"
+    return asked.username if asked.administrator else f"{asked.username} (not an administrator)"
 
 
 def _facts(each: Site, region: RegionView | None) -> Iterator[tuple[str, Cell]]:

@@ -1,4 +1,4 @@
-"""`farrier sla`: the limits in force, and what is above one: nodes, MAAS regions, resources of other kinds."""
+"""`farrier sla`: lists the limits in force, and the nodes, MAAS regions and other resources above a limit."""
 
 from __future__ import annotations
 

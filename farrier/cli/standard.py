@@ -1,4 +1,5 @@
-"""Standard output with errors of its own, so that a full disk is not taken for an unreachable database.
+"""Standard output whose write errors have their own class, so that a full disk is not reported as an unreachable
+database.
 
 A pipe whose reader has left is no error: it ends the process silently.
 """
@@ -49,7 +50,7 @@ def watched() -> Iterator[None]:
         _to_nowhere(sys.stdout)
         try:
             typer.echo(f"farrier: cannot write standard output: {failure}; the output is incomplete", err=True)
-        except OSError:  # both may lead to the same full disk
+        except OSError:  # standard error may lead to the same full disk
             _to_nowhere(sys.stderr)
         raise SystemExit(ExitCode.FAILED) from failure
 
@@ -67,7 +68,7 @@ def _replace() -> None:
 
 
 def _flush() -> None:
-    """Flush standard output, which not every command does."""
+    """Flush standard output, because not every command does."""
     try:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`farrier task`: what nodes' agents have to do, are doing and have done."""
+"""`farrier task`: lists the tasks of agents and workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ task = typer.Typer(no_args_is_help=True, add_completion=False, help="List the ta
 
 @task.callback()
 def _group() -> None:
-    """Makes `task` a group although it has one command: `farrier task list`."""
+    """Make `task` a group although it has only one command, `farrier task list`."""
 
 
 @task.command("list")

@@ -1,8 +1,8 @@
 """Settings of credentials: allowed references, and the hosts that may receive each secret. Part of `groups` and
 `sites`.
 
-A binding pairs references with hosts and networks. Nothing is bound by default: without bindings, a client that
-registers nodes could have any secret sent to any server.
+A binding allows references for hosts and networks. By default no reference is allowed for any host, because a client
+that registers nodes could otherwise make farrier send any secret to any server.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STARRED_ADDRESS = re.compile(r"(?=.*\*)(?=.*[0-9])[0-9*.]+")
 
 
 class CredentialBinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """References for the BMCs of some hosts and networks only."""
+    """Allows references for the BMCs of some hosts and networks."""
 
     references: Annotated[
         tuple[str, ...],

@@ -36,7 +36,7 @@ _DEEPEST = 20
 _TOO_DEEP = f"it is nested too deeply; at most {_DEEPEST} levels of tables and arrays are allowed"
 
 SECTIONS: Mapping[str, type[Any]] = get_type_hints(Config)
-_SLA = "sla"  # its keys are the model's, in tables of sites and models that the operator names; all others are structs
+_SLA = "sla"  # the only section that is no struct: the model defines its keys, and operators name some of its tables
 
 # If a source sets one of these keys, values of the other key from sources of lower precedence are dropped: --embedded
 # overrides a DSN in the file.

@@ -1,7 +1,7 @@
 """Reads the sites: each `NAME.toml` of a directory is the site NAME, with the cloud-init template that it names.
 
 Called at the start, on SIGHUP and by `farrier site`. One bad file refuses the whole load, with the faults of all files,
-so that no site runs with half of a change. Reads no secret and no network.
+so that no site runs with half of a change. Reads no secret, and sends no request.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Gauge(msgspec.Struct, frozen=True):
     labels: Labels = ()
 
     def family(self, values: Mapping[Labels, float]) -> GaugeMetricFamily:
-        """The figure as it stands, by labels."""
+        """Return the metric family with these values."""
         family = GaugeMetricFamily(self.name, self.help, labels=self.labels)
         for labels, value in values.items():
             family.add_metric(labels, value)
@@ -56,7 +56,7 @@ class Counter(Collector):
         self._sums: dict[Labels, float] = {}
 
     def exist(self, every: Iterable[Labels]) -> None:
-        """Have a series at zero for each of these labels."""
+        """Create a series at zero for each of these label values, unless it exists."""
         for labels in every:
             self._sums.setdefault(labels, 0.0)
 
@@ -91,7 +91,7 @@ class Histogram(Collector):
         self._cells: dict[Labels, _Cell] = {}
 
     def exist(self, every: Iterable[Labels]) -> None:
-        """Have a series at zero for each of these labels."""
+        """Create a series at zero for each of these label values, unless it exists."""
         for labels in every:
             self._cell(labels)
 

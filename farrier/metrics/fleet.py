@@ -28,23 +28,24 @@ from farrier.protocols import Clock, Queries
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# From the end of one count to the next: counting a large fleet costs the database something, and rules are evaluated
-# every 15 s at the most.
+# Shortest pause between two counts. A count of a large fleet takes time of the database, and Prometheus evaluates rules
+# at most every 15 s.
 _AT_MOST_EVERY_SECONDS = 5.0
-# What a scrape may cost the database, where one comes every so often. A count that takes longer, because half of the
-# fleet is late, serves as many scrapes as keep it at that; but no alert may fire by figures much older than a minute.
+# A count may take 0.05 s for each scrape, with a scrape every 15 s. A longer count, as when half of the fleet is late,
+# serves several scrapes, so that counting takes the same share of time. A count serves scrapes for at most a minute,
+# because alerts need recent figures.
 _SCRAPE_SECONDS = 0.05
 _SCRAPED_EVERY_SECONDS = 15.0
 _AT_LEAST_EVERY_SECONDS = 60.0
-# How long a scrape waits for new figures before it takes the last: well under Prometheus' time-out of 10 s, so that the
-# rest of the metrics is reported in an outage, too.
+# How long a scrape waits for new figures before it reports the last ones. This is well under Prometheus' time-out of
+# 10 s, so that a replica reports its other metrics during an outage, too.
 _PATIENCE_SECONDS = 3.0
 # The server cancels a count after 30 s. After that time and the time to connect, no result can come.
 _GIVEN_UP_AFTER_SECONDS = 45.0
 
 
 class FleetWords(msgspec.Struct, frozen=True, kw_only=True):
-    """Label values besides states: every one has its series, whether something is so or not."""
+    """Label values besides states. Each value has a series, even at zero."""
 
     errors: tuple[str, ...]
     failures: tuple[str, ...]
@@ -55,7 +56,7 @@ class FleetWords(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetGauges(Collector):
-    """A collector over the newest figures; without any until there are some."""
+    """Collects the newest figures. Before the first count it reports only limits."""
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class FleetGauges(Collector):
         self._census: Census | None = None
         self._fresh_until = float("-inf")
         self._wanted = anyio.Event()
-        # The end of the count that is under way, or of the next.
+        # Set at the end of the running count, or of the next count if none is running.
         self._counted = anyio.Event()
 
     async def run(self, queries: Queries, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -126,7 +127,7 @@ class FleetGauges(Collector):
         in_force = {_labels(place): limits.get(place.key, place.default) for place in PLACES}
         values = {labels: limit.total_seconds() for labels, limit in in_force.items() if limit is not None}
         census = self._census
-        if census is not None:  # a process has only its own kinds, the database all that are registered
+        if census is not None:  # a process has only the kinds that it runs; the database has all registered kinds
             values |= {(each.kind, each.state, each.substate): each.seconds for each in census.kind_limits}
         yield gauges.STATE_SLA.family(values)
         yield gauges.COLLECTED.family({(): 0.0 if census is None else census.now.timestamp()})
@@ -157,7 +158,7 @@ class FleetGauges(Collector):
 
 
 def _rest(took: float) -> float:
-    """Seconds for which figures that took so many are the newest."""
+    """Return the pause in seconds after a count that took `took` seconds."""
     if took <= _SCRAPE_SECONDS:
         return _AT_MOST_EVERY_SECONDS
     return min(_SCRAPED_EVERY_SECONDS * took / _SCRAPE_SECONDS, _AT_LEAST_EVERY_SECONDS)

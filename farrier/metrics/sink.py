@@ -176,7 +176,7 @@ class Constant(Collector):
 
 
 class _Build(Collector):
-    """`farrier_build_info`: what runs here, as labels of a constant."""
+    """`farrier_build_info`: the versions of farrier and Python, as labels of a constant."""
 
     @override
     def collect(self) -> list[GaugeMetricFamily]:
@@ -184,7 +184,7 @@ class _Build(Collector):
 
 
 def run_error_labels() -> tuple[str, ...]:
-    """The labels of all errors that may end one run: its own, a service's, and unexpected ones."""
+    """The labels of all errors that may end a run: errors of the handler, of a service, and unexpected errors."""
     ends_a_run = (errors.HandlerError, errors.ServiceError)
     single = (errors.CredentialError, errors.RefusedByModel, errors.InternalError)
     return tuple(

@@ -16,9 +16,9 @@ from farrier.protocols import Queries, Requests, ResourceQueries
 
 
 class Backend(msgspec.Struct, frozen=True):
-    """Reads, writes, the limits that differ from the defaults, the token for writes, reads of other kinds, after how
-    long an agent counts as silent, and the period of the controllers. `token` is None if writing is switched off;
-    otherwise it is read for each write, so that it may be rotated."""
+    """The queries and settings that responses need. `limits` has only the limits that differ from the defaults.
+    `token` reads the bearer token again for each write, so that it can be rotated; None if writes are disabled.
+    `patience` has the age at which an agent counts as silent, and `period` is that of the controllers."""
 
     queries: Queries
     requests: Requests
@@ -30,7 +30,7 @@ class Backend(msgspec.Struct, frozen=True):
 
 
 def backend_of(request: Request) -> Backend:
-    """Raises DatabaseUnreachable while the daemon starts."""
+    """Return the backend. Raises DatabaseUnreachable while the daemon starts."""
     backend = getattr(request.app.state, "backend", None)
     if isinstance(backend, Backend):
         return backend

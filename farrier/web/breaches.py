@@ -1,7 +1,7 @@
 """Nodes and other resources above a limit, the worst first, as JSON and for the inventory's page.
 
-Clocks are in seconds. At most a thousand nodes are listed, with the number of the others: nobody reads a longer list,
-and writing it takes CPU time from the loop. A paused node is listed with the reason of the pause; alerts leave it out.
+Clocks are in seconds. The list has at most a thousand nodes, and the number of further nodes: a longer list helps no
+operator, and takes CPU time from the loop. A paused node is listed with the reason of the pause; alerts leave it out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from farrier.model.resource_views import LateResource, late_clock
 from farrier.web.backend import Backend, backend_of
 from farrier.web.parameters import OF_NODES, known, takes
 
-# The answer to a fleet that is late as a whole: half a megabyte, some milliseconds to write.
+# With so many nodes a response has half a megabyte, and takes some milliseconds to encode.
 MOST_NODES = 1000
 MOST_RESOURCES = 1000
 
@@ -47,7 +47,7 @@ async def list_breaches(request: Request) -> Response:
 
 
 async def late_resources(backend: Backend) -> list[tuple[LateResource, Clock]]:
-    """Resources of other kinds above their limit, and by which clock, the worst first; a thousand at most."""
+    """Return at most a thousand resources of other kinds, each with its clock that is above a limit, the worst first."""
     found = await backend.resources.late(backend.limits, limit=MOST_RESOURCES)
     return [(each, late_clock(each, found.now)) for each in found.rows]
 

@@ -1,6 +1,7 @@
-"""Refuses requests under unknown host names: another site may point its name at this server.
+"""Refuses requests under unknown host names, because a hostile web site may point its name at this server (DNS
+rebinding).
 
-A wrapper of the application, made by `site`. Addresses and localhost are accepted, because no other site can own them.
+A wrapper of the application, made by `site`. Addresses and localhost are accepted, because no web site can own them.
 Prometheus and probes may use any name: their endpoints are public and change nothing.
 """
 

@@ -1,4 +1,4 @@
-"""The views for operators: the inventory, with late nodes on top, the resources of a kind, and the history of one.
+"""The views for operators: the inventory, with late nodes on top; the resources of a kind; and a single resource.
 
 Plain HTML without scripts; each view makes one or two queries. The views are read-only.
 """
@@ -55,8 +55,7 @@ async def inventory(request: Request) -> Response:
 
 
 async def lifecycle(request: Request) -> Response:
-    """GET /nodes/{name}: where the node is in each layer, what it waits for, what to do, and how it came
-    there."""
+    """GET /nodes/{name}: the node's state in each layer, what it waits for, what to do, and its newest history."""
     backend = backend_of(request)
     found = await backend.queries.node(request.path_params["node"])
     (node,) = found.rows
@@ -72,7 +71,7 @@ async def lifecycle(request: Request) -> Response:
 
 
 async def resources(request: Request) -> Response:
-    """GET /resources/{kind}: those that have not ended, by name."""
+    """GET /resources/{kind}: the resources that have not ended, by name."""
     backend, kind = backend_of(request), request.path_params["kind"]
     found = await backend.resources.resources(WantedResources(kind=kind), after=after(request), limit=_ROWS)
     values = {

@@ -1,7 +1,7 @@
 """Parses the query string of an endpoint.
 
-The API refuses unknown parameters: with a misspelt one ignored, the response would look like one to the intended
-request. Pages for operators ignore them.
+The API refuses unknown parameters. If it ignored a misspelt parameter, the response would look like the response to the
+intended request. Pages for operators ignore unknown parameters.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OF_HISTORY = ("since", "until", "kind", "layer", "from", "to", "cause", "request
 
 
 def takes(*names: str) -> Callable[[Endpoint], Endpoint]:
-    """An endpoint of the API that accepts these parameters; with any other it responds 400."""
+    """Make an endpoint of the API accept only these parameters, and respond 400 to any other."""
 
     def checked(endpoint: Endpoint) -> Endpoint:
         @wraps(endpoint)

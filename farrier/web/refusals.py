@@ -77,7 +77,7 @@ async def unforeseen(request: Request, _error: Exception) -> Response:
 
 
 def answer(request: Request, status: HTTPStatus, error: str, hint: str) -> Response:
-    """The error in the form that the path is for."""
+    """Return the error as JSON for a path of the API, and as a page for any other path."""
     if request.scope["path"].startswith("/api/"):
         return JSONResponse({"error": error, "hint": hint}, status)
     return render.page("error.html", {"title": f"{status.value} {status.phrase}", "error": error, "hint": hint}, status)

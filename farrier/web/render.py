@@ -1,4 +1,4 @@
-"""Templates: found in the package, escaped always, with a few words for times."""
+"""Renders the page templates of this package. Values are always escaped; filters format times and durations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def _ago(moment: datetime | None, now: datetime) -> str:
-    """`4h 12m`; what has not happened yet is `in 30s`, what never did a dash."""
+    """Return `4h 12m` for a time in the past, `in 30s` for a time in the future, and a dash for None."""
     if moment is None:
         return "–"
     return duration.human(now - moment) if moment <= now else f"in {duration.human(moment - now)}"
@@ -40,5 +40,5 @@ _templates.filters |= {"ago": _ago, "human": _human}
 
 
 def page(template: str, values: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
-    """The template, filled. A name that it uses and is not given is an error."""
+    """Render the template. A name without a value is an error."""
     return HTMLResponse(_templates.get_template(template).render(values), status)

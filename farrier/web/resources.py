@@ -1,6 +1,6 @@
 """Resources of registered kinds over HTTP: lists, everything of one resource, its history, and intents for it.
 
-Thin over `ResourceQueries` and `Requests`, as `api` is for nodes, with the same rules for pages and for the token.
+A thin layer over `ResourceQueries` and `Requests`, as `api` is for nodes, with the same rules for pages and the token.
 """
 
 from __future__ import annotations

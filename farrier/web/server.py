@@ -1,7 +1,7 @@
 """Serves an ASGI application inside a task group of the daemon.
 
-Called by `daemon`, which handles the signals instead of uvicorn. The socket is bound first: a port in use is an error
-at once, and port 0 has a known number.
+Called by `daemon`, which handles the signals instead of uvicorn. The socket is bound first, so that a port in use is an
+error at once, and that the number behind port 0 is known.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def serving(app: ASGIApp, *, host: str, port: int) -> AsyncIterator[str]:
-    """Answer requests for as long as the context lasts; yields the base URL. Raises ConfigError for an
-    address that cannot be had."""
+    """Answer requests for as long as the context lasts; yields the base URL. Raises ConfigError if the server cannot
+    listen on the address."""
     listener = _bind(host, port)
     settings = uvicorn.Config(
         app,

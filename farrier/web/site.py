@@ -1,7 +1,7 @@
 """The web application: its routes, and responses for errors.
 
 The daemon makes it before the database is available: metrics and health respond from the start. `open` adds the
-database; until then endpoints that need it respond 503. Pages get HTML, everything else JSON `{error, hint}`.
+database; until then endpoints that need it respond 503. Errors of the API are JSON `{error, hint}`, all others pages.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Site:
         refresh: Callable[[], Awaitable[None]],
         names: Collection[str] = (),
     ) -> None:
-        """`refresh` is awaited before each exposition of the registry. `names` are hosts that this server is, besides
-        localhost and any address."""
+        """`refresh` is awaited before each exposition of the registry. `names` are the host names of this server, in
+        addition to localhost and any address."""
         self._registry = registry
         self._unready_because = unready_because
         self._refresh = refresh
@@ -73,7 +73,7 @@ class Site:
         self._site.state.backend = backend
 
     async def _health(self, _request: Request) -> Response:
-        """The event loop turns."""
+        """Respond 200, which shows that the event loop runs."""
         return PlainTextResponse("ok\n")
 
     async def _ready(self, _request: Request) -> Response:

@@ -28,13 +28,13 @@ from farrier.model.runs import Verdict
 _NONE = timedelta(0)
 _ONCE = "a single failure is worth a report; the alert ends when its query no longer covers the failure"
 
-_CONFLICTS = 0.05  # of all runs; a shard that changes its owner, or an API write during a run, is one in a hundred
-_ERRORS = 0.1  # of all runs; a site with a dead service is more, a few broken nodes are less
+_CONFLICTS = 0.05  # of all runs; shards that change their owner and writes of clients cause one in a hundred
+_ERRORS = 0.1  # of all runs; a dead service at a site causes more errors, a few broken nodes cause fewer
 _WINDOW = timedelta(minutes=10)
 _LASTS = timedelta(minutes=15)
 
-# Cut steps are asked about every five minutes, over six, so that none falls between two windows, and one cut is in two
-# of them at most.
+# The query looks every five minutes at a window of six minutes. So no cancelled step falls between two windows, and each
+# is in at most two windows.
 _CUTS_EVERY = timedelta(minutes=5)
 _CUTS_WINDOW = timedelta(minutes=6)
 _CUTS_LOOKED_BACK = timedelta(minutes=30)
@@ -150,7 +150,7 @@ def _shards_unowned() -> Alert:
 def _commit_conflicts() -> Alert:
     lost = one_of("verdict", (Verdict.LOST, Verdict.CONFLICT, Verdict.UNKNOWN))
     conflicts = rate(series(definitions.COMMIT_CONFLICTS, lost), _WINDOW, "kind")
-    runs = rate(series(definitions.HANDLER_RUNS), _WINDOW, "kind")  # those that won theirs
+    runs = rate(series(definitions.HANDLER_RUNS), _WINDOW, "kind")  # committed runs
     return Alert(
         name="FarrierCommitConflicts",
         severity=Severity.TICKET,

@@ -1,6 +1,6 @@
-"""Alerts about nodes, regions and resources of other kinds: stuck, waiting for a person, coming and going.
+"""Alerts about nodes, regions and resources of other kinds that are stuck, wait for an operator, fail or flap.
 
-All but one go by figures of the fleet, which every replica takes from the database.
+All but one use figures of the fleet, which every replica counts in the database.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ do the work, and the alert pages."""
 # An intent waits while its node is verifying or adopting, for ten minutes at most; then it has an answer.
 _ANSWERED_WITHIN = timedelta(minutes=15)
 
-# A bound of the histogram. Nodes that are in service for less are not in service.
+# A bound of the histogram. A node that leaves service sooner counts as flapping.
 SHORT_STAY = timedelta(minutes=15)
-# An operator may take a node out of service right after it came in, but not five of them in an hour.
+# An operator may take a node out of service right after it entered service, but hardly five nodes in an hour.
 _SHORT_STAYS = 5
 
-# A BMC is read every minute; these have had no good read for `node.observation_ttl`, five minutes.
+# farrier reads a BMC every minute. An unreadable BMC has had no good read for `node.observation_ttl`, five minutes.
 _BMC_AWAY = timedelta(minutes=30)
 _BMC_AWAY_BECAUSE = "a BMC that resets or updates is unreachable for ten to twenty minutes"
-_MANY = 0.05  # of all; those that are broken by themselves are one or two in a hundred
+_MANY = 0.05  # of all; one or two in a hundred fail without a common cause
 _MANY_AT_LEAST = 5  # a share of a small fleet is a single machine
 
-# The first five are enough to begin; `farrier sla breaches` lists the others. Metrics name only a hundred nodes, each
-# in its worst state, so there may be none to list.
+# Names of five nodes are enough to begin; `farrier sla breaches` lists the others. Metrics name only a hundred nodes, so
+# there may be no name for this state.
 _WORST = (
     "{{ with printf `topk(5, max by (node) ("
     f"{gauges.NODE_ABOVE_SLA.name}"
@@ -115,7 +115,7 @@ def _stuck_at(severity: Severity, selected: str, *, named: bool) -> Alert:
 
 
 def _patient(limits: Limits, places: Iterable[Place]) -> Iterator[tuple[str, ...]]:
-    """Selectors of the states and stages whose limits, for every site and model, depend on a person."""
+    """Selectors of the states and stages whose limits, for every site and model, depend on an operator."""
     shortest: dict[tuple[str, str, str], timedelta] = {}
     for rule in rules(limits, places):
         place = (rule.place.kind, rule.place.state, rule.place.substate)
@@ -179,7 +179,7 @@ def _manual_intervention_unknown() -> Alert:
     unknown = latest(gauges.MANUAL_INTERVENTION, none_of("failure_class", FailureClass))
     return Alert(
         name="FarrierManualInterventionRequired",
-        severity=Severity.PAGE,  # it may be one of the unsafe ones
+        severity=Severity.PAGE,  # the class may be unsafe
         expr=fleet(unknown, "failure_class") + " > 0",
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
@@ -218,7 +218,8 @@ def _region_unconfigured() -> Alert:
 
 
 def _observations_stale() -> tuple[Alert, Alert]:
-    """Alerts for outdated observations: a single machine concerns only itself, many are a region that is not read."""
+    """Alerts for outdated observations: a ticket for single machines, and a page for many, as if no controller reads
+    their region."""
     stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", "maas")))
     nodes = f"sum ({fleet(latest(gauges.RESOURCES, equals('kind', NODE)), 'state')})"
     return (
@@ -286,7 +287,8 @@ def _bmc_unreadable_unknown() -> Alert:
 
 
 def _unread(which: str) -> str:
-    """Reads that fail, while any BMC has had no good one for long: single reads that fail now and then are none."""
+    """Select failed reads, but only while some BMC has had no good read for `observation_ttl`. So single failed reads
+    do not count."""
     stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", "bmc")))
     return f"{fleet(latest(gauges.POWER_SYNC_FAILING, which), 'failure')} > 0 and on () {stale} > 0"
 

@@ -35,7 +35,7 @@ class Severity(StrEnum):
 
     PAGE = "page"  # now
     TICKET = "ticket"  # in working hours
-    INFO = "info"  # to be known
+    INFO = "info"  # no action
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,8 +123,8 @@ def latest(metric: Gauge, *matchers: str) -> str:
 
 
 def latest_named(metric: Gauge) -> str:
-    """The same of a metric whose series end when they are no longer so: the last word only of a replica that does not
-    answer, or has not counted yet."""
+    """As `latest`, for a metric whose series end when their condition ends. Uses last figures only for a replica that
+    does not respond or has not counted yet."""
     answers = f"{gauges.COLLECTED.name} > 0"
     return f"({series(metric)} or {latest(metric)} unless on (job, instance) ({answers}))"
 

@@ -1,7 +1,7 @@
-"""YAML as Prometheus reads rules, written for this one shape: mappings, sequences and texts of one line.
+"""Writes rules as YAML for Prometheus. Supports only mappings, sequences and texts of one line.
 
-Every text is quoted, so none can turn into a number, a truth or a comment; what cannot be quoted on one line is
-refused.
+Every text is quoted, so that no parser takes it for a number, a boolean or a comment. A text that cannot be quoted on
+one line is refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Alerts about the services that farrier calls, and how far they are trusted."""
+"""Alerts about the services that farrier calls, and about certificates that it does not check."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from farrier.model.maas import MaasFailure
 ANSWERS = frozenset(
     {
         "ok",
-        "cancelled",  # given up by us
+        "cancelled",  # by farrier
         *(MaasFailure.ABSENT, MaasFailure.ADDRESS_TAKEN, MaasFailure.CAPACITY, MaasFailure.CONFLICT),
         *(MaasFailure.FOREIGN_OWNER, MaasFailure.POWER),
         *(MaasFailure.FORBIDDEN, MaasFailure.INVALID),
@@ -23,8 +23,8 @@ ANSWERS = frozenset(
 """Results that concern one machine or one request, and are not a failure of the service."""
 
 _WINDOW = timedelta(minutes=10)
-_SHARE = 0.25  # of requests; dead BMCs of a fleet are a few in a hundred, and are asked less and less often
-_AT_LEAST = 10  # in the window: about what one dead BMC makes
+_SHARE = 0.25  # of requests; a few BMCs in a hundred are dead, and farrier asks these with growing delays
+_AT_LEAST = 10  # failed requests in the window; a single dead BMC causes about as many
 
 
 def alerts() -> tuple[Alert, ...]:

@@ -1,7 +1,7 @@
 """Grafana dashboards over the metrics of this package: JSON files beside this one.
 
-They are made by `tools.dashboards`, with Grafana's own builders, and shipped as they are: nothing has to be installed
-to have them, and a test proves that the files are what the builders make. `farrier dashboard` prints them.
+`tools.dashboards` makes the files with Grafana's own builders. The package ships the files, so it does not need the
+builders; a test proves that the files are what the builders make. `farrier dashboard` prints the dashboards.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RUNBOOKS = "runbooks"
 """The variables with which links begin."""
 
 DEFAULTS: Mapping[str, str] = {PAGES: "http://127.0.0.1:9464", RUNBOOKS: "docs/operating"}
-"""Their values in the files: a replica on this machine with the default port, and the pages of a checkout."""
+"""Values of these variables in the files: a replica on this machine with the default port, and a checkout's pages."""
 
 HERE = Path(__file__).parent
 
