@@ -47,7 +47,7 @@ async def list_breaches(request: Request) -> Response:
 
 
 async def late_resources(backend: Backend) -> list[tuple[LateResource, Clock]]:
-    """Return at most a thousand resources of other kinds, each with its clock that is above a limit, the worst first."""
+    """Return at most a thousand resources of other kinds, each with the clock above its limit, the worst first."""
     found = await backend.resources.late(backend.limits, limit=MOST_RESOURCES)
     return [(each, late_clock(each, found.now)) for each in found.rows]
 

@@ -33,8 +33,8 @@ _ERRORS = 0.1  # of all runs; a dead service at a site causes more errors, a few
 _WINDOW = timedelta(minutes=10)
 _LASTS = timedelta(minutes=15)
 
-# The query looks every five minutes at a window of six minutes. So no cancelled step falls between two windows, and each
-# is in at most two windows.
+# The query looks every five minutes at a window of six minutes. So no cancelled step falls between two windows, and
+# each is in at most two windows.
 _CUTS_EVERY = timedelta(minutes=5)
 _CUTS_WINDOW = timedelta(minutes=6)
 _CUTS_LOOKED_BACK = timedelta(minutes=30)

@@ -53,8 +53,8 @@ _BMC_AWAY_BECAUSE = "a BMC that resets or updates is unreachable for ten to twen
 _MANY = 0.05  # of all; one or two in a hundred fail without a common cause
 _MANY_AT_LEAST = 5  # a share of a small fleet is a single machine
 
-# Names of five nodes are enough to begin; `farrier sla breaches` lists the others. Metrics name only a hundred nodes, so
-# there may be no name for this state.
+# Names of five nodes are enough to begin; `farrier sla breaches` lists the others. Metrics name only a hundred nodes,
+# so there may be no name for this state.
 _WORST = (
     "{{ with printf `topk(5, max by (node) ("
     f"{gauges.NODE_ABOVE_SLA.name}"
