@@ -159,7 +159,9 @@ def _commits() -> Panels:
             "ops",
         ),
         lines(
-            About("Circles", "Resources per second that were slowed down after too many reruns in a row.", 8),
+            About(
+                "Rerun limit reached", "Resources per second that were slowed down after too many reruns in a row.", 8
+            ),
             [Query(rate(definitions.RERUN_LIMITED, "kind"), "{{kind}}")],
             "ops",
         ),

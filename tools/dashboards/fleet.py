@@ -88,7 +88,7 @@ def _over_time() -> Panels:
             Query(total(gauges.RESOURCES, "state", where=_NODE), "{{state}}"),
         ),
         lines(
-            About("Moves", "Nodes per hour that entered a state."),
+            About("Transitions", "Nodes per hour that entered a state."),
             [Query(f"{rate(definitions.STATE_ENTERED, 'state', where=_NODE)} * 3600", "{{state}}")],
         ),
         timeline(

@@ -125,7 +125,7 @@ def _where() -> Panels:
             worst="Nodes",
         ),
         bars(
-            About("States with the most", "Clocks above the limit, by state and stage.", 8, 9),
+            About("States above their limit", "Clocks above the limit, by state and stage.", 8, 9),
             Query(f"topk(10, {fleet(gauges.ABOVE_SLA)} > 0)", "{{kind}} {{state}} {{substate}}"),
             steps={None: "orange"},
         ),
