@@ -213,7 +213,7 @@ class _Burst:
 
 class Repeats:
     """Limits repeated lines. Of one event about one subject, it admits the first line, and then one every five minutes;
-    of one event, at most a hundred lines a minute. The others are counted. Bounded memory."""
+    of one event, at most a hundred lines a minute. It counts all other lines. Its memory is bounded."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.begin(clock)

@@ -1,7 +1,7 @@
 """The web application: its routes, and responses for errors.
 
 The daemon makes it before the database is available: metrics and health respond from the start. `open` adds the
-database; until then endpoints that need it respond 503. Errors of the API are JSON `{error, hint}`, all others pages.
+database; until then endpoints that need it respond 503. Errors of the API are JSON `{error, hint}`; others are pages.
 """
 
 from __future__ import annotations
