@@ -48,8 +48,7 @@ class Serving(msgspec.Struct, frozen=True):
 
 
 class Daemon:
-    """The daemon of a process. `stop` ends it, but may be set only once it is ready; to end it earlier, cancel `run`.
-    """
+    """The daemon of a process. Set `stop` to end it, but only once it is ready; to end it earlier, cancel `run`."""
 
     def __init__(self, config: Config, stop: anyio.Event, *, notifier: Notifier | None = None) -> None:
         self._config = config

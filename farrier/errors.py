@@ -70,7 +70,10 @@ class ConfigError(FarrierError):
 
 
 class DatabaseUnreachable(FarrierError):
-    """No usable connection to PostgreSQL. `where` is a DSN without its password."""
+    """farrier has no usable connection to PostgreSQL.
+
+    `where` is a DSN without its password.
+    """
 
     label = "database_unreachable"
     exit_code = ExitCode.DATABASE_UNREACHABLE
@@ -115,7 +118,10 @@ class SchemaTooNew(SchemaError):
 
 class SchemaUnrecorded(SchemaError):
     """The schema has tables, but no record of its version: a dump was restored without data, or the schema is older
-    than the first release. `directory` is the directory of an embedded server."""
+    than the first release.
+
+    `directory` is the directory of an embedded server.
+    """
 
     label = "schema_unrecorded"
 
@@ -158,8 +164,11 @@ class SchemaChanged(SchemaError):
 
 
 class RefusedByModel(FarrierError):
-    """The state model does not allow the request; the text names what the model allows. `hint` names the alternative.
-    `sqlstate` is the database's code for the error, empty if the database was not involved."""
+    """The state model does not allow the request; the text names what the model allows.
+
+    `hint` names the alternative. `sqlstate` is the database's code for the error, empty if the database was not
+    involved.
+    """
 
     label = "refused_by_model"
     fate = Fate.PERMANENT
@@ -234,7 +243,10 @@ class LeaseLost(FarrierError):
 
 
 class ServiceError(FarrierError):
-    """A call to an outside service failed. The cause is chained; `detail` has no secrets."""
+    """A call to an outside service failed.
+
+    The cause is chained; `detail` has no secrets.
+    """
 
     label = "service"
 

@@ -140,7 +140,8 @@ class CommissionSite(_Table, frozen=True, kw_only=True):
     configure_bmc: Annotated[bool, Meta(description="Let MAAS create its own account on the BMC.")] = False
     enable_ssh: Annotated[bool, Meta(description="Leave the machine on and reachable by SSH afterwards.")] = False
     testing_scripts: Annotated[
-        tuple[Text, ...] | None, Meta(description="None: the region's default. Empty: no tests.")
+        tuple[Text, ...] | None,
+        Meta(description="Scripts that test the machine. None: the region's default. Empty: no tests."),
     ] = None
 
 

@@ -56,7 +56,7 @@ class FleetWords(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetGauges(Collector):
-    """Collects the newest figures. Before the first count it reports only limits."""
+    """Collects the newest figures. Before the first count it reports no figures of the fleet."""
 
     def __init__(
         self,
