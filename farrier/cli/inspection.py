@@ -93,7 +93,7 @@ def _networks(node: NodeDetail) -> Iterable[tuple[str, Cell]]:
 
 
 def _in_maas(maas: MaasView, now: datetime) -> str:
-    """`deployed (Deployed), held by admin, read 4s ago`."""
+    """Return the reading as in `deployed (Deployed), held by admin, read 4s ago`."""
     named = f" ({maas.status_name})" if maas.status_name else ""
     held = f", held by {maas.owner}" if maas.owner else ""
     news = "; changed since" if maas.stale_since is not None else ""
@@ -171,13 +171,13 @@ def _besides(why: Why, now: datetime) -> Iterable[tuple[str, Cell]]:
 
 
 def alert_in_words(alert: Alert) -> str:
-    """`gpu-3: ECC errors (blocks scheduling)`."""
+    """Return an alert as in `gpu-3: ECC errors (blocks scheduling)`."""
     blocks = " (blocks scheduling)" if alert.blocks_scheduling else ""
     return f"{alert.id}: {alert.message}{blocks}" if alert.message else f"{alert.id}{blocks}"
 
 
 def clock_in_words(clock: Clock, now: datetime) -> str:
-    """`status active for 2h, no limit: this is where a node belongs`."""
+    """Return a clock as in `status active for 2h, no limit: the target state of a node`."""
     stands = f"{clock.layer} {clock.state} for {output.ago(clock.since, now)}"
     if clock.limit is None:
         return f"{stands}, no limit: {clock.note}"
