@@ -1,4 +1,4 @@
-"""A daemon that is killed leaves its sessions at BMCs; its successor closes them, and no other."""
+"""A daemon that is killed leaves its sessions at BMCs open; its successor closes these sessions, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real processes on a real database, killed, paused, joined and stopped while requests come in."""
+"""Real processes on a real database: the tests kill, pause, add and stop them while clients insert intents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FEW_UNANSWERED = "SELECT count(*) < 50 FROM farrier.resource_intents WHERE kind 
 # The paused process was declared dead.
 FEWER = "SELECT count(*) < 3 FROM farrier.controllers WHERE NOT expired"
 REJECTED = "SELECT count(*) FROM farrier.resource_intents WHERE kind = 'lamp' AND status = 'rejected'"
-# A move that does not begin where the one before ended, or whose version is not later; an epoch that goes back.
+# Transitions that do not begin with the value that the previous one ended with, or whose epoch is lower.
 BROKEN_HISTORY = """
     SELECT * FROM (
         SELECT id, version, from_value, epoch, lag(to_value) OVER w AS before, lag(epoch) OVER w AS epoch_before
@@ -45,7 +45,7 @@ TOGGLES = (
 
 
 class Replicas:
-    """Processes that come and go."""
+    """The processes that run; tests start, kill, stop and pause them."""
 
     def __init__(self, chaos: Chaos, tasks: TaskGroup, environment: dict[str, str]) -> None:
         self.chaos = chaos
@@ -73,7 +73,7 @@ class Replicas:
         assert await daemon.ended() == 0, daemon.logged[-3000:]
 
     async def pause(self) -> None:
-        """One goes on that was declared dead meanwhile."""
+        """Stop one process by SIGSTOP until its peers have declared it dead; then let it continue."""
         daemon = random.choice(self.running)
         daemon.send(signal.SIGSTOP)
         await self.chaos.until(FEWER)
@@ -89,7 +89,7 @@ async def found(conn: asyncpg.Connection, query: str) -> list[tuple[Any, ...]]:
 
 
 class Chaos:
-    """A fleet of lamps, three processes, clients that ask all the time, and what must be true in the end."""
+    """A fleet of lamps, three processes, clients that insert intents all the time, and the checks made at the end."""
 
     def __init__(self, farrier_db: pg.Database, traces: pg.Database, dsn: str, **settings: str) -> None:
         """The processes reach the database by `dsn`."""
@@ -104,7 +104,7 @@ class Chaos:
 
     @asynccontextmanager
     async def going_on(self) -> AsyncIterator[Replicas]:
-        """Clients ask until the end of the block; then all that was asked for is done, and the processes stop."""
+        """Clients insert intents until the end of the block; then every intent is answered, and the processes stop."""
         async with self._traces.connect() as conn:
             await conn.execute(lamps.TRACES)
         async with self.db.connect() as conn:
@@ -127,26 +127,26 @@ class Chaos:
                 assert await daemon.ended() == 0
 
     async def until(self, query: str, *arguments: object) -> None:
-        """Wait until it is true of the database that is the primary now."""
+        """Wait until the query returns true on the database that is the primary at that moment."""
         with anyio.fail_after(PATIENCE):
             async with self.db.connect() as conn:
                 while not await conn.fetchval(query, *arguments):
                     await again.later()
 
     async def some_moves(self) -> None:
-        """Wait until a few hundred more lamps were switched."""
+        """Wait until a few hundred more transitions of lamps are recorded."""
         async with self.db.connect() as conn:
             moves = await conn.fetchval(MOVES)
         await self.until(f"SELECT ({MOVES}) > $1", moves + 300)
 
     async def _ask(self, enough: anyio.Event) -> None:
-        """Toggle one lamp after another, some at a time; of a primary that vanished, go on with its successor."""
+        """Toggle one lamp after another, some at a time; when the primary vanishes, go on with its successor."""
         while not enough.is_set():
             db = self.db
             async with db.connect() as conn:
                 while not enough.is_set() and self.db is db:
                     name = f"lamp-{random.randint(1, LAMPS)}"
-                    # On a primary whose standby was promoted it would wait for ever.
+                    # Without a limit, a query to a primary whose standby was promoted would wait for ever.
                     with anyio.move_on_after(1):
                         if await conn.fetchval(FEW_UNANSWERED):
                             await conn.execute("SELECT farrier.resource_intent('lamp', $1, 'toggle', '{}')", name)
@@ -177,7 +177,7 @@ async def test_nothing_is_lost_or_done_by_two_whatever_befalls_the_processes(
 ) -> None:
     random.seed(20261123)
     chaos = Chaos(db, empty_db, db.dsn)
-    # An xid for the whole run holds the floor of every poll.
+    # A transaction with an xid stays open for the whole run, so no poll raises its floor.
     async with db.connect() as old, chaos.going_on() as replicas:
         await old.execute("BEGIN")
         await old.execute("SELECT pg_current_xact_id()")

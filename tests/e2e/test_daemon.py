@@ -31,7 +31,7 @@ NOWHERE = "postgresql://postgres@127.0.0.1:1/farrier"
 
 
 def phases(daemon: Farrier) -> list[str]:
-    """The events of start and end, in the order they came; of the two loops those of nodes."""
+    """The events of start and end, in the order they came; for events that each loop logs, only those of nodes."""
     of_nodes = (event["event"] for event in daemon.events if event.get("kind", "node") == "node")
     return [name for name in of_nodes if name in (*UP, *DOWN)]
 
@@ -76,7 +76,7 @@ async def management(db: pg.Database) -> str:
 
 
 async def is_asked(server: bmc.FakeBmc) -> bool:
-    """Whether the step is under way: the BMC has the request that it is slow to answer."""
+    """Whether the step is under way: the BMC has received the request to which it responds slowly."""
     return any(request.path == bmc.SYSTEM for request in server.requests)
 
 
@@ -207,7 +207,7 @@ async def becomes(db: pg.Database, value: str) -> bool:
 
 @pytest.mark.full
 async def test_replicas_share_the_work(db: pg.Database) -> None:
-    """There is work until each has done some, however much faster one of them is."""
+    """The test adds work until each replica has done some, however much faster one of them is."""
     async with replica(db.dsn, controller_batch="5") as one, replica(db.dsn, controller_batch="5") as other:
         controllers = {(await daemon.until("controller.joined"))["controller"] for daemon in (one, other)}
         moved_by: set[str] = set()

@@ -1,4 +1,4 @@
-"""What keeps `farrier run` from starting, each with its exit code and its words."""
+"""What keeps `farrier run` from starting, each cause with its exit code and its message."""
 
 from __future__ import annotations
 

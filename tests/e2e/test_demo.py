@@ -15,12 +15,12 @@ from tests.support.process import PATIENCE, Farrier, farrier
 
 
 def nothing_runs(directory: Path) -> bool:
-    """Neither the database nor the BMCs that the demo started there."""
+    """Whether both the database and the BMCs that the demo started in this directory have stopped."""
     return not bmcs_answer(directory / "bmc") and not EmbeddedServer(directory / "postgresql").is_running()
 
 
 def bmcs_answer(directory: Path) -> bool:
-    """Whether those that keep their files there do. Their port may be somebody else's by now, their certificate not."""
+    """Whether the BMCs of this directory respond: another program may have their port, but not their certificate."""
     configuration = (directory / "emulator.conf.py").read_text()
     port = next(line.split("=")[1] for line in configuration.splitlines() if "LISTEN_PORT" in line)
     trusting = ssl.create_default_context(cafile=directory / "ca.crt")
@@ -30,7 +30,7 @@ def bmcs_answer(directory: Path) -> bool:
             trusting.wrap_socket(caller, server_hostname="127.0.0.1"),
         ):
             return True
-    except OSError:  # nobody, or a stranger
+    except OSError:  # no program listens, or one with another certificate
         return False
 
 

@@ -1,7 +1,7 @@
-"""The page that says how to install: its lines are run, against a PostgreSQL with TLS, and what they leave is started.
+"""The installation page: its lines are run against a PostgreSQL with TLS, and the service that they install is started.
 
-What only systemd and pip could do is played: `systemctl` writes down what it was told, the venv holds this checkout.
-Paths below /opt and /etc lie in the test's directory.
+Systemd and pip are simulated: `systemctl` records its arguments, and the venv runs this checkout. Paths below /opt and
+/etc lie in the test's directory.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ OWNERS = "owner-s-passw0rd"
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """Where the page's lines are run."""
+    """The machine on which the page's lines are run: a directory, and the address of its database."""
 
     directory: Path
     database: str
 
     def here(self, text: str) -> str:
-        """The page's text with its places as they are here."""
+        """The page's text with the paths and the database address of this test."""
         text = re.sub(r"(?<![\w.])/(opt|etc)/", rf"{self.directory}/\1/", text)
         return text.replace("db.example", self.database)
 
@@ -54,7 +54,7 @@ class Machine(msgspec.Struct, frozen=True):
         await self.types("".join(map(BLOCKS.__getitem__, blocks)), PGPASSWORD=OWNERS)
 
     async def types(self, script: str, **environment: str) -> str:
-        """What the shell says to these lines. An error in any of them ends the test."""
+        """What the shell prints for these lines. An error in any of them ends the test."""
         path = {"PATH": f"{self.directory}/bin:{Path(sys.executable).parent}:/usr/bin:/bin"}
         done = await anyio.run_process(
             ["bash", "-c", f"set -euo pipefail\n{self.here(script)}"],
@@ -66,7 +66,7 @@ class Machine(msgspec.Struct, frozen=True):
         return done.stdout.decode()
 
     def credentials(self, unit: str) -> Path:
-        """What systemd makes of the LoadCredential= lines of a unit and its drop-ins."""
+        """The directory of credentials that systemd makes of the LoadCredential= lines of a unit and its drop-ins."""
         installed = self.directory / "etc/systemd/system"
         made = self.directory / f"credentials-of-{unit}"
         made.mkdir(mode=0o700)
@@ -77,13 +77,13 @@ class Machine(msgspec.Struct, frozen=True):
         return made
 
     def told(self) -> list[str]:
-        """What systemctl was asked for."""
+        """The arguments of each call of systemctl."""
         return (self.directory / "systemctl").read_text().splitlines()
 
 
 @asynccontextmanager
 async def server_with_tls(binaries: Path, authority: Authority, *, port: int) -> AsyncIterator[str]:
-    """Where it listens. Its administrator did what the page asks of one."""
+    """A PostgreSQL on which the page's lines for its administrator were run; gives the address on which it listens."""
     directory = Path(tempfile.mkdtemp(prefix="farrier-test-tls-"))
     files = authority.issue(directory, hosts=("127.0.0.1",))
     hba = directory / "hba.conf"
@@ -99,7 +99,7 @@ async def server_with_tls(binaries: Path, authority: Authority, *, port: int) ->
         server.start()
         async with pg.Database(f"{server.dsn_of('postgres')}&port={port}").connect() as administrator:
             await administrator.execute("DROP DATABASE farrier")  # the page makes it
-            for statement in BLOCKS["administrator"].splitlines():  # one each: none is in a transaction with others
+            for statement in BLOCKS["administrator"].splitlines():  # one call each: CREATE DATABASE needs its own
                 await administrator.execute(statement.replace("…", OWNERS))
         yield f"127.0.0.1:{port}"
     finally:
@@ -109,7 +109,7 @@ async def server_with_tls(binaries: Path, authority: Authority, *, port: int) ->
 
 @pytest.fixture
 async def machine(tmp_path: Path, pg15_binaries: Path) -> AsyncIterator[Machine]:
-    """A machine with nothing of farrier's on it, beside a database with TLS."""
+    """A machine on which farrier is not installed yet, and a database with TLS."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for name, script in {
@@ -188,7 +188,7 @@ async def started(machine: Machine, unit: str, instance: str) -> AsyncIterator[S
 
 
 async def in_use(machine: Machine, password: str) -> str:
-    """What the service's user is a member of, told to itself over TLS."""
+    """The role that the service's user is a member of, as that user reads it over TLS."""
     authority = f"{machine.directory}/etc/farrier/db-ca.pem"
     dsn = f"postgresql://fleetd:{password}@{machine.database}/farrier?sslmode=verify-full&sslrootcert={authority}"
     async with pg.Database(dsn).connect() as conn:

@@ -1,4 +1,4 @@
-"""`farrier run` with sites: it observes their regions over HTTP, and takes over what is said of them by SIGHUP."""
+"""`farrier run` with sites: it observes their regions over HTTP, and on SIGHUP applies changes of the site files."""
 
 from __future__ import annotations
 

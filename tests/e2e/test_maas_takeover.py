@@ -1,4 +1,4 @@
-"""`farrier run` is killed while it deploys a node, before and after MAAS took the deployment; another one finishes."""
+"""`farrier run` is killed while it deploys a node, before or after MAAS begins to deploy; another process finishes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ hardware_sync = false
 [cloud_init]
 template_file = "user-data.j2"
 """
-# The region's minute of work is a second of ours.
+# A minute of the region takes one second of the test.
 SPEED = 60.0
 ONBOARD = """
     INSERT INTO farrier.intents (node, action, params, api_version) VALUES ('gpu-1', 'onboard', '{"mode": "deploy"}', 2)
@@ -47,7 +47,7 @@ async def server(tmp_path: Path) -> AsyncIterator[bmc.FakeBmc]:
 
 
 async def before(region: Region, daemon: Farrier) -> None:
-    """The request has come, and nothing was done."""
+    """Kill the daemon when the region has received the request to deploy, and has not acted on it."""
     held = region.faults.add(Fault(op="deploy", broken=Broken.HANG))
 
     async def is_held() -> bool:
@@ -58,7 +58,7 @@ async def before(region: Region, daemon: Farrier) -> None:
 
 
 async def after(region: Region, daemon: Farrier) -> None:
-    """The deployment is begun, and the answer is not written yet."""
+    """Kill the daemon when the region has begun to deploy, and has not responded yet."""
 
     def kill(machine: Machine, _before: Status) -> None:
         if machine.status is Status.DEPLOYING:

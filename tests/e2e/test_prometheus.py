@@ -1,4 +1,4 @@
-"""A real Prometheus over two real replicas: a node that is stuck is told by name, and no more once it has moved."""
+"""A real Prometheus scrapes two real replicas: an alert names a node while it is stuck, and ends when it moves."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ TOKEN = tokens.named("token")
 LISTENS = re.compile(r"msg=\"Listening on\" address=(127\.0\.0\.1:\d+)")
 # It listens before it has read its storage, and answers 503 until then.
 IS_READY = "Server is ready to receive web requests"
-# Figures are counted every five seconds at most, so a second's patience is none; and of the five minutes that an alert
-# has, nobody wants to wait for one. As long as this, and its being pending is seen.
+# The `for` of every alert, instead of five minutes. The fleet is counted at most every five seconds, so with a shorter
+# time the test would never see an alert pending.
 HELD_FOR = "5s"
 
 
 class Prometheus:
-    """A server that is up, asked over its API."""
+    """The API of a running Prometheus."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -53,7 +53,7 @@ class Prometheus:
 
 @asynccontextmanager
 async def serving(prometheus: str, directory: Path, targets: Iterable[str], rules: Path) -> AsyncIterator[Prometheus]:
-    """A server on a port of its own that scrapes these every second; killed at the end."""
+    """A Prometheus on a port of its own that scrapes these targets every second; killed at the end."""
     settings = {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(rules)],
@@ -81,7 +81,7 @@ async def serving(prometheus: str, directory: Path, targets: Iterable[str], rule
 
 
 async def _ready(process: anyio.abc.Process) -> str:
-    """Its address, once it answers there."""
+    """The address of the Prometheus, once it is ready."""
     assert process.stderr is not None
     said = ""
     with anyio.fail_after(PATIENCE):
@@ -104,14 +104,14 @@ def prometheus() -> str:
 
 @pytest.fixture
 async def settings(tmp_path: Path) -> Path:
-    """With a limit that a node is above at once, and a period that does not make anybody wait."""
+    """Settings with a limit that a node exceeds after one second."""
     file = tmp_path / "farrier.toml"
     file.write_text('[sla]\n"status.bootstrap_issued" = "1s"\n')
     return file
 
 
 async def rules_of(settings: Path, directory: Path) -> Path:
-    """The rules of these settings as the command writes them, with less patience."""
+    """The rules that the command writes for these settings, with `HELD_FOR` as the `for` of every alert."""
     file = directory / "rules.yml"
     async with farrier("alerts", "--config", str(settings), "--out", str(file), "--runbooks", "https://docs.x") as made:
         assert await made.ended() == 0
@@ -122,7 +122,7 @@ async def rules_of(settings: Path, directory: Path) -> Path:
 
 
 def asked_for() -> set[str]:
-    """Every series that a rule names, and each class that has an alert of its own."""
+    """Every metric that a rule names, and a selector of each class of failures that has an alert of its own."""
     expressions = " ".join(alert.expr for alert in promtool.BY_NAME.values())
     classes = (alert.expr for group in promtool.RULES for alert in group.alerts if alert.labels)
     exact = (re.findall(r'(farrier_\w+){(\w+="\w+")}', expression)[0] for expression in classes)

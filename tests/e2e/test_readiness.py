@@ -1,4 +1,4 @@
-"""`farrier run`: a connection that breaks at the start is tried again, and it is ready while the database commits."""
+"""`farrier run` tries again when a connection breaks at the start, and is ready only while the database commits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.process import Farrier, replica, until
 
 @pytest.fixture
 def own_directory() -> Iterator[Path]:
-    """Not below pytest's: each session of pytest closes that to other accounts, and so to the server's, anew."""
+    """A directory outside pytest's, which each session of pytest closes to other accounts, and so to the server's."""
     with TemporaryDirectory(prefix="farrier-test-ready-") as directory:
         yield Path(directory)
 
@@ -34,7 +34,7 @@ async def test_a_connection_that_breaks_during_the_start_is_tried_again(db: pg.D
 
 @pytest.mark.full
 async def test_it_is_unready_while_no_commit_succeeds_and_ready_again_afterwards(own_directory: Path) -> None:
-    """Reads go on while a commit waits for a standby that is not there."""
+    """Queries still succeed while commits wait for a standby that does not exist."""
     server = EmbeddedServer(own_directory, settings=pg.FAST)
     await anyio.to_thread.run_sync(server.start)
     try:

@@ -1,7 +1,7 @@
-"""Secrets planted wherever farrier has any, and whoever it talks to says them back: none of them comes out.
+"""No secret leaks, although each service that the daemon calls repeats the secrets in its responses.
 
-A real daemon, with a BMC, a MAAS region and a Vault that answer with what they were told, is looked at from all sides:
-its log, its metrics, its API and pages, and every row that it keeps.
+A real daemon runs with BMCs, a MAAS region and a Vault. The tests search its log, its metrics, its API and pages, and
+every row of its database for secrets.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ FILE, WRONG, VAULTED = "pl4nted-bmc-file", "pl4nted-bmc-refused", "pl4nted-bmc-v
 VAULT, MAAS = "hvs.pl4nted-vault", "pl4ntedmaas"
 SECRETS = (DSN, API, STRANGER, FILE, WRONG, VAULTED, VAULT, MAAS)
 
-# What others put where no secret belongs. It stays there, and is said nowhere else.
+# Secrets that clients put where none belongs. They remain there, and appear nowhere else.
 LABEL, MISPLACED, PARAM = "pl4nted-label", "pl4nted-as-reference", "pl4nted-as-param"
 MISLAID = (LABEL, MISPLACED, PARAM)
 
 
 class Bystander(msgspec.Struct, frozen=True):
-    """A region that refuses whatever it is asked, and says back every byte of it."""
+    """A region that fulfils no request, and repeats every byte of it in its response."""
 
     url: str
     heard: list[bytes]
@@ -44,7 +44,7 @@ class Bystander(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def echo() -> AsyncIterator[Bystander]:
-    """On a free port of 127.0.0.1. Answers in turn with refusals, failures and what is no MAAS at all."""
+    """Such a region on a free port of 127.0.0.1: its responses are refusals, failures, or nothing that MAAS sends."""
     statuses = cycle(["500 Internal Server Error", "401 Unauthorized", "200 OK", "403 Forbidden", "409 Conflict"])
 
     async def answer(peer: Peer) -> None:
@@ -61,7 +61,7 @@ PLACES = (("/nodes/", ""), ("/api/v1/nodes/", ""), ("/api/v1/nodes/", "/history"
 
 
 class World(msgspec.Struct, frozen=True):
-    """A daemon among others that tell on it, and what was given out to an agent."""
+    """A daemon, the services that repeat its secrets, and the token and key that an agent was given (`handed_out`)."""
 
     daemon: Farrier
     db: pg.Database
@@ -71,7 +71,7 @@ class World(msgspec.Struct, frozen=True):
     handed_out: list[str]
 
     async def is_worked_through(self) -> bool:
-        """Every secret was sent, and every request answered."""
+        """Whether every secret was sent, and every intent answered."""
         if not all(server.logins for server in self.bmcs) or not self.store.requests or len(self.region.heard) <= 2:
             return False
         async with self.db.connect() as conn:
@@ -90,14 +90,14 @@ class World(msgspec.Struct, frozen=True):
             }
 
     async def served(self) -> dict[str, str]:
-        """What it shows over HTTP."""
+        """The daemon's pages and API responses, by path."""
         names = ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
         each = [f"{place}{name}{more}" for name in names for place, more in PLACES]
         return {path: (await self.daemon.get(path)).text for path in ["/", "/api/v1/nodes", "/readyz", *each]}
 
 
 def settings(directory: Path, ca_file: Path, store: vault.FakeVault, region: Bystander) -> Path:
-    """Everything that has a secret has one."""
+    """Settings in which everything that may have a secret has one."""
     sites = directory / "sites"
     sites.mkdir()
     secrets = {
@@ -159,7 +159,7 @@ async def world(db: pg.Database, tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def register(world: World, directory: Path) -> None:
-    """A node for each way to a secret, requests, and an agent."""
+    """A node for each kind of reference to a secret, intents, and an agent."""
     world.bmcs[0].password, world.bmcs[2].password = FILE, VAULTED
     for server in world.bmcs:
         said = f"{FILE} {VAULTED} {spelled(FILE)} {spelled(VAULTED)}"
@@ -174,7 +174,7 @@ async def register(world: World, directory: Path) -> None:
         async with conn.transaction():
             for number, (reference, address) in enumerate(zip(references, addresses, strict=True)):
                 await conn.execute(statement, f"gpu-{number}", address, reference, LABEL)
-            # Past the checks of the database, as by hand.
+            # An UPDATE by hand, which the checks of `register_node` do not see.
             await conn.execute("UPDATE farrier.nodes SET bmc_credential = $1 WHERE name = 'gpu-3'", MISPLACED)
         token = await conn.fetchval("SELECT farrier.issue_bootstrap('gpu-0')")
         key = await conn.fetchval("SELECT agent_key FROM farrier.enroll_agent($1, '{}')", token)
@@ -190,7 +190,7 @@ async def register(world: World, directory: Path) -> None:
 
 
 def spelled(password: str) -> str:
-    """As basic authentication sends it."""
+    """User and password as basic authentication encodes them."""
     return base64.b64encode(f"{bmc.USERNAME}:{password}".encode()).decode()
 
 

@@ -1,4 +1,4 @@
-"""What `farrier run` tells systemd, on a socket as systemd's is."""
+"""What `farrier run` reports to systemd, on a socket like the one that systemd provides."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_it_is_ready_no_sooner_than_it_has_joined(db: pg.Database, tmp_pat
 
 @pytest.mark.full
 async def test_a_daemon_whose_renewals_hang_gives_them_up_and_tells_systemd(db: pg.Database, tmp_path: Path) -> None:
-    """The loop turns: to start it anew would help nobody."""
+    """The event loop is alive, so the daemon feeds the watchdog: a restart would change nothing."""
     async with supervised(tmp_path, "--dsn", db.dsn, watchdog="9") as systemd, db.connect() as blocker:
         await systemd.daemon.until("daemon.ready")
         async with blocker.transaction():
@@ -86,7 +86,7 @@ async def test_a_daemon_whose_renewals_hang_gives_them_up_and_tells_systemd(db: 
 
 
 async def test_a_database_that_is_gone_is_no_reason_to_be_killed(db: pg.Database, tmp_path: Path) -> None:
-    """The loop turns, and the next one would find no database either. systemd is told what is waited for."""
+    """The daemon feeds the watchdog, since a restarted one would find no database either, and reports its status."""
     gone = anyio.Event()
     async with anyio.create_task_group() as network:
         dsn = await network.start(reachable_until, gone, db.dsn)
@@ -100,14 +100,14 @@ async def test_a_database_that_is_gone_is_no_reason_to_be_killed(db: pg.Database
 
 
 async def reachable_until(gone: anyio.Event, dsn: str, *, task_status: TaskStatus[str]) -> None:
-    """A way to the database, at the DSN that is answered, until it is `gone`."""
+    """A proxy to the database until the event `gone`; `task_status` reports the DSN that leads through it."""
     async with proxy.before(dsn) as between:
         task_status.started(between.dsn)
         await gone.wait()
 
 
 async def test_the_unit_s_credentials_hold_the_dsn_and_the_token(db: pg.Database, tmp_path: Path) -> None:
-    """As LoadCredential= puts them down: one file each, read by nobody else, named by references."""
+    """The credentials lie as LoadCredential= stores them: one file each, readable only by the service's user."""
     credentials = tmp_path / "credentials"
     credentials.mkdir(mode=0o700)
     for name, content in {"dsn": f"{db.dsn}\n", "api-token": "t0ken-of-the-api\n"}.items():

@@ -1,4 +1,4 @@
-"""The units: nothing that systemd warns of, as little of the machine as a daemon can do with, settings that hold."""
+"""The units: systemd warns of nothing, they expose as little of the machine as possible, and their settings fit."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from farrier.errors import ExitCode
 from tests.support import units
 from tests.support.programs import program
 
-# Of ten. What is left are the network, sockets, the root directory and the clock's device, which ProtectClock shows.
+# On systemd's scale of 0 to 10. What remains exposed: the network, sockets, the root directory, and the device of the
+# clock, which ProtectClock grants.
 MOST_EXPOSED = 1.5
 
-# A controller whose replies come too late gives its shards up by then.
+# After this time without a timely renewal, a controller gives up its shards.
 GIVEN_UP = timedelta(seconds=GIVE_UP_AFTER)
 
 every_unit = pytest.mark.parametrize("unit", [units.SERVICE, units.TEMPLATE], ids=lambda unit: unit.name)
@@ -31,7 +32,7 @@ def analyse(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 @every_unit
 def test_systemd_finds_nothing_to_say_against_a_unit(unit: Path, tmp_path: Path) -> None:
-    """Under the name that it has when it runs, with a program that is there."""
+    """The unit is verified under its installed name, and with a program that exists."""
     installed = tmp_path / unit.name.replace("@.", "@a.")
     installed.write_text(unit.read_text().replace("/opt/farrier/bin/farrier", sys.executable))
     verified = analyse("verify", installed)

@@ -1,6 +1,6 @@
-"""The tutorial as it is written: its files are made, its lines typed, and a daemon runs the kind that it makes.
+"""The tutorial as it is written: the test makes its files, types its lines, and a daemon runs the kind that it defines.
 
-What is changed: the place of the embedded database and the port, which are this test's own.
+Only the directory of the embedded database and the port differ: they are the test's own.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Terminal:
 
 @pytest.fixture
 def terminal() -> Iterator[Terminal]:
-    """Not in pytest's own directory: each session that starts closes that to all others, and so to PostgreSQL, too."""
+    """A terminal outside pytest's directory: each session of pytest closes that to others, as PostgreSQL's account."""
     with tempfile.TemporaryDirectory(prefix="farrier-tutorial-") as name:
         directory = Path(name).resolve()
         yield Terminal(directory)
@@ -153,7 +153,7 @@ async def exposes(daemon: Farrier, line: str) -> bool:
 
 
 async def ends_though_it_was_never_made(conn: Any, name: str) -> None:
-    """Its directory is not there, so it stands in `creating`."""
+    """Delete a volume that stands in `creating` because the directory of images does not exist."""
     asks = "SELECT farrier.resource_intent('volume', $1, $2, $3::jsonb)"
     await conn.fetchval(asks, name, "create", '{"size_mib": 8}')
     delete = await conn.fetchval(asks, name, "delete", "{}")
@@ -170,7 +170,7 @@ def test_the_kind_is_as_short_as_it_says(terminal: Terminal) -> None:
 @pytest.mark.full
 @pytest.mark.timeout(120)
 def test_the_kind_is_fully_typed(terminal: Terminal) -> None:
-    """By the types that farrier ships: strict, and without the settings of this repository."""
+    """Checked against the types that farrier ships, in strict mode and without the settings of this repository."""
     mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir=cache", "volumes.py"]
     checked = subprocess.run(mypy, cwd=terminal.directory, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout

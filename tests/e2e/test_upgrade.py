@@ -1,4 +1,4 @@
-"""The next release is applied while a daemon of this one works: it goes on, and loses nothing."""
+"""The schema of the next release is applied while a daemon of this release works: it goes on, and loses nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE = LockPatience(wait=timedelta(seconds=2), pause=timedelta(milliseconds=
 MIGRATORS = 4
 
 NODES = 20
-# Each node is quarantined and released in turn: an intent for each, which one commit answers.
+# Every node is quarantined, then released, and so on: one intent for each node per round.
 ASK = """
     INSERT INTO farrier.intents (node, action, params)
     SELECT n.name, $1::text, '{"reason": "a test"}' FROM farrier.nodes n WHERE n.name LIKE 'rack-%'
@@ -31,14 +31,14 @@ ASK = """
 TURNS = ("quarantine", "release")
 PENDING = "SELECT count(*) FROM farrier.intents WHERE status = 'pending'"
 UNACCEPTED = "SELECT DISTINCT status, reason FROM farrier.intents WHERE status <> 'accepted'"
-# Each intent moved its node, and once.
+# Intents that did not move their node exactly once.
 UNMOVED = """
     SELECT i.id, i.action, count(h.id) FROM farrier.intents i
       LEFT JOIN farrier.history h ON h.cause = 'intent ' || i.id AND h.layer = 'status'
      WHERE i.action IN ('quarantine', 'release') GROUP BY i.id HAVING count(h.id) <> 1
 """
 FAILED = "SELECT kind, id, outcome::text FROM farrier.outcomes WHERE outcome ? 'error'"
-# Each change of a layer begins where the one before it ended, and no version is written twice.
+# Transitions of a layer that do not begin with the value that the previous one ended with, or that repeat a version.
 GAPS = """
     SELECT * FROM (
         SELECT h.kind, h.id, h.layer, h.version, h.from_value, h.to_value,
@@ -47,7 +47,7 @@ GAPS = """
      WHERE h.version_before IS NOT NULL AND (h.from_value <> h.was OR h.version = h.version_before)
 """
 
-# What a daemon warns of when the database cannot be asked now.
+# The events that a daemon logs when a statement fails and will be repeated.
 DONE_AGAIN = {
     f"{statement}.failed" for statement in ("renew", "poll", "load", "mark", "commit", "settle", "give_back", "pulse")
 }
@@ -72,7 +72,7 @@ async def db(pg_server: pg.Server) -> AsyncIterator[pg.Database]:
 
 
 class Client:
-    """Another service, which goes on asking for things and waits for the answers."""
+    """A client that inserts intents round after round, each when the intents of the last one are answered."""
 
     def __init__(self, db: pg.Database) -> None:
         self._db = db
@@ -90,7 +90,7 @@ class Client:
         self._stop = True
 
     async def takes(self, turns: int) -> None:
-        """Return once it has had the answers of so many more turns."""
+        """Return once the client has completed so many more rounds."""
         wanted = self.turns + turns
         with anyio.fail_after(process.PATIENCE):
             while self.turns < wanted:
@@ -102,7 +102,7 @@ async def none(conn: Connection, count: str) -> bool:
 
 
 async def apply_at_once(db: pg.Database) -> None:
-    """Several migrators; the one that has its turn commits only when daemon and client wait for what it holds."""
+    """Run several migrators at once; the first commits only when the daemon and the client wait for its locks."""
     applied: list[tuple[int, ...]] = []
 
     async def held(conn: Connection) -> None:
