@@ -1,7 +1,8 @@
-"""Rows of an acceptance table: what others' controllers do to a BMC's node, and what is expected here.
+"""Rows of an acceptance table: what Ironic and Metal3 do with a node and its BMC, and what farrier does.
 
-A scenario is decorated with the rows that it proves: `theirs` is what the original does, `ours` what is asserted, and
-`better` why they differ where they do on purpose. `NOT_HERE` names the rows that have no equivalent, and why.
+A scenario is decorated with the rows that it proves: `theirs` is what the other controller does, `ours` what the
+scenario asserts, and `better` the reason for an intended difference. `NOT_HERE` gives the reason for each row that has
+no equivalent in farrier.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ OnDatabase: TypeAlias = Callable[[pg.Database], Awaitable[None]]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One row. An empty `better`: we do the same."""
+    """One row. With an empty `better`, farrier does the same."""
 
     id: str
     theirs: str
@@ -35,7 +36,7 @@ ROWS: dict[str, Row] = {}
 
 
 def row(*ids: str, theirs: str, ours: str, better: str = "") -> Callable[[Scenario], Scenario]:
-    """The decorated scenario proves these rows, on a site of its own."""
+    """Record that the decorated scenario proves these rows; it runs on a site of its own."""
 
     def note(scenario: Scenario) -> Scenario:
         async def run(db: pg.Database) -> None:
@@ -49,7 +50,7 @@ def row(*ids: str, theirs: str, ours: str, better: str = "") -> Callable[[Scenar
 
 
 def row_of_a_crash(*ids: str, theirs: str, ours: str, better: str = "") -> Callable[[OnDatabase], OnDatabase]:
-    """The same for a scenario in which processes die: it opens its sites itself."""
+    """As `row`, for a scenario in which processes die: it opens its sites itself."""
 
     def note(scenario: OnDatabase) -> OnDatabase:
         _add(ids, theirs, ours, better, scenario)
@@ -65,12 +66,12 @@ def _add(ids: tuple[str, ...], theirs: str, ours: str, better: str, run: OnDatab
 
 
 NOT_HERE = {
-    "A07": "there is no pool of workers to be full: a request is a row, and waits",
-    "B09": "the version of the intent API is the INSERT's to check, proven in test_intents",
-    "C03": "allocations are another service's",
-    "C05": "no node is protected from delete: one that was in service is",
+    "A07": "no pool of workers can be full: an intent is a row, and waits",
+    "B09": "the database checks the version of the intent API at the INSERT, proven in test_intents",
+    "C03": "another service keeps allocations",
+    "C05": "no flag protects a node from delete; a node that was in service cannot be deleted",
     "C06": "the same",
-    "C20": "no automatic maintenance that could overwrite an operator's",
+    "C20": "no automatic maintenance that could overwrite the maintenance of an operator",
     "C25": "a row is locked for the length of a COMMIT; leases are proven in integration/controller",
     "C26": "the same",
     "C27": "the same",
@@ -83,25 +84,25 @@ NOT_HERE = {
     "D28": "the same",
     "E02": "no image belongs to a node here",
     "E03": "the same",
-    "E05": "no flag that could be set later: an onboarding has one mode, once",
+    "E05": "no flag that could be set later: the mode of an onboarding is set once",
     "E12": "no maintenance flag of another controller",
-    "F01": "verifying is not limited: a BMC costs a few requests, and each has its own turn",
+    "F01": "verifications are not limited in number: each takes a few requests of one BMC",
     "F02": "the same",
     "F03": "the same",
     "F04": "the same",
     "F05": "the same",
-    "F08": "nothing is detached: clear_bmc takes the BMC away and leaves the status alone",
+    "F08": "nothing is detached: clear_bmc removes the BMC and does not change the status",
     "F09": "the same",
     "F11": "the same",
     "F12": "the same",
-    "F14": "the power-off of a decommission is MAAS's",
-    "F24": "provisioning is MAAS's",
+    "F14": "MAAS switches the power off in a decommission",
+    "F24": "MAAS provisions the machine",
     "F27": "the same",
 }
 
 
 def reads(site: Site, **changes: Any) -> None:
-    """From now on every call is answered by the usual reading with these changes."""
+    """From now on every call to a BMC returns the usual reading with these changes."""
 
     def script(target: BmcTarget) -> BmcReading:
         return msgspec.structs.replace(reading(target), **changes)
@@ -115,7 +116,7 @@ async def layers(machine: Machine) -> tuple[str, str]:
 
 
 async def refused(machine: Machine, action: str, **params: Any) -> str:
-    """Why a request is rejected."""
+    """Insert an intent that is rejected, and return the reason."""
     answer = await machine.ask(action, **params)
     assert answer.status == "rejected", answer
     return answer.reason or ""
@@ -127,7 +128,7 @@ def called(site: Site) -> int:
 
 
 async def errors(machine: Machine) -> set[str]:
-    """What is recorded of failures."""
+    """The fields of a failure that the node's record of its BMC has."""
     return {"last_error", "failure", "failures", "sync_error", "sync_failure", "sync_failures"} & set(
         await machine.bmc()
     )

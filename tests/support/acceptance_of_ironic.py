@@ -61,7 +61,7 @@ async def bmc_that_says_little(site: Site) -> None:
     assert (await layers(await site.with_bmc()))[1] == "manageable"
 
 
-@row("A08", theirs="refused in maintenance", ours="kept until the pause ends", better="nobody has to ask twice")
+@row("A08", theirs="refused in maintenance", ours="kept until the pause ends", better="no client has to ask twice")
 async def asked_while_paused(site: Site) -> None:
     machine = await (await site.with_bmc(auto_manage=False)).asked("pause", reason="fire drill")
     intent = await machine.tell("manage")
@@ -77,7 +77,7 @@ async def asked_while_paused(site: Site) -> None:
     "C30",
     theirs="locks are removed at the next start, verifying ends in enroll with an error, adopting stays for ever",
     ours="a peer goes on within the lease and both end well",
-    better="a crash is nobody's failure, and needs no repair at a start",
+    better="a crash is no failure of the node, and needs no repair at a start",
 )
 async def controller_that_dies(db: pg.Database) -> None:
     async with sites.opened(db, crash=True) as site:
@@ -214,7 +214,7 @@ async def deleted_before_service(site: Site) -> None:
     "C02",
     theirs="NodeLocked while it is verified",
     ours="the verification makes way, and the node is deleted",
-    better="nobody waits for a dead BMC, and nobody gets a 409",
+    better="no client waits for a dead BMC or gets a 409",
 )
 async def deleted_while_verifying(site: Site) -> None:
     machine = await site.verifying(await site.with_bmc(auto_manage=False))

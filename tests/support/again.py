@@ -1,13 +1,13 @@
-"""At what pace tests ask again what another process, or a session of the database, has come to."""
+"""The interval at which tests poll the state of another process or of a database session."""
 
 from __future__ import annotations
 
 import anyio
 
-# Soon for whoever waits, and seldom for the CPUs: what is waited for needs them, too.
+# Short, so that a test notices a change soon; long enough to leave the CPU to the process that it waits for.
 _PACE_SECONDS = 0.005
 
 
 async def later() -> None:
-    """Return when it is time to ask again."""
+    """Return when it is time to poll again."""
     await anyio.sleep(_PACE_SECONDS)

@@ -1,4 +1,4 @@
-"""Services that answer badly: scripted answers in memory, and a server that says the same to whoever comes.
+"""Services that respond badly: scripted responses in memory, and a server that sends one response to every request.
 
 Used by the suites of the clients of MAAS and UFM.
 """
@@ -20,7 +20,7 @@ PAGE = b"<html><body>Bad Gateway</body></html>"
 
 
 class Once(httpx.AsyncByteStream):
-    """A body as it comes from the network."""
+    """A body that can be read only once, as one from the network."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -31,7 +31,7 @@ class Once(httpx.AsyncByteStream):
 
 
 class Scripted(httpx.AsyncBaseTransport):
-    """Answers one after the other, the last one for ever; an exception is raised."""
+    """Returns one response after the other, and the last one for ever; an exception among them is raised."""
 
     def __init__(self, *answers: httpx.Response | Exception) -> None:
         self.answers = list(answers)
@@ -76,7 +76,7 @@ def said(value: object, status: int = 200) -> httpx.Response:
 
 @asynccontextmanager
 async def serving(answer: bytes, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[int, list[bytes]]]:
-    """A server that takes a request, answers so, and hangs up; its port, and the requests it got."""
+    """A server that reads a request, sends this response and hangs up; gives its port and the requests it received."""
 
     async def once(peer: Peer) -> None:
         await peer.request()

@@ -1,4 +1,4 @@
-"""Requests through the transport to regions, and what became of them in the words that its callers use."""
+"""Requests through the transport to regions, and their results as the transport's callers see them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from farrier.services.aio_transport import AioTransport
 from farrier.services.http_failures import NoAnswer, no_answer
 
-# Longer than anything here takes; what ends only by it hangs.
+# Longer than any request of the tests takes: a request that ends by this timeout hangs.
 PATIENCE = timedelta(seconds=10)
 
 

@@ -1,8 +1,8 @@
-"""BMCs for tests: a small Redfish server that misbehaves on demand, and what it takes to call one.
+"""BMCs for tests: a small Redfish server that misbehaves on demand, and a client that calls it.
 
-The server speaks HTTP over TLS, wants basic authentication or a session for all but the service root, and records what
-it was asked: `methods` and `failed_logins` say what no BMC should have seen. Everything that a sound BMC would say is
-there from the start, power follows its resets; a test replaces single pages.
+The server speaks HTTP over TLS, requires basic authentication or a session for all but the service root, and records
+its requests: by `methods` and `failed_logins` a test sees requests that no BMC should receive. At first the server has
+all pages of a sound BMC, and its power follows its resets; a test replaces single pages.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from farrier.sim.certificates import Authority, ServerFiles
 from tests.support.sockets import LEFT
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
-# For the environment of a daemon, whose reference is `CREDENTIAL`.
+# The bindings of a daemon that uses the reference `CREDENTIAL`, for its environment.
 BMC_ON_LOOPBACK = '[{"references": ["env:FARRIER_SECRET_BMC"], "networks": ["127.0.0.0/8"]}]'
 ANYWHERE = Bindings((CredentialBinding(references=("env:*",), networks=("0.0.0.0/0", "::/0")),))
 
@@ -54,7 +54,7 @@ PASSWORD = "s3kr1t pass"
 
 
 class Page(msgspec.Struct, frozen=True):
-    """An answer spelled out: status, raw body, more headers."""
+    """A response given as status, raw body and additional headers."""
 
     status: int = 200
     body: bytes = b"{}"
@@ -62,19 +62,19 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Silence(msgspec.Struct, frozen=True):
-    """The request is taken and never answered."""
+    """The server receives the request and never responds."""
 
 
 class Drip(msgspec.Struct, frozen=True):
-    """The answer begins and comes byte by byte, without end."""
+    """The response comes byte by byte, without end."""
 
 
 class Flood(msgspec.Struct, frozen=True):
-    """The answer has no end and comes as fast as it is read; compressed, it is small on the wire."""
+    """The response has no end and comes as fast as the client reads it; compressed, it is small on the wire."""
 
 
 class Late(msgspec.Struct, frozen=True):
-    """A sound answer that takes its time."""
+    """A sound response that comes after so many seconds."""
 
     seconds: float
     resource: dict[str, Any]
@@ -85,7 +85,7 @@ class HangUp(msgspec.Struct, frozen=True):
 
 
 class NoReply(msgspec.Struct, frozen=True):
-    """The connection ends without a word."""
+    """The connection ends without a response."""
 
 
 class Garbage(msgspec.Struct, frozen=True):
@@ -99,7 +99,7 @@ Answer: TypeAlias = dict[str, Any] | Page | Late | Misbehaviour
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What the server was asked."""
+    """A request that the server received."""
 
     method: str
     path: str
@@ -134,7 +134,7 @@ def members(*paths: str) -> dict[str, Any]:
 
 
 def sound() -> dict[str, list[Answer]]:
-    """Everything that a sound BMC says."""
+    """All pages of a sound BMC, by path."""
     manager = {"@odata.id": MANAGER, "@odata.type": "#Manager.v1_18_0.Manager", "ManagerType": "BMC"}
     links = {"Links": {"Sessions": {"@odata.id": SESSIONS}}}
     return {
@@ -150,7 +150,7 @@ def sound() -> dict[str, list[Answer]]:
 
 
 class FakeBmc:
-    """The server's pages, its account, sessions and power, and what it was asked."""
+    """The server's pages, its account, sessions and power, and the requests that it received."""
 
     def __init__(self, url: str, ca_file: Path) -> None:
         self.url = url
@@ -159,22 +159,22 @@ class FakeBmc:
         self.connected = anyio.Event()  # a client has proven to speak TLS
         self.password = PASSWORD
         self.failed_logins = 0
-        self.locks_after: int | None = None  # so many failed logins, and the account takes none any more
-        self.sessions: set[str] = set()  # the tokens of those that are open
+        self.locks_after: int | None = None  # the account refuses every login after so many failed ones
+        self.sessions: set[str] = set()  # the tokens of open sessions
         self.session_limit = 4
-        self.tells_time = True  # when a session was opened
-        self.session_ids: list[str] = []  # of the next ones; else the token is the id
-        self.places: dict[str, tuple[str, dict[str, Any]]] = {}  # by id: the token, and what is read of it
-        self.on_login: Callable[[], object] = lambda: None  # called when a session is open, before that is answered
-        self.session_answer: Answer | None = None  # to a good login, instead of a session
+        self.tells_time = True  # a session's resource has the time when it was opened
+        self.session_ids: list[str] = []  # ids of the next sessions; without one, the token is the id
+        self.places: dict[str, tuple[str, dict[str, Any]]] = {}  # sessions by id: the token and the resource
+        self.on_login: Callable[[], object] = lambda: None  # called when a session is open, before the response
+        self.session_answer: Answer | None = None  # the response to a good login, instead of a session
         self.resets: list[str] = []
         self.reset_answer: Answer = Page(204)
-        self.power_after: tuple[str | None, ...] | None = None  # a reset; None: what it should be
+        self.power_after: tuple[str | None, ...] | None = None  # power after a reset; None: as the reset asks
         self._opened = 0
         self._pages = sound()
 
     def answer(self, path: str, *answers: Answer) -> None:
-        """Answer a path with each of these in turn; the last one stays."""
+        """Respond to requests of a path with each of these in turn, and with the last one for ever."""
         self._pages[path] = list(answers)
 
     @property
@@ -188,7 +188,7 @@ class FakeBmc:
         return Counter(request.method for request in self.requests)
 
     def next(self, request: Request) -> Answer:
-        """The answer to a request, which is recorded."""
+        """Record a request, and return the response to it."""
         self.requests.append(request)
         if request.method == "POST" and request.path == SESSIONS:
             return self._open_session(request)
@@ -231,7 +231,7 @@ class FakeBmc:
         said = {"UserName": USERNAME} | ({"CreatedTime": f"T{self._opened}"} if self.tells_time else {})
         self.places[name] = token, said
         self.on_login()
-        # With a host that is not the one that was dialled, as met behind address translation.
+        # A host other than the one that the client dialled, as BMCs behind address translation report.
         place = f"https://192.0.2.1{SESSIONS}/{name}"
         return Page(201, msgspec.json.encode(said), (("X-Auth-Token", token), ("Location", place)))
 
@@ -372,8 +372,8 @@ async def connect(  # noqa: PLR0913 - one parameter is one thing that a test rep
     more: MutableMapping[str, str] | None = None,
     **settings: Any,
 ) -> AsyncIterator[RedfishBmc]:
-    """A client that trusts `ca_file`, may dial loopback and knows one credential, `CREDENTIAL`, and `more`: variables
-    and what they hold. They may be changed while it is open."""
+    """A client that trusts `ca_file`, may dial loopback and has the credential `CREDENTIAL`; `more` are environment
+    variables with more credentials, which a test may change while the client is open."""
     usual = BmcSettings(
         trust=CaFile(ca_file),
         networks=LOOPBACK,

@@ -1,4 +1,4 @@
-"""What a server's catalogs say of the schema `farrier`, in a form that two databases can be compared by."""
+"""The system catalogs' description of the schema `farrier`, as lines by which tests compare two databases."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ async def catalogs(conn: Connection) -> set[str]:
 
 
 async def places(conn: Connection) -> dict[str, str]:
-    """Where in the catalogs everything of the schema lies: what is written anew lies elsewhere."""
+    """The position (ctid) of each of the schema's rows in the catalogs; a row that is rewritten gets another one."""
     return {row[0]: row[1] for row in await conn.fetch(_PLACES)}

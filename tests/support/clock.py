@@ -6,7 +6,7 @@ from datetime import timedelta
 
 
 class HandClock:
-    """Stands still until it is told to go on."""
+    """Stands still until the test advances it."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now

@@ -1,7 +1,7 @@
-"""A small kind with a `KindSpec`, so that what all kinds share is tested without any that is of use: crates.
+"""A small kind with a `KindSpec`, for tests of the machinery that all kinds share: crates.
 
-A crate is packed at once, takes a slot of the pool `slots`, may be relabelled, and is emptied before it is gone. The
-database refuses the label `poison`, which stands for whatever a commit may be refused for.
+A crate is packed at once, takes a number of the pool `slots`, may be relabelled, and is emptied before it is gone. The
+database refuses the label `poison`, which stands for any reason to refuse a commit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Labels: TypeAlias = Annotated[tuple[Label, ...], msgspec.Meta(max_length=3)]
 
 
 class Pack(Params, frozen=True, kw_only=True):
-    """What a crate is made with."""
+    """The parameters with which a crate is created."""
 
     size: Annotated[int, msgspec.Meta(ge=1, le=100)]
     labels: Labels = ()
@@ -48,7 +48,7 @@ class Pack(Params, frozen=True, kw_only=True):
 
 
 class Relabel(Params, frozen=True, kw_only=True):
-    """New labels instead of all that it has."""
+    """Labels that replace all labels of the crate."""
 
     labels: Labels
 
@@ -110,7 +110,7 @@ Decided: TypeAlias = Decision[Crate, Answer, "Hand"]
 
 
 class Hand:
-    """What a crate's step may use. A test holds it back by clearing `free`."""
+    """The service that a crate's step uses. After `hold` the step waits until the test sets `free`."""
 
     def __init__(self) -> None:
         self.free = anyio.Event()
@@ -126,7 +126,7 @@ class Hand:
 
 
 class CrateHandler(StateHandler[Crate, Crate, Answer, Hand]):
-    """Packs at once, relabels, empties in a step."""
+    """Packs a crate at once, relabels it, and empties it in a step."""
 
     @override
     def handle(self, resource: Crate, now: datetime) -> Decided:
@@ -168,12 +168,12 @@ CrateIO: TypeAlias = PostgresStateIO[Crate, Crate, Answer]
 
 
 def rows() -> ResourceRows[Crate, Answer]:
-    """What a run may write of a crate."""
+    """The columns of a crate that a run may write."""
     return ResourceRows(SPEC, Crate, columns=("labels",))
 
 
 class Yard:
-    """A database with crates in it."""
+    """A database with crates, and a loop that runs them."""
 
     def __init__(self, db: pg.Database, pool: Pool) -> None:
         self.db = db
@@ -185,7 +185,7 @@ class Yard:
         return await ask(self.pool, action, crate, params)
 
     async def create(self, crate: str = "c-1") -> int:
-        """A crate, by asking for it; answers its id."""
+        """Create a crate by intent; returns its id."""
         asked = await self.ask("create", crate, '{"size": 3}')
         made: int = await self.pool.fetchval("SELECT resource_id FROM farrier.resource_intents WHERE id = $1", asked)
         return made
@@ -201,7 +201,7 @@ class Yard:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Owner]:
-        """The loop at work; drained at the end of the block."""
+        """Run the loop; drain it at the end of the block."""
         owner = Owner(self.pool, config=loop.BRISK)
         owner.add(ResourceKind[Crate](SPEC), CrateHandler(), rows(), services=self.hand, sink=loop.Ledger())
         async with owner.running():
@@ -209,7 +209,7 @@ class Yard:
 
     @asynccontextmanager
     async def controlled(self) -> AsyncIterator[loop.Ledger]:
-        """A whole controller at work; drained at the end of the block."""
+        """Run a whole controller; drain it at the end of the block."""
         ledger, stop = loop.Ledger(), anyio.Event()
         host = Host(config=loop.BRISK, sink=ledger, clock=MonotonicClock(), ownership=Ownership(()))
         crates: Loop[Any, Any, Any, Any] = Loop(
@@ -224,7 +224,7 @@ class Yard:
                 stop.set()
 
     async def until(self, condition: str, *arguments: object) -> None:
-        """Return once a query says so."""
+        """Return once the query returns true."""
         with anyio.fail_after(loop.PATIENCE):
             while not await self.pool.fetchval(condition, *arguments):
                 await again.later()
@@ -243,7 +243,7 @@ async def ask(conn: Connection | Pool, action: str | None, crate: str | None = "
 
 
 async def install(conn: Connection | Pool) -> None:
-    """The kind in a test's database."""
+    """Install the kind in a test's database."""
     await conn.execute(CREATE)
 
 

@@ -1,7 +1,7 @@
-"""A stand whose node is to be given back: with a machine in MAAS, in any status, and who holds it.
+"""A stand whose node is decommissioned: its machine is in MAAS, in any status and allocated to any user.
 
-Used by the tests of decommission stages. Machines get to `deployed` by the client's own calls; other statuses are put
-into them, as an administrator of the region's database would.
+Used by the tests of decommission stages. Machines get to `deployed` by the client's own calls; the helpers set any
+other status directly, as an administrator of the region's database could.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Run: TypeAlias = Callable[[Stand], Awaitable[Settled]]
 
 
 async def given_deployed(stand: Stand, stage: DecommissionStage, **fields: Any) -> Machine:
-    """The node at this stage, its machine deployed by us; nothing that was sent until now counts."""
+    """Put the node at this stage, with its machine deployed by us, and forget the requests that were sent so far."""
     machine = await deployed(stand.world, stand.region)
     stand.node = with_fields(stand.node, maas_id=machine.system_id)
     stand.decommissions(stage, **fields)
@@ -46,7 +46,7 @@ async def given(
     power: str = "on",
     **fields: Any,
 ) -> Machine:
-    """The node at this stage, its machine in this status."""
+    """Put the node at this stage, with its machine in this status."""
     machine = await given_deployed(stand, stage, **fields)
     if status is not Status.DEPLOYED:
         machine.osystem = machine.distro_series = ""
@@ -55,17 +55,17 @@ async def given(
 
 
 def sent(stand: Stand) -> list[str]:
-    """The changes that were asked for, in order."""
+    """The changes that were sent to the region, in order."""
     return [operation for operation in stand.world.observed.operations if operation in CHANGES]
 
 
 def asked(stand: Stand) -> int:
-    """Requests of any kind."""
+    """The number of requests of any kind."""
     return len(stand.world.observed.operations)
 
 
 def again(stand: Stand) -> None:
-    """Another attempt of the stage begins, after its back-off."""
+    """Begin another attempt of the stage, after its back-off."""
     stand.pass_time(LATER)
     assert stand.node.workflow is not None
     began: Any = stand.node.workflow

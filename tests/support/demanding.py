@@ -1,7 +1,7 @@
-"""A site that wants all that a site can want of a machine's set-up, and a region that can give it.
+"""A site that configures every part of a machine's set-up, and a region in which all of it can be applied.
 
-For the tests in which each change goes wrong: a boot disk, a layout, a bond, a VLAN, an interface with an address, and
-a boot interface that commissioning leaves without one.
+For the tests in which each change goes wrong. The parts are a boot disk, a storage layout, a bond, a VLAN, an interface
+with an address, and a boot interface that commissioning leaves without an address.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ ON_THE_WAY_IN = {
     "link_subnet",
     "deploy",
 }
-# What does harm, or is refused, the second time.
+# Changes that do harm, or that MAAS refuses, when they are sent a second time.
 ONLY_ONCE = ("create", "commission", "create_bond", "create_vlan", "deploy", "release", "delete")
 
 
 def demanding_region() -> Region:
-    """With the networks that the site wants, and machines with the ports."""
+    """A region with the networks that the site configures, whose machines have the ports."""
     region = Region(durations=QUICK, nature=Nature(hardware=Hardware(nics=tuple(Nic(name=name) for name in PORTS))))
     storage = Vlan(id=5300, fabric_id=0, vid=300)
     region.site.subnets.append(Subnet(id=4, name="storage", cidr="10.31.0.0/16", gateway_ip=None, vlan=storage))

@@ -1,8 +1,8 @@
-"""A node whose machine is ready to be deployed, on a stand; and a whole workflow of it, run as the engine runs it.
+"""A node whose machine is ready to be deployed, on a stand; and its whole workflow, run as the loop runs it.
 
-`on_ready` commissions the machine and forgets what that took; `issue` plays the stage that renders the user data.
-`Journey` makes runs of the handler itself, commits them as the database would, and observes the region, so that bounds
-and detours over several stages are seen.
+`on_ready` commissions the machine and forgets the requests of that; `issue` stands in for the stage that renders the
+user data. `Journey` makes runs of the handler itself, commits them as the database would, and observes the region, so
+that tests see limits and detours that span several stages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _READS = ("machine", "whoami", "events", "results")
 
 
 async def on_ready(at: Stand, stage: OnboardingStage) -> None:
-    """The node at `stage` of a deployment, with a machine that is ready."""
+    """Put the node at `stage` of a deployment, with a machine that is ready."""
     machine = await commissioned(at.world, at.region)
     at.node = with_fields(at.node, maas_id=machine.system_id)
     at.onboards(stage)
@@ -39,7 +39,7 @@ async def on_ready(at: Stand, stage: OnboardingStage) -> None:
 
 
 async def issue(at: Stand) -> None:
-    """The token of the next deployment is issued."""
+    """Issue the token of the next deployment."""
     token = await bootstrap.token(at.services, at.site, at.node, upstream(at).deploys + 1)
     at.node = with_note(at.node, token=bootstrap.digest(token), token_at=at.now)
 
@@ -60,23 +60,23 @@ def upstream(at: Stand) -> Upstream:
 
 
 def sent(at: Stand, operation: str) -> int:
-    """How often something was asked of the region."""
+    """How often the operation was sent to the region."""
     return at.world.observed.operations.count(operation)
 
 
 def changes(at: Stand) -> list[str]:
-    """What was sent that changes something, in order."""
+    """The changes that were sent to the region, in order."""
     return [operation for operation in at.world.observed.operations if operation not in _READS]
 
 
 def taken_up_again(at: Stand, *, attempt: int) -> None:
-    """The stage failed, and its next attempt begins now; the first one after an operator's word is number one."""
+    """Begin the next attempt of a stage that failed; the first attempt after an operator's retry has number one."""
     at.now += MINUTE
     at.node = with_fields(at.node, workflow=with_workflow(at.node, attempt=attempt, status_entered_at=at.now))
 
 
 def entered(at: Stand, stage: OnboardingStage) -> None:
-    """The stage begins now, as the commit that went on to it says."""
+    """Begin the stage now, as the commit does that moves the workflow on to it."""
     at.now += SECOND
     at.node = with_fields(at.node, workflow=with_workflow(at.node, stage=stage, stage_entered_at=at.now))
 
@@ -87,7 +87,7 @@ async def read(at: Stand) -> Machine:
 
 
 class Journey:
-    """The stand's node, run by the handler. `stages` are those it was at, in order."""
+    """The stand's node, run by the handler. `stages` are the stages that its workflow entered, in order."""
 
     def __init__(self, at: Stand) -> None:
         self.at = at
@@ -95,7 +95,7 @@ class Journey:
         self.failures: list[str] = []
 
     async def until(self, *stages: OnboardingStage, minutes: int = 600) -> None:
-        """Run, a minute at a time, until the workflow is at one of these or waits for an operator."""
+        """Run, a minute at a time, until the workflow is at one of these stages or waits for an operator."""
         for _ in range(minutes):
             await self.settle()
             if workflow(self.at).stage in stages or self.waits_for_operator:
@@ -109,7 +109,7 @@ class Journey:
         return workflow(self.at).status is WorkflowStatus.FAILED_MANUAL_INTERVENTION
 
     def retry(self) -> None:
-        """An operator asks for the failed stage again."""
+        """Retry the failed stage, as an operator does."""
         fresh = with_workflow(
             self.at.node, status=WorkflowStatus.RUNNING, attempt=1, next_attempt_at=None, failure_class=None
         )
@@ -133,7 +133,7 @@ class Journey:
         raise AssertionError(f"never rests: {self.stages[-10:]}")
 
     def _commit(self, to: Node) -> None:
-        """Clocks start anew when their values change."""
+        """Store the node; the time at which a value was entered changes with the value."""
         self.at.now += SECOND
         was, now = workflow(self.at), to.workflow
         assert now is not None
@@ -142,7 +142,8 @@ class Journey:
             self.stages.append(str(now.stage))
         if now.status != was.status:
             now = msgspec.structs.replace(now, status_entered_at=self.at.now)
-            # The last attempt fails once: whose it is is decided when an outage would have been noticed.
+            # Counted only when the workflow leaves RUNNING: the class of a failure may be decided later, when an outage
+            # would have been noticed.
             if now.failure_class is not None and was.status is WorkflowStatus.RUNNING:
                 self.failures.append(str(now.failure_class))
         self.at.node = with_fields(to, workflow=now)

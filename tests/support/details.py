@@ -1,4 +1,4 @@
-"""A value of each detail of a node, and values that no node may have."""
+"""A valid value of each detail of a node, and values that the database refuses."""
 
 from __future__ import annotations
 

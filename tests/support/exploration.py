@@ -1,8 +1,8 @@
-"""Everywhere that a node can get: the handler explored from some nodes, by every request and every thing that happens.
+"""Every state that a node can reach: the handler is explored from some nodes, by every intent and every event.
 
-From each place that is new, every stimulus is tried, and the node is run until it rests, as the loop would. After each
-run must hold what holds after each commit. Places that differ only in times and counters count as one; there are some
-thousands of them, and the walk ends when there is no new one. Used by `tests/unit/handlers/test_exploration*`.
+From each new place the walk tries every stimulus, and runs the node until it rests, as the loop would. After each run
+the invariants of a commit must hold. Places that differ only in times and counters count as one; there are some
+thousands of them, and the walk ends when it finds no new one. Used by `tests/unit/handlers/test_exploration*`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from tests.support.stored import OPEN, stored
 
 HOUR = timedelta(hours=1)
 HANDLER = NodeHandler(NodeConfig(), sites={SITE.name: replace(SITE, release=ReleaseSite(remove_record=True))})
-# A node rests after so few runs, or it never does.
+# A node that does not rest after so many runs never rests.
 RUNS_AT_MOST = 40
 
 READING = BmcReading(
@@ -66,15 +66,15 @@ READING = BmcReading(
 ASSESSOR: OutcomeValidator[Node, Node, Write] = OutcomeValidator(NODE_KIND, ControllerConfig())
 TURN = Turn(id=1)
 
-# What a node that is being deleted, or whose undo was asked for, may still be served by: its region.
+# The steps, all in the region, that a node still takes while it is deleted or its deployment is undone.
 IN_MAAS = ("remove_maas_record", "undo")
 
 CARRIED_BY = {N.DRAINING: TaskType.DRAIN, N.REMOVING: TaskType.UNINSTALL}
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A node at rest at some time, whether its BMC and its site's region answer, and its machine there; None: there is
-    none."""
+    """A node at rest at some time, whether its BMC and its site's region respond, and its machine in the region (None:
+    the region has no machine)."""
 
     node: Node
     now: datetime
@@ -90,7 +90,7 @@ Stimulus: TypeAlias = Callable[[Place], Place | None]
 
 
 class Played(BmcClient):
-    """A BMC that answers or not."""
+    """A BMC that responds, or does not."""
 
     def __init__(self, answers: bool) -> None:
         self._answers = answers
@@ -111,7 +111,7 @@ class Played(BmcClient):
 
 
 def acted(step: Step[Node, Write, NodeServices], bmc: Played, region: PlayedRegion) -> Outcome:
-    """A step's outcome. It awaits nothing that waits, so it runs to its end without a loop."""
+    """A step's outcome. None of its services waits, so the coroutine runs to its end without an event loop."""
     act = step.act(NodeServices(bmc, Secrets(), region, Alone()))
     try:
         act.__await__().__next__()
@@ -122,7 +122,7 @@ def acted(step: Step[Node, Write, NodeServices], bmc: Played, region: PlayedRegi
 
 
 def run(place: Place) -> tuple[Place, bool]:
-    """One run and its commit; whether the node runs again at once."""
+    """Make one run and its commit; returns the new place, and whether the node runs again at once."""
     before, now = place.node, place.now
     decision = HANDLER.handle(before, now)
     region = PlayedRegion(place.machine, answers=place.region_answers)
@@ -142,7 +142,7 @@ def run(place: Place) -> tuple[Place, bool]:
 
 
 def rest(place: Place) -> Iterator[Place]:
-    """Every place on the way until the node rests, that last."""
+    """Run the node until it rests; yields each place on the way, the place of rest last."""
     for _ in range(RUNS_AT_MOST):
         place, again = run(place)
         yield place
@@ -155,7 +155,7 @@ def rest(place: Place) -> Iterator[Place]:
 
 
 def holds(before: Node, after: Node) -> None:
-    """After every commit."""
+    """Assert what must hold after every commit."""
     job = after.workflow
     assert after.status is before.status or (before.status, after.status) in edges.ALLOWED[Layer.STATUS]
     moved = (before.management, after.management)
@@ -175,7 +175,7 @@ def holds(before: Node, after: Node) -> None:
 
 
 def holds_at_rest(place: Place) -> None:
-    """Once there is nothing more to do."""
+    """Assert what must hold of a node at rest."""
     it = place.node
     assert it.bmc.switching is None or it.deleting or it.paused is not None, "a switch is brought to its end"
     held = [i.action for i in it.intents]
@@ -245,7 +245,7 @@ def beats(*alerts: str, seed: SshSeed = SshSeed.OK) -> Stimulus:
 
 
 def ends(status: TaskStatus) -> Stimulus:
-    """The open tasks end so; failed ones for the last time."""
+    """The open tasks end with this status; failed tasks have failed for the last time."""
 
     def end(place: Place) -> Place | None:
         if place.node.paused is not None or not any(t.status in OPEN for t in place.node.tasks):
@@ -257,7 +257,7 @@ def ends(status: TaskStatus) -> Stimulus:
 
 
 def claims(place: Place) -> Place | None:
-    """Agents take what is queued, for a minute."""
+    """Agents claim the queued tasks for a minute."""
     if place.node.paused is not None or not any(t.status is TaskStatus.QUEUED for t in place.node.tasks):
         return None
     until = place.now + MINUTE
@@ -296,7 +296,7 @@ STIMULI: dict[str, Stimulus] = {
 
 
 def kind_of(place: Place) -> object:
-    """What tells places apart: no times, no texts, no counters."""
+    """The key by which places are distinguished: without times, texts and counters."""
     it, job = place.node, place.node.workflow
     return (
         (it.status, it.management, it.bmc.failure, place.bmc_answers, it.paused is not None, it.deleting),
@@ -313,7 +313,7 @@ def kind_of(place: Place) -> object:
 
 
 def order_of(job: Workflow, seen: MaasObservation | None) -> object:
-    """What of asking for something and of reading the machine came after what."""
+    """The order of these events: the attempt began, the change was sent to MAAS, the machine was read."""
     began, asked = attempt_began_at(job), job.upstream.asked_at
     read = None if seen is None else seen.read_at
     return (asked and asked >= began, read and read >= began, asked and read and read >= asked)
@@ -322,8 +322,8 @@ def order_of(job: Workflow, seen: MaasObservation | None) -> object:
 def explore(
     starts: Iterable[Place], stimuli: dict[str, Stimulus], *, found_in: list[Place] | None = None
 ) -> dict[object, set[object]]:
-    """Place → places one stimulus further. Fails where something does not hold. One place of each kind is left in
-    `found_in`."""
+    """Return for each place the places that one stimulus leads to, all as `kind_of`. An assertion fails where something
+    does not hold. `found_in` collects one place of each kind."""
     new = deque(list(rest(start))[-1] for start in starts)
     found: dict[object, set[object]] = {kind_of(place): set() for place in new}
     while new:
@@ -344,7 +344,7 @@ def explore(
 
 
 def follow(place: Place, name: str, stimulus: Stimulus) -> Place | None:
-    """Where a stimulus leads; None where it cannot happen."""
+    """The place to which a stimulus leads; None where the stimulus cannot happen."""
     touched = None if place.node.status is N.DELETED else stimulus(place)
     if touched is None:
         return None
@@ -358,7 +358,7 @@ def follow(place: Place, name: str, stimulus: Stimulus) -> Place | None:
 
 
 def reach(found: dict[object, set[object]], goals: set[object]) -> set[object]:
-    """From where some goal can be reached."""
+    """The places from which some goal can be reached."""
     back: dict[object, set[object]] = {}
     for here, further in found.items():
         for there in further:

@@ -1,6 +1,6 @@
-"""The BMCs of a site, played: what they answer, how long they take, and what was asked of them.
+"""A fake client of a site's BMCs: tests set its results and delays, and read which calls it received.
 
-Contract suites hold the real client to `protocols.BmcClient`; this one says what a test wants to hear.
+Contract suites hold the real client to `protocols.BmcClient`; this one returns what a test scripts.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ READING = BmcReading(
 
 
 def reading(target: BmcTarget) -> BmcReading:
-    """What the machine behind a BMC reports: a machine of its own for each last number of an address, whatever network
-    that is in, and for each system behind it. The first is that of `READING`."""
+    """What the machine behind a BMC reports. The last number of the address, in any network, and the number of the
+    system identify the machine; the one with 1 and 1 is that of `READING`."""
     host, system = _number(target.address), _number(target.system_path or "")
     if (host, system) == (1, 1):
         return READING
@@ -44,9 +44,10 @@ def _number(text: str) -> int:
 
 
 class FakeBmc(BmcClient):
-    """Every BMC of the site. `power` is how the machines behind them are; `script` answers a verification or raises,
-    `read_script` a read, `power_script` a change of power, which `powers` lists with whether it might send. `hold`
-    makes calls wait until `let_go`; `cut` is set when one was cut short."""
+    """Every BMC of the site. `power` is the power state of all machines. `script` returns the result of a verification
+    or raises, `read_script` does for a read, `power_script` for a change of power. `powers` lists the changes of power,
+    each with whether the client was allowed to send it. After `hold`, calls wait until `let_go`; `cut` is set when a
+    waiting call was cancelled."""
 
     def __init__(self) -> None:
         self.calls: list[BmcTarget] = []
@@ -60,12 +61,12 @@ class FakeBmc(BmcClient):
 
     @property
     def sent(self) -> list[PowerRequest]:
-        """The changes of power that might be sent."""
+        """The changes of power that the client was allowed to send."""
         return [wanted for _, wanted, send in self.powers if send]
 
     @property
     def logins(self) -> int:
-        """How often anything was dialled."""
+        """The number of calls to any BMC."""
         return len(self.calls) + len(self.reads) + len(self.powers)
 
     def hold(self, *, address: str | None = None, only_power: bool = False) -> None:
@@ -77,7 +78,7 @@ class FakeBmc(BmcClient):
         self._gate.set()
 
     async def called(self) -> None:
-        """Wait for a call that waits."""
+        """Return once a call is held."""
         with anyio.fail_after(PATIENCE):
             await self.begun.wait()
 

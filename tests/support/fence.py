@@ -1,4 +1,4 @@
-"""A controller without a loop: it owns all shards of a kind, so that a test commits runs as and when it says."""
+"""A controller without a loop: it owns all shards of a kind, and the test itself commits runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from farrier.model.runs import Loaded, Turn
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """What commits are fenced by: the controller, and the epoch of each shard."""
+    """What fences a commit: the controller, and the epoch of each shard."""
 
     controller: UUID
     epochs: Mapping[int, int]
@@ -24,7 +24,7 @@ class Fence(msgspec.Struct, frozen=True):
         return self.epochs[id_ % SHARDS]
 
     def turn(self, id_: int, loaded: Loaded[Any]) -> Turn:
-        """A run over what was loaded."""
+        """The turn of a run on a loaded resource."""
         return Turn(id=id_, epoch=self.epoch(id_), wakes=loaded.wakes.get(id_, ()), outcome_key=loaded.keys.get(id_))
 
 

@@ -1,6 +1,6 @@
-"""Figures of the fleet that are counted while a test runs, as a daemon has them counted.
+"""Gauges of the fleet that count while a test runs, as in a daemon.
 
-Used by tests of gauges. Guarantees that a scrape within the context is one that may count.
+Used by tests of gauges. A scrape within the context may count the fleet.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from farrier.protocols import Queries
 
 @asynccontextmanager
 async def counted(gauges: FleetGauges, queries: Queries) -> AsyncIterator[None]:
-    """`gauges` count with `queries`."""
+    """Within the block, `gauges` count with `queries`."""
     async with anyio.create_task_group() as group:
         await group.start(gauges.run, queries)
         yield

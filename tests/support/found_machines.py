@@ -1,4 +1,4 @@
-"""Machines that are in a region before their nodes look for them, and what a stage's result has to be."""
+"""Machines that are in a region before their nodes look for them, and assertions on the result of a stage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _S = TypeVar("_S", bound=Settled)
 
 
 def has(stand: Stand, status: Status = Status.READY, *, macs: tuple[str, ...] = (MAC,), **fields: Any) -> Machine:
-    """The region has this machine: by default the stand's own, ready, commissioned, and with its BMC."""
+    """Put a machine into the region: by default the node's own, ready, commissioned, and with the node's BMC."""
     region = stand.region
     given: dict[str, Any] = {
         "hostname": stand.node.name,
@@ -50,7 +50,7 @@ def shown(stand: Stand) -> list[dict[str, object]]:
 
 
 def is_held(machine: Machine) -> None:
-    """By the user of our own key."""
+    """Allocate the machine to the user of our own key."""
     machine.owner = ADMIN.username
 
 
@@ -66,7 +66,7 @@ def round_of_scripts(stand: Stand, status: ScriptStatus) -> ScriptSet:
 
 
 def changes(stand: Stand) -> list[str]:
-    """What was asked of the region that changes something, in order."""
+    """The changes that were sent to the region, in order."""
     return [operation for operation in stand.world.observed.operations if operation not in READS]
 
 

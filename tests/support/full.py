@@ -1,9 +1,9 @@
-"""What only `make test-all` runs, and how `make test` says so.
+"""The tests that only `make test-all` runs, and the line in which `make test` reports how many it left out.
 
-`@pytest.mark.full` is for a test of which shorter ones prove every part, for PostgreSQL 15, and for whole programs.
-`@pytest.mark.matrix` is for a product whose cases prove one promise over and over: `make test` runs so few of them that
-each value of each parameter occurs with each value of every other; with `strength=1` that each occurs, with `keep=3`
-three, evenly spread. PostgreSQL 15 never runs more of a matrix than that.
+`@pytest.mark.full` marks a test every part of which shorter tests prove, tests on PostgreSQL 15, and tests of whole
+programs. `@pytest.mark.matrix` marks a product of parameters whose cases prove one promise over and over. Of these
+`make test` runs just enough cases that each pair of values of two parameters occurs; with `strength=1`, that each value
+occurs; with `keep=3`, three cases that are evenly spread. PostgreSQL 15 never runs more cases of a matrix than these.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-# How the ids of cases name their servers.
+# The names of the servers in the ids of cases.
 CURRENT, OLDEST = "current", "pg15"
 
-# What tells one value of a parameter from another, for each parameter.
+# For each parameter a key that distinguishes its values.
 Case = Sequence[Hashable]
 
 
 def mark(items: list[pytest.Item]) -> None:
-    """Mark as `full` what of each matrix is not kept, and take out what of it PostgreSQL 15 does not run."""
+    """Mark as `full` the cases of each matrix that are not kept, and remove those that PostgreSQL 15 never runs."""
     matrices: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker("matrix") and not item.get_closest_marker("full"):
@@ -47,7 +47,7 @@ def _kept(cases: list[pytest.Item], *, keep: int | None = None, strength: int = 
 
 
 def _values(case: pytest.Item) -> Case:
-    """Which entry a case has of each list that was multiplied; the names of one list go together."""
+    """The case's entry of each `parametrize` list; the names that one list sets together count as one parameter."""
     params: dict[str, object] = dict(case.callspec.params)  # type: ignore[attr-defined]
     lists = [mark.args[0] for mark in case.iter_markers("parametrize")]
     names = [each.replace(",", " ").split() if isinstance(each, str) else [*each] for each in lists]
@@ -83,7 +83,7 @@ class LeftOut:
         self._count += sum(1 for item in items if item.get_closest_marker("full"))
 
     def pytest_sessionfinish(self) -> None:
-        """A worker of xdist hands it to the process that started it."""
+        """A worker of xdist hands the count to the process that started it."""
         if hasattr(self._config, "workeroutput"):
             self._config.workeroutput["left_out"] = self._count
 

@@ -1,8 +1,8 @@
-"""A node of a `Stand` taken through whole runs of its handler: requests, rules, steps, and what their commits leave.
+"""A node of a `Stand` taken through whole runs of its handler: intents, rules, steps, and the effects of their commits.
 
-After each run hold the edges of every layer and the pairs of node and workflow that the model allows. `ask` is a
-request and everything that follows from it at once; `finish` lets MAAS do its work in between and its observer look,
-until the node's workflow is over or waits for a person. `told` collects the answers.
+After each run it asserts the edges of every layer and the pairs of node and workflow that the model allows. `ask` adds
+an intent and makes all runs that follow from it at once. `finish` lets time pass for MAAS and its observer until the
+node's workflow has ended or waits for an operator. `told` collects the answers to intents.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ COUNTED = {
 }
 # Longer than an observer's cursor takes, and shorter than anything in MAAS.
 _BETWEEN = timedelta(seconds=30)
-# What was read before a commit is older than what the commit says.
+# Every commit takes this time, so that a reading made before it is older than the commit.
 _COMMIT = timedelta(milliseconds=1)
 
 
 class Handled:
-    """See above. Unless it is to keep its BMC, the node has none, so that all its runs are about its workflow."""
+    """See above. Without `bmc` the node has no BMC, so that all its runs are about its workflow."""
 
     def __init__(self, stand: Stand, *, bmc: bool = False) -> None:
         self.stand = stand
@@ -64,24 +64,24 @@ class Handled:
 
     @property
     def status(self) -> W:
-        """Of the live workflow, or of the one that ended last."""
+        """The status of the live workflow, or of the workflow that ended last."""
         workflow = self.node.workflow or self.ended
         assert workflow is not None
         return workflow.status
 
     def request(self, action: Action, **params: Any) -> None:
-        """Have it pending."""
+        """Add a pending intent."""
         self.stand.node = replace(self.node, intents=(*self.node.intents, intent(action, **params)))
 
     async def ask(self, action: Action, **params: Any) -> str:
-        """Ask, and run until the node rests. Answers the verdict."""
+        """Add an intent, and run until the node rests. Returns the status that the intent got."""
         self.request(action, **params)
         before = len(self.told)
         await self.rest()
         return self.told[before][0]
 
     async def rest(self) -> None:
-        """Runs, as long as one wants another at once."""
+        """Run for as long as a run requires another one at once."""
         for _ in range(_MOST_RUNS):
             if not await self.run():
                 return
@@ -89,7 +89,7 @@ class Handled:
         raise AssertionError(f"never rests: {self.node}")
 
     async def run(self) -> bool:
-        """One run and its commit; whether the node runs again at once."""
+        """Make one run and its commit; returns whether the node runs again at once."""
         before, now = self.node, self.stand.now
         decision = self.handler().handle(before, now)
         if isinstance(decision, Step):
@@ -111,7 +111,7 @@ class Handled:
         return changed or getattr(decision, "requeue_after", None) == timedelta(0)
 
     async def finish(self, within: timedelta = timedelta(minutes=30)) -> W:
-        """Let time pass until the workflow has ended or waits for a person. Answers its status."""
+        """Let time pass until the workflow has ended or waits for an operator. Returns its status."""
         end = self.stand.now + within
         await self.rest()
         while self.status in LIVE - {W.FAILED_MANUAL_INTERVENTION} and self.stand.now < end:
@@ -120,13 +120,13 @@ class Handled:
         return self.status
 
     def pass_time(self) -> None:
-        """MAAS goes on, and its observer looks."""
+        """Let time pass in MAAS, and let its observer read the machine."""
         self.stand.pass_time(_BETWEEN)
         if self.node.maas_id is not None:
             self.stand.observe()
 
     def handler(self) -> NodeHandler:
-        """With the stand's policy."""
+        """A handler with the stand's policy."""
         policy = self.stand.policy
         settings = {name: value for name, value in asdict(policy).items() if name not in _OF_THE_POLICY}
         return NodeHandler(NodeConfig(**settings), Limits(policy.sla), policy.sites)

@@ -1,4 +1,4 @@
-"""Owned widgets in a test's own hands: committed when and as the test says, without a loop."""
+"""Widgets whose runs the test itself marks and commits, without a loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.toy import Answer, Shape
 
 
 class Held:
-    """All shards of widgets, and some snapshots, to be finished as a test says."""
+    """The owner of all shards of widgets, and snapshots of some; a test gives each the outcome of its run."""
 
     def __init__(self, io: WidgetIO, owner: UUID, epochs: dict[int, int], loaded: Loaded[toy.Widget]) -> None:
         self.io = io
@@ -40,7 +40,7 @@ class Held:
         return self._validator.finish(turn, self.loaded.resources[id_], outcome)
 
     async def mark(self, *ids: int) -> frozenset[int]:
-        """Mark a step of each of these."""
+        """Record a mark for a step of each of these widgets."""
         self.markings += 1
         marking = Marking(number=self.markings, begun=dict.fromkeys(ids, "work"), ended=set(), epochs=self.epochs)
         return await self.io.mark(marking, self.owner)
@@ -51,7 +51,7 @@ class Held:
 
 
 async def take(shop: Shop) -> tuple[UUID, dict[int, int]]:
-    """A new controller that owns every shard of widgets that is free, with their epochs."""
+    """Register a controller that takes every free shard of widgets; returns its id and the epochs."""
     controllers, owner = PostgresControllers(shop.pool), uuid4()
     await controllers.join(owner, "test", [toy.KIND])
     return owner, dict(await controllers.take(owner, toy.KIND, range(SHARDS)))
@@ -64,7 +64,7 @@ async def expire(shop: Shop, owner: UUID) -> None:
 
 
 async def hold(shop: Shop, *ids: int, io: WidgetIO | None = None) -> Held:
-    """Register the widgets, own them and read them."""
+    """Register the widgets, take their shards and load them."""
     await shop.register(*ids)
     owner, epochs = await take(shop)
     io = io or shop.io()

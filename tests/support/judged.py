@@ -1,7 +1,7 @@
-"""What must hold of a node whatever was done to it: at rest, and after each of its commits.
+"""The invariants of a node: at rest, and after each of its commits.
 
-Used by the property tests on a real loop. Each commit is judged by the history that it left: a row of it carries the
-version of its commit, so the layers can be put together again as they stood after each.
+Used by the property tests on a real loop. Each row of the history has the version of its commit, so the values of all
+layers after each commit can be reconstructed and checked.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ CARRIED = {NodeStatus.DRAINING, NodeStatus.REMOVING}
 
 
 async def holds_now(machine: Machine) -> None:
-    """Once the loop has nothing more to do."""
+    """Assert what must hold once the loop has nothing more to do."""
     site, row = machine.site, await machine.look()
-    # On a busy machine the clock may jump over the lease of a run that began by itself: it commits nothing.
+    # On a busy machine the clock may jump past the lease of a run that a timer started: such a run is `lost`.
     assert site.ledger.errors == [] and {*site.ledger.verdicts} <= {"lost"}
     pending = await site.conn.fetch(
         "SELECT action FROM farrier.intents WHERE node_id = $1 AND status = 'pending'", machine.id
@@ -35,14 +35,14 @@ async def holds_now(machine: Machine) -> None:
     live = {task["type"] for task in await machine.tasks() if task["status"] in ("queued", "dispatched")}
     assert not live or row["live"] == "decommission"
     if row["status"] in CARRIED and row["stage"] in ("drain_node", "remove_gpuaas_node_record") and not row["paused"]:
-        assert live, "somebody has to carry it out"
+        assert live, "a live task has to carry it out"
     tries = msgspec.json.decode(row["bmc"]).get("tries", [])
     assert len(tries) <= 3, "logins that may have failed"
     has_a_limit_or_a_reason(row)
 
 
 def has_a_limit_or_a_reason(row: Any) -> None:
-    """The SLA of every layer can be asked for, whatever the node is."""
+    """Assert that `sla.limit` returns for every layer of the node."""
     facts = sla.SlaFacts(
         management=row["management"],
         onboarding=WorkflowStatus(row["workflow_status"]) if row["workflow"] == "onboarding" else None,

@@ -1,7 +1,7 @@
-"""A kind whose steps leave traces, for tests of whole processes under chaos: lamps, which requests toggle.
+"""A kind whose steps leave traces, for tests of whole processes under chaos: lamps, which intents toggle.
 
-Each request is one step and one transition. A step records in `presses` when it begins and, once it may
-still act, when it has acted; so a test sees whether two of one lamp ever overlapped.
+Each intent takes one step and one transition. A step records in `presses` when it begins and, if it may then
+still act, when it has acted; so a test sees whether two steps of one lamp ever overlapped.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from farrier.library import (
 
 NAME = "tests.support.lamps:LAMP"
 DSN = "LAMPS_DSN"
-# Long enough that kills and pauses come in the middle of some.
+# Long enough that kills and pauses come in the middle of some steps.
 _ACTS_FOR = 0.02
 
 SQL = """
     CREATE SCHEMA farrier_lamps;
     CREATE TABLE farrier_lamps.lamps (LIKE farrier.resources INCLUDING ALL);
 """
-# In a database of the test's own: what happened must not depend on what is tested.
+# In a separate database, because the traces must not depend on the database under test.
 TRACES = """
     CREATE TABLE public.presses (
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, lamp bigint NOT NULL, request bigint NOT NULL,
@@ -55,7 +55,7 @@ TRACES = """
 
 
 class Make(Params, frozen=True, kw_only=True):
-    """Nothing has to be said of a lamp."""
+    """A lamp is created without parameters."""
 
 
 SPEC = KindSpec(
@@ -80,7 +80,7 @@ SPEC = KindSpec(
 
 
 class LampHandler(Handler[Resource, asyncpg.Pool]):
-    """The oldest request first, each by a step of its own."""
+    """Carries out the oldest intent first, each by a step of its own."""
 
     @override
     def handle(self, resource: Resource, _now: datetime) -> Decided[Resource, asyncpg.Pool]:

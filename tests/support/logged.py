@@ -1,4 +1,4 @@
-"""Logging of this process as it was, and what was written to a stream of ours."""
+"""Restores this process's logging after a test, and reads the JSON lines that a test logged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import structlog
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """Whatever sets up logging in the block does so for everybody in this process: afterwards all is as before."""
+    """Restore the logging of this process at the end of the block: a set-up of logging applies to the whole process."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield

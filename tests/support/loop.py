@@ -1,7 +1,7 @@
-"""Runs controllers of widgets for the tests, and says when something has happened to them.
+"""Runs controllers of widgets for the tests, and lets tests wait for what the controllers report.
 
-`Ledger` is a metrics sink that keeps what is reported: what the loop publishes is what the tests wait for and
-look at. Nobody sleeps: a test waits for the ledger, or for an event that a script sets.
+`Ledger` is a metrics sink that keeps the loop's reports; tests wait for them and examine them. No test sleeps: a test
+waits for the ledger, or for an event that a script sets.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ WidgetLoop: TypeAlias = Loop[toy.Widget, toy.Shape, toy.Answer, object]
 
 # Long enough for a busy machine, and never reached by a test that passes.
 PATIENCE = 20.0
-# Nothing notifies in most tests: the poll does it.
-# A poll that comes between a load and its commit wakes for nothing: not so often that tests meet it.
+# In most tests no notification arrives, so the poll finds every wake. A poll between a load and its commit enqueues the
+# resource for nothing; at this interval tests seldom meet that.
 BRISK = ControllerConfig(poll_interval=timedelta(milliseconds=200), drain_timeout=timedelta(seconds=5))
 
-# The ids of wakes that nothing announces are not looked for: a test says what is heard.
+# Practically without a poll: the controller learns only of the wakes that a test announces.
 QUIET = msgspec.structs.replace(BRISK, poll_interval=timedelta(hours=1))
 
 CONTENT: Outcome[toy.Shape, toy.Answer] = DoNothing()
@@ -108,7 +108,7 @@ class Ledger(MetricsSink):
         self._tell()
 
     async def until(self, happened: Callable[[], bool]) -> None:
-        """Return once `happened()`; asked again whenever the loop reports anything."""
+        """Return once `happened()` is true; it is checked again whenever the loop reports anything."""
         with anyio.fail_after(PATIENCE):
             while not happened():
                 await self._changed.wait()
@@ -119,7 +119,7 @@ class Ledger(MetricsSink):
 
 
 class Bench:
-    """A step that tells when it has begun, and ends when it is let go."""
+    """A step that sets `begun` when it begins, and ends when the test sets `let_go`."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class Bench:
 
 
 class Shop:
-    """A database with widgets in it."""
+    """A database with widgets, and queries of what it stores."""
 
     def __init__(self, db: pg.Database, pool: Pool) -> None:
         self.db = db
@@ -176,7 +176,7 @@ class Shop:
         return count
 
     async def marked(self, id_: int) -> str | None:
-        """The step of a widget that has a mark."""
+        """The name of the widget's marked step; None without a mark."""
         step: str | None = await self.pool.fetchval(
             "SELECT step FROM farrier.effects WHERE kind = 'widget' AND resource = $1", id_
         )
@@ -206,7 +206,7 @@ class Shop:
         return stored
 
     async def answers(self) -> list[int]:
-        """How often each request was answered, in their order."""
+        """How often each request was answered, in the order of the requests."""
         records = await self.pool.fetch("SELECT answers FROM farrier_toy.requests ORDER BY id")
         return [record["answers"] for record in records]
 
@@ -241,7 +241,7 @@ class Shop:
         clock: Clock | None = None,
         io: WidgetIO | None = None,
     ) -> AsyncIterator[tuple[Controller, Ledger]]:
-        """A controller at work; drained at the end of the block."""
+        """Run a controller; drain it at the end of the block."""
         ledger, stop = Ledger(), anyio.Event()
         controller, _ = self.controller(handler, ledger, config=config, clock=clock, io=io)
         async with anyio.create_task_group() as group:

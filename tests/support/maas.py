@@ -1,4 +1,4 @@
-"""What the suites of the MAAS client share: a region in memory, a client of it, and what the client reported."""
+"""Shared by the suites of the MAAS client: a region in memory, a client of it, and the client's reports."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LONG = timedelta(hours=3)
 
 
 def state_of(number: int) -> MaasStatus:
-    """The status of the model for a status number of MAAS."""
+    """The model's machine state for a status number of MAAS."""
     return Machine(system_id="abc123", status=number, hostname="gpu001").state
 
 
@@ -55,8 +55,8 @@ class Observed:
 
 
 class World:
-    """A client, the clock it reads, what it reported, and the pauses it made, which take no time here. Its time of day
-    is `behind` the real one."""
+    """A client, its clock, its reports, and its pauses, which take no time in tests. The client's time of day is so
+    much `behind` the real one."""
 
     def __init__(self) -> None:
         self.clock = HandClock()
@@ -73,7 +73,7 @@ class World:
 
     @key.setter
     def key(self, key: str | CredentialError) -> None:
-        """Rotate it, long enough ago that it is not remembered as it was."""
+        """Rotate the key, and let so much time pass that the client reads it again."""
         self._key = key
         self.clock.advance(KEY_KEPT)
 

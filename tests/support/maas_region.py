@@ -78,7 +78,7 @@ async def ready(region: Region, caller: Caller, number: int = 1) -> str:
 
 
 def put_into(machine: Machine, status: Status, *, owner: str | None, power: str, previous: Status) -> None:
-    """As an administrator of the database would: no rule is asked and no event is written."""
+    """Set the status as an administrator of the database would: no rule is checked, and no event is written."""
     machine.status, machine.owner, machine.power_state, machine.previous_status = status, owner, power, previous
     machine.locked = False
     machine.epoch += 1

@@ -1,9 +1,9 @@
-"""One MAAS region for the contract of its client: the simulated one, or the live one that the environment names.
+"""A MAAS region for the contract suites of its client: simulated, or the live region that the environment names.
 
-A live one is used when FARRIER_TEST_MAAS_URL and FARRIER_TEST_MAAS_KEY (of an administrator) are set. Tests make
-machines of their own there and delete them. Those that need hardware take the machine whose BMC
-FARRIER_TEST_MAAS_BMC names (`address,user,password,mac`), and are skipped without: it is commissioned, deployed and
-released. Used by `tests/contract/test_maas_{contract,forms,protocol}.py`.
+A live region is used when FARRIER_TEST_MAAS_URL and FARRIER_TEST_MAAS_KEY (of an administrator) are set. Tests make
+machines of their own there and delete them. Tests that need hardware commission, deploy and release the machine whose
+BMC FARRIER_TEST_MAAS_BMC names (`address,user,password,mac`); they are skipped without it. Used by
+`tests/contract/test_maas_{contract,forms,protocol}.py`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ON_ITS_WAY = frozenset({N.COMMISSIONING, N.TESTING, N.DEPLOYING, N.RELEASING, N
 
 
 class Site:
-    """A region, a client of it, and signed requests by hand. `region` is None for a live one."""
+    """A region, a client of it, and signed requests by hand. `region` is None for a live region."""
 
     def __init__(self, world: World, http: httpx.AsyncClient, key: str, region: Region | None) -> None:
         self.world, self.region = world, region
@@ -61,7 +61,7 @@ class Site:
         return await self._http.post(path, files={name: (None, value) for name, value in form.items()}, headers=headers)
 
     async def new(self, *, ports: int = 1, deployed: bool = False) -> Machine:
-        """A machine of the test's own, in New or said to be deployed, that no hardware is behind."""
+        """Create a machine without hardware, which the test deletes; New, or declared to be deployed."""
         mine = secrets.token_hex(4)
         macs = tuple(f"02:{mine[:2]}:{mine[2:4]}:{mine[4:6]}:{mine[6:]}:{port:02x}" for port in range(ports))
         wanted = msgspec.structs.replace(NEW, hostname=f"farrier-test-{mine}", mac_addresses=macs)
@@ -75,13 +75,13 @@ class Site:
         return await self.client.machine(self._made[-1])
 
     async def free_address(self, place: int) -> str:
-        """An address in the first subnet, so many from its end."""
+        """The address of the first subnet at this place, counted from the subnet's end."""
         cidr = (await self.client.subnets())[0].cidr
         assert cidr is not None
         return str(ip_network(cidr)[-place])
 
     def with_hardware(self) -> NewMachine:
-        """What to create for a machine that can be commissioned. Skips the test where there is none."""
+        """The parameters of a machine that can be commissioned. Skips the test where there is none."""
         if self.region is not None:
             return NEW
         if not os.environ.get(BMC):
@@ -104,7 +104,7 @@ class Site:
         return await self.settled(ready.system_id)
 
     async def settled(self, system_id: str) -> Machine:
-        """The machine once nothing is under way; a live one is read until then, which paces itself."""
+        """The machine once no operation is under way. A live one is read until then; the client paces the reads."""
         if self.region is not None:
             self.region.advance(LONG)
         with anyio.fail_after(HARDWARE_TAKES.total_seconds()):
@@ -113,7 +113,7 @@ class Site:
         return machine
 
     async def forget_all(self) -> None:
-        """Delete what the tests made, whatever became of it."""
+        """Delete all machines that the tests made, in any status."""
         for system_id in self._made:
             await self.send("POST", f"machines/{system_id}/?op=unlock")
             await self.send("DELETE", f"machines/{system_id}/")

@@ -1,4 +1,4 @@
-"""Machines of a simulated region, brought to any status by what would bring a real one there."""
+"""Machines of a simulated region, brought to any status by the calls and events that bring a real one there."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.support.nodes import MARK
 from tests.support.stages import Stand
 
 LONG = timedelta(hours=3)
-# Switching takes a moment, so that what MAAS is about to do can be seen.
+# Switching power takes a minute, so that a test can see the state in between.
 SLOW_POWER = Durations(power=timedelta(minutes=1))
 COMMENT = f"farrier onboarding 11 {MARK}: deploy 1"
 
 
 async def created(stand: Stand, *, hostname: str | None = None, description: str = "") -> Machine:
-    """A machine of the node's name and address, whose id the node has."""
+    """Create a machine with the node's name and address, and give the node its id."""
     new = NewMachine(
         hostname=hostname or stand.node.name,
         mac_addresses=stand.node.macs,
@@ -103,8 +103,8 @@ _FATES: Mapping[Status, Nature] = {
 
 
 async def machine_in(stand: Stand, status: Status, hardware: Hardware | None = None) -> Machine:
-    """The node's machine, held by us where somebody holds it. Of statuses that nothing of ours leads to, only the
-    record says so."""
+    """The node's machine in this status, allocated to us where the status implies an owner. A status that no call of
+    ours leads to is set directly in the machine's record."""
     machine = await created(stand)
     stand.region.natures[machine.system_id] = replace(_FATES.get(status, Nature()), hardware=hardware or Hardware())
     way = _WAYS.get(status)
@@ -118,5 +118,5 @@ async def machine_in(stand: Stand, status: Status, hardware: Hardware | None = N
 
 
 def slow_region() -> Region:
-    """Where switching power takes a minute."""
+    """A region in which switching power takes a minute."""
     return Region(durations=SLOW_POWER)

@@ -1,4 +1,4 @@
-"""A machine with a boot NIC and four ports, on a stand at stage `apply_roce_phase2`, and what became of it."""
+"""A machine with a boot NIC and four ports, on a stand at stage `apply_roce_phase2`, and queries of its interfaces."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Nodes for tests that need no database: builders, and one call to decide.
+"""Nodes for tests that need no database: builders, and one call that returns the handler's decision.
 
-Defaults make the plainest node there is; a test names what it is about. `NOW` is the time of every decision unless a
-test moves it.
+The defaults make a node without anything special; a test names only the fields that it is about. `NOW` is the time of
+every decision unless a test moves it.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(hours=1)
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
-# What the workflows of these nodes are recognised by in MAAS.
+# The mark by which the workflows of these nodes are recognised in MAAS.
 MARK = "5ac0ffee12345678"
 
 HANDLER = NodeHandler(NodeConfig())
 
 
 class Secrets(NodeCredentials):
-    """A store with one secret, at some version; None: it does not resolve, for the time being if `temporary`. `looks`
-    counts who asked."""
+    """A store with one secret at some version. With None the secret does not resolve; the error is a temporary one if
+    `temporary`. `looks` counts the calls."""
 
     def __init__(self, version: str | None = "v1", *, temporary: bool = False) -> None:
         self.current = version
@@ -95,7 +95,7 @@ _ids = count(1)
 
 
 def node(status: NodeStatus = NodeStatus.ENROLLING, **fields: Any) -> Node:
-    """A node that has been where it is for an hour."""
+    """A node that has had its current layers for an hour."""
     given: dict[str, Any] = {
         "id": 1,
         "name": "gpu-1",
@@ -164,12 +164,12 @@ def intent(action: Action, **params: Any) -> Intent:
 
 
 def decide(node: Node, now: datetime = NOW) -> Decision:
-    """What the handler wants done with the node."""
+    """The handler's decision about the node."""
     return HANDLER.handle(node, now)
 
 
 def moved(decision: Decision) -> Node:
-    """The node as a decision that changes it leaves it."""
+    """The node after the decision, which must change it."""
     assert isinstance(decision, Transition | Update), decision
     return decision.to
 
@@ -180,5 +180,5 @@ def answers(decision: Decision) -> list[tuple[str, str]]:
 
 
 def writes(decision: Decision) -> tuple[Write, ...]:
-    """What a decision commits beside the node."""
+    """The writes that a decision commits beside the node."""
     return getattr(decision, "writes", ())

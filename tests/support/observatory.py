@@ -1,7 +1,7 @@
-"""A simulated MAAS region as a site of tests has it: real clients of it, and the loop that observes it.
+"""A simulated MAAS region for `tests.support.site`: real clients of it, and the loop that observes it.
 
-Opened by `tests.support.site`. Requests go through the transport in this process; between their tries no time passes.
-The region's clock stands still until the site's `wait` moves it.
+Requests go through the transport in this process; no time passes between two tries of a request. The region's clock
+stands still until the site's `wait` moves it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from tests.support.wire import Wire
 
 
 class Observatory:
-    """A simulated region, the real clients of it, and the loop that observes it. `observed` lists every request,
-    the nodes' own as well; `clock` is the clients'; `wire` is what they go through, if it is one of a test's."""
+    """A simulated region, the real clients of it, and the loop that observes it. `observed` lists every request, also
+    those of nodes; `clock` is the clients' clock; `wire` is the transport that a test puts between, or None."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Observatory:
         owner.add(REGION_KIND, self.handler, RegionRows(), services=RegionServices(regions), sink=self.ledger)
 
     def pass_time(self, by: timedelta) -> None:
-        """Time passes in the region and for its clients."""
+        """Let time pass in the region and for its clients."""
         self.region.advance(by)
         self.clock.advance(by)
 
@@ -64,7 +64,7 @@ class Observatory:
 async def observatory(
     owner: Owner, region: Region | Wire | None, config: SiteConfig
 ) -> AsyncIterator[Observatory | None]:
-    """None without a region. The region has its row, and `owner` runs its loop."""
+    """Register the region's row and have `owner` run its loop; gives None without a region."""
     if region is None:
         yield None
         return
@@ -99,7 +99,7 @@ async def observatory(
 
 
 async def _no_pause(_seconds: float) -> None:
-    """Between the tries of a request nothing is waited for here."""
+    """Do not wait between the tries of a request."""
     await anyio.lowlevel.checkpoint()
 
 

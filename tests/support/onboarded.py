@@ -1,6 +1,6 @@
-"""Nodes on their way through MAAS, as the tests of the whole machine take them: their agents, machines and time.
+"""Takes nodes through MAAS for tests of the whole machinery: plays their agents, and moves time.
 
-The agent of an installation has nothing but what is in the machine's user data, as the installed system would.
+The agent of an installation has only the token in the machine's user data, as on an installed system.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from farrier.sim.maas.records import Machine as Record
 from tests.support.site import MINUTE, SECOND, Machine, Site
 from tests.support.stages import MAC, SITE
 
-# Long enough to be seen at work, and no longer: each step of the time is a round of the loop.
+# Durations just long enough that the tests see each state: each step of the time costs a round of the loop.
 QUICK = Durations(commission=MINUTE, deploy=MINUTE, power=timedelta(0), erase=MINUTE)
-# Without its second hardware sync, which comes after a quarter of an hour.
+# A site without hardware sync: the second sync of a deployment comes only after a quarter of an hour.
 UNSYNCED: SiteConfig = msgspec.structs.replace(SITE, deploy=DeploySite(hardware_sync=False))
 _TOKEN = re.compile(r"^token: (fbt_[0-9a-f]+)$", re.MULTILINE)
 _QUEUED = "SELECT type FROM farrier.node_tasks WHERE node_id = $1 AND status = 'queued'"
@@ -41,12 +41,12 @@ async def maas_id(node: Machine) -> str | None:
 
 
 async def record(node: Machine) -> Record:
-    """Its machine, in the region."""
+    """The node's machine in the region."""
     return node.site.maas.region.machines[await maas_id(node) or ""]
 
 
 def token_of(machine: Record) -> str:
-    """What is in the user data that the machine was deployed with."""
+    """The bootstrap token in the user data of the machine's deployment."""
     user_data = base64.b64decode(machine.user_data or "").decode()
     found = _TOKEN.search(user_data)
     assert found is not None, user_data
@@ -54,12 +54,12 @@ def token_of(machine: Record) -> str:
 
 
 async def user_data_of(node: Machine) -> str:
-    """What its machine was deployed with."""
+    """The user data of the machine's deployment."""
     return base64.b64decode((await record(node)).user_data or "").decode()
 
 
 async def until(node: Machine, *wanted: str, every: timedelta = 30 * SECOND) -> None:
-    """Time passes until the node or its workflow is in one of these, or at such a stage."""
+    """Let time pass until the node or its workflow has one of these statuses, or is at one of these stages."""
 
     async def is_there() -> bool:
         return bool({*(await node.state())}.intersection(wanted))
@@ -68,7 +68,7 @@ async def until(node: Machine, *wanted: str, every: timedelta = 30 * SECOND) -> 
 
 
 async def until_held(node: Machine, *, goal: str = "wait_for_agent_enrollment") -> bool:
-    """Time passes until a change is held; False when the node is where it was to get, and none was."""
+    """Let time pass until a change is held; returns False when the node reaches its goal before any is."""
     for _ in range(20):
         await node.site.settled()
         if node.site.is_held or goal in await node.state():
@@ -82,26 +82,26 @@ async def begun(node: Machine) -> Machine:
 
 
 async def deployed(node: Machine) -> Machine:
-    """Installed; its agent is waited for."""
+    """A node that is installed, and whose onboarding waits for its agent."""
     await until(node, "wait_for_agent_enrollment")
     return node
 
 
 async def enrolled(node: Machine) -> Machine:
-    """The agent of the installation comes up."""
+    """The agent of the installation enrolls and sends a heartbeat."""
     await node.enroll(token_of(await record(node)))
     return await node.beat()
 
 
 async def active(site: Site, **details: Any) -> Machine:
-    """Onboarded by MAAS, to the end."""
+    """A node that was onboarded by MAAS and is active."""
     node = await enrolled(await deployed(await begun(await manageable(site, **details))))
     assert (await node.state())[:2] == ("active", "completed")
     return node
 
 
 async def cleaned(node: Machine) -> Machine:
-    """Its agent does what it is asked, until nothing is left to do."""
+    """The node's agent carries out tasks until none is left."""
     while queued := await node.site.conn.fetch(_QUEUED, node.id):
         for row in queued:
             await node.finish(TaskType(row["type"]))

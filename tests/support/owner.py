@@ -1,9 +1,9 @@
-"""Owns every shard of some kinds and runs their loops in the time of a test, which the test moves in the database.
+"""Owns every shard of some kinds and runs their loops by the database's clock, which the test moves.
 
-An `Owner` stands in for `Controller` where a test is about what handlers do, and not about who runs them: it takes all
-shards at once, and never loses them. What runs are the real `Loop` and the real statements. `settled` returns when
-there is nothing more to do at this time. Two owners may have half of the `shards` each. One that ends without giving
-back (`crash`) leaves its shards and the marks of its steps to the next one.
+An `Owner` stands in for `Controller` where a test is about handlers, and not about the ownership of shards: it takes
+all shards at once, and never loses them. It runs the real `Loop` and the real statements. `settled` returns when there
+is nothing more to do at this time. Two owners may have half of the `shards` each. An owner that ends without giving
+them back (`crash`) leaves its shards and the marks of its steps to the next one.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from tests.support.loop import PATIENCE
 
 CONFIG = ControllerConfig(poll_interval=timedelta(milliseconds=5), drain_timeout=timedelta(seconds=1))
 _POLL_EVERY = 0.05
-# uvloop counts whole milliseconds, and rounds: a wait that it ends before its time spins until that has come.
+# uvloop rounds timeouts to whole milliseconds: a wait that ends before its time would spin for the rest.
 _MOMENT = 0.0008
-# The wheel rounds up what it is given.
+# The timing wheel rounds times up by at most so much.
 _GRAIN = timedelta(seconds=2 * TICK)
 
 
@@ -51,7 +51,7 @@ Of: TypeAlias = tuple[str, Collection[int]] | None
 
 
 class MovedClock(MonotonicClock):
-    """This process's clock, and all the time that a test let pass."""
+    """This process's clock, moved on by the time that the test let pass."""
 
     def __init__(self) -> None:
         self._ahead = 0.0
@@ -65,7 +65,7 @@ class MovedClock(MonotonicClock):
 
 
 class _Host(Host, frozen=True, kw_only=True):
-    """May act as long as its owner is at work, however much time the test let pass since the last renewal."""
+    """A host that may act while its owner is at work, however much time the test let pass since the last renewal."""
 
     owner: Any
 
@@ -75,7 +75,7 @@ class _Host(Host, frozen=True, kw_only=True):
 
 
 class _Time:
-    """How far a test has moved the database's time, and this process's clock with it."""
+    """How far the test has moved the database's clock, which this process's clock follows."""
 
     def __init__(self, pool: Pool) -> None:
         self.clock = MovedClock()
@@ -89,8 +89,8 @@ class _Time:
         return shift
 
     async def follow(self) -> None:
-        """What a test let pass in the database passes here, too, but not what it set back there."""
-        async with self._reading:  # a shift that was read earlier is never followed later
+        """Move this process's clock on as the test moved the database's; never set it back."""
+        async with self._reading:  # one read at a time: an older shift must not be applied after a newer one
             shift = await self.read()
             if shift > self.shift:
                 self.clock.advance(shift - self.shift + _GRAIN)
@@ -98,8 +98,8 @@ class _Time:
 
 
 class _IO(PostgresStateIO[Any, Any, Any]):
-    """Remembers the wakes that some snapshot has seen: they are in hand, if not deleted yet. The loop takes the
-    database's time from a load, so this process's clock shows the same one when the load returns."""
+    """Remembers the wakes that a snapshot has seen, since the loop handles these already. The loop takes the
+    database's time from a load, so this process's clock shows the same time when the load returns."""
 
     def __init__(self, connections: Pool, rows: Rows[Any, Any, Any], time: _Time) -> None:
         super().__init__(connections, rows)
@@ -147,7 +147,7 @@ class Owner:
         services: object,
         sink: MetricsSink,
     ) -> Loop[Any, Any, Any, Any]:
-        """Run this kind, too; before the owner begins."""
+        """Run this kind, too. To be called before `running`."""
         io = _IO(self.pool, rows, self._time)
         host = _Host(config=self._config, sink=sink, clock=self.clock, ownership=self._ownership, owner=self)
         loop: Loop[Any, Any, Any, Any] = Loop(kind, handler, io, services=services, host=host)
@@ -158,7 +158,7 @@ class Owner:
 
     @asynccontextmanager
     async def running(self, *, crash: bool = False) -> AsyncIterator[Owner]:
-        """At work; drained at the end of the block, or gone with all shards."""
+        """Run the loops. At the end of the block they are drained, or with `crash` end and keep all shards."""
         id_, stop = uuid4(), anyio.Event()
         self._time.shift = await self._time.read()
         await self._controllers.join(id_, "test", sorted(self._loops))
@@ -196,26 +196,26 @@ class Owner:
         self._now.set("test")
 
     async def settled(self, held: Callable[[], bool] = lambda: False, *, only: Of = None) -> None:
-        """Return once nothing is to be done at this time, or when it is `held`. `only`: for these resources of a kind,
-        by their ids."""
+        """Return once nothing is to be done at this time, or once `held` returns true. With `only`, once these
+        resources of a kind have nothing to do."""
         with anyio.fail_after(PATIENCE):
             async with self.working():
                 while not held() and not await self._is_settled(only):
                     await self._looks.wait(_MOMENT)
 
     def next_run(self, kind: str, id_: int) -> timedelta:
-        """After which time a resource at rest runs again, unless it is woken."""
+        """The time after which a resource at rest runs again, unless it is enqueued before."""
         entry = self.entry(kind, id_)
         return timedelta(seconds=max(0.0, entry.slot * TICK - self.clock.monotonic()))
 
     def entry(self, kind: str, id_: int) -> Entry[Any]:
-        """What the loop has in memory of a resource at rest."""
+        """The loop's entry in memory for a resource at rest."""
         entry = self._loops[kind][0].agenda.entry(id_)
         assert entry is not None and entry.phase is Phase.IDLE, f"{kind} {id_} is not at rest"
         return entry
 
     def epoch(self, kind: str, id_: int) -> int:
-        """Under which epoch it owns the shard of a resource."""
+        """The epoch under which the owner has the shard of a resource."""
         epoch = self._ownership.epoch((kind, id_ % SHARDS))
         assert epoch is not None
         return epoch
@@ -228,7 +228,7 @@ class Owner:
         for loop, _ in self._loops.values():
             while loop.sweep():
                 pass
-            if loop.agenda.load_at < math.inf:  # a test waits for nothing that waits for others
+            if loop.agenda.load_at < math.inf:  # load now, without waiting for more resources to load with
                 loop.agenda.load_at = 0.0
         if not self._rests(only):
             return False
@@ -277,8 +277,8 @@ class Owner:
                 await self._deliver()
 
     async def _deliver(self) -> dict[str, set[int]]:
-        """Hand over wakes that no snapshot has seen, of resources that are not being loaded: those are asked about
-        afterwards. Returns whose wakes they are, by kind."""
+        """Hand over wakes that no snapshot has seen, except those of resources that are being loaded, which the next
+        call examines. Returns the ids of the wakes' resources, by kind."""
         async with self._polling:
             await self._time.follow()
             if self._ownership.id is not None and self.clock.monotonic() - self._renewed_at > RENEW_EVERY:

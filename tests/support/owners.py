@@ -1,4 +1,4 @@
-"""Controllers that have shards and run nothing, for tests of what is shown of them."""
+"""Controllers that have shards and run nothing, for tests of the views of controllers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from farrier.model.controllers import SHARDS
 
 
 async def joined(pool: Pool, name: str, lags: Mapping[str, float], *, shards: Iterable[int] = range(SHARDS)) -> UUID:
-    """A controller of this name that runs these kinds, has these shards of each and reported these lags."""
+    """Register a controller of this name that runs these kinds, has these shards of each and reported these lags."""
     controllers, id_ = PostgresControllers(pool), uuid4()
     await controllers.join(id_, name, list(lags))
     for kind in lags:
@@ -21,6 +21,6 @@ async def joined(pool: Pool, name: str, lags: Mapping[str, float], *, shards: It
 
 
 async def declared_dead(pool: Pool, id_: UUID) -> None:
-    """An observer declares it dead."""
+    """Declare the controller dead, as a peer does."""
     renewals = await pool.fetchval("SELECT renewals FROM farrier.controllers WHERE id = $1", id_)
     await PostgresControllers(pool).expire(id_, renewals)

@@ -1,4 +1,4 @@
-"""Which workflow a node may have when a handler is done: what the database holds, and the end that each mode has."""
+"""The pairs of node and workflow that a handler may leave: those of the database, and the final status of each mode."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""IB partitions as the tests use them: asked for by intent, members by function, run by the real loop on a
+"""IB partitions for tests: created by intent, with members that join by function, run by the real loop on a
 simulated UFM.
 
 `Fabric.settle` lets the loop work until there is nothing to do at this time; `wait` lets time pass for the database and
-the UFM's client alike, and settles. `crash` makes a run whose process dies after it has spoken to UFM.
+for the UFM's client, and settles. `crash` makes a run whose process dies after it has sent requests to UFM.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.support.ufm import Observed, OneCredential
 SITE = "north"
 KEY = 0x10  # the first of the pool
 GUIDS = tuple(f"0002c903000e0{number:03x}" for number in range(1, 41))
-PERIOD = timedelta(seconds=34)  # jitter included; and the time that a reading is shared is over
+PERIOD = timedelta(seconds=34)  # more than the checks' period with jitter, and than a shared reading is kept
 
 _ASK = (
     "INSERT INTO farrier.resource_intents (kind, resource, action, params, requested_by)"
@@ -50,7 +50,7 @@ class Fabric:
     def __init__(self, db: pg.Database, pool: Pool, conn: Connection, manager: Manager) -> None:
         self.db = db
         self.pool = pool
-        self.conn = conn  # one that waits for nobody, to look with
+        self.conn = conn  # for the tests' own queries, which never wait for another session
         self.manager = manager
         self.clock = MovedClock()
         self.observed = Observed()
@@ -60,7 +60,7 @@ class Fabric:
         self.settings = {SITE: FabricSettings(ufm=UfmSettings(url="http://ufm.test"), reference="env:UFM")}
         self.fabrics: Fabrics
 
-    # --- what others do
+    # --- what clients do
 
     async def ask(self, action: str, partition: str = "ib", **params: object) -> int:
         """What another service does: one INSERT."""
@@ -68,19 +68,19 @@ class Fabric:
         return asked
 
     async def asked(self, action: str, partition: str = "ib", **params: object) -> tuple[str, str]:
-        """The same, and run: status and reason of the answer."""
+        """Insert an intent and run until it is settled; returns status and reason of the answer."""
         request = await self.ask(action, partition, **params)
         await self.settle()
         return await self.answer(request)
 
     async def create(self, partition: str = "ib", **params: object) -> int:
-        """A partition, by asking for it; answers its id."""
+        """Create a partition by intent; returns its id."""
         request = await self.ask("create", partition, **{"site": SITE, **params})
         made: int = await self.conn.fetchval("SELECT resource_id FROM farrier.resource_intents WHERE id = $1", request)
         return made
 
     async def ready(self, partition: str = "ib", *guids: str, **params: object) -> int:
-        """The same, and run until it is ready, with these members of `node-1`, `node-2`, …"""
+        """Create a partition and run until it is ready; `node-1`, `node-2`, … own these members. Returns its id."""
         made = await self.create(partition, **params)
         await self.settle()
         for number, guid in enumerate(guids, start=1):
@@ -101,7 +101,7 @@ class Fabric:
         await self.pool.execute("SELECT farrier.leave_partition($1, $2, $3)", partition, guid, owner)
 
     async def have_patience(self, patience: timedelta | None) -> None:
-        """Wait so long for any answer of UFM; None: as long as always."""
+        """Set the timeout of requests to UFM; None: the usual one."""
         (site, settings), *_ = self.settings.items()
         if patience is not None:
             ufm = msgspec.structs.replace(settings.ufm, read_timeout=patience, change_timeout=patience)
@@ -109,12 +109,12 @@ class Fabric:
         await self.fabrics.use({site: settings})
 
     async def named(self) -> None:
-        """UFM is told our names of partitions from now on."""
+        """From now on send our names of partitions to UFM."""
         (site, settings), *_ = self.settings.items()
         ufm = msgspec.structs.replace(settings.ufm, named=True)
         await self.fabrics.use({site: msgspec.structs.replace(settings, ufm=ufm)})
 
-    # --- what there is
+    # --- what is stored
 
     async def answer(self, request: int) -> tuple[str, str]:
         row: Any = await self.conn.fetchrow(
@@ -134,7 +134,7 @@ class Fabric:
         return {row["guid"]: row["state"] for row in rows}
 
     async def history(self, id_: int) -> list[str]:
-        """The states that it entered, one after the other."""
+        """The states that the partition entered, in order."""
         rows = await self.conn.fetch(
             "SELECT to_value FROM farrier.history"
             " WHERE kind = $1 AND id = $2 AND from_value IS NOT NULL ORDER BY version",
@@ -162,7 +162,7 @@ class Fabric:
 
     @asynccontextmanager
     async def another_replica(self) -> AsyncIterator[Fabrics]:
-        """Clients of a process of its own, which share no reading with ours."""
+        """The clients of another process, which share no readings with ours."""
         async with _fabrics(self) as fabrics:
             await fabrics.use(self.settings)
             yield fabrics
@@ -184,18 +184,18 @@ class Fabric:
         return self.ledger.outcomes.total() - before
 
     async def until_settled(self, names: Sequence[str]) -> None:
-        """Return once these have nothing to run at this time."""
+        """Return once these partitions have nothing to run at this time."""
         ids = [row["id"] for row in await self.conn.fetch(_IDS, list(names))]
         await self.owner.settled(only=(KIND, ids))
 
     async def wait(self, by: timedelta = PERIOD) -> int:
-        """Time passes, and the loop does what it does then."""
+        """Let time pass, and settle; returns how many runs that took."""
         await self.db.advance(by)
         self.clock.advance(by)
         return await self.settle()
 
     async def crash(self, id_: int) -> None:
-        """One run that speaks to UFM and does not live to commit."""
+        """Make a run that sends requests to UFM and is never committed."""
         row: Any = await self.conn.fetchrow(PartitionRows().load, [id_])
         decision = PartitionHandler().handle(PartitionRows().decode(row["snapshot"]), row["now"])
         assert isinstance(decision, Step), decision
@@ -218,7 +218,7 @@ async def opened(db: pg.Database, manager: Manager | None = None) -> AsyncIterat
 
 
 class _ByHost(httpx.AsyncBaseTransport):
-    """Each UFM under its own name, of which more may come."""
+    """Passes each request to the UFM of its host; tests may add hosts."""
 
     def __init__(self, hosts: Mapping[str, Manager]) -> None:
         self._hosts = hosts
@@ -239,5 +239,5 @@ def _fabrics(fabric: Fabric) -> AbstractAsyncContextManager[Fabrics]:
 
 
 async def _no_pause(_seconds: float) -> None:
-    """Between the tries of a request nothing is waited for here."""
+    """Do not wait between the tries of a request."""
     await anyio.lowlevel.checkpoint()

@@ -1,4 +1,4 @@
-"""A history made up at random, and what a page of it should hold."""
+"""A random history, and the rows that a page of it should have."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _INSERT = """
 
 
 async def make(conn: Connection, *, seed: int, versions: int, began: datetime) -> None:
-    """Three nodes, a region, a request, and for each resource so many versions of one or two layers; several
+    """Insert three nodes, a region, an intent, and for each resource so many versions of one or two layers; several
     resources move at the same moment, as they do in one commit."""
     chance = random.Random(seed)
     await conn.execute("SELECT farrier.register_node(name) FROM unnest($1::text[]) AS name", NODES)
@@ -62,7 +62,7 @@ def _move(chance: random.Random, at: datetime, intent: int) -> tuple[Any, ...]:
 
 
 async def table(conn: Connection) -> list[HistoryEntry]:
-    """Everything, as the table has it."""
+    """The whole history, as the table has it."""
     records = await conn.fetch(
         """
         SELECT h.*, coalesce(n.name, r.name, h.id::text) AS name, i.requested_by
@@ -99,7 +99,7 @@ _PLAIN = (
 
 
 def by_time(past: HistoryEntry) -> tuple[Any, ...]:
-    """The order of time, and what decides between changes of one moment."""
+    """The key that orders changes by time, and changes of one moment by resource, version and layer."""
     return past.at, past.id, past.version, past.kind, past.layer
 
 

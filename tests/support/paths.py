@@ -1,7 +1,7 @@
-"""Ways through the model, by the triggers that are there for them: how a node comes to take each edge of its status.
+"""Paths through the model, by intents, agents and time: how a node comes to take each edge of its status.
 
-`takes` notes for each path which edges it takes and why; those of workflows and management are in `paths_of_jobs`
-and `paths_of_adoption`. A path is given a site and answers the node that went it.
+`takes` records for each path which edges it takes, and the cause of each; paths of workflows and management are in
+`paths_of_jobs` and `paths_of_adoption`. A path receives a site and returns the node that took the path.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Path: TypeAlias = Callable[[Site], Awaitable[Machine]]
 
 
 class Taken(NamedTuple):
-    """An edge, and how the cause of that move begins in the history."""
+    """An edge, and the beginning of the cause that the history records for it."""
 
     layer: Layer
     source: str
@@ -32,7 +32,7 @@ SCENARIOS: dict[Path, list[Taken]] = {}
 
 
 def takes(layer: Layer, source: str, target: str, cause: str) -> Callable[[Path], Path]:
-    """The decorated path takes this edge, because of `cause`."""
+    """Record that the decorated path takes this edge because of `cause`."""
 
     def note(path: Path) -> Path:
         SCENARIOS.setdefault(path, []).append(Taken(layer, source, target, cause))

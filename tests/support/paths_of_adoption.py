@@ -1,4 +1,4 @@
-"""Ways through an adoption; see `paths`. A node is recorded by its first verification, then adopted."""
+"""Paths through an adoption; see `paths`. The first verification records the machine; then the node is adopted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.site import Machine, Site
 
 
 def another_machine() -> BmcReading:
-    """What the BMC of a machine says that was put in the other's place."""
+    """The reading of a BMC behind which another machine was put."""
     return BmcReading(
         power=READING.power,
         system_path=READING.system_path,
@@ -27,7 +27,7 @@ def another_machine() -> BmcReading:
 
 
 def with_version(version: str) -> BmcReading:
-    """What the BMC says to another version of the credential."""
+    """The reading of a BMC with another version of the credential."""
     return replace(READING, credential_version=version)
 
 
@@ -127,4 +127,4 @@ async def adoption_that_is_cancelled(site: Site) -> Machine:
 
 
 EVERY_PATH = paths_of_jobs.EVERY_PATH
-"""All that there are, now that this module has added its own."""
+"""All paths, now that this module has added its own."""

@@ -1,4 +1,4 @@
-"""Ways through onboarding, decommission and management; see `paths`."""
+"""Paths through onboarding, decommission and management; see `paths`."""
 
 from __future__ import annotations
 
@@ -253,4 +253,4 @@ async def asked_as_it_beats(machine: Machine, action: str) -> Machine:
 
 
 EVERY_PATH = SCENARIOS
-"""All that there are, now that this module has added its own; `paths_of_adoption` adds more."""
+"""All paths, now that this module has added its own; `paths_of_adoption` adds more."""

@@ -1,9 +1,8 @@
 """A PostgreSQL for the tests, and a database of its own for each of them.
 
-Used by the fixtures in conftest.py. The server comes from Docker if an engine answers, else it is the
-embedded one. The schema is migrated once per server into a template; a test gets a copy and may do with it
-what it likes. In the copy `farrier.now()` adds an offset that the test moves: nobody sleeps to see a lease
-run out.
+Used by the fixtures in conftest.py. The server runs in Docker if an engine responds; otherwise it is the
+embedded one. The schema is migrated once per server into a template; each test gets a copy that is its own. In the
+copy `farrier.now()` adds an offset that the test moves, so that no test has to sleep until a lease runs out.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ PostgresError = asyncpg.PostgresError
 
 PATIENCE = timedelta(seconds=20)
 TEMPLATE = "farrier_template"
-# The nodes of a test may all leave service at once, where it is not about the brake.
+# All nodes of a test may leave service at once; only tests of the brake use its default.
 NO_BRAKE = NodeConfig(brake_share=1)
 
-# Moves the database's clock; what follows in the same transaction is at once later.
+# Moves the database's clock, also for later statements of the same transaction.
 ADVANCE = "UPDATE farrier_test.clock SET shift = shift + $1"
 
 BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -44,7 +43,7 @@ BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_databas
 MEMORY = Path("/dev/shm")
 ENOUGH_MEMORY_BYTES = 4 << 30
 
-# The tests' data may be lost with the machine; what a transaction means stays as it is.
+# A crash of the machine may lose the tests' data; these settings do not change the semantics of transactions.
 FAST = {"fsync": "off", "full_page_writes": "off", "max_connections": "300"}
 
 MOVABLE_CLOCK = """
@@ -74,7 +73,7 @@ class Database:
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[pool.Single]:
-        """A connection of its own, as a client program has one."""
+        """A new connection, as a client program opens."""
         conn = await pool.connect(self.dsn, patience=PATIENCE)
         try:
             yield conn
@@ -83,7 +82,7 @@ class Database:
 
     @asynccontextmanager
     async def pool(self, size: int = 8) -> AsyncIterator[pool.Pool]:
-        """A pool as the daemon has one."""
+        """A pool like the daemon's."""
         opened = await pool.open_pool(self.dsn, size=size, patience=PATIENCE)
         try:
             yield opened
@@ -103,7 +102,7 @@ class Database:
             await self._clock.execute(ADVANCE, by)
 
     def leave(self) -> None:
-        """Nobody needs it any more."""
+        """Close the connection that moves the clock."""
         if self._clock is not None:
             self._clock.terminate()
 
@@ -115,15 +114,15 @@ class Database:
                     await again.later()
 
     async def now(self) -> datetime:
-        """What the database says is the time."""
+        """The database's time."""
         async with self.connect() as conn:
             moment: datetime = await conn.fetchval("SELECT farrier.now()")
             return moment
 
 
 class Server:
-    """A running server that can make databases. What it does with all of them is done in a thread with a connection of
-    its own, which outlives the loops of tests: the next database is made while a test runs, and the last one dropped.
+    """A running server that makes and drops databases. It does so in a thread with a connection of its own, which
+    outlives the event loops of tests: while a test runs, it makes the next database and drops the previous one.
     """
 
     def __init__(self, dsn_of: Callable[[str], str], portal: BlockingPortal) -> None:
@@ -151,7 +150,7 @@ class Server:
             self._drops.append(self._portal.start_task_soon(self._execute, f"DROP DATABASE {name} WITH (FORCE)"))
 
     def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait until the thread has finished its work."""
         for drop in self._drops:
             drop.result()
         if self._next is not None:
@@ -174,7 +173,7 @@ class Server:
             await migrate.migrate(conn, after=catalog.sync)
             await catalog.set_settings(conn, NO_BRAKE)
             await conn.execute(MOVABLE_CLOCK)
-        # The first session after the last change writes what every session has to know; copies have that file, too.
+        # The first session after a change of the schema writes a cache file of the catalogs; copies contain it, too.
         async with Database(self._dsn_of(TEMPLATE)).connect():
             pass
         self._has_template = True
@@ -188,7 +187,7 @@ class Server:
 
 @contextmanager
 def served(dsn_of: Callable[[str], str]) -> Iterator[Server]:
-    """The databases of a server that runs, which are dropped when the block ends."""
+    """A running server whose databases are dropped when the block ends."""
     with start_blocking_portal("asyncio", {"use_uvloop": True}) as portal:
         server = Server(dsn_of, portal)
         try:
@@ -227,7 +226,7 @@ def embedded(binaries: Path | None = None) -> Iterator[Server]:
 
 
 def _scratch() -> Path | None:
-    """Memory, where there is plenty of it: a new database is three hundred files. None: the usual place."""
+    """A directory in memory if there is plenty, since each new database has three hundred files; else None."""
     usable = MEMORY.is_dir() and os.access(MEMORY, os.W_OK)
     return MEMORY if usable and shutil.disk_usage(MEMORY).free >= ENOUGH_MEMORY_BYTES else None
 
@@ -246,7 +245,7 @@ def containerised() -> Iterator[Server]:
 
 
 def docker_answers() -> bool:
-    """Whether there is an engine to run a container on, asked over its local socket."""
+    """Whether a container engine responds on its local socket."""
     scheme, _, path = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").partition("://")
     if scheme != "unix":
         return False

@@ -30,10 +30,10 @@ max_client_conn = {clients}
 
 @contextmanager
 def before(dsn: str, *, clients: int = 100) -> Iterator[str]:
-    """Run it before the database of `dsn`, on three of the server's sessions, for so many `clients`; gives the DSN that
-    leads through it. Skips the test where it is not installed.
+    """Run PgBouncer in front of the database of `dsn`, with three sessions on the server and at most so many `clients`;
+    gives the DSN that leads through it. Skips the test where it is not installed.
 
-    It is not waited for: whoever connects tries until it listens.
+    It does not wait until PgBouncer listens: clients try until they can connect.
     """
     program = programs.program("pgbouncer")
     parts = urlsplit(dsn)

@@ -1,4 +1,4 @@
--- Where each row lies that a set has written.
+-- The position (ctid) of each catalog row that applying the schema has written.
 SELECT p.oid::regprocedure::text, p.ctid::text FROM pg_proc p WHERE p.pronamespace = 'farrier'::regnamespace
 UNION ALL
 SELECT c.relname, c.ctid::text FROM pg_class c WHERE c.relnamespace = 'farrier'::regnamespace

@@ -1,4 +1,4 @@
-"""A schema of a few objects, and migrations that keep to their plans."""
+"""A schema of a few objects, and migrations that are compared with their plans."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def schema(
     rights: str = "",
     steps: tuple[str, ...] = (),
 ) -> Schema:
-    """`rights` are those of farrier_reader."""
+    """A schema; `rights` are the rights of farrier_reader."""
     roles = {"farrier_reader": rights} if rights else {}
     return toys.schema(toys.named(functions, views, triggers, roles), tables=TABLE, steps=steps)
 
 
 async def planned_and_done(conn: Connection, wanted: Schema) -> Plan:
-    """The plan, which the migration then keeps to."""
+    """Migrate, assert that the migration does what its plan lists, and return the plan."""
     plan = await schema_plan.plan(conn, schema=wanted)
     assert await migrate.migrate(conn, schema=wanted) == plan.would
     assert not plan.in_the_way

@@ -1,7 +1,7 @@
-"""A region with one machine, for walks over more states than a simulated region could be taken through.
+"""A fake region with one machine, for walks over more states than a simulated region could be taken through.
 
-It answers at once or not at all, and keeps of the machine only what decisions are made on. It is stricter than the real
-one: what must never be sent, fails the test that sends it.
+It responds at once or not at all, and stores only those fields of the machine that handlers decide on. It is stricter
+than a real region: a request that must never be sent fails the test.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FREE = (S.NEW, S.READY)
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """What the region shows of the machine."""
+    """The fields of the machine that the region shows."""
 
     status: StatusNumber
     owner: str | None = None
@@ -43,7 +43,7 @@ DEPLOYED = Shown(status=S.DEPLOYED, owner=OURS)
 
 
 def seen(shown: Shown | None, now: datetime, before: MaasObservation | None) -> MaasObservation:
-    """What the observer writes down now."""
+    """The observation that the region's observer records now."""
     state = "absent" if shown is None else state_of(shown.status)
     told = {} if shown is None else {"status": shown.status.value, "owner": shown.owner, "power_state": shown.power}
     since = before.since if before is not None and before.state == state else now
@@ -53,7 +53,7 @@ def seen(shown: Shown | None, now: datetime, before: MaasObservation | None) -> 
 
 
 class PlayedClient:
-    """What decommissions ask of a `MaasClient`. Anything else gets no answer."""
+    """The calls of a `MaasClient` that decommissions make. Any other call raises an error."""
 
     def __init__(self, region: PlayedRegion) -> None:
         self._region = region
@@ -91,7 +91,7 @@ class PlayedClient:
 
 
 def changed(shown: Shown, change: Change) -> Shown | None:
-    """The machine after a change was asked for."""
+    """The machine after MAAS has accepted a change."""
     match change:
         case Unlock():
             return replace(shown, locked=False)
@@ -112,7 +112,7 @@ def changed(shown: Shown, change: Change) -> Shown | None:
 
 
 def gone_on(shown: Shown) -> Shown:
-    """The machine once what it is at has come to its end."""
+    """The machine once the operation under way has ended."""
     match shown.status:
         case S.RELEASING:
             return Shown(status=S.READY)
@@ -123,7 +123,7 @@ def gone_on(shown: Shown) -> Shown:
 
 
 class PlayedRegion(Regions):
-    """The region of every site. `machine` is as it was left; None: it is gone."""
+    """The region of every site. `machine` is the machine as the last change left it; None: it was deleted."""
 
     def __init__(self, machine: Shown | None, *, answers: bool) -> None:
         self.machine = machine

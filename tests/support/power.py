@@ -1,7 +1,7 @@
-"""One node's BMC for tests that need no database: what it answers, what is done to it, and when.
+"""One node's BMC for tests that need no database: its responses, and the calls it receives with their times.
 
-`World.live` runs the handler as the loop would, minute by minute; a test says which of the steps nobody sees the end
-of.
+`World.live` runs the handler as the loop would, minute by minute; a test names the steps whose controller dies before
+the outcome is committed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ READING = BmcReading(
 
 
 class World(BmcClient):
-    """One node's BMC and what is done to it, and when. `answers` says what a call brings."""
+    """One node's BMC, and the calls it received with their times. `answers` decides the result of a call."""
 
     def __init__(self, answer: BmcReading | BmcError = READING) -> None:
         self.now = NOW
@@ -43,7 +43,7 @@ class World(BmcClient):
         return [at for call, at in self.log if not calls or call in calls]
 
     def act(self, step: Decision) -> Any:
-        """A step's outcome. It awaits nothing that waits, so it runs to its end without a loop."""
+        """A step's outcome. None of its services waits, so the coroutine runs to its end without an event loop."""
         assert isinstance(step, Step), step
         awaited = step.act(NodeServices(self, self.secrets, NoRegions(), Alone())).__await__()
         try:
@@ -53,7 +53,7 @@ class World(BmcClient):
         raise AssertionError("the step waits for something")
 
     def live(self, node: Node, *, until: timedelta, cut: Callable[[Step[Any, Any, Any]], bool] | None = None) -> Node:
-        """The node after so much time in the loop. `cut` says which steps nobody sees the end of."""
+        """The node after so much time in the loop. `cut` selects the steps whose outcome is lost."""
         end = self.now + until
         while self.now <= end:
             decision = decide(node, self.now)
@@ -92,7 +92,7 @@ class World(BmcClient):
 
 
 def manageable(bmc: dict[str, Any] | None = None, **fields: Any) -> Node:
-    """A node whose power was read just now, and of which nothing else is wanted."""
+    """A manageable node whose power was just read, and for which nothing else is due."""
     known: dict[str, Any] = {
         "power": PowerState.ON,
         "power_at": NOW,
@@ -104,5 +104,5 @@ def manageable(bmc: dict[str, Any] | None = None, **fields: Any) -> Node:
 
 
 def gaps(times: list[datetime]) -> list[float]:
-    """Seconds between one and the next."""
+    """The seconds between each time and the next."""
     return [(later - earlier) / SECOND for earlier, later in pairwise(times)]

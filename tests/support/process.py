@@ -42,16 +42,16 @@ class Farrier:
         return [event["event"] for event in self.events]
 
     async def until(self, name: str) -> Event:
-        """The first event of this name, waited for."""
+        """Wait for the first event of this name, and return it."""
         await self._until(lambda: name in self.names, name)
         return self.events[self.names.index(name)]
 
     async def prints(self, text: str) -> None:
-        """Wait for this on standard output."""
+        """Wait until the process prints this text on standard output."""
         await self._until(lambda: text in self.printed, text)
 
     async def ended(self) -> int:
-        """The exit code, waited for."""
+        """Wait for the end of the process, and return the exit code."""
         with anyio.fail_after(PATIENCE):
             code = await self._process.wait()
             while self._open:
@@ -59,20 +59,20 @@ class Farrier:
         return code
 
     async def is_over(self) -> None:
-        """Wait for its end, however long that takes."""
+        """Wait for the end of the process without a limit."""
         await self._process.wait()
 
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
     async def get(self, path: str) -> httpx.Response:
-        """What it answers over HTTP."""
+        """The daemon's response to a GET of this path."""
         url = (await self.until("http.listening"))["url"]
         async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
             return await client.get(f"{url}{path}")
 
     async def read_log(self) -> None:
-        """Take in standard error until the process closes it."""
+        """Read standard error until the process closes it."""
         assert self._process.stderr is not None
         rest = ""
         async for text in TextReceiveStream(self._process.stderr):
@@ -83,7 +83,7 @@ class Farrier:
         self._close()
 
     async def read_output(self) -> None:
-        """Take in standard output until the process closes it."""
+        """Read standard output until the process closes it."""
         assert self._process.stdout is not None
         async for text in TextReceiveStream(self._process.stdout):
             self.printed += text
@@ -136,7 +136,7 @@ async def replica(dsn: str, **settings: str) -> AsyncIterator[Farrier]:
 
 
 async def until(true: Callable[[], Awaitable[bool]]) -> None:
-    """Ask `true` until it says so."""
+    """Call `true` until it returns a true value."""
     with anyio.fail_after(PATIENCE):
         while not await true():
             await again.later()

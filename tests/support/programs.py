@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pytest
 
-# Programs that only root starts are not in every user's path.
+# Programs for administrators, which are not in every user's path.
 _PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/local/bin", "/usr/bin", "/usr/sbin"))
 PACKAGES = {
     "amtool": "prometheus-alertmanager",
@@ -21,13 +21,13 @@ PACKAGES = {
 
 
 def program(name: str) -> str:
-    """Where the program is. Ask before a task group is entered: a skip inside one ends the test runner."""
+    """The program's path. To be called outside of task groups: a skip inside a task group ends the test runner."""
     found = shutil.which(name, path=_PATH)
     return found or lacks(f"{name} is not installed", PACKAGES[name])
 
 
 def postgresql(version: int, variable: str) -> Path:
-    """The directory of this PostgreSQL's programs, which the variable names."""
+    """The directory of PostgreSQL's programs that this environment variable names."""
     named = os.environ.get(variable)
     return Path(named) if named else lacks(f"{variable} is not set", f"postgresql-{version}")
 

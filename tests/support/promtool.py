@@ -1,8 +1,8 @@
-"""Prometheus as Debian packages it: its programs, and rules run by promtool against series that a test makes up.
+"""Prometheus as Debian packages it: its programs, and rules run by promtool against series that a test defines.
 
-A replica exposes what it is given together with what every replica exposes: that it is up, what it is, and that it has
+A replica exposes the series that a test gives it, and those of every replica: that it is up, its build, and that it has
 counted the fleet in this very minute. Samples are a minute apart, in promtool's notation: `3x10` is 3 for 11 minutes,
-`_x2` is nothing for two.
+`_x2` is no sample for two.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SERIES = re.compile(r"(\w+)(?:\{(.*)\})?")
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """What one process exposes. `up` and `counted` are the samples of its being up and of when it counted last."""
+    """The series of one process. `up` and `counted` are the samples of `up` and of the time of its last count."""
 
     name: str
     exposes: Mapping[str, str]
@@ -49,7 +49,7 @@ class Replica(msgspec.Struct, frozen=True):
 
 
 def labelled(series: str, **labels: str) -> str:
-    """The series with these labels, too."""
+    """The series with these labels added."""
     found = _SERIES.fullmatch(series)
     assert found, series
     added = [f'{name}="{value}"' for name, value in labels.items()]
@@ -57,31 +57,31 @@ def labelled(series: str, **labels: str) -> str:
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """What a query answers in a minute: label sets with their values."""
+    """The expected result of a query at one minute: label sets with their values."""
 
     minute: int
     query: str
     answers: Iterable[Mapping[str, str]] = ()
     metric: str = "ALERTS"
     value: float = 1
-    alert: str = ""  # whose rules it takes, if any
+    alert: str = ""  # the alert whose rules the query needs, if any
 
 
 def firing(alert: str, minute: int, *answers: Mapping[str, str], state: str = "firing") -> Expected:
-    """Exactly these alerts of the name fire, told by their labels."""
+    """Exactly these alerts of the name fire, identified by their labels."""
     known = {"alertname": alert, "alertstate": state}
     return Expected(minute, labelled("ALERTS", **known), [known | dict(answer) for answer in answers], alert=alert)
 
 
 def never(alert: str, until: int) -> Expected:
-    """None of the name has fired up to this minute."""
+    """No alert of the name has fired up to this minute."""
     query = labelled("ALERTS", alertname=alert, alertstate="firing")
     return Expected(until, f"last_over_time({query}[{until + 1}m])", alert=alert)
 
 
 def check(directory: Path, replicas: Iterable[Replica], *expected: Expected | Mapping[str, Any]) -> None:
-    """Run rules over what the replicas expose; the test fails with promtool's words. A mapping is an `alert_rule_test`
-    as promtool has it, which compares annotations, too. Only the rules that are asked for are run: all take seconds."""
+    """Run rules over the replicas' series; the test fails with promtool's message. A mapping is an `alert_rule_test` in
+    promtool's format, which compares annotations, too. Only the rules that the checks need run: all take seconds."""
     asked = {one.alert if isinstance(one, Expected) else one["alertname"] for one in expected}
     chosen = tuple(alert for group in RULES for alert in group.alerts if alert.name in asked)
     rules = directory / "rules.yml"
@@ -108,12 +108,12 @@ def _query(expected: Expected) -> dict[str, Any]:
 
 
 def limits(everywhere: Mapping[str, timedelta], **scopes: Mapping[str, Mapping[str, timedelta]]) -> Config:
-    """Settings with these limits; `sites` and `models` have some of their own."""
+    """Settings with these limits, and separate limits for some `sites` and `models`."""
     return msgspec.structs.replace(Config(), sla=Limits(dict(everywhere), **scopes))
 
 
 def quiet() -> Config:
-    """Settings that name no nodes, and have no limit that is a person's."""
+    """Settings whose alerts name no nodes, with a limit of an hour for everything but MAAS regions."""
     short = {key: timedelta(hours=1) for key in KEYS | keys_of(BUILT_IN) if not key.startswith("maas_region")}
     named = msgspec.structs.replace(Config().metrics, name_nodes=False)
     return msgspec.structs.replace(limits(short), metrics=named)

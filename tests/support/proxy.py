@@ -1,4 +1,4 @@
-"""A server's socket with somebody in between, who can cut a connection at the worst moment.
+"""A proxy in front of a server, which can cut a connection at the worst moment.
 
 `Proxy.cut_after(b"; COMMIT")` lets the next message that contains these bytes through to the server, waits
 until the server has answered it, and closes the client's side without passing the answer on: to the client
@@ -58,7 +58,7 @@ class _UnixStream(ByteStream):
 
 
 class Proxy:
-    """Passes bytes both ways until it is told not to."""
+    """Passes bytes in both directions until a test cuts, freezes or drops connections."""
 
     def __init__(self, upstream: str, port: int) -> None:
         self._upstream = upstream
@@ -72,7 +72,7 @@ class Proxy:
         self.cuts = 0
 
     def cut_after(self, trigger: bytes) -> None:
-        """Arm: one connection is cut once the server has answered a message with `trigger` in it."""
+        """Cut one connection, once the server has responded to a message with `trigger` in it."""
         self._trigger = trigger
 
     def watch(self, on_message: Callable[[int], None]) -> None:
@@ -81,12 +81,12 @@ class Proxy:
         self._messages = 0
 
     def freeze(self) -> None:
-        """From now on nothing reaches the clients that are connected; they are not told. New ones are served."""
+        """From now on nothing reaches the connected clients; their connections stay open. New clients are served."""
         self._frozen = self._connections
 
     @property
     def connections(self) -> int:
-        """How many clients have come so far."""
+        """How many clients have connected so far."""
         return self._connections
 
     def drop(self) -> None:
@@ -136,7 +136,7 @@ class Proxy:
             return
 
     async def _way(self) -> None:
-        """Whoever comes here while packets are dropped stays here."""
+        """Wait for ever if packets are dropped."""
         if self._dropping:
             await anyio.sleep_forever()
 
@@ -156,7 +156,7 @@ class Proxy:
 
 
 def one_of(*proxies: Proxy) -> str:
-    """A DSN that lists what is behind the proxies, in this order, for the one that is writable."""
+    """A DSN that lists the proxies in this order, and connects to the first whose server is writable."""
     parts = urlsplit(proxies[0].dsn)
     login = parts.netloc.rpartition("@")[0]
     hosts = ",".join(f"127.0.0.1:{proxy.port}" for proxy in proxies)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from farrier.io import migrate
 from farrier.io.schema_files import BASELINE, ObjectKind, Schema, SchemaObject, Step, Table
 
-# What becomes of a file: another text, an edit of the one that is there, or nothing.
+# The change of a file: its new text, an edit of its text, or None, which removes it.
 Change: TypeAlias = str | Callable[[str], str] | None
 
 
@@ -56,9 +56,9 @@ def _object(name: str, text: str) -> SchemaObject:
     return SchemaObject(ObjectKind(kind), called, "", text)
 
 
-# The next release, of which replicas of this one know nothing while it is applied: nodes have a bay. A column goes in
-# the middle of a table and of a view that others read, the function of every commit gets a parameter, and the one that
-# writes nodes keeps what replicas of this release do not send.
+# The next release, which is applied while replicas of this release run: nodes get a bay. It adds a column in the middle
+# of a table and of a view that replicas read, and a parameter to the function of every commit; the function that writes
+# nodes keeps the columns that replicas of this release do not send.
 _BAY = "bay text CONSTRAINT nodes_bay CHECK (bay <> ''),  -- where it stands\n"
 _BAYS = "CREATE TABLE farrier.bays (name text PRIMARY KEY, height integer NOT NULL DEFAULT 42);\n"
 _STEP = f"""-- replicas: go on

@@ -1,4 +1,4 @@
-"""Controllers side by side over the same widgets, whose clocks a test moves and whose rounds it asks for."""
+"""Controllers side by side over the same widgets; a test moves their clocks and triggers their rounds."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tests.support.loop import BRISK, PATIENCE, Ledger, Shop, WidgetIO, WidgetLo
 
 
 class Rounds(PostgresControllers):
-    """The rows of controllers, by way of which a test sees rounds and polls, cuts a controller off, holds up what it
-    gives back, and says that the server was restarted or a standby promoted."""
+    """The controllers' rows. With it a test sees rounds and polls, cuts a controller off, delays its giving back of
+    shards, and simulates a restart of the server or the promotion of a standby."""
 
     def __init__(self, connections: Pool) -> None:
         super().__init__(connections)
@@ -64,7 +64,7 @@ class Rounds(PostgresControllers):
         return found
 
     async def next(self) -> None:
-        """Until the next round begins, or the next poll has ended."""
+        """Wait until the next round begins, or the next poll has ended."""
         await self._changed.wait()
 
     def _tell(self) -> None:
@@ -108,7 +108,7 @@ class Replica:
         return self.own.id
 
     async def start(self, group: TaskGroup) -> None:
-        """Begin to work in the group; returns once it is ready."""
+        """Start the controller in the group; returns once it is ready."""
         group.start_soon(self._run)
         with anyio.fail_after(PATIENCE):
             await self.controller.ready.wait()
@@ -142,7 +142,7 @@ class Replica:
                 await self.rounds.next()
 
     async def pass_seconds(self, seconds: float) -> None:
-        """So much time passes on the clock of this process alone, with a round every two seconds."""
+        """Let so much time pass on this replica's clock alone, with a round every two seconds."""
         passed = 0.0
         while passed < seconds:
             passed += RENEW_EVERY
@@ -159,8 +159,8 @@ class Replica:
 
 @asynccontextmanager
 async def at_work(*replicas: Replica) -> AsyncIterator[TaskGroup]:
-    """Replicas that begin one after the other, and stop at the end of the block; those that the block began in the
-    group are cancelled then, unless it stopped them."""
+    """Start these replicas one after the other, and stop them at the end of the block. Replicas that the block starts
+    in the group are cancelled at its end, unless it stops them."""
     async with anyio.create_task_group() as group:
         for replica in replicas:
             await replica.start(group)

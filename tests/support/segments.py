@@ -1,7 +1,7 @@
-"""Network segments as the tests use them: asked for by intent, addresses by function, run by the real loop.
+"""Network segments for tests: created by intent, with addresses allocated by function, run by the real loop.
 
-`Lan.settle` is what most tests use: it lets the loop work until there is nothing to do at this time. Time passes when
-the test moves it by `advance`, so what is counted are the runs that the loop makes.
+`Lan.settle` lets the loop work until there is nothing to do at this time. Time passes only when the test moves it by
+`advance`, so a test can count the runs that the loop makes.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _IDS = "SELECT id FROM farrier.network_segments WHERE name = ANY ($1)"
 
 
 class Lan:
-    """A database with segments in it."""
+    """A database with segments, and the loop that runs them."""
 
     def __init__(self, db: pg.Database, pool: Pool, conn: Connection, *, period: timedelta = PERIOD) -> None:
         self.db = db
         self.pool = pool
-        self.conn = conn  # one that waits for nobody, to look with
+        self.conn = conn  # for the tests' own queries, which never wait for another session
         self.ledger = loop.Ledger()
         self.owner = Owner(pool, config=loop.BRISK, idle=True)
         self.owner.add(SEGMENT_KIND, SegmentHandler(period), SegmentRows(), services=object(), sink=self.ledger)
@@ -52,14 +52,14 @@ class Lan:
         return await ask(self.pool, segment, action, **params)
 
     async def create(self, segment: str = "lan", *prefixes: str, **more: object) -> int:
-        """A segment, by asking for it; answers its id."""
+        """Create a segment by intent; returns its id."""
         params = {"site": SITE, "prefixes": list(prefixes or ("10.0.0.0/24",)), **more}
         asked = await self.ask(segment, "create", **params)
         made: int = await self.conn.fetchval("SELECT resource_id FROM farrier.resource_intents WHERE id = $1", asked)
         return made
 
     async def ready(self, segment: str = "lan", *prefixes: str, **more: object) -> int:
-        """The same, and run until it is ready."""
+        """Create a segment and run until it is ready; returns its id."""
         made = await self.create(segment, *prefixes, **more)
         await self.settle()
         assert (await self.segment(made))["state"] == "ready"
@@ -88,7 +88,7 @@ class Lan:
         return str((await self.segment(id_))["state"])
 
     async def wakes(self, id_: int) -> int:
-        """How many wakes of it are in the database."""
+        """How many wakes of the segment are in the database."""
         count: int = await self.conn.fetchval(
             "SELECT count(*) FROM farrier.wakes WHERE kind = $1 AND resource = $2", KIND, id_
         )
@@ -135,12 +135,12 @@ class Lan:
         return self.ledger.outcomes.total() - before
 
     async def until_settled(self, names: Sequence[str]) -> None:
-        """Return once these have nothing to run at this time."""
+        """Return once these segments have nothing to run at this time."""
         ids = [row["id"] for row in await self.conn.fetch(_IDS, list(names))]
         await self.owner.settled(only=(KIND, ids))
 
     async def next_run(self, id_: int) -> None:
-        """Time passes until it runs next."""
+        """Let time pass until the segment runs next."""
         await self.advance(self.owner.next_run(KIND, id_))
 
     async def until_blocked(self) -> None:
@@ -160,7 +160,7 @@ async def ask(conn: Connection | Pool, segment: str, action: str, **params: obje
 async def take(
     conn: Connection | Pool, owner: str, wanted: str | None = None, *, segment: str = "lan", node: int | None = None
 ) -> str:
-    """An address, as another service asks for it."""
+    """Allocate an address, as another service does."""
     taken: Address = await conn.fetchval(
         "SELECT farrier.allocate_address($1, $2, $3::text::inet, $4)", segment, owner, wanted, node
     )
@@ -181,8 +181,8 @@ def names(count: int) -> Sequence[str]:
 async def opened(
     db: pg.Database, *, pool_size: int = 10, period: timedelta = PERIOD, crash: bool = False
 ) -> AsyncIterator[Lan]:
-    """Segments in a test's database, and their loop, which works while a test waits for it. With `crash` its process
-    dies at the end, and gives no shard back."""
+    """Segments in a test's database, and their loop, which works while a test waits for it. With `crash` the process
+    dies at the end of the block, and gives no shard back."""
     async with db.pool(pool_size) as pool, db.connect() as conn:
         lan = Lan(db, pool, conn, period=period)
         async with lan.owner.running(crash=crash):

@@ -1,8 +1,8 @@
-"""A site with nodes: the real loop on a real database, and everybody who talks to it.
+"""A site with nodes: the real loop on a real database, with clients and agents.
 
-`Site` runs the loop of nodes. A `Machine` is one node as the outside has it: its clients insert intents, its agent
-works, all by the SQL that is open to them. `settled` says when the loop has nothing more to do; time passes only by
-`wait`. Only the BMCs are played. A `region` comes with its observer and its time, and the nodes are of its site.
+`Site` runs the loop of nodes. A `Machine` is one node as seen from outside: its methods insert intents as clients do
+and call the functions of agents, all by public SQL. `settled` returns when the loop has nothing more to do; time passes
+only by `wait`. Only the BMCs are fakes. With a `region`, its observer runs too, and all nodes belong to its site.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _TASKS = """
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What became of an intent."""
+    """The answer to an intent: its status, and the reason for that."""
 
     status: str
     reason: str | None
@@ -95,7 +95,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Machine:
-    """One node, and whoever speaks for it or about it."""
+    """One node, with the calls that its clients and its agent make."""
 
     def __init__(self, site: Site, name: str, id_: int) -> None:
         self.site = site
@@ -104,18 +104,18 @@ class Machine:
         self.key = ""
 
     async def tell(self, action: str, **params: Any) -> int:
-        """Insert an intent; its id."""
+        """Insert an intent; returns its id."""
         id_: int = await self.site.conn.fetchval(_TELL, self.name, action, as_json(params))
         return id_
 
     async def ask(self, action: str, **params: Any) -> Answer:
-        """Insert an intent and see what becomes of it."""
+        """Insert an intent, run until the loop is settled, and return the answer."""
         id_ = await self.tell(action, **params)
         await self.site.settled()
         return await self.site.answer(id_)
 
     async def asked(self, action: str, **params: Any) -> Self:
-        """The same, for an intent that is accepted."""
+        """As `ask`, for an intent that has to be accepted."""
         answer = await self.ask(action, **params)
         assert answer.status == "accepted", (action, answer)
         return self
@@ -123,8 +123,8 @@ class Machine:
     async def ask_together(
         self, *requests: tuple[str, dict[str, Any]], beat: bool = False, later: timedelta | None = None
     ) -> list[Answer]:
-        """Several intents in one transaction, so that one run sees them all; with `beat` it sees a heartbeat, too, and
-        with `later` no run comes between the passing of that time and the intents."""
+        """Insert several intents in one transaction, so that one run sees them all. With `beat` the transaction has a
+        heartbeat, too; with `later` it moves the clock first, so that no run comes between that and the intents."""
         async with self.site.conn.transaction():
             if later is not None:
                 await self.site.conn.execute(pg.ADVANCE, later)
@@ -135,7 +135,7 @@ class Machine:
         return [await self.site.answer(id_) for id_ in ids]
 
     async def enroll(self, token: str | None = None) -> Self:
-        """The agent's first call, with a token of its own if it is given none."""
+        """Enroll the agent; without a token, with a new one."""
         if token is None:
             token = await self.site.conn.fetchval("SELECT farrier.issue_bootstrap($1)", self.name)
         self.key = await self.site.conn.fetchval("SELECT agent_key FROM farrier.enroll_agent($1)", tokens.named(token))
@@ -143,13 +143,13 @@ class Machine:
         return self
 
     async def beat(self, *alerts: str, **health: Any) -> Self:
-        """One heartbeat; `alerts` block scheduling."""
+        """Send a heartbeat; `alerts` block scheduling."""
         report = {"alerts": [{"id": alert, "blocks_scheduling": True} for alert in alerts]} if alerts else {}
         await self.report({"ok": not alerts, **report, **health})
         return self
 
     async def report(self, health: dict[str, Any]) -> None:
-        """A heartbeat with this health."""
+        """Send a heartbeat with this health."""
         await self._beat(health)
         await self.site.settled()
 
@@ -159,14 +159,14 @@ class Machine:
         )
 
     async def claim(self, type_: TaskType, lease: timedelta = MINUTE) -> Lease | None:
-        """Take the queued task of a type, if there is one."""
+        """Claim the queued task of a type, if there is one."""
         row = await self.site.conn.fetchrow(
             "SELECT * FROM farrier.claim_task($1, $2, $3, $4)", self.name, [type_.value], self.key, lease
         )
         return None if row is None else Lease(row["task"], row["lease_token"], row["attempt"])
 
     async def finish(self, type_: TaskType, *, succeeded: bool = True, times: int = 1) -> Self:
-        """Take a task and end it, `times` in a row."""
+        """Claim a task of a type and end it, `times` in a row."""
         for _ in range(times):
             lease = await self.claim(type_)
             assert lease is not None, f"no {type_} is queued: {await self.tasks()}"
@@ -191,7 +191,7 @@ class Machine:
         return known
 
     async def quarantine(self) -> str | None:
-        """The cause of its quarantine."""
+        """The cause of the node's quarantine."""
         kept = (await self.look())["quarantine"]
         return None if kept is None else str(msgspec.json.decode(kept)["cause"])
 
@@ -209,7 +209,7 @@ class Machine:
 
 
 class Site:
-    """A database with the loop of nodes at work, and that of a region if it has one."""
+    """A database with a running loop of nodes, and with a loop of regions if the site has a region."""
 
     def __init__(
         self,
@@ -242,12 +242,12 @@ class Site:
 
     @property
     def maas(self) -> Observatory:
-        """The site's region, of a site that has one."""
+        """The site's region; fails if the site was opened without one."""
         assert self._maas is not None, "the site was opened without a region"
         return self._maas
 
     async def register(self, name: str = "", **details: Any) -> Machine:
-        """A node; everything but its name may be given as `register_node` takes it."""
+        """Register a node; `details` are parameters of `register_node`."""
         self._count += 1
         name = name or f"gpu-{self._count}"
         given = {
@@ -266,12 +266,12 @@ class Site:
         return Machine(self, name, id_)
 
     async def with_bmc(self, name: str = "", **details: Any) -> Machine:
-        """A node with both details of a BMC of its own."""
+        """Register a node with the address and the credential of a BMC of its own."""
         bmc = {"bmc_address": f"https://10.0.0.{self._count + 1}", "bmc_credential": "env:BMC"}
         return await self.register(name, **bmc | details)
 
     async def enrolled(self) -> Machine:
-        """Its agent has enrolled; the onboarding runs and waits for a heartbeat."""
+        """A node whose agent has enrolled: its onboarding runs and waits for a heartbeat."""
         token = str(uuid4())
         return await (await self.register(bootstrap_token=token)).enroll(token)
 
@@ -290,7 +290,7 @@ class Site:
         return await (await self.retired()).asked("remove")
 
     async def verifying(self, machine: Machine) -> Machine:
-        """Ask for a verification that gets no answer from the BMC."""
+        """Ask for a verification, which is held at the BMC."""
         self.bmc.hold()
         await machine.tell("manage")
         self.wake()
@@ -298,7 +298,7 @@ class Site:
         return machine
 
     async def adopting(self, machine: Machine) -> Machine:
-        """Ask for an adoption that gets no answer from the BMC."""
+        """Ask for an adoption, which is held at the BMC."""
         self.bmc.hold()
         await machine.tell("adopt")
         self.wake()
@@ -306,7 +306,7 @@ class Site:
         return machine
 
     async def cut_short(self) -> None:
-        """Something that was asked for stops the held read; whatever is read after it is answered."""
+        """Return once a pending intent has cut the held read short; later reads are not held."""
         self.wake()
         with anyio.fail_after(PATIENCE):
             await self.bmc.cut.wait()
@@ -322,12 +322,12 @@ class Site:
         return Answer(*row)
 
     async def wait(self, by: timedelta) -> None:
-        """Time passes, and the loop does what it does then."""
+        """Let time pass, and run until the loop is settled."""
         await self.pass_time(by)
         await self.settled()
 
     async def pass_time(self, by: timedelta) -> None:
-        """Time passes, here and in the region."""
+        """Let time pass in the database and in the region."""
         if self._maas is not None:
             self._maas.pass_time(by)
         await self.db.advance(by)
@@ -335,7 +335,7 @@ class Site:
     async def wait_until(
         self, done: Callable[[], Awaitable[bool]], *, every: timedelta = 10 * SECOND, longest: timedelta = 4 * HOUR
     ) -> None:
-        """Time passes in steps until `done`; an AssertionError when that takes longer than `longest`."""
+        """Let time pass in steps until `done`; fails when that takes longer than `longest`."""
         for _ in range(longest // every):
             if await done():
                 return
@@ -343,7 +343,7 @@ class Site:
         assert await done(), f"not so within {longest}"
 
     async def settled(self) -> None:
-        """Return once nothing is due and nothing runs, or what runs is held on its way to the region."""
+        """Return once nothing is due and nothing runs, or once a change is held on its way to the region."""
         await self.owner.settled(lambda: self.is_held)
 
     @property
@@ -356,7 +356,7 @@ class Site:
         return await self.owner.is_busy()
 
     def wake(self) -> None:
-        """Resources may have been woken."""
+        """Have the owner look for wakes now."""
         self.owner.wake()
 
 
@@ -372,10 +372,11 @@ async def opened(  # noqa: PLR0913 - what may differ between sites
     more: Callable[[Site], AbstractAsyncContextManager[None]] | None = None,
     shards: Sequence[int] = ALL,
 ) -> AsyncIterator[Site]:
-    """A site at work in a test's database. Whatever the test does, the loop does nothing that its model or the database
-    refuses, but for one of `refusals`; no row is `unreadable`. With `crash` the process dies at the end, and gives no
-    shard back. With a `region` it is of the site that `config` tells of. `more` are loops of other kinds."""
-    # One connection: each new one has to learn the schema first, which takes longer than most tests.
+    """A running site in a test's database. At its end it asserts that the loop had no error and that neither the model
+    nor the database refused a commit, except for one of these numbers of `refusals`; with `unreadable`, errors of rows
+    that cannot be decoded are allowed. With `crash` the process dies at the end, and gives no shard back. A `region` is
+    that of the site in `config`. `more` runs loops of other kinds."""
+    # One connection: each new one has to load the catalogs first, which takes longer than most tests.
     async with db.connect() as conn, db.pool(1) as pool:
         owner = Owner(pool, shards=shards)
         async with observatory(owner, region, config) as maas:

@@ -1,7 +1,7 @@
-"""A server that does on each connection what a test says, byte by byte, and remembers what it was sent.
+"""A server that runs a test's script on each connection, byte by byte, and records the requests that it receives.
 
-Used by the tests of transports and clients, for what no HTTP server can be brought to do. `LEFT` is for every server
-of the tests, and `free_port` for whoever needs a port without one.
+Used by the tests of transports and clients, for behaviour that no HTTP server can be brought to. `LEFT` is for every
+server of the tests, and `free_port` for tests that need a port without a server.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ import anyio.abc
 from anyio.streams.tls import TLSListener
 
 ENOUGH = timedelta(seconds=2)
-"""For one answer, on a busy machine too. Where a server is silent on purpose nothing has to fit, and less will do."""
+"""Time for one response, also on a busy machine. Tests in which a server is silent on purpose may wait for less."""
 
-# What it is when a client leaves, as it may at any point: before it has asked, and when it has heard enough.
+# The errors of a server's stream when the client closes the connection, which it may do at any point.
 LEFT = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, anyio.IncompleteRead)
 
 
 @contextmanager
 def free_port() -> Iterator[int]:
-    """A port of 127.0.0.1 on which nobody listens. It is bound as long as the block lasts, so that nobody else is given
-    it; a server that is told to use it may, because servers reuse addresses."""
+    """A port of 127.0.0.1 on which no program listens. A socket is bound to it until the end of the block, so that the
+    kernel gives it to no other program; a server with this port can still bind to it, because servers reuse addresses.
+    """
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", 0))
@@ -36,7 +37,7 @@ def free_port() -> Iterator[int]:
 
 
 class Peer:
-    """The other end of one connection. `requests` are those of all connections."""
+    """The server's end of one connection. `requests` are those of all connections."""
 
     def __init__(self, stream: anyio.abc.ByteStream, requests: list[bytes]) -> None:
         self._stream = stream
@@ -44,7 +45,7 @@ class Peer:
         self._requests = requests
 
     async def request(self) -> bytes:
-        """The next request with its body. Raises `anyio.EndOfStream` when there comes none."""
+        """The next request with its body. Raises `anyio.EndOfStream` when the client sends no more."""
         while b"\r\n\r\n" not in self._unread:
             self._unread += await self._stream.receive()
         head, _, rest = self._unread.partition(b"\r\n\r\n")
@@ -61,7 +62,7 @@ class Peer:
         await self._stream.send(text)
 
     async def until_closed(self) -> None:
-        """Wait for the other side to end the connection, reading what it says before."""
+        """Read and discard until the client closes the connection."""
         try:
             while True:
                 await self._stream.receive()
@@ -69,11 +70,11 @@ class Peer:
             return
 
     async def end(self) -> None:
-        """Say that nothing more comes."""
+        """Close the sending side of the connection."""
         await self._stream.send_eof()
 
     async def reset(self) -> None:
-        """End the connection so that the other side gets an error instead of an end."""
+        """Close the connection by a reset, so that the client gets an error instead of the end of the stream."""
         raw = self._stream.extra(anyio.abc.SocketAttribute.raw_socket)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await self._stream.aclose()
@@ -84,7 +85,7 @@ Script: TypeAlias = Callable[[Peer], Awaitable[None]]
 
 @asynccontextmanager
 async def talking(script: Script, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[int, list[bytes]]]:
-    """A server on 127.0.0.1 that plays `script` on each connection and hangs up; its port, and what it was sent."""
+    """A server on 127.0.0.1 that runs `script` on each connection and hangs up; gives its port and its requests."""
     requests: list[bytes] = []
 
     async def handle(stream: anyio.abc.ByteStream) -> None:

@@ -1,8 +1,8 @@
-"""One node at one stage, on a simulated MAAS region: what stage tests stand on.
+"""One node at one stage, on a simulated MAAS region: the base of the tests of stages.
 
 A `Stand` has the real client on a region in memory whose clock stands still until `pass_time`. `once` makes one run of
-the node's stage, with its call outside if it asks for one; `settle` goes on until the stage has nothing more to do at
-once, as the loop would. `observe` plays the region's observer. Nothing here decides: results are the stages' own.
+the node's stage, with the external call that the stage asks for; `settle` repeats that until the stage has nothing more
+to do at once, as the loop would. `observe` plays the region's observer. All results are those of the real stages.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class OneRegion(Regions):
 
 
 class Stand:
-    """See above. `node`, `now` and `policy` may be set; `writes` collects what results asked the commit to write."""
+    """See above. A test may set `node`, `now` and `policy`; `writes` collects the writes of all results."""
 
     def __init__(self, region: Region, world: World, site: Site) -> None:
         self.region = region
@@ -121,7 +121,7 @@ class Stand:
         self.node = with_fields(self.node, status=NodeStatus.RETIRED, workflow=Decommission(**given | fields))
 
     async def once(self) -> Settled:
-        """One run of the node's stage. What it leaves of the node is taken over, as its commit would."""
+        """Make one run of the node's stage, and store the node that it results in, as the commit would."""
         assert self.node.workflow is not None
         result = run_stage(self.node, self.node.workflow, self.now, self.policy)
         settled = await result.act(self.services) if isinstance(result, Call) else result
@@ -138,7 +138,7 @@ class Stand:
         return settled
 
     async def settle(self) -> Done | Failed | Waiting:
-        """Runs, for as long as the stage wants to be looked at again at once or moves the node within itself."""
+        """Run for as long as the stage requeues the node at once, or changes it without leaving the stage."""
         assert self.node.workflow is not None
         stage = self.node.workflow.stage
         for _ in range(_MOST_RUNS):
@@ -150,18 +150,18 @@ class Stand:
                 return settled
             if isinstance(settled, Waiting) and settled.requeue_after != timedelta(0):
                 return settled
-            # The stage's own clock is that of its reading: one that is made again is made a moment later.
+            # The next run reads the machine a moment later than this one did.
             self.world.clock.now += 1
         raise AssertionError(f"stage {stage} is not done after {_MOST_RUNS} runs: {settled}")
 
     def pass_time(self, by: timedelta) -> None:
-        """For the region and for the node alike."""
+        """Let time pass for the region, its client and the node."""
         self.region.advance(by)
         self.now += by
         self.world.clock.now += by.total_seconds()
 
     def observe(self, **fields: Any) -> MaasObservation:
-        """The region's observer reads the node's machine now."""
+        """Give the node the observation that the region's observer would make now."""
         assert self.node.maas_id is not None
         self.now += SECOND
         seen = observation(self.region, self.node.maas_id, self.now, self.node.maas)
@@ -173,7 +173,7 @@ class Stand:
 def observation(
     region: Region, system_id: str, now: datetime, before: MaasObservation | None = None
 ) -> MaasObservation:
-    """What the region shows of a machine."""
+    """The observation of a machine as the region shows it."""
     machine = region.machines.get(system_id)
     if machine is None:
         shown: Mapping[str, Any] = {"state": "absent"}
@@ -205,5 +205,5 @@ async def stand(region: Region | None = None, site: Site = SITE) -> AsyncIterato
 
 
 def open_stand() -> AbstractAsyncContextManager[Stand]:
-    """The plainest stand, for fixtures."""
+    """A stand with the default region and site, for fixtures."""
     return stand()

@@ -17,7 +17,7 @@ from tests.support import pg, proxy
 
 
 class Pair:
-    """Both have the migrated database `db`; `dsn` leads to the writable one, by way of the proxies."""
+    """Both servers have the migrated database `db`; `dsn` leads through the proxies to the writable server."""
 
     def __init__(self, db: pg.Database, standby: pg.Database, ways: tuple[proxy.Proxy, proxy.Proxy]) -> None:
         self.db = db
@@ -26,7 +26,7 @@ class Pair:
         self.dsn = proxy.one_of(*ways)
 
     async def fail_over(self) -> None:
-        """The primary's packets are dropped from now on, and the standby is promoted."""
+        """Drop the primary's packets from now on, and promote the standby."""
         self.primary_way.drop()
         async with self.standby.connect() as conn:
             assert await conn.fetchval("SELECT pg_promote(wait => true, wait_seconds => 30)")
@@ -34,8 +34,8 @@ class Pair:
 
 @asynccontextmanager
 async def replicated(*, synchronous: bool = False) -> AsyncIterator[Pair]:
-    """The two servers, in step when this returns, and gone after the block. `synchronous`: a commit on the primary
-    waits until the standby has it."""
+    """A primary and its standby, which has caught up when the block begins; both are removed after it. With
+    `synchronous`, a commit on the primary waits until the standby has it."""
     with TemporaryDirectory(prefix="farrier-test-pair-") as directory:
         primary = EmbeddedServer(Path(directory) / "primary", settings=pg.FAST)
         await anyio.to_thread.run_sync(primary.start)
@@ -56,8 +56,8 @@ async def replicated(*, synchronous: bool = False) -> AsyncIterator[Pair]:
 
 @asynccontextmanager
 async def waiting_for_standbys(db: pg.Database, names: str) -> AsyncIterator[None]:
-    """Commits on the server of `db` wait for these standbys until the end of the block, however it ends: what closes
-    the database would wait, too."""
+    """Within the block, commits on the server of `db` wait for these standbys. The setting is reset however the block
+    ends, since dropping the database would wait, too."""
     await _reload(db, f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
     try:
         yield

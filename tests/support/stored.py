@@ -1,7 +1,7 @@
-"""What the database makes of a decision about a node, without a database: the snapshot that the next run would load.
+"""The effect of a commit on a node, without a database: computes the snapshot that the next run would load.
 
-For walks over more states than a real loop could be taken through; the tests on PostgreSQL hold the real statements to
-the same.
+For walks over more states than a real loop could be taken through; the tests on PostgreSQL assert the same of the real
+statements.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def clocked(before: Workflow | None, after: Workflow | None, now: datetime) -> W
 
 
 def _new(workflow: Workflow, number: int, now: datetime) -> Workflow:
-    """As the database makes it: with a mark that no other has."""
+    """The workflow as the database inserts it, with a unique mark."""
     return replace(workflow, id=number, mark=f"{number:016x}", status_entered_at=now, stage_entered_at=now)
 
 

@@ -13,7 +13,7 @@ from tests.support.process import PATIENCE, Farrier, farrier
 
 
 class Systemd:
-    """The supervisor's end of the socket, and whom it supervises."""
+    """The supervisor's end of the socket, and the daemon that it supervises."""
 
     def __init__(self, daemon: Farrier, socket: anyio.abc.UNIXDatagramSocket) -> None:
         self.daemon = daemon
@@ -21,7 +21,7 @@ class Systemd:
         self.heard: list[str] = []
 
     async def hears(self, message: str) -> str:
-        """Read until a datagram with this line comes; answers all of it."""
+        """Read until a datagram with this line comes; returns the whole datagram."""
         with anyio.fail_after(PATIENCE):
             while True:
                 said = (await self._socket.receive())[0].decode()
@@ -30,13 +30,13 @@ class Systemd:
                     return said
 
     async def hears_within(self, message: str, seconds: float) -> bool:
-        """Whether it is there, or comes in so many seconds."""
+        """Whether such a datagram has arrived, or arrives within so many seconds."""
         with anyio.move_on_after(seconds) as patience:
             await self.hears(message)
         return not patience.cancelled_caught
 
     async def reads_what_is_there(self) -> list[str]:
-        """Everything that was said so far."""
+        """All datagrams that have arrived so far."""
         while await self.hears_within("never said", 0.05):
             pass
         return self.heard
@@ -44,7 +44,7 @@ class Systemd:
 
 @asynccontextmanager
 async def supervised(directory: Path, *arguments: str, watchdog: str = "0.3", **more: str) -> AsyncIterator[Systemd]:
-    """`farrier run` as a unit of systemd's runs it; `watchdog` in seconds."""
+    """Run `farrier run` as a systemd unit does; `watchdog` in seconds."""
     path = directory / "notify"
     environment = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": f"{float(watchdog) * 1e6:.0f}", **more}
     async with (

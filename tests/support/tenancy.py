@@ -1,7 +1,8 @@
-"""A site whose nodes use a segment and a partition: nodes, region, segments and partitions at work in one database.
+"""A site whose nodes use a segment and a partition: the loops of nodes, region, segments and partitions run in one
+database.
 
-`Tenancy.site` is the site of `tests.support.site`, with a simulated MAAS region; `manager` is its simulated UFM. The
-loops of all four kinds run; time passes for all of them.
+`Tenancy.site` is the site of `tests.support.site`, with a simulated MAAS region; `manager` is its simulated UFM. Time
+passes for all four loops alike.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ _HELD = """
       FROM farrier.segment_addresses a JOIN farrier.network_segments s ON s.id = a.segment
      WHERE a.owner = $1 AND s.name = $2 AND s.ended_at IS NULL ORDER BY a.address
 """
-# What must hold after every commit: what is held is a node's that is there and is to have it, once, and nothing is
-# lost.
+# What no commit may leave: an address or membership whose node is deleted or has no such use, two addresses of one
+# segment for one node, wrong counts, and lost addresses.
 _WRONG = """
     SELECT format('%s of segment %s is held by %s', host(a.address), a.segment, a.owner) AS wrong
       FROM farrier.segment_addresses a
@@ -107,23 +108,23 @@ class Tenancy:
         return asked
 
     async def asked(self, kind: str, name: str, action: str, **params: object) -> tuple[str, str]:
-        """The same, and run: status and reason of the answer."""
+        """Insert an intent and run until it is settled; returns status and reason of the answer."""
         id_ = await self.ask(kind, name, action, **params)
         await self.site.settled()
         (row,) = await self.site.conn.fetch(_ANSWER, id_)
         return row["status"], row["reason"]
 
     async def segment(self, *prefixes: str, name: str = SEGMENT, **params: object) -> None:
-        """A segment that is ready."""
+        """Create a segment, which is ready at once."""
         given = {"site": self.config.name, "prefixes": list(prefixes or ("10.9.0.0/24",)), **params}
         await self.asked("network_segment", name, "create", **given)
 
     async def partition(self, name: str = PARTITION, **params: object) -> None:
-        """A partition, and what UFM makes of it."""
+        """Create a partition, also in UFM if that responds."""
         await self.asked("ib_partition", name, "create", **{"site": self.config.name, **params})
 
     async def node(self, *ports: str, name: str = "") -> Machine:
-        """A node whose BMC answers; one port of its own unless others are given."""
+        """A node whose BMC responds; with one InfiniBand port of its own unless `ports` are given."""
         self._nodes += 1
         number = self._nodes
         node = await onboarded.manageable(self.site, name=name, macs=[f"52:54:00:00:01:{number:02x}"])
@@ -135,23 +136,23 @@ class Tenancy:
         await self.site.settled()
 
     async def begun(self, *ports: str, name: str = "") -> Machine:
-        """One whose onboarding has got to where it takes what it is to use, or beyond."""
+        """A node whose onboarding has reached the stage that allocates its networks, or a later one."""
         node = await onboarded.begun(await self.node(*ports, name=name))
         await onboarded.until(node, "apply_roce_phase2", "deploy_via_maas", "wait_for_deployed")
         return node
 
     async def active(self, name: str = "") -> Machine:
-        """Onboarded, to the end."""
+        """A node that was onboarded and is active."""
         node = await onboarded.enrolled(await onboarded.deployed(await onboarded.begun(await self.node(name=name))))
         assert (await node.state())[:2] == ("active", "completed")
         return node
 
     async def reason(self, node: Machine) -> str:
-        """Of its last outcome."""
+        """The reason of the node's last outcome."""
         return str(json.loads((await node.look())["outcome"])["reason"])
 
     async def until_reason(self, node: Machine, text: str) -> None:
-        """Time passes until the last outcome says so."""
+        """Let time pass until the reason of the node's last outcome contains the text."""
 
         async def says_so() -> bool:
             return text in await self.reason(node)
@@ -159,7 +160,7 @@ class Tenancy:
         await self.site.wait_until(says_so, every=5 * SECOND)
 
     async def addresses(self, node: Machine, segment: str = SEGMENT) -> list[str]:
-        """Those that it has."""
+        """The addresses that the node has in the segment."""
         return [row["address"] for row in await self.site.conn.fetch(_HELD, node.name, segment)]
 
     async def members(self) -> dict[str, str]:
@@ -169,19 +170,19 @@ class Tenancy:
 
     @property
     def ports(self) -> Sequence[str]:
-        """What UFM has under the first key."""
+        """The ports that UFM has under the first key."""
         known = self.manager.partitions.get(KEY)
         return [] if known is None else sorted(known.ports)
 
     async def state(self, table: str, name: str) -> str:
-        """The newest of this name."""
+        """The state of the newest resource of this name."""
         found = await self.site.conn.fetchval(
             f"SELECT state FROM {table} WHERE name = $1 ORDER BY id DESC LIMIT 1", name
         )
         return str(found)
 
     async def until_gone(self, table: str, name: str) -> None:
-        """Time passes until it has ended."""
+        """Let time pass until the resource is gone."""
 
         async def is_gone() -> bool:
             return await self.state(table, name) == "gone"
@@ -189,7 +190,7 @@ class Tenancy:
         await self.site.wait_until(is_gone, every=30 * SECOND)
 
     async def until_left(self) -> None:
-        """Time passes until no port is a member any more."""
+        """Let time pass until no port is a member any more."""
 
         async def have_left() -> bool:
             return not await self.members()
@@ -197,7 +198,7 @@ class Tenancy:
         await self.site.wait_until(have_left, every=10 * SECOND, longest=timedelta(minutes=10))
 
     async def wrong(self) -> list[str]:
-        """What is held that should not be, or is lost."""
+        """Addresses and members that should not be held, or are lost."""
         return [row["wrong"] for row in await self.site.conn.fetch(_WRONG)]
 
 
@@ -221,7 +222,7 @@ async def opened(
     manager: Manager | None = None,
     crash: bool = False,
 ) -> AsyncIterator[Tenancy]:
-    """A site at work; there is a pool for its partitions' numbers, and neither segment nor partition. With `crash` the
+    """A running site with a pool of numbers for partitions, and without segments and partitions. With `crash` the
     process dies at the end, and gives no shard back."""
     config = config_with(segments, partitions)
     manager = manager or Manager()
@@ -253,5 +254,5 @@ async def opened(
 
 
 async def _no_pause(_seconds: float) -> None:
-    """Between the tries of a request nothing is waited for here."""
+    """Do not wait between the tries of a request."""
     await anyio.lowlevel.checkpoint()

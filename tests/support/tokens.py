@@ -1,4 +1,4 @@
-"""Bootstrap tokens that tests call by a word."""
+"""Bootstrap tokens that tests derive from a word."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from farrier.model import bootstrap
 
 
 def named(word: str) -> str:
-    """The token of this word, always the same; one that is a token already is itself."""
+    """The token of this word, always the same; a word that is a token already is returned as it is."""
     return word if word.startswith(bootstrap.PREFIX) else bootstrap.token(hashlib.sha256(word.encode()).hexdigest())
 
 

@@ -1,8 +1,8 @@
-"""A second kind of resource, so that the loop is tested without a node: widgets, and requests that wake them.
+"""A small kind of resource, for tests of the loop without nodes: widgets, and requests that enqueue them.
 
-A widget has one layer, `state`, and a payload. Whoever inserts a request wakes the widget, as an intent wakes
-a node; a run answers what it sees. `CREATE` makes the tables in a test's own database. The database refuses
-the payload `poison`, which stands for whatever a commit may be refused for.
+A widget has one layer, `state`, and a payload. The INSERT of a request enqueues its widget, as that of an intent
+enqueues a node; a run answers the requests in its snapshot. `CREATE` makes the tables in a test's own database. The
+database refuses the payload `poison`, which stands for any reason to refuse a commit.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ _INTERRUPTED = """
 
 
 class State(StrEnum):
-    """A widget's life."""
+    """The states of a widget."""
 
     RAW = "raw"
     MADE = "made"
@@ -108,7 +108,7 @@ EDGES = frozenset({("raw", "made"), ("made", "raw"), ("made", "sold")})
 
 
 class Widget(msgspec.Struct, frozen=True):
-    """Snapshot of a widget and of the requests nobody has answered."""
+    """Snapshot of a widget and of its unanswered requests."""
 
     id: int
     version: int
@@ -119,7 +119,7 @@ class Widget(msgspec.Struct, frozen=True):
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What a run may make of a widget."""
+    """The columns of a widget that a run may write."""
 
     state: State
     payload: str = ""
@@ -192,17 +192,17 @@ Script: TypeAlias = Callable[[Widget, datetime], Decided]
 
 
 def answered(widget: Widget) -> tuple[Answer, ...]:
-    """Answers to all that the snapshot shows."""
+    """Answers to all requests of the snapshot."""
     return tuple(Answer(request) for request in widget.requests)
 
 
 def content(widget: Widget, _now: datetime) -> Outcome[Shape, Answer]:
-    """The script of a widget that has none: answer what is asked, be content."""
+    """The default script: answer all requests, and do nothing else."""
     return DoNothing(source="toy:1", writes=answered(widget))
 
 
 class Scripted(StateHandler[Widget, Shape, Answer, object]):
-    """A handler that does with each widget what its script says, and records in what order they came."""
+    """A handler that runs each widget's script, and records the order in which the widgets came."""
 
     def __init__(self, scripts: Mapping[int, Script] | None = None, default: Script = content) -> None:
         self.scripts = dict(scripts or {})
@@ -216,7 +216,7 @@ class Scripted(StateHandler[Widget, Shape, Answer, object]):
 
 
 async def register(conn: Connection | Pool, ids: Iterable[int]) -> None:
-    """Widgets that are woken."""
+    """Insert widgets and enqueue them."""
     await conn.execute(_REGISTER, list(ids))
 
 

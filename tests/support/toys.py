@@ -1,4 +1,4 @@
-"""Small schemas, as a program would carry them."""
+"""Small schemas in the form in which a release has its schema."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from farrier.io.schema_files import BASELINE, ObjectKind, Schema, SchemaObject, Step, Table
 
-# What every set has: rights, and a function that a migration calls.
+# The objects that every schema needs: rights, and a function that a migration calls.
 LEAST = {
     "function grant_rights": "SELECT 1",
     "rights usage": "GRANT USAGE ON SCHEMA farrier TO farrier_reader",
@@ -18,8 +18,8 @@ LEAST = {
 def schema(
     objects: Mapping[str, str] | None = None, *, tables: str = "", steps: Sequence[str] = (), release: str = "1.0.0"
 ) -> Schema:
-    """`objects` are named KIND NAME, and are whole statements, or bodies of functions without parameters that return an
-    integer, or queries of views."""
+    """A schema. The keys of `objects` are KIND NAME; the values are whole statements, bodies of functions that have no
+    parameters and return an integer, or queries of views."""
     return Schema(
         tables=(Table("toys", tables),),
         objects=tuple(_object(called, text) for called, text in ({**LEAST, **(objects or {})}).items()),
@@ -37,28 +37,28 @@ def named(
     triggers: Mapping[str, str] | None = None,
     rights: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """`objects` of a schema; triggers by TABLE.TRIGGER, rights by role."""
+    """The `objects` of a schema, from mappings by name; triggers are named TABLE.TRIGGER, rights by their role."""
     kinds = {"function": functions, "view": views, "trigger": triggers, "rights": rights}
     return {f"{kind} {name}": text for kind, texts in kinds.items() for name, text in (texts or {}).items()}
 
 
 def reordered(schema: Schema) -> Schema:
-    """The same files in other folders, by which they are read in another order."""
+    """The schema as it is read when the same files lie in other folders: its objects in another order."""
     return msgspec.structs.replace(schema, objects=schema.objects[::-1])
 
 
 def f(parameters: str, returns: str = "integer", body: str = "SELECT 1", *, name: str = "f") -> str:
-    """A function whose body is a text."""
+    """A function whose body is a string, which the server does not parse when it creates the function."""
     return f"CREATE OR REPLACE FUNCTION farrier.{name}({parameters}) RETURNS {returns} LANGUAGE sql AS $$ {body} $$"
 
 
 def returning(name: str, expression: str, returns: str = "integer", parameters: str = "") -> str:
-    """A function whose body the server parses when it is made, so that it depends on what it names."""
+    """A function whose body the server parses when it creates it, so that it depends on the objects in its body."""
     return f"CREATE OR REPLACE FUNCTION farrier.{name}({parameters}) RETURNS {returns} RETURN {expression}"
 
 
 def touch(body: str = "RETURN NEW") -> str:
-    """A function for triggers."""
+    """A trigger function."""
     return f"CREATE OR REPLACE FUNCTION farrier.touch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body}; END $$"
 
 

@@ -1,7 +1,7 @@
-"""What the suites of the UFM client share: a UFM in memory or a real one, a client of it, and what the client reported.
+"""Shared by the suites of the UFM client: a UFM in memory or a real one, a client of it, and the client's reports.
 
-A real one is used for the contract when FARRIER_TEST_UFM_URL names it (with FARRIER_TEST_UFM_USER, ..._PASSWORD, and
-FARRIER_TEST_UFM_PKEY for a key that nobody uses there).
+The contract suite uses a real UFM when FARRIER_TEST_UFM_URL names it (with FARRIER_TEST_UFM_USER, ..._PASSWORD, and
+FARRIER_TEST_UFM_PKEY for a key that no partition there has).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ QOS = Qos(mtu_limit=4, rate_limit=200.0, service_level=3)
 
 
 def wanted(number: int = 0x12, **changes: Any) -> Wanted:
-    """A partition to be made."""
+    """The partition that a test asks the client to make."""
     fields: dict[str, Any] = {"number": number, "qos": QOS, "ip_over_ib": True, "index0": False}
     return Wanted(**(fields | changes))
 
@@ -55,7 +55,7 @@ class Observed:
 
 
 class OneCredential(protocols.CredentialStore):
-    """A `CredentialStore` with one user, or one trouble."""
+    """A `CredentialStore` with one user, or with one error for every call."""
 
     def __init__(self, username: str, password: str, token: str, *, trouble: CredentialError | None = None) -> None:
         self._user = Credential(username=username, password=password, version="1")
@@ -84,7 +84,7 @@ class OneCredential(protocols.CredentialStore):
 
 
 class World:
-    """A client, the clock it reads, what it reported, and the pauses it made, which take no time here."""
+    """A client, its clock, its reports, and its pauses, which take no time in tests."""
 
     def __init__(self, store: OneCredential, *, with_token: bool) -> None:
         self.clock = HandClock()
@@ -128,7 +128,7 @@ async def world_with(manager: Manager, **settings: Any) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def world_of_the_real_one() -> AsyncIterator[World]:
-    """A client of the UFM that the environment names; skipped where it names none."""
+    """A client of the UFM that the environment names; skips the test where it names none."""
     found: Mapping[str, str] = os.environ
     if not found.get("FARRIER_TEST_UFM_URL"):
         pytest.skip("FARRIER_TEST_UFM_URL names no UFM")

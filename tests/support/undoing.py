@@ -1,4 +1,4 @@
-"""A deployment at a stage with its machine in a status, about to be undone, and what was asked of MAAS since."""
+"""A deployment about to be undone, at a stage and with its machine in a status, and the changes sent to MAAS since."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ TEMPLATE = DIRECTORY / "farrier@.service"
 
 
 def settings(unit: Path) -> dict[str, list[str]]:
-    """Every setting with its values, in their order. No name of ours is in two sections."""
+    """Every setting with its values, in their order. None of our units has a setting's name in two sections."""
     found: dict[str, list[str]] = {}
     for line in unit.read_text(encoding="utf-8").splitlines():
         name, equals, value = line.partition("=")
@@ -22,6 +22,6 @@ def settings(unit: Path) -> dict[str, list[str]]:
 
 
 def seconds(found: Mapping[str, list[str]], name: str) -> timedelta:
-    """A time that is given once, in seconds."""
+    """The duration of a setting that occurs once, in seconds."""
     (value,) = found[name]
     return timedelta(seconds=int(value))

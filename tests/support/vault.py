@@ -1,7 +1,7 @@
 """A Vault for tests: a KV version 2 engine over HTTPS that can be sealed, and that misbehaves on demand.
 
-It keeps versions, deletes and destroys them, knows one token and which paths it may not read, and records what it
-was asked. Its answers look as `vault_recorded` says; the contract suite compares them.
+It stores versions of secrets, deletes and destroys them, accepts one token, denies it some paths, and records its
+requests. Its responses have the form of those in `vault_recorded`; the contract suite compares them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOOK_UP = "/v1/auth/token/lookup-self"
 
 
 class Misbehaviour(Enum):
-    """What a server does that does not answer."""
+    """What the server does instead of sending a complete response."""
 
     SILENCE = auto()  # takes the request and says nothing
     HALF = auto()  # begins an answer and says nothing more
@@ -40,7 +40,7 @@ class Misbehaviour(Enum):
 
 
 class Raw(msgspec.Struct, frozen=True):
-    """An answer that is not Vault's."""
+    """A response that Vault itself would not send."""
 
     status: int
     body: bytes
@@ -51,7 +51,7 @@ Answer: TypeAlias = Recorded | Raw | Misbehaviour
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What the server was asked."""
+    """A request that the server received."""
 
     method: str
     path: str
@@ -65,7 +65,7 @@ class _Version(msgspec.Struct):
 
 
 class FakeVault:
-    """The server's secrets and moods, and what it was asked."""
+    """The server's secrets and misbehaviour, and the requests that it received."""
 
     def __init__(self, address: str, ca_file: Path) -> None:
         self.address = address
@@ -94,15 +94,15 @@ class FakeVault:
         self._secrets[path][-1].destroyed = True
 
     def forget(self, path: str) -> None:
-        """Delete all versions and that there ever were any."""
+        """Delete all versions and the metadata of the secret."""
         del self._secrets[path]
 
     def replay(self, path: str, answer: Answer) -> None:
-        """Answer this URL path with `answer`, whatever it would be."""
+        """From now on respond to requests of this URL path with `answer`."""
         self.replays[path] = answer
 
     def hold(self) -> None:
-        """Answer nothing until `let_go`; `asked` is set by the next request."""
+        """Send no response until `let_go`; the next request sets `asked`."""
         self._gate, self.asked = anyio.Event(), anyio.Event()
 
     def let_go(self) -> None:
@@ -110,11 +110,11 @@ class FakeVault:
 
     @property
     def paths(self) -> list[str]:
-        """The URL paths that were asked for."""
+        """The URL paths of all requests."""
         return [request.path for request in self.requests]
 
     async def next(self, request: Request) -> Answer:
-        """The answer to a request, which is recorded."""
+        """Record a request, and return the response to it."""
         self.requests.append(request)
         self.asked.set()
         await self._gate.wait()

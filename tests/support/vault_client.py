@@ -1,4 +1,4 @@
-"""What the tests of Vault secrets share: a fake Vault with a secret in it, and a store that asks it."""
+"""Shared by the tests of Vault secrets: a fake Vault with a secret in it, and a store that reads it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Observed:
 
 
 class Client:
-    """Whoever asks the fake: `connect` opens a store, whose clock and requests are here."""
+    """The fake's client: `connect` opens a store, which uses this clock and reports its requests here."""
 
     def __init__(self, server: FakeVault, token_file: Path) -> None:
         self.server = server
@@ -47,7 +47,7 @@ class Client:
         self._token_file = token_file
 
     def renew(self, token: str | None) -> None:
-        """Write another token where the client looks for it; None: take the file away."""
+        """Write another token to the file from which the client reads it; None: remove the file."""
         if token is None:
             self._token_file.unlink()
         else:
@@ -82,7 +82,7 @@ async def client_of(directory: Path, authority: Authority) -> AsyncIterator[Clie
 
 
 async def refusal(store: Credentials, reference: str = REFERENCE) -> CredentialError:
-    """The error that a reference ends in. Nothing of a secret, a token or a request is in it."""
+    """The error that resolving the reference raises. Asserts that it contains no secret, token or request."""
     with pytest.raises(CredentialError) as refused:
         await store.resolve(reference)
     error = refused.value

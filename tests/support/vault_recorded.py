@@ -1,6 +1,6 @@
-"""Answers of a Vault KV version 2 engine as Vault documents and sends them: what the fake has to look like.
+"""Responses of a Vault KV version 2 engine as Vault documents and sends them: the model of the fake's responses.
 
-Each is what `GET /v1/secret/data/farrier/bmc/gpu-1` (or, for the token, `GET /v1/auth/token/lookup-self`) brings
+Each is the response to `GET /v1/secret/data/farrier/bmc/gpu-1` (or, for the token, `GET /v1/auth/token/lookup-self`)
 in one situation. Times, ids and the mount's accessor are made up; names, types and texts are Vault's.
 """
 
@@ -59,7 +59,7 @@ DESTROYED = Recorded(404, _answer({"data": None, "metadata": _version(3, destroy
 MISSING = Recorded(404, {"errors": []})
 NO_MOUNT = Recorded(404, {"errors": ['no handler for route "secret/data/farrier/bmc/gpu-1". route entry not found.']})
 DENIED = Recorded(403, {"errors": ["1 error occurred:\n\t* permission denied\n\n"]})
-# Older versions say only "permission denied", so the text tells nothing.
+# Older versions say only "permission denied", so a client cannot rely on the text.
 BAD_TOKEN = Recorded(403, {"errors": ["2 errors occurred:\n\t* permission denied\n\t* invalid token\n\n"]})
 SEALED = Recorded(503, {"errors": ["Vault is sealed"]})
 LIMITED = Recorded(429, {"errors": ['request path "secret/data/farrier/bmc/gpu-1": rate limit quota exceeded']})

@@ -1,7 +1,8 @@
-"""What lies between our client and a simulated region: it sees each change that is sent, and may break it.
+"""A transport between our client and a simulated region, which sees each change that is sent, and may break it.
 
-Used by the tests of whole nodes in MAAS. `sent` lists the changes with what the machine was when they came; `strike` is
-asked once for each and says what becomes of it. What is read is answered by `misread`, which passes it on by itself.
+Used by the tests of whole nodes in MAAS. `sent` lists the changes, each with the status and owner that the machine had
+before it. `strike` is called once for each change and returns the fault to inject. Responses to reads pass through
+`misread`, which by default does not change them.
 """
 
 from __future__ import annotations
@@ -21,28 +22,28 @@ from farrier.sim.maas.app import ROOT
 
 
 class Blow(enum.Enum):
-    """What becomes of a change that is sent."""
+    """A fault that is injected into a change."""
 
     LOST = enum.auto()
-    """It is done, and the connection ends without an answer."""
+    """The region makes the change, and the connection ends without a response."""
     LATE = enum.auto()
-    """It is done, and the answer does not come in the client's time."""
+    """The region makes the change, and the client's timeout ends before the response comes."""
     HANGS = enum.auto()
-    """It is not done, and no answer comes in the client's time."""
+    """The region does not make the change, and no response comes before the client's timeout."""
     FAILS = enum.auto()
-    """It is not done: 500."""
+    """The region does not make the change, and responds 500."""
     FAILS_LATE = enum.auto()
-    """It is done: 500."""
+    """The region makes the change, and responds 500."""
     NO_RACK = enum.auto()
-    """It is not done: 503 with the time after which to ask again."""
+    """The region does not make the change, and responds 503 with Retry-After."""
     SERIALIZATION = enum.auto()
-    """It is not done: 409 with the time after which to ask again."""
+    """The region does not make the change, and responds 409 with Retry-After."""
     GARBLED = enum.auto()
-    """It is done, and a proxy's page comes back."""
+    """The region makes the change, and the response is a proxy's error page."""
     HELD = enum.auto()
-    """It does not get there until it is let go."""
+    """The change does not reach the region until `let_go`."""
     HELD_AFTER = enum.auto()
-    """It is done, and the answer does not come until it is let go."""
+    """The region makes the change, and the response does not come until `let_go`."""
 
     @property
     def is_done_first(self) -> bool:
@@ -50,7 +51,7 @@ class Blow(enum.Enum):
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """A change, by the region's own name of it, and the machine as it was before."""
+    """A change, by the region's name of the operation, with the machine's status and owner before it."""
 
     op: str
     machine: str | None = None
@@ -66,7 +67,7 @@ Misread: TypeAlias = Callable[[httpx.Request, httpx.Response, bytes], httpx.Resp
 
 
 class Wire(httpx.AsyncBaseTransport):
-    """Requests to `region` without a socket. `patience` is the client's, for a read."""
+    """Sends requests to `region` without a socket. `patience` is the client's timeout of a read."""
 
     patience = timedelta(seconds=15)
 
@@ -130,19 +131,19 @@ class Wire(httpx.AsyncBaseTransport):
         )
 
     def let_go(self) -> None:
-        """What is held goes on; what is held from now on waits for another word."""
+        """Let the held change go on; a change that is held later waits for another call."""
         self._gate.set()
         self.held, self._gate = anyio.Event(), anyio.Event()
 
 
 def response(status: int, body: bytes, *, retry_after: str | None = None) -> httpx.Response:
-    """A page as the client reads it: a stream."""
+    """A response whose body is a stream, as the client expects."""
     headers = {"Content-Type": "text/html"} | ({} if retry_after is None else {"Retry-After": retry_after})
     return httpx.Response(status, headers=headers, stream=httpx.ByteStream(body))
 
 
 def instead(answer: httpx.Response, body: bytes) -> httpx.Response:
-    """The same answer with this body."""
+    """The same response with this body."""
     headers = {name: answer.headers[name] for name in ("Content-Type", "Retry-After") if name in answer.headers}
     return httpx.Response(answer.status_code, headers=headers, stream=httpx.ByteStream(body))
 
@@ -173,7 +174,7 @@ class EachOnce:
 
 
 class Nth:
-    """Strikes one change, by its number from now on."""
+    """Strikes the change with this number, counted from now on."""
 
     def __init__(self, number: int, blow: Blow) -> None:
         self._number = number

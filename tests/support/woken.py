@@ -1,4 +1,4 @@
-"""Counts the wakes of resources: one that a run has seen is deleted, and leaves nothing to look at."""
+"""Counts the wakes of resources by a trigger, because a wake that a run has seen is deleted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def count(conn: Connection) -> None:
 
 
 async def times(conn: Connection, kind: str, id_: int) -> int:
-    """How often the resource was woken since."""
+    """How often the resource was enqueued since `count`."""
     found: int = await conn.fetchval(
         "SELECT count(*) FROM farrier_test.woken WHERE kind = $1 AND resource = $2", kind, id_
     )
