@@ -1,4 +1,4 @@
-"""What holds for all alerts: they are valid, tested, explained, and ask for metrics that there are."""
+"""All alerts are valid, tested and documented, and query only metrics that exist."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_promtool_finds_the_rules_right(config: Config, tmp_path: Path) -> None:
 
 
 def of_every_alert(faults: Callable[[alerts.Alert], Iterator[object]]) -> list[str]:
-    """What is wrong with each alert, with the alert's name."""
+    """The faults of all alerts, each with the alert's name."""
     return [f"{alert.name} {sorted(alert.labels.values())}: {fault}" for alert in ALERTS for fault in faults(alert)]
 
 
@@ -140,7 +140,7 @@ def test_runs_of_which_none_is_committed_are_told_as_all(tmp_path: Path) -> None
 
 
 def alertmanager() -> str:
-    """The example of a configuration."""
+    """The example configuration of Alertmanager on the page."""
     found = re.search(r"```yaml\n(route:\n.+?)```", (PAGES / "README.md").read_text(), re.DOTALL)
     assert found
     return found[1]
@@ -166,7 +166,7 @@ def test_the_example_for_alertmanager_names_alerts_labels_and_severities_that_th
 
 
 async def test_questions_to_the_database_have_answers(db: pg.Database) -> None:
-    """Those of descriptions and those of pages, for whoever may only read."""
+    """The queries in descriptions of alerts and on pages succeed with the rights of farrier_reader."""
     asked = [each for alert in ALERTS for each in re.findall(r"To list [a-z ]+: (SELECT .+)$", alert.description)]
     pages = [question for page in PAGES.glob("*.md") for question in PSQL.findall(page.read_text())]
     assert pages
@@ -198,7 +198,7 @@ def test_a_short_stay_is_a_bound_of_the_histogram() -> None:
 
 
 def stuck(config: Config) -> dict[str, str]:
-    """The rules about states, by severity."""
+    """The expressions of FarrierStuck, by severity."""
     return {alert.severity: alert.expr for alert in alerts.groups(config)[0].alerts if alert.name == "FarrierStuck"}
 
 

@@ -1,4 +1,4 @@
-"""Alerts that go by what processes count or by the processes themselves: when each fires, and when it must not."""
+"""Alerts on counters of processes, and on the processes themselves: when each fires, and when it must not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAAS = {"service": "maas", "severity": "ticket"}
 
 
 class Case(msgspec.Struct, frozen=True):
-    """What replicas expose, and whether the alert fires in a minute with these labels; None: never until then."""
+    """Series of replicas, and the labels with which the alert fires at the minute; None: it never fires until then."""
 
     alert: str
     name: str
@@ -40,18 +40,18 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def alike(exposes: Mapping[str, str]) -> tuple[Replica, ...]:
-    """Three replicas that count alike."""
+    """Three replicas with the same series."""
     return tuple(Replica(name, exposes) for name in "abc")
 
 
 def alone(exposes: Mapping[str, str]) -> tuple[Replica, ...]:
-    """Only the second of three counts what it is about; the first and the third count runs."""
+    """Three replicas that count runs; only the second has these series, too."""
     runs = {RUNS: "0+100x200"}
     return Replica("a", runs), Replica("b", runs | dict(exposes)), Replica("c", runs)
 
 
 def restarted(exposes: Mapping[str, str]) -> tuple[Replica, ...]:
-    """Three replicas whose counters stand, and begin at zero again after two minutes in which there were none."""
+    """Three replicas that restart: their series are absent for two minutes, and begin at zero again."""
     return alike({series: f"{samples} stale _x2 0x200" for series, samples in exposes.items()})
 
 

@@ -1,4 +1,4 @@
-"""Alerts that go by figures of the fleet, each in every situation that replicas and outages can make of a figure."""
+"""Alerts on gauges of the fleet, each with every course of samples that replicas and outages can cause."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support import promtool
 from tests.support.promtool import FRESH, Replica, firing, never
 
 THREE = ("a", "b", "c")
-# Counted until minute 6, and then no more.
+# The times of the last count: the fleet is counted until minute 6, and then no more.
 CUT_OFF = "0+60x6 360x200"
 
 UNREAD_FOR_LONG = 'farrier_observations_stale{source="bmc"}'
@@ -29,8 +29,8 @@ NEWER = "a_class_of_a_newer_release"
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """A figure that makes an alert fire with `loud` and not with `quiet`, and the labels with which it does. `beside`
-    are others that stand as they are."""
+    """A gauge with which an alert fires at the value `loud` and not at `quiet`, and the labels of the alert. `beside`
+    are other gauges, with constant values."""
 
     alert: str
     series: str
@@ -42,12 +42,12 @@ class Figure(msgspec.Struct, frozen=True):
 
     @property
     def told(self) -> dict[str, str]:
-        """Labels of the alert."""
+        """The labels of the alert."""
         return {"severity": self.severity, **self.labels}
 
     @property
     def hold(self) -> int:
-        """Minutes that it must stand."""
+        """The minutes for which the value must last before the alert fires."""
         return int(promtool.BY_NAME[self.alert].hold.total_seconds() // 60)
 
 
@@ -76,7 +76,7 @@ FIGURES = (
     stuck("decommission", "compensating"),
     stuck("ib_partition", "error"),
     stuck("network_segment", "deleting", "db_delete"),
-    stuck("node", "active"),  # has no limit but where a site gives it one
+    stuck("node", "active"),  # has a limit only at sites that set one
     stuck("node", "quarantined", severity=Severity.TICKET),
     stuck("onboarding", "failed_manual_intervention", severity=Severity.TICKET),
     Figure(
@@ -142,18 +142,18 @@ every_figure = pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: f"{
 
 
 def replicas(figure: Figure, samples: str, *, names: tuple[str, ...] = THREE, counted: str = FRESH) -> list[Replica]:
-    """Replicas that all tell the same of the figure."""
+    """Replicas that all expose the gauge with the same samples."""
     beside = {series: f"{value}x200" for series, value in figure.beside.items()}
     return [Replica(name, {**beside, figure.series: samples}, counted=counted) for name in names]
 
 
 def replicas_of(told: Mapping[str, str]) -> list[Replica]:
-    """Replicas that all tell these."""
+    """Replicas that all expose these series."""
     return [Replica(name, told) for name in THREE]
 
 
 def with_gap(figure: Figure, value: float, gap: str, counted: str, *, names: tuple[str, ...]) -> list[Replica]:
-    """Replicas whose every figure has the same gap."""
+    """Replicas all of whose gauges have the same gap."""
     told = {series: gap.format(each) for series, each in {**figure.beside, figure.series: value}.items()}
     return [Replica(name, told, counted=counted) for name in names]
 
@@ -194,8 +194,8 @@ def test_it_does_not_notice_that_one_replica_of_three_is_gone(figure: Figure, tm
 @pytest.mark.matrix(keep=4)
 @every_figure
 def test_a_short_gap_neither_ends_it_nor_raises_it_anew(figure: Figure, tmp_path: Path) -> None:
-    """A restart of the only replica: stale markers, as Prometheus sets them for targets that do not answer, and then a
-    process that has not counted yet."""
+    """The only replica restarts: at first the series have stale markers, as Prometheus sets them for a target that does
+    not respond; then the new process has not counted yet."""
     last = figure.hold + 2
     gap = f"{{0}}x{last} stale _x1 {{0}}x200"
     for counted in (
@@ -229,7 +229,7 @@ def test_after_a_long_gap_it_is_right_again(figure: Figure, tmp_path: Path) -> N
 @pytest.mark.matrix(keep=4)
 @every_figure
 def test_figures_that_nobody_renews_make_nothing_fire(figure: Figure, tmp_path: Path) -> None:
-    begun = f"{figure.quiet}x5 {figure.loud}x200"  # in the last minute that was counted
+    begun = f"{figure.quiet}x5 {figure.loud}x200"  # the value changes in the last minute in which the fleet is counted
     for samples, counted in ((f"{figure.loud}x200", "0x200"), (begun, CUT_OFF)):
         promtool.check(tmp_path, replicas(figure, samples, counted=counted), never(figure.alert, 30 + figure.hold))
 

@@ -1,4 +1,4 @@
-"""The BMCs of the benchmarks: what a client and a daemon make of them and of dead ones, and that they end."""
+"""The BMCs of the benchmarks: how clients and daemons see healthy and dead ones, and that their processes end."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_the_bmcs_count_what_they_are_asked_from_one_telling_to_the_next(f
 
 
 async def test_a_dead_bmc_answers_no_syn(fleet: BmcFleet) -> None:
-    """As behind a firewall: neither a refusal nor a connection."""
+    """As behind a firewall, a client gets neither a refusal nor a connection."""
     (dead,) = fleet.dead
     brief = msgspec.structs.replace(fleet.settings, connect_timeout=timedelta(milliseconds=200))
     bindings = Bindings((fleet.binding,))
@@ -83,7 +83,7 @@ async def test_a_wrong_password_is_refused(fleet: BmcFleet) -> None:
 
 
 async def test_the_bmcs_end_with_whoever_started_them(tmp_path: Path) -> None:
-    """Nothing is left of a benchmark that was killed: its end of the pipe is closed, and that is enough."""
+    """The BMCs end when the pipe to the benchmark is closed, so also when the benchmark was killed."""
     command = [sys.executable, "-m", "bench.bmc_server", "2", "1", "0", str(tmp_path)]
     done = await anyio.run_process(command, cwd=REPOSITORY, stderr=subprocess.PIPE, check=False, input=b"")
     assert (done.returncode, done.stderr) == (0, b"")
@@ -101,7 +101,7 @@ async def test_a_daemon_verifies_the_healthy_and_knows_the_dead(clean: Ground, f
 
 @pytest.mark.full
 async def test_a_daemon_polls_the_bmcs_that_the_nodes_at_rest_are_given(clean: Ground) -> None:
-    """With one request each, and what they answer is what the nodes have recorded."""
+    """It sends each BMC one request, and the nodes record the responses."""
 
     async def polled() -> bool:
         return not await clean.pool.fetchval(_NOT_READ_SINCE, began)

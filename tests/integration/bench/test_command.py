@@ -1,4 +1,4 @@
-"""`python -m bench` as a person or a script runs it, with so few nodes that it takes a moment."""
+"""`python -m bench` as a user or a script runs it, with so few nodes that it takes a moment."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_a_met_target_ends_with_0_and_json_alone_on_standard_output(empty:
 
 
 async def test_a_missed_target_ends_with_1_and_still_shows_the_figure(empty: pg.Database) -> None:
-    """A controller that begins beside one node runs no thousands a second."""
+    """With a single node, a controller cannot run thousands of nodes a second."""
     done = await bench("--dsn", empty.dsn, "--only", "start", "--nodes", "1", "--runs", "1", "--json")
     assert done.returncode == ExitCode.FAILED, done.stderr.decode()
     figures = {figure["name"]: figure for figure in json.loads(done.stdout)["figures"]}
@@ -52,7 +52,7 @@ async def test_a_missed_target_ends_with_1_and_still_shows_the_figure(empty: pg.
 
 @pytest.mark.full
 async def test_the_table_says_how_fast_the_machine_is_and_no_schema_is_left(empty: pg.Database) -> None:
-    # Ten of a site: more than its brake holds by default.
+    # Ten nodes of a site: more than the brake lets leave service by default.
     done = await bench("--dsn", empty.dsn, "--only", "transitions", "--nodes", "80", "--runs", "1")
     for when in ("before", "after"):
         assert f"this machine, {when}: raw SQL" in done.stdout.decode(), done.stderr.decode()
@@ -65,7 +65,7 @@ async def test_a_database_that_is_in_use_is_left_alone(db: pg.Database) -> None:
     done = await bench("--dsn", db.dsn, "--only", "life", "--nodes", "1", "--runs", "1")
     assert done.returncode == ExitCode.USAGE
     assert b"has a schema farrier already" in done.stderr
-    assert b"yardstick:" not in done.stderr, "nothing is measured beside a farrier that may be at work"
+    assert b"yardstick:" not in done.stderr, "no benchmark runs where another farrier may be at work"
     async with db.connect() as conn:
         assert await conn.fetchval("SELECT count(*) FROM farrier.schema_steps") > 0
 

@@ -1,4 +1,4 @@
-"""The benchmarks of onboarding with a handful of nodes: all arrive, and what is measured is what happened."""
+"""The benchmarks of onboarding with a handful of nodes: all become active, and the figures are consistent."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ async def test_a_fleet_arrives_and_each_wait_is_timed_from_what_ended_it(clean: 
     done = await onboarding.take_in(clean, region, PACE, NODES, within=timedelta(0), boot=timedelta(0))
     assert {machine.status for machine in region.machines.values()} == {Status.DEPLOYED}
     assert len(done.took) == NODES
-    assert min(done.took) > onboarding.maas_takes(BRIEF), "no node is there before MAAS is through with it"
-    # Ready, deployed and in sync: nothing moves on before it was shown, and nothing is shown before it is told of.
+    assert min(done.took) > onboarding.maas_takes(BRIEF), "no node is onboarded before MAAS has deployed it"
+    # Each node waits three times: for Ready, for Deployed, and for the hardware sync.
     assert len(done.after_shown) == len(done.after_told) == 3 * NODES
     assert min(done.after_shown) > 0
     assert all(told >= shown for told, shown in zip(done.after_told, done.after_shown, strict=True))
@@ -50,4 +50,4 @@ async def test_the_bare_client_makes_the_daemons_calls_and_comes_as_far(clean: G
     assert {machine.status for machine in again.machines.values()} == {Status.DEPLOYED}
     for number in range(1, NODES + 1):
         of_one = [[made for made in all_.made if made.machine == f"gpu-{number}"] for all_ in (calls, heard)]
-        assert of_one[0] == of_one[1], "the same calls of each machine, in the same order"
+        assert of_one[0] == of_one[1], "both clients make the same calls for each machine, in the same order"

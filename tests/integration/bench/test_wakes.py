@@ -1,4 +1,4 @@
-"""How many wakes a second a synchronous standby leaves, on two servers of the benchmark's own."""
+"""The benchmark of wakes per second with a synchronous standby, on two servers of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line as its user has it, against this test's database."""
+"""The command line as a user runs it, against this test's database."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from tests.support import logged, pg
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What a command printed, and where."""
+    """What a command printed on standard output and on standard error."""
 
     out: str
     err: str
 
     @property
     def json(self) -> Any:
-        """Standard output, which is JSON and nothing else."""
+        """Standard output, which has to be one JSON value."""
         return msgspec.json.decode(self.out)
 
     @property
     def lines(self) -> list[Any]:
-        """Standard output, which is one JSON value on each line."""
+        """Standard output, which has to be one JSON value on each line."""
         return [msgspec.json.decode(line) for line in self.out.splitlines()]
 
 
 class Prompt:
-    """Types commands. `environment` is what they find besides."""
+    """Runs commands, with `environment` added to the environment variables."""
 
     def __init__(self, **environment: str) -> None:
         self.environment: dict[str, str | None] = {
             "FARRIER_CONFIG": None,
             "FARRIER_DATABASE_EMBEDDED": None,
             "FARRIER_DATABASE_DSN": None,
-            "FARRIER_DATABASE_DB_TIMEOUT": "0.2",  # a server that is not there will not come
+            "FARRIER_DATABASE_DB_TIMEOUT": "0.2",  # so that commands without a server fail soon
             **environment,
         }
 
@@ -56,18 +56,18 @@ class Prompt:
 
 @pytest.fixture
 def nowhere() -> Prompt:
-    """Commands that nothing tells of a database."""
+    """Runs commands without any setting of a database."""
     return Prompt()
 
 
 @pytest.fixture
 def farrier(db: pg.Database) -> Prompt:
-    """Commands that find this test's database in their environment."""
+    """Runs commands whose environment names this test's database."""
     return Prompt(FARRIER_DATABASE_DSN=db.dsn)
 
 
 @pytest.fixture(autouse=True)
 def _restore_logging() -> Iterator[None]:
-    """Commands set up logging for their process, which here is everybody's."""
+    """Commands set up logging for their whole process, which is the process of the tests."""
     with logged.restored():
         yield

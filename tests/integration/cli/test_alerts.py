@@ -1,4 +1,4 @@
-"""`farrier alerts`: rules where they are wanted, of the settings that are given."""
+"""`farrier alerts`: writes the rules of the given settings to standard output or to a file."""
 
 from __future__ import annotations
 

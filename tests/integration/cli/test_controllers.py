@@ -1,4 +1,4 @@
-"""`farrier controllers`: who runs the resources, and which shards nobody has, for people and for programs."""
+"""`farrier controllers`: which controllers have which shards, and which shards are free, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support import owners, pg
 
 
 def rows(out: str) -> list[list[str]]:
-    """The table by words, without its headings."""
+    """The words of each row of the table, without its headings."""
     return [line.split() for line in out.splitlines()[1:]]
 
 
@@ -36,7 +36,7 @@ async def test_a_controller_is_listed_with_its_release_renewal_and_shards_of_eac
     ]
     out = (await farrier("controllers")).out
     assert f"rack-1 ({id_.hex[:8]})" in out and farrier_package.__version__ in out
-    assert ["node", "60", "1m", "30s"] in rows(out), "what they have in common is said once"
+    assert ["node", "60", "1m", "30s"] in rows(out), "a controller's second row repeats none of its own columns"
     assert ["none", "node", str(SHARDS - 60)] in rows(out)
 
 

@@ -1,4 +1,4 @@
-"""`farrier db`, and how every command finds its database or says why it cannot."""
+"""`farrier db`, and how every command finds its database or reports why it cannot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support import pg
 
 @pytest.fixture
 def empty(empty_db: pg.Database) -> Prompt:
-    """Commands that find a database nobody has migrated."""
+    """Runs commands against a database that has no schema yet."""
     return Prompt(FARRIER_DATABASE_DSN=empty_db.dsn)
 
 
@@ -31,7 +31,7 @@ async def test_migrating_makes_the_schema_once_and_check_says_so(empty: Prompt) 
     assert "no migration is needed" in (await empty("db", "migrate")).out
     status = (await empty("db", "check", "--json")).json
     assert status["found"] == status["needed"] > 0
-    await empty("node", "add", "gpu-1")  # the model came with it: its first values are allowed
+    await empty("node", "add", "gpu-1")  # the migration stored the model, so its first values are allowed
 
 
 async def test_a_plan_of_a_new_database_counts_what_would_be_made_and_makes_nothing(empty: Prompt) -> None:
@@ -44,7 +44,7 @@ async def test_a_plan_of_a_new_database_counts_what_would_be_made_and_makes_noth
 
 
 OLD = "CREATE OR REPLACE FUNCTION farrier.old() RETURNS integer LANGUAGE sql AS $$ SELECT 1 $$;"
-# As if the release before had this function.
+# A function that the previous release had.
 HAS_OLD = f"""
     {OLD}
     INSERT INTO farrier.schema_objects
@@ -126,7 +126,7 @@ async def test_what_was_edited_by_hand_fails_the_check_until_the_next_migration(
     assert f"edited or dropped by hand in the database: {', '.join(named)}" in refused.err
     assert "farrier db migrate" in refused.err
     assert (await farrier("db", "check", "--json", ends=ExitCode.FAILED)).json["edited"] == named
-    await farrier("node", "list")  # nothing else is stopped by it
+    await farrier("node", "list")  # other commands work all the same
     await farrier("db", "migrate")
     assert "as this program requires" in (await farrier("db", "check")).out
 
@@ -292,7 +292,7 @@ async def test_the_schema_is_printed_without_a_database_whole_or_one_topic(nowhe
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """For an embedded server; in /tmp, where the account that root's server runs as can come."""
+    """A directory for an embedded server; in /tmp, which the server's account can reach when root runs the tests."""
     place = Path(tempfile.mkdtemp(prefix="farrier-test-cli-"))
     yield place
     EmbeddedServer(place).stop()
@@ -305,7 +305,7 @@ async def test_url_starts_the_embedded_server_and_prints_nothing_but_its_dsn(now
     dsn = EmbeddedServer(directory).dsn
     assert first.out == second.out == f"{dsn}\n"
     assert EmbeddedServer(directory).is_running()
-    # Nobody else migrates an embedded database; and what ran before runs on.
+    # A command migrates an embedded database itself, and leaves a server that ran before running.
     await nowhere("node", "add", "gpu-1", "--embedded", directory)
     assert "gpu-1" in (await nowhere("node", "list", "--dsn", dsn)).out
     assert EmbeddedServer(directory).is_running()

@@ -1,4 +1,4 @@
-"""`farrier history`: the whole fleet's past, listed page by page, exported whole, and removed when it is old."""
+"""`farrier history`: the whole fleet's history, listed page by page, exported as a whole, and removed when old."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ async def conn(db: pg.Database) -> AsyncIterator[Connection]:
 
 @pytest.fixture
 async def everything(conn: Connection) -> list[HistoryEntry]:
-    """More than one page, oldest first."""
+    """A history of more than one page, oldest entries first."""
     await pasts.make(conn, seed=11, versions=200, began=BEGAN)
     return sorted(await pasts.table(conn), key=pasts.by_time)
 
 
 def read(lines: list[dict[str, Any]]) -> list[HistoryEntry]:
-    """The changes of printed lines, each of which has its key."""
+    """The entries in printed lines, each of which has its key."""
     found = []
     for line in lines:
         key = line.pop("key")
@@ -72,7 +72,7 @@ async def test_an_export_that_finds_nothing_repeats_the_key_it_was_given(
 
 
 async def test_what_may_not_be_committed_yet_waits_for_the_next_export(farrier: Prompt, db: pg.Database) -> None:
-    """A client's transaction that began earlier may still bring changes that are older."""
+    """An open transaction may still commit entries with an older time, so the export ends before the last minute."""
     await farrier("node", "add", "gpu-1")
     assert (await farrier("history", "export")).out == ""
     assert len((await farrier("history", "export", "--until", "0s")).lines) == 3

@@ -24,7 +24,7 @@ CHANGES = """
 
 @pytest.fixture
 async def past(farrier: Prompt, db: pg.Database) -> Prompt:
-    """Two nodes with more of a past than a page."""
+    """Two nodes, each with more history than one page holds."""
     await db.advance(-timedelta(hours=2))
     for name in ("gpu-2", "gpu-1"):
         await farrier("node", "add", name)
@@ -37,7 +37,7 @@ async def past(farrier: Prompt, db: pg.Database) -> Prompt:
 async def test_all_of_every_node_streams_as_json_lines_each_change_once(past: Prompt) -> None:
     told = (await past("node", "history", "--all", "--json")).lines
     keys = [(change["id"], change["version"], change["layer"]) for change in told]
-    assert len(keys) == len(set(keys)) == 2 * (MANY + 3)  # a registration begins three layers
+    assert len(keys) == len(set(keys)) == 2 * (MANY + 3)  # a registration adds three entries, one for each layer
     assert keys == sorted(keys)
     assert (told[-1]["from"], told[-1]["to"], told[-1]["seconds_in_source"]) == ("active", "offline", 90)
     assert {"name", "at", "cause", "reason", "source", "controller"} < set(told[-1])

@@ -1,6 +1,6 @@
-"""`farrier intent`: what is asked for arrives as it was typed, and the answer is the exit code.
+"""`farrier intent`: the intent is stored as it was typed, and the exit code reports the answer.
 
-The controller's part is done here by one UPDATE, so that each answer comes when a test wants it.
+One UPDATE plays the controller, so that a test decides when and how the intent is answered.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LISTENERS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_datab
 
 @pytest.fixture
 async def gpu(farrier: Prompt) -> Prompt:
-    """Commands, and a node to use them on."""
+    """Runs commands, on a database with a node."""
     await farrier("node", "add", "gpu-1")
     return farrier
 
@@ -40,7 +40,7 @@ async def asked(db: pg.Database) -> list[dict[str, Any]]:
 
 
 async def until(db: pg.Database, query: str) -> None:
-    """Look until the query says true; the test's time-out is the patience."""
+    """Return once the query returns true; the test's own timeout is the limit."""
     async with db.connect() as conn:
         while not await conn.fetchval(query):
             await again.later()
@@ -48,7 +48,7 @@ async def until(db: pg.Database, query: str) -> None:
 
 @asynccontextmanager
 async def controller(db: pg.Database, status: str, reason: str | None = None, *after: str) -> AsyncIterator[None]:
-    """Answers the next intent once somebody listens for it, and then does what comes `after`."""
+    """Answer the next intent once a session listens for the answer, and then execute the statements `after`."""
 
     async def answer() -> None:
         await until(db, f"SELECT ({LISTENERS}) > 0")

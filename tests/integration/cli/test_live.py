@@ -1,4 +1,4 @@
-"""The command line and a daemon on one database: what is asked for here is answered there."""
+"""The command line and a daemon on one database: the daemon answers the intents that commands insert."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`farrier node`: what is registered is listed, shown and explained, for people and for programs."""
+"""`farrier node`: registers, lists, shows and explains nodes, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OFFLINE = """
 
 
 async def force(db: pg.Database, sql: str, *arguments: object) -> None:
-    """Write what only a long life would lead to; the guards look away."""
+    """Write a state that takes a node long to reach, with the guards of the database disabled."""
     async with db.connect() as conn:
         await conn.execute("SET session_replication_role = replica")
         await conn.execute(sql, *arguments)

@@ -1,4 +1,4 @@
-"""`farrier node list` shows who needs a decision, and nobody else where only those are asked for."""
+"""`farrier node list` marks the nodes that need a decision, and lists only these on request."""
 
 from __future__ import annotations
 
@@ -77,4 +77,4 @@ async def test_those_that_failed_are_listed_alone_with_what_else_is_asked_for(fa
     ]
     await db.advance(timedelta(days=7))
     late = await names(farrier, "--failed")
-    assert sorted(late) == failed and late != failed, "those above a limit come first here, too"
+    assert sorted(late) == failed and late != failed, "nodes above a limit come first here, too"

@@ -1,4 +1,4 @@
-"""`farrier node why` at night: what is slow, silent or unanswered is told, with what to do about it."""
+"""`farrier node why` reports what is slow, silent or unanswered, with what to do about it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ACCEPTED = "UPDATE farrier.intents SET status = 'accepted', answered_at = farrie
 
 
 async def run(db: pg.Database) -> None:
-    """A controller has just run all nodes."""
+    """Register a live controller of nodes that has no lag."""
     async with db.pool(size=1) as connections:
         await owners.joined(connections, "rack-1", {"node": 0.0})
 

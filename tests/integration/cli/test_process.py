@@ -1,4 +1,4 @@
-"""The command line as a process: how fast it is there, and what a pipe gets."""
+"""The command line as a process: what it imports at its start, and what it writes into a pipe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from farrier.cli import COMMANDS
 from tests.integration.cli.conftest import Prompt
 from tests.support import pg
 
-# What takes time to load and no help needs.
+# Modules that take time to import, and that `--help` does not need.
 HEAVY = {"asyncpg", "anyio", "structlog", "aiohttp", "httpx", "prometheus_client", "starlette", "farrier.config"}
 
 

@@ -1,4 +1,4 @@
-"""`farrier resource` on a kind that this program does not come with: listed, looked into and asked like any other."""
+"""`farrier resource` on a kind of another package: its resources are listed, shown and asked like those of any kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`farrier segment` and `farrier partition`: commands over resources with the kind given, and options from its spec."""
+"""`farrier segment` and `farrier partition`: `farrier resource` for one kind, with options from the kind's spec."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_a_segment_is_made_listed_shown_and_asked_for_its_end(farrier: Pro
     assert "is deleting/drain_allocated_ips" in (await farrier("segment", "why", "lan")).out
     changes = (await farrier("segment", "history", "lan", "--json")).lines
     assert [change["to"] for change in changes] == ["provisioning", "ready", "deleting/drain_allocated_ips"]
-    assert changes[-1]["requested_by"], "whoever runs the command"
+    assert changes[-1]["requested_by"], "the user who runs the command"
 
 
 async def test_what_the_database_refuses_is_told_as_it_says_it(farrier: Prompt, lan: Lan) -> None:

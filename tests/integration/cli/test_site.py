@@ -1,4 +1,4 @@
-"""`farrier site`: what is configured, how regions are, and files that are looked at before they are used."""
+"""`farrier site`: shows the configured sites and the state of their regions, and checks files before they are used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standard output that cannot be written: a full disk is said in one line, and a reader who has left is not."""
+"""Standard output that cannot be written: a full disk is reported in one line, a closed pipe is not reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FULL = Path("/dev/full")
 
 @pytest.fixture
 def full() -> Iterator[int]:
-    """Where there is no space."""
+    """The descriptor of a file on which every write fails with ENOSPC."""
     if not FULL.exists():
         pytest.skip("this system has no /dev/full")
     with FULL.open("wb") as file:
@@ -27,7 +27,7 @@ def full() -> Iterator[int]:
 
 @pytest.fixture
 def deserted() -> Iterator[int]:
-    """A pipe whose reader has left."""
+    """The descriptor of a pipe whose reader has closed it."""
     reader, writer = os.pipe()
     os.close(reader)
     yield writer
@@ -35,7 +35,7 @@ def deserted() -> Iterator[int]:
 
 
 async def process(*words: str, into: int, errors: int = subprocess.PIPE) -> tuple[int, str]:
-    """How `farrier` ends, and its standard error."""
+    """The exit code of `farrier`, and its standard error."""
     command = [sys.executable, "-m", "farrier", *words]
     done = await anyio.run_process(command, check=False, stdout=into, stderr=errors)
     return done.returncode, (done.stderr or b"").decode()
@@ -62,7 +62,7 @@ async def test_a_full_disk_is_not_taken_for_a_database_that_is_gone(full: int, d
 async def test_a_full_disk_behind_both_streams_ends_with_the_same_code(
     full: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # which leaves nothing to be written at the end
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # with it, no output would be left to flush at the end
     assert await process("model", into=full, errors=full) == (1, "")
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the loop share: a database with widgets."""
+"""Shared by the tests of the loop: a database with widgets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support import loop, pg
 
 @pytest.fixture(autouse=True)
 def nothing_waits_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that a hand moves would wait for ever until old snapshots are loaded together."""
+    """Load at once: with a clock that stands still, the delay that collects loads into one would never end."""
     monkeypatch.setattr(agenda, "_TOGETHER_AFTER", 0.0)
 
 

@@ -1,4 +1,4 @@
-"""The clock of the database is set back or ahead: what is due is a matter of this process' own clock."""
+"""The clock of the database is set back or ahead: the process's own clock decides which resources are due."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_a_clock_that_is_moved_stops_no_sweep_and_begins_none(shop: Shop, 
 
 
 class Dated(Scripted):
-    """Records at what time it is asked."""
+    """Records the time of each call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ async def test_a_clock_that_is_set_ahead_is_known_to_the_next_run_over_memory(sh
 
 
 async def test_an_outcome_waits_no_longer_when_the_clock_was_set_back(shop: Shop) -> None:
-    """Its time in memory is of the former clock: no run of it lies in the future."""
+    """The loop remembers the outcome's time by the former clock; the next run is not delayed until that time."""
     await shop.register(1)
     replica = Replica(shop, config=QUIET)
     async with at_work(replica):

@@ -1,4 +1,4 @@
-"""Committing: fenced by owner, epoch and version, whole or not at all, each run for itself."""
+"""Commits: fenced by owner, epoch and version; each run of a batch is committed as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ async def test_what_cannot_be_stored_is_that_run_s_outcome_and_the_others_go_on(
 
 
 async def test_an_edge_that_the_database_refuses_at_commit_is_refused_before_it(shop: Shop) -> None:
-    """A deferred constraint speaks up at COMMIT; it must still be an answer and not a lost one."""
+    """A deferred constraint fails at COMMIT; the run must still be refused, and not be taken for lost."""
     await shop.pool.execute("""
         CREATE FUNCTION farrier_toy.refuse() RETURNS trigger LANGUAGE plpgsql AS
             $$ BEGIN RAISE EXCEPTION 'not for sale' USING ERRCODE = 'FR001'; END $$;
@@ -242,7 +242,7 @@ async def test_a_commit_whose_reply_is_lost_is_found_and_not_repeated(shop: Shop
 async def test_a_commit_that_was_settled_before_it_arrived_can_never_happen(shop: Shop) -> None:
     held = await hold(shop, 1)
     late = held.finish(1, MADE)
-    assert await held.io.settle({1: 1}, held.owner) == {}, "it has not happened"
+    assert await held.io.settle({1: 1}, held.owner) == {}, "it was not committed"
     assert await held.commit(late) == {1: Verdict.CONFLICT}
     assert (await shop.widget(1))["state"] == "raw"
 
@@ -267,7 +267,7 @@ async def test_to_settle_a_commit_waits_for_one_that_is_still_open(shop: Shop) -
 
 @pytest.mark.parametrize("happened", [False, True])
 async def test_to_settle_a_commit_twice_finds_the_same(shop: Shop, *, happened: bool) -> None:
-    """The first reply may be lost."""
+    """Settling has to be idempotent, because the first reply may be lost."""
     held = await hold(shop, 1)
     run = held.finish(1, MADE)
     if happened:
@@ -308,7 +308,7 @@ async def test_a_run_that_is_held_up_for_longer_than_a_second_writes_nothing(sho
 async def test_one_run_of_hundreds_whose_writes_somebody_holds_costs_the_others_less_than_their_time(
     shop: Shop,
 ) -> None:
-    """Halved nine times, with a second's wait for each, it outlasts what a commit may take."""
+    """Halving the batch nine times, with a second's wait each time, would exceed the time limit of a commit."""
     widgets = range(1, 501)
     held = await hold(shop, *widgets)
     async with shop.db.connect() as somebody, somebody.transaction():
@@ -319,7 +319,7 @@ async def test_one_run_of_hundreds_whose_writes_somebody_holds_costs_the_others_
 
 
 async def test_what_was_committed_when_the_time_ran_out_is_told(shop: Shop) -> None:
-    """Refused together, for what is of the moment; then one half is written, and the other hangs."""
+    """A transient error refuses the whole batch; then the first half is committed, and the second half hangs."""
     await shop.pool.execute("""
         CREATE SEQUENCE farrier_toy.tries;
         CREATE FUNCTION farrier_toy.hang() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -339,7 +339,7 @@ async def test_what_was_committed_when_the_time_ran_out_is_told(shop: Shop) -> N
 
 
 async def test_a_row_whose_load_fails_is_unreadable_and_the_others_are_read(shop: Shop) -> None:
-    """The query itself fails on what is stored: not a decoder's error but PostgreSQL's."""
+    """PostgreSQL, and not the decoder, raises the error, because the query itself fails on this row."""
     rows = toy.WidgetRows()
     rows.load = rows.load.replace("w.payload", "(1 / (w.id - 3))::text")
     await shop.register(*range(1, 11))

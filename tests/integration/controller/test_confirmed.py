@@ -1,4 +1,4 @@
-"""What a run only confirms stays in memory: nothing is committed, and it comes over each load."""
+"""An update that only confirms stays in memory: it is not committed, and is applied to each later snapshot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.toy import Decided, Scripted, Widget
 
 
 class Confirming(Scripted):
-    """Confirms a widget by its payload, and rests once that is so. `also` differs in its update."""
+    """Confirms a widget by setting its payload, and rests once that is set. `also` are other fields of its update."""
 
     def __init__(self, *, raises: bool = False, also: dict[str, Any] | None = None) -> None:
         super().__init__(default=self._confirm)

@@ -1,4 +1,4 @@
-"""A migration locks tables in its own order: whoever the server ends to resolve a deadlock, no run is told an error."""
+"""Deadlocks with a migration, which locks tables in its own order: the loop tries again, and no run gets an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.loop import Shop
 from tests.support.toy import Answer, Shape, State, Widget
 
 MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
-# Of all sessions of the database but the one that plays the migration: who waits for so long finds out why.
+# The deadlock_timeout of all sessions but the migration's, so that the server ends one of theirs.
 FOUND_OUT = "500ms"
 
 
@@ -32,7 +32,7 @@ async def shop(db: pg.Database) -> AsyncIterator[Shop]:
 
 @asynccontextmanager
 async def migrating(db: pg.Database, table: str) -> AsyncIterator[Connection]:
-    """A migration that holds a table, and is not the one whom the server ends."""
+    """A migration that holds a table, and whose session is not the one that the server ends."""
     async with db.connect() as conn:
         await conn.execute("SET deadlock_timeout = '1h'")
         async with conn.transaction():

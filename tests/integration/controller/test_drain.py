@@ -1,5 +1,5 @@
-"""Stopping: nothing more is begun, what runs is finished or cut, all shards are given back, and the log says in what
-order."""
+"""Stopping a controller: it begins no more runs, finishes or cuts running steps, gives all shards back, and logs these
+phases in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HASTY = msgspec.structs.replace(BRISK, drain_timeout=timedelta(milliseconds=50))
 
 
 async def owners(shop: Shop) -> int:
-    """How many shards of widgets have an owner."""
+    """The number of shards of widgets that have an owner."""
     count: int = await shop.pool.fetchval(
         "SELECT count(*) FROM farrier.shards WHERE kind = 'widget' AND owner IS NOT NULL"
     )
@@ -26,7 +26,7 @@ async def owners(shop: Shop) -> int:
 
 
 async def until_one_is_owned(shop: Shop) -> None:
-    """Return once only the shard is left of which a step is under way."""
+    """Return once the controller has given back all shards but the one in which a step is under way."""
     with anyio.fail_after(PATIENCE):
         while await owners(shop) != 1:
             await anyio.lowlevel.checkpoint()

@@ -1,5 +1,5 @@
-"""One run of a resource at a time, whichever controller owns it, and no wake forgotten: many at once, and step by
-step."""
+"""A resource has one run at a time, whichever controller owns it, and no wake is lost. Tested with many controllers at
+once, and statement by statement."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SECOND = timedelta(seconds=1)
 
 
 class Floor:
-    """Where the runs of many controllers take place, and where it is seen if two of one widget meet."""
+    """Records the runs of many controllers, and those of one widget that overlap."""
 
     def __init__(self) -> None:
         self._inside: Counter[int] = Counter()
@@ -46,7 +46,7 @@ class Floor:
         self.runs = 0
 
     async def work(self, widget: Widget) -> Outcome[Shape, Answer]:
-        """Dawdle a little; move the widget if that was asked for."""
+        """Take a little time; move the widget if it has a request."""
         self._inside[widget.id] += 1
         if self._inside[widget.id] > 1:
             self.overlaps.append(widget.id)
@@ -66,8 +66,8 @@ class Floor:
 
 
 async def test_controllers_under_wakes_transitions_and_crashes_never_overlap(shop: Shop) -> None:
-    """Each run is a step that looks whether another is inside. One of three controllers crashes over and over and is
-    declared dead; every request is answered exactly once in the end."""
+    """Each run is a step that checks whether another run of its widget is under way. One of three controllers crashes
+    again and again and is declared dead; in the end every request is answered exactly once."""
     widgets = range(1, 31)
     await shop.register(*widgets)
     floor = Floor()
@@ -96,7 +96,7 @@ async def test_controllers_under_wakes_transitions_and_crashes_never_overlap(sho
 
 
 class Run(msgspec.Struct):
-    """A run of the state machine: under which epoch it was loaded, what it has read, and the wakes that it saw."""
+    """A run of the state machine: its owner and epoch, the snapshot that it loaded, and the wakes that it saw."""
 
     owner: int
     epoch: int
@@ -108,7 +108,7 @@ class Statements(RuleBasedStateMachine):
     """Takes, loads, commits, wakes, marks and expiries in any order, each a statement of its own on a real database.
 
     The model of a widget is small: which controller owns its shard under which epoch, which requests are unanswered,
-    and which version a run has read. What the database says is compared with it after every step.
+    and which version a run has read. After every step the database is compared with the model.
     """
 
     shop: Shop
@@ -148,7 +148,7 @@ class Statements(RuleBasedStateMachine):
 
     @rule(owner=strategies.integers(0, 2))
     def die(self, owner: int) -> None:
-        """It is declared dead: its shards are free, and it may come back under another id."""
+        """Declare a controller dead, which frees its shards; it joins again under another id."""
         self.call(held.expire(self.shop, self.ids[owner]))
         self.ids[owner] = uuid4()
         self.call(self.controllers.join(self.ids[owner], "test", [toy.KIND]))
@@ -228,7 +228,7 @@ class Statements(RuleBasedStateMachine):
 
 @pytest.fixture
 def own_loop() -> Iterator[asyncio.Runner]:
-    """Hypothesis is synchronous: its statements run on a loop of their own."""
+    """Hypothesis is synchronous, so the statements run on a separate event loop."""
     with asyncio.Runner() as runner:
         yield runner
 

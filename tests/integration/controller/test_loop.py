@@ -1,4 +1,4 @@
-"""The loop as a whole: what is due runs, what moved runs again, what was asked meanwhile is not forgotten."""
+"""The loop as a whole: it runs due resources, runs moved ones again, and loses no request that comes during a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECOND = timedelta(seconds=1)
 
 
 class SlowCommits(PostgresStateIO[Widget, Shape, Answer]):
-    """The reply to a commit waits to be let go."""
+    """Storage whose replies to commits wait until a test sets `let_go`."""
 
     def __init__(self, connections: Pool, rows: toy.WidgetRows) -> None:
         super().__init__(connections, rows)
@@ -42,14 +42,14 @@ class SlowCommits(PostgresStateIO[Widget, Shape, Answer]):
 
 
 def make(widget: Widget, _now: datetime) -> Decided:
-    """Raw becomes made, and that is it."""
+    """A script that makes a raw widget, and then does nothing."""
     if widget.state is State.RAW:
         return Transition(to=Shape(State.MADE), reason="it was raw", cause="timer", writes=answered(widget))
     return DoNothing(writes=answered(widget))
 
 
 def there_and_back(widget: Widget, _now: datetime) -> Decided:
-    """Never at rest."""
+    """A script that moves the widget in every run."""
     to = State.MADE if widget.state is State.RAW else State.RAW
     return Transition(to=Shape(to), reason="it cannot sit still", cause="timer")
 
@@ -67,7 +67,7 @@ async def test_every_resource_runs_once_when_its_shard_is_taken_and_once_a_perio
 
 
 class Knowing(Scripted):
-    """Says what a transition leaves: every widget that it makes, and of those that it answers the rest."""
+    """A handler that computes the snapshot after a transition: the new state, without the answered requests."""
 
     @override
     def after(self, resource: Widget, moved: Transition[Shape, Answer], now: datetime) -> Widget | None:
@@ -82,7 +82,7 @@ class Knowing(Scripted):
 
 
 class Lost(Knowing):
-    """Does not know, and raises."""
+    """A handler whose computation of the snapshot after a transition raises."""
 
     @override
     def after(self, resource: Widget, moved: Transition[Shape, Answer], now: datetime) -> Widget | None:
@@ -172,7 +172,7 @@ async def test_woken_resources_run_in_the_order_of_waking(shop: Shop) -> None:
 
 
 async def test_a_storm_of_wakes_starves_neither_the_sweep_nor_other_woken_resources(shop: Shop) -> None:
-    """Widget 1 asks for another run with each of its runs: it is always woken."""
+    """Each run of widget 1 inserts a request for another run, so this widget always has a wake."""
     await shop.register(*range(1, 301))
     small = msgspec.structs.replace(BRISK, batch=5, passes=1)
 
@@ -195,7 +195,7 @@ async def test_a_storm_of_wakes_starves_neither_the_sweep_nor_other_woken_resour
 
 
 async def test_the_sweep_of_a_large_fleet_does_not_hold_up_a_wake(shop: Shop) -> None:
-    """All of 3,000 wait for their first run, the wake comes last: it runs before a tenth of them have."""
+    """While 3,000 widgets wait for their first run, a widget with a wake runs before a tenth of them have run."""
     await shop.register(*range(1, 3001))
     await shop.pool.execute("DELETE FROM farrier.wakes")
     handler = Scripted()
@@ -210,7 +210,7 @@ async def test_the_sweep_of_a_large_fleet_does_not_hold_up_a_wake(shop: Shop) ->
 
 
 async def test_wakes_faster_than_handling_leave_every_resource_its_turn(shop: Shop) -> None:
-    """Every widget is woken again by its own run, so some are always woken; turns still go round."""
+    """Every run enqueues its widget again, so some widgets always have wakes; all widgets still run in turn."""
     await shop.register(*range(1, 41))
     for id_ in range(1, 41):
         await shop.ask(id_)

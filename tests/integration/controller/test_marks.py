@@ -1,5 +1,5 @@
-"""Marks of steps: whatever fails, is late or comes between, they name the steps whose ends are not recorded, and no
-others."""
+"""Marks of steps: whatever fails, is late or is interleaved, they name exactly the steps whose ends are not recorded.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CUT = Update[Shape, Answer](to=Shape(State.RAW, "cut"), reason="was cut short", 
 
 
 class Marks(WidgetIO):
-    """Storage whose statements on marks a test holds up or lets fail, those that it chooses."""
+    """Storage whose statements on marks are held up or fail, where the test chooses so."""
 
     def __init__(self, shop: Shop, chosen: Callable[[Marking], bool], *, fail: int = 0) -> None:
         super().__init__(shop.pool, toy.WidgetRows())
@@ -61,7 +61,7 @@ class Marks(WidgetIO):
 
 
 class Redoing(Scripted):
-    """Recovers by the step that its script says, and fails as often as it is to."""
+    """Recovers by its script's decision, after it has failed so many times."""
 
     def __init__(self, script: toy.Script, *, fail: int = 0) -> None:
         super().__init__(default=script)
@@ -77,7 +77,7 @@ class Redoing(Scripted):
 
 
 async def leave_a_mark(shop: Shop, id_: int, step: str = "other") -> UUID:
-    """As a process does that dies in a step."""
+    """Insert a mark as a process leaves it that dies in a step."""
     dead = uuid4()
     await shop.pool.execute(
         "INSERT INTO farrier.marks VALUES ($1, 'widget', 1, jsonb_build_object($2::text, jsonb_build_object("
@@ -230,7 +230,7 @@ async def test_a_stop_waits_for_the_removal_of_marks_that_is_under_way(shop: Sho
 
 
 async def test_a_statement_that_was_held_up_in_the_middle_changes_nothing_after_a_later_one(shop: Shop) -> None:
-    """By another transaction, which holds the mark of a former owner that it is to remove."""
+    """Another transaction locks the mark of a former owner, which the statement has to remove."""
     own = await held.hold(shop, 1, 2, 3)
     dead = await leave_a_mark(shop, 1)
     first = Marking(number=1, begun={3: "late"}, ended={1}, epochs=own.epochs)

@@ -1,4 +1,4 @@
-"""Whatever a handler does costs its own run: the outcome says so, the others go on, nothing is half-written."""
+"""A misbehaving handler costs only its own run: the outcome has the error, other runs go on, writes stay atomic."""
 
 from __future__ import annotations
 

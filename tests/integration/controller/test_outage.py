@@ -1,5 +1,4 @@
-"""The database goes away while the loop runs: the loop survives, and nothing that was asked is lost or done
-twice."""
+"""The database goes away while the loop runs: the loop survives, and no request is lost or carried out twice."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from tests.support.toy import Decided, Scripted, Shape, State, Widget, answered
 
 
 def turn(widget: Widget, _now: object) -> Decided:
-    """Each request turns the widget around once."""
+    """Move the widget to its other state once for its open requests."""
     if not widget.requests:
         return toy.content(widget, widget.entered_at)
     to = State.MADE if widget.state is State.RAW else State.RAW
@@ -26,7 +25,7 @@ def turn(widget: Widget, _now: object) -> Decided:
 
 
 async def kill_backends(shop: Shop) -> None:
-    """Every session but the one that asks."""
+    """End every session of the database but the one that ends them."""
     async with shop.db.connect() as conn:
         await conn.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -57,13 +56,13 @@ async def test_sessions_killed_over_and_over_lose_nothing_and_double_nothing(sho
         latest = await shop.pool.fetchval(
             "SELECT max(version) FROM farrier.history WHERE kind = 'widget' AND id = $1", widget
         )
-        # A commit whose reply was lost is settled by a version of its own, without history.
+        # Settling a commit whose reply was lost may add a version without history.
         assert latest is not None
         assert (await shop.widget(widget))["version"] >= latest
 
 
 async def eventually_all_answered(shop: Shop) -> None:
-    """Asked on a connection of the test's own: of the pool's, some are dead and do not know it yet."""
+    """Return once all requests are answered. Uses a new connection, because some of the pool's were killed."""
     async with shop.db.connect() as client:
         with anyio.fail_after(loop.PATIENCE):
             while await client.fetchval("SELECT EXISTS (SELECT FROM farrier_toy.requests WHERE answers = 0)"):
@@ -72,7 +71,7 @@ async def eventually_all_answered(shop: Shop) -> None:
 
 @pytest.fixture
 async def mortal() -> AsyncIterator[tuple[EmbeddedServer, Shop]]:
-    """A server of this test's own, so that it may be stopped."""
+    """A server of this test's own, which it may stop."""
     with TemporaryDirectory(prefix="farrier-test-mortal-") as directory:
         server = EmbeddedServer(Path(directory), settings=pg.FAST)
         await anyio.to_thread.run_sync(server.start)

@@ -1,4 +1,4 @@
-"""Samples of a kind's own metrics: counted once the commit has won, and then once."""
+"""Samples of a kind's own metrics: each is counted once, after its commit has succeeded."""
 
 from __future__ import annotations
 

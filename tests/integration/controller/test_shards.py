@@ -1,5 +1,5 @@
-"""Which controller owns which shards: fair shares, takeovers by the observer's own clock, fences, and what the former
-owner of a shard left."""
+"""Ownership of shards: fair shares, takeovers timed by the observer's own clock, fences, and the recovery of steps of a
+shard's former owner."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FREE = "SELECT count(*) FROM farrier.shards WHERE owner IS NULL AND kind = 'widg
 
 
 class Careful(Scripted):
-    """Records what it is asked to recover, and from which step."""
+    """Records the resources that the loop has it recover, and from which step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ async def test_a_controller_that_stops_gives_all_back_and_another_takes_over_at_
 
 
 async def test_a_controller_that_leaves_notifies_the_others(shop: Shop) -> None:
-    """They share its shards out once its row is gone: a notification of before makes them take none."""
+    """The notification must come after its row is gone: before that, other controllers take none of its shards."""
     controllers, leaver, heard = PostgresControllers(shop.pool), uuid4(), anyio.Event()
     await controllers.join(leaver, "leaver", [toy.KIND])
     async with shop.db.connect() as listener:
@@ -184,7 +184,7 @@ async def test_a_controller_that_was_declared_dead_renews_no_more_and_joins_unde
 
 
 async def test_a_step_of_a_former_owner_commits_nothing_and_publishes_nothing(shop: Shop) -> None:
-    """It does not know yet: its clock stands still, and no renewal told it."""
+    """The former owner still believes that it owns the shard: its clock stands still, and its renewals fail."""
     await shop.register(1)
     bench, handler = Bench(MADE), Careful()
     first, second = Replica(shop, Scripted({1: bench.script})), Replica(shop, handler)
@@ -223,7 +223,7 @@ async def test_after_a_crash_those_resources_are_recovered_whose_steps_were_unde
         await second.stop()
     assert handler.recovered == {1: "work"}
     assert await shop.pool.fetchval("SELECT count(*) FROM farrier.effects") == 0
-    assert await shop.pool.fetchval("SELECT count(*) FROM farrier.marks") == 0, "the row of the dead one goes, too"
+    assert await shop.pool.fetchval("SELECT count(*) FROM farrier.marks") == 0, "no marks remain"
 
 
 class Unable(WidgetIO):
@@ -270,7 +270,7 @@ class Acting(Bench):
 async def test_a_step_that_goes_on_six_seconds_after_the_last_renewal_sends_nothing_and_is_recovered(
     shop: Shop,
 ) -> None:
-    """As after SIGSTOP: the clock moved, and the timers of the process did not."""
+    """As after SIGSTOP, the clock has moved, and the timers of the process have not fired."""
     await shop.register(1)
     bench, handler = Acting(MADE), Careful()
     handler.scripts[1] = bench.script

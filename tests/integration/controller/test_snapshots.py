@@ -1,4 +1,4 @@
-"""What is in memory may only say that there is nothing to do, and what no wake announced is found by a resync."""
+"""A snapshot in memory can only show that nothing is to be done; a resync finds changes that had no wake."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEVER_AGAIN = msgspec.structs.replace(QUIET, resync=timedelta(days=1))
 
 
 class Counting(WidgetIO):
-    """Storage that counts its statements, and holds loads back until they are let go."""
+    """Storage that records its statements, and holds loads back until a test sets `let_go`."""
 
     def __init__(self, shop: Shop) -> None:
         super().__init__(shop.pool, toy.WidgetRows())
@@ -64,7 +64,7 @@ async def test_a_resource_at_rest_is_run_each_period_without_a_statement(shop: S
     replica = Replica(shop, handler, io=io, config=NEVER_AGAIN)
     async with at_work(replica):
         await replica.ledger.until(lambda: replica.ledger.outcomes["wait"] == 100)
-        await replica.pass_seconds(A_PERIOD)  # of these, each that wrote its outcome is loaded once more
+        await replica.pass_seconds(A_PERIOD)  # each widget whose outcome was written is loaded once more
         await replica.ledger.until(lambda: replica.ledger.outcomes["wait"] == 200)
         before = len(io.statements), await shop.pool.fetchval("SELECT max(at) FROM farrier.outcomes")
         for sweep in (3, 4, 5):
@@ -75,7 +75,7 @@ async def test_a_resource_at_rest_is_run_each_period_without_a_statement(shop: S
 
 
 async def test_what_memory_decides_is_decided_again_over_a_fresh_snapshot_and_only_that_counts(shop: Shop) -> None:
-    """It was changed by hand: the snapshot in memory would make it, the one in the database sell it."""
+    """The row was changed by hand: by the snapshot in memory the widget would be made, by the fresh one it is sold."""
     await shop.register(1)
     replica = Replica(shop, Scripted(default=rests), config=NEVER_AGAIN)
     async with at_work(replica):
@@ -100,7 +100,7 @@ async def test_what_memory_decides_is_decided_again_over_a_fresh_snapshot_and_on
 
 
 async def test_garbage_over_memory_costs_its_own_run_only(shop: Shop) -> None:
-    """From the same line as the outcome before it, so that only its delay differs."""
+    """Both outcomes come from the same line and differ only in the delay, which is invalid the second time."""
     await shop.register(1)
     delay: list[Any] = [None]
 

@@ -1,5 +1,4 @@
-"""What the log says of a run: each change, each answer and each error, with constant events, ids and names, and
-once."""
+"""The log of a run: each change, each answer and each error once, with constant event names, ids and names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps whose end was not seen: what they want kept is kept, and the next run of the resource recovers."""
+"""Steps whose end was not recorded: their `if_cut` is committed, and the next run of the resource recovers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CUT = Update[Shape, Answer](to=Shape(State.RAW, "cut"), reason="was cut short", 
 
 
 class Careful(Scripted):
-    """Recovers what the loop asks it to recover, and then does what its script says."""
+    """Records the widgets that the loop has it recover, and otherwise runs its script."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Careful(Scripted):
 
 
 async def crash(shop: Shop, *widgets: int) -> None:
-    """A process dies in the steps of these widgets, and is declared dead."""
+    """Start steps of these widgets in a controller that crashes, and declare it dead."""
     await shop.register(*widgets)
     bench = Bench(MADE)
     doomed = Replica(shop, Scripted(default=bench.script))
@@ -76,7 +76,7 @@ async def test_a_handler_that_does_not_care_decides_as_ever(shop: Shop) -> None:
 
 
 async def test_a_mark_without_a_step_is_recovered_though_its_shard_was_given_back(shop: Shop) -> None:
-    """As a statement leaves it whose reply was lost."""
+    """A statement whose reply was lost may leave such a mark."""
     await shop.register(1, 2)
     await shop.pool.execute(f"INSERT INTO farrier.marks VALUES (gen_random_uuid(), 'widget', 1, '{MARK}')")
     handler = Careful()
@@ -118,7 +118,7 @@ async def test_a_step_that_was_cut_off_by_the_stop_is_recovered_by_the_next_proc
     assert handler.recovered == [1]
 
 
-# --- what a step wants kept
+# --- what a step keeps when it is cut
 
 
 async def test_what_a_step_wants_kept_is_committed_when_a_request_cuts_it_short(shop: Shop) -> None:
@@ -184,7 +184,7 @@ async def test_what_a_step_wants_kept_is_not_committed_when_it_gets_to_its_end(s
     assert (await shop.widget(1))["payload"] == ""
 
 
-# --- what need not be told
+# --- updates that leave the outcome alone
 
 
 async def test_a_quiet_update_is_stored_and_leaves_what_the_last_run_said(shop: Shop) -> None:
@@ -207,4 +207,4 @@ async def test_a_quiet_update_is_stored_and_leaves_what_the_last_run_said(shop: 
         controller.woken(toy.KIND, [1])
         await ledger.until(lambda: ledger.outcomes["wait"] == 2)
     after = await shop.pool.fetchval("SELECT at FROM farrier.outcomes WHERE kind = 'widget' AND id = 1")
-    assert after == before, "it has been waiting since then"
+    assert after == before, "the outcome keeps the time since which it waits"
