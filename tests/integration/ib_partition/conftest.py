@@ -1,4 +1,4 @@
-"""What the tests of partitions share: a site with a simulated UFM, on a database of the test's own."""
+"""Shared by the tests of partitions: a site with a simulated UFM, on a database of the test's own."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ async def fabric(db: pg.Database) -> AsyncIterator[partitions.Fabric]:
 
 @pytest.fixture
 async def every_fabric(every_db: pg.Database) -> AsyncIterator[partitions.Fabric]:
-    """The same on each supported server in turn: for tests of what lives in SQL."""
+    """A fabric on each supported server in turn, for tests of behaviour that is implemented in SQL."""
     async with partitions.opened(every_db) as opened:
         yield opened

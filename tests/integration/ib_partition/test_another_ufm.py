@@ -1,4 +1,4 @@
-"""A site that has another UFM from one reload to the next: nothing in it is touched that is not plainly ours."""
+"""A site whose UFM is replaced by a reload: in the new UFM only partitions that are certainly ours are changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ URL = "http://ufm2.test"
 
 
 async def move(fabric: Fabric, other: Manager) -> None:
-    """The site's file names another UFM, and is read anew."""
+    """Reload the site's settings with another UFM."""
     fabric.hosts["ufm2.test"] = other
     settings = fabric.settings[SITE]
     ufm = msgspec.structs.replace(settings.ufm, url=URL)

@@ -1,4 +1,4 @@
-"""A change made in UFM is reverted, and ports without a member are removed, but not at the first read of them."""
+"""A change made in UFM is reverted; a port without a member is removed, but not at the first read that shows it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_a_port_is_not_removed_on_the_word_of_one_reading(fabric: Fabric) 
     await fabric.ready("ib", GUIDS[0])
     fabric.manager.partitions[KEY].ports[GUIDS[9]] = Port()
     await fabric.wait()
-    for _ in range(3):  # whatever else wakes it within the time that a reading lasts
+    for _ in range(3):  # further runs that share the same reading
         await fabric.conn.execute("SELECT farrier.enqueue('ib_partition', id) FROM farrier.ib_partitions")
         await fabric.settle()
     assert "remove" not in fabric.manager.changes

@@ -1,4 +1,4 @@
-"""A partition's states, each edge by what brings it about: real database, real loop, simulated UFM."""
+"""A partition's states: each edge by its real trigger, on a real database, the real loop and a simulated UFM."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def test_provisioning_to_deleting_without_ufm_where_it_was_never_told(fabr
     assert await fabric.taken() == []
 
 
-# What brings each edge of the model about; every edge has to be here, and to be taken.
+# For each edge of the model a test that takes it.
 WAYS: dict[tuple[str, str], Callable[[Fabric], Awaitable[None]]] = {
     ("provisioning", "ready"): test_what_is_left_out_is_ufms_own_default,
     ("provisioning", "error"): test_an_error_is_entered_once_however_long_it_lasts,
@@ -272,7 +272,7 @@ async def test_it_is_told_what_ufm_takes_and_does_not_do(fabric: Fabric, op: str
     assert words in (await fabric.row(made))["last_error"]
     fabric.manager.faults.clear()
     await fabric.wait()
-    await fabric.wait()  # the last port to leave takes the key with it, which is made again
+    await fabric.wait()  # UFM drops the key with its last port, so the key is made again
     assert await fabric.history(made) == ["ready", "error", "ready"]
 
 
@@ -343,7 +343,7 @@ async def _until(fabric: Fabric, id_: int, state: str) -> None:
 
 
 async def _until_settled(fabric: Fabric) -> None:
-    """A few periods, until the last of them asks UFM for nothing."""
+    """Let periods pass until one of them sends UFM no change."""
     await fabric.settle()
     with anyio.fail_after(loop.PATIENCE):
         while True:

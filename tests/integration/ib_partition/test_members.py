@@ -1,4 +1,4 @@
-"""Members: who joins and leaves, what UFM has then, and what is refused."""
+"""Members: joining and leaving, the ports that UFM has afterwards, and calls that are refused."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_one_bad_port_keeps_no_other_out_and_is_tried_again(fabric: Fabric
     assert set(fabric.ports) == set(GUIDS[:8]) - {GUIDS[3]}
     assert {guid for guid, state in (await fabric.members()).items() if state == "refused"} == {GUIDS[3]}
     assert await fabric.state(made) == "error" and GUIDS[3] in (await fabric.row(made))["last_error"]
-    await fabric.join(GUIDS[8], "node-8")  # others come and go in the meantime
+    await fabric.join(GUIDS[8], "node-8")  # meanwhile other members join and leave
     await fabric.leave(GUIDS[0], "node-1")
     await fabric.settle()
     assert GUIDS[8] in fabric.ports and GUIDS[0] not in fabric.ports
@@ -107,7 +107,7 @@ async def test_one_bad_port_keeps_no_other_out_and_is_tried_again(fabric: Fabric
 
 async def test_one_bad_port_keeps_no_other_from_leaving_joining_or_being_told(fabric: Fabric) -> None:
     made = await fabric.ready("ib", *GUIDS[:4])
-    fabric.manager.ports = set(GUIDS) - {GUIDS[0]}  # its server was pulled, and UFM keeps it
+    fabric.manager.ports = set(GUIDS) - {GUIDS[0]}  # the port's server was removed, and UFM keeps its membership
     async with fabric.conn.transaction():
         for membership, guid in (("limited", GUIDS[1]), ("full", GUIDS[7]), ("full", "0002c903deadbeef")):
             owner = f"node-{GUIDS.index(guid) + 1}" if guid in GUIDS else "typo"
@@ -176,7 +176,7 @@ async def test_a_guid_is_the_same_however_it_is_spelled(fabric: Fabric) -> None:
 async def test_what_was_asked_meanwhile_is_not_overwritten_by_a_run_that_knew_nothing_of_it(fabric: Fabric) -> None:
     made = await fabric.ready("ib", GUIDS[0])
     await fabric.leave(GUIDS[0])
-    await fabric.crash(made)  # UFM has it no more, and the member is still leaving
+    await fabric.crash(made)  # UFM has removed the port, and the member is still leaving
     await fabric.join(GUIDS[0])
     await fabric.settle()
     assert fabric.ports == {GUIDS[0]: "full"} and await fabric.members() == {GUIDS[0]: "applied"}
@@ -229,12 +229,12 @@ async def test_nobody_joins_a_partition_that_is_being_deleted_or_is_gone(fabric:
     await fabric.settle()
     error = await refusal(fabric, "SELECT farrier.join_partition('ib', $1, 'node-2')", GUIDS[1])
     assert error.sqlstate == "FR404"
-    await fabric.leave(GUIDS[0])  # of one that is gone: there is nothing left to leave
+    await fabric.leave(GUIDS[0])  # leaving a partition that is gone succeeds
 
 
 async def test_who_joins_while_the_deletion_commits_is_refused_at_its_own_commit(fabric: Fabric) -> None:
     made = await fabric.ready()
-    fabric.manager.asynchronous = True  # so that it is deleting, and not gone at once
+    fabric.manager.asynchronous = True  # so that the partition stays in deleting for a while
     async with fabric.db.connect() as client:
         joining = client.transaction()
         await joining.start()
@@ -250,7 +250,7 @@ async def test_a_deletion_that_was_decided_before_somebody_joined_is_decided_ane
     made = await fabric.ready()
     request = await fabric.ask("delete")
     await fabric.join(GUIDS[0])
-    # As a run writes it that has not seen the member.
+    # The change of a run whose snapshot does not have the member.
     change = {"run": made, "state": "deleting", "last_error": None, "draining": False}
     changes = {
         "kind": [{"run": made, "kind": "ib_partition"}],

@@ -1,7 +1,7 @@
 """No commit of the loop waits for a client's open transaction, whatever the client did in it and to which partition.
 
 A client acts on one partition and keeps its transaction open; partitions beside it, of the same batch, have their run
-then. A commit that waited would never end, because the client ends its transaction afterwards.
+unused
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.support.partitions import GUIDS, SITE, Fabric
 
 HELD, OTHERS = "held", ("one", "two")
 PORT, NEW_PORT = GUIDS[0], GUIDS[9]
-WAKES_NOW = "; SET CONSTRAINTS ALL IMMEDIATE"  # anybody may: what waits for COMMIT is done at once
+WAKES_NOW = "; SET CONSTRAINTS ALL IMMEDIATE"  # any client may run deferred triggers before its COMMIT
 
 JOIN = f"SELECT farrier.join_partition('held', '{NEW_PORT}', 'node-9')"
 CHANGE = f"SELECT farrier.join_partition('held', '{PORT}', 'owner', NULL, 'limited')"
@@ -43,7 +43,7 @@ STAGES = ("provisioning", "ready, to add", "ready, to remove", "ready, to change
 
 
 async def prepare(fabric: Fabric, stage: str) -> None:
-    """All three partitions where the stage begins; nothing runs."""
+    """Bring all three partitions to the begin of the stage; afterwards nothing runs."""
     for number, name in enumerate((HELD, *OTHERS)):
         await fabric.create(name, pkey=0x10 + number)
         if stage == "provisioning":
@@ -64,7 +64,7 @@ async def prepare(fabric: Fabric, stage: str) -> None:
 
 
 async def ask(fabric: Fabric, stage: str, names: tuple[str, ...]) -> None:
-    """What the stage is asked for, while the client's transaction is open."""
+    """Make the requests of the stage, while the client's transaction is open."""
     for name in names:
         if stage in ("ready, to remove", "draining"):
             await fabric.leave(PORT, "owner", name)
@@ -75,7 +75,7 @@ async def ask(fabric: Fabric, stage: str, names: tuple[str, ...]) -> None:
 
 
 async def act(client: Connection, role: str, statement: str) -> None:
-    """Done or refused; whatever it holds, it holds until the transaction ends."""
+    """Execute the client's statement, which may be refused; its locks are held until the transaction ends."""
     await client.execute(f"SET LOCAL ROLE farrier_{role}")
     try:
         async with client.transaction():
@@ -86,7 +86,7 @@ async def act(client: Connection, role: str, statement: str) -> None:
 
 
 async def there(fabric: Fabric, names: tuple[str, ...]) -> set[tuple[str, str | None]]:
-    """State and member of each."""
+    """The states of the partitions and of their members."""
     rows = await fabric.conn.fetch(
         "SELECT p.state, m.state AS member FROM farrier.ib_partitions p LEFT JOIN farrier.ib_members m"
         " ON m.partition = p.id AND m.guid = $2 WHERE p.name = ANY ($1)",
@@ -117,12 +117,12 @@ async def test_the_loop_goes_on_beside_a_client_that_acts_and_keeps_its_transact
     async with fabric.db.connect() as client:
         transaction = client.transaction()
         await transaction.start()
-        # Where the held one's member is to leave, that was asked for before: the client has its row now.
+        # A request for the member to leave comes before the client's statement, which then locks the member's row.
         early = stage in ("ready, to remove", "draining")
         if early:
             await ask(fabric, stage, (HELD,))
         await act(client, *ACTS[name])
-        late = early or "wakes now" in name  # its requests would wait for the client
+        late = early or "wakes now" in name  # requests for the held partition would wait for the client
         await ask(fabric, stage, OTHERS if late else (HELD, *OTHERS))
         async with fabric.running():
             await fabric.until_settled(OTHERS)

@@ -1,4 +1,4 @@
-"""UFM that cannot be asked, in every state and in every way: the partition waits where it is, and goes on by itself."""
+"""Outages of UFM in every state and of every kind: the partition keeps its state, and goes on after the outage."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ DOWN = {
     "404 to readings": Fault(method="GET", status=404, body=b"not found", content_type="text/plain", times=None),
 }
 every_way = pytest.mark.parametrize("way", DOWN)
-# A partition that is made, or that goes, is asked for alone.
+# UFM is asked for a single partition, and not for a list, when the partition is made or deleted.
 every_way_but_lists = pytest.mark.parametrize("way", [way for way, fault in DOWN.items() if fault.op is None])
-# What hangs is waited for in real time.
+# The timeout of requests that hang, which passes in real time.
 IMPATIENT = timedelta(seconds=0.2)
 
 
@@ -191,7 +191,7 @@ async def test_partitions_that_wait_together_do_not_each_try_ufm(fabric: Fabric)
     assert len(fabric.manager.requests) - before == 1
 
 
-# --- a process that dies between what it did in UFM and its commit
+# --- a process that dies between a change in UFM and its commit
 
 
 async def test_a_number_that_was_claimed_is_made_once_and_recognised(fabric: Fabric) -> None:

@@ -1,4 +1,4 @@
-"""What is asked of partitions: what is refused and in which words, and a drain that begins at once and waits."""
+"""Intents for partitions: which are refused and with which text, and a drain that begins at once and waits."""
 
 from __future__ import annotations
 

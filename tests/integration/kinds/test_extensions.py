@@ -1,4 +1,4 @@
-"""Kinds of other packages: named, refused in words, installed once, and run beside farrier's own."""
+"""Kinds of other packages: named in the settings, refused with a message, installed once, run beside farrier's own."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ async def test_a_state_that_something_is_in_cannot_be_taken_away(conn: Connectio
 
 
 async def test_a_state_that_something_is_in_cannot_become_its_end(conn: Connection) -> None:
-    """It would never end: it ends by entering such a state."""
+    """A resource ends by entering a terminal state, so one that is in the state already would never end."""
     await install(conn)
     await conn.execute("INSERT INTO farrier_crates.crates (name) VALUES ('c-1'), ('c-2')")
     await conn.execute("UPDATE farrier_crates.crates SET state = 'packed' WHERE name = 'c-1'")
@@ -244,7 +244,7 @@ async def test_an_embedded_database_learns_of_kinds_by_itself_and_no_other_does(
 
 
 class Services:
-    """The services of crates, which tell when they were opened and closed."""
+    """The services of crates, which count how often they were opened and closed."""
 
     def __init__(self) -> None:
         self.hand = Hand()
@@ -264,7 +264,7 @@ def config(dsn: str) -> Config:
         database=DatabaseConfig(dsn=dsn),
         http=HttpConfig(port=0),
         bmc=NOWHERE,
-        # A poll that a test would not wait for: what comes in time was told.
+        # Polls are so rare that a wake which is handled in time came by notification.
         controller=msgspec.structs.replace(loop.BRISK, kinds=(NAME,), poll_interval=ControllerConfig().period),
     )
 
@@ -361,7 +361,7 @@ def weighed(crate: Crate, epoch: int) -> Finished[Crate, Any]:
 
 
 def test_no_write_can_name_another_run() -> None:
-    """A field `run` of a section's row, as one of its own data, would write what another run writes."""
+    """A field `run` in the data of a section's row would make the row count as that of another run."""
     weighing = extension(writer="x.y", section=lambda write: ("weights", {"kg": write.kg, "run": 2}))
     run = weighed(
         Crate(

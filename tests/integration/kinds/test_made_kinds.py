@@ -1,4 +1,4 @@
-"""Kinds as they are made of tables: what is refused, what may be repeated, and who may do what with them."""
+"""Kinds made of tables by make_kind: refusals, repeated calls, and the rights of roles on a kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds that are removed, or whose tables were dropped: others go on, and the kind may come again."""
+"""Kinds that are removed, or whose tables were dropped: other kinds go on, and the kind can be installed again."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def end(conn: Connection) -> None:
 
 
 async def traces(conn: Connection) -> list[str]:
-    """Where the database still knows the kind."""
+    """The tables that still have rows of the kind."""
     return [
         table
         for table in REGISTRY
@@ -96,7 +96,7 @@ async def test_a_removed_kind_leaves_its_table_and_requests_and_may_come_again(c
 
 
 async def test_a_dropped_schema_harms_no_other_kind(conn: Connection) -> None:
-    """Whatever goes over all kinds: rights, listings, counts, what is late, names."""
+    """All functions that go over every kind still work: rights, listings, counts, late resources and names."""
     await ask(conn, "create", "c-1", PACK)
     await conn.execute("CREATE FUNCTION farrier_crates.f(bigint) RETURNS integer LANGUAGE sql AS 'SELECT 1'")
     await conn.execute("SELECT farrier.let_call('farrier_intents', 'farrier_crates.f(bigint)')")
@@ -125,7 +125,7 @@ async def test_a_kind_without_its_table_is_removed(conn: Connection) -> None:
 
 
 async def test_a_table_that_is_made_anew_gives_no_id_a_second_time(conn: Connection) -> None:
-    """History and requests are by id."""
+    """History and intents refer to resources by id, so an id must not be used twice."""
     await ask(conn, "create", "c-1", PACK)
     before = await ask(conn, "delete", "c-1")
     await conn.execute("DROP SCHEMA farrier_crates CASCADE")
@@ -165,7 +165,7 @@ async def test_an_upgrade_of_a_kind_waits_for_no_open_transaction(every_db: pg.D
 async def test_an_upgrade_that_takes_a_state_away_gives_way_to_those_behind_it(
     every_db: pg.Database, conn: Connection
 ) -> None:
-    """It has to know that nobody enters that state meanwhile."""
+    """It locks the table, so that no resource enters that state meanwhile, and must not block clients for long."""
     lasts = KindState(why_none="it has ended")
     edges = (KindEdge("packing", "packed", "x"), KindEdge("packed", "gone", "x"))
     states = {**{name: SPEC.states[name] for name in ("packing", "packed")}, "gone": lasts}
@@ -184,7 +184,7 @@ async def test_an_upgrade_that_takes_a_state_away_gives_way_to_those_behind_it(
 
 
 async def test_the_loop_of_a_kind_outlives_its_table_and_goes_on_with_a_new_one(db: pg.Database) -> None:
-    """It runs beside nodes: one schema that is dropped ends no controller."""
+    """A dropped schema must not end the controller, which also runs nodes."""
     async with crates.opened(db) as yard, db.connect() as conn:
         made = await yard.create()
         async with yard.controlled() as ledger:

@@ -1,4 +1,4 @@
-"""What a client that asks for resources may count on: what is refused or made at once, and what is once only."""
+"""Guarantees for clients that insert resource intents: refusals, immediate creation, and idempotence."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ async def test_other_requests_are_answered_by_the_handler_and_told_of(yard: Yard
         ("rejected", answered[2]["reason"]),
     ]
     assert all(a["answered_at"] is not None for a in answered)
-    assert set(told) == {""}, "it carries nothing, so that equal ones are told once"
+    assert set(told) == {""}, "the payload is empty, so that PostgreSQL merges equal notifications"
     assert (await yard.crate(made))["labels"] == ["a", "b"]
 
 
@@ -243,7 +243,7 @@ async def test_of_two_creations_of_a_name_at_once_one_is_made(yard: Yard, keys: 
 async def test_a_call_that_comes_again_before_the_first_is_committed_gets_the_firsts_id(
     yard: Yard, bounds: tuple[int, int], params: str
 ) -> None:
-    """Its own number is taken by then, by itself."""
+    """By then the first call has taken the number that the second one asks for."""
     await yard.pool.execute("SELECT farrier.set_pool('slots', $1, $2)", *bounds)
     found: list[int] = []
 
@@ -307,7 +307,7 @@ async def test_a_number_that_its_column_cannot_hold_is_refused_in_words(yard: Ya
 
 
 async def test_an_answer_is_found_by_its_id_however_many_requests_are_pending(every_db: pg.Database) -> None:
-    """Planned when there was next to none, and none has been counted since."""
+    """The statement was planned when the table was almost empty, and the table was not analyzed since."""
     answer = """SELECT farrier.write_resources(format(
         '{"kind": [{"kind": "network_segment"}], "runs": [], "answers": [{"run": 1, "request": %s, "accepted": true}]}',
         $1::bigint)::jsonb)"""

@@ -1,4 +1,4 @@
-"""What a kind gets without a line of its own: guards, wakes, snapshots, commits, listings, an orderly end."""
+"""What every kind gets without code of its own: guards, wakes, snapshots, commits, listings and removal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def write(yard: Yard, **sections: list[dict[str, Any]]) -> list[tuple[int,
     ]
 
 
-# --- guards, whoever writes
+# --- guards, for every writer
 
 
 @pytest.mark.parametrize("target", ["emptying/unpack", "gone", "lost"])
@@ -313,7 +313,7 @@ async def test_a_listing_of_an_unknown_kind_and_of_one_with_another_table_is_ref
 
 @pytest.mark.parametrize("schema", ["farrier_crates", "farrier"])
 async def test_what_a_kind_tells_of_a_resource_is_told_by_both_listings(yard: Yard, schema: str) -> None:
-    """By a function beside the kind's table, and by no other."""
+    """The detail comes from a function in the schema of the kind's table, and from no other schema."""
     await yard.create()
     await yard.pool.execute(
         f"CREATE FUNCTION {schema}.crate_detail(bigint) RETURNS jsonb LANGUAGE sql"

@@ -1,4 +1,4 @@
-"""What the tests of whole nodes in MAAS share: a site at work with a simulated region whose work is quick."""
+"""Shared by the tests of whole nodes in MAAS: a running site with a simulated region whose operations are quick."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.wire import Wire
 
 @pytest.fixture
 def wire() -> Wire:
-    """What lies between the site's client and its region."""
+    """The transport between the site's client and its region."""
     return Wire(Region(durations=QUICK))
 
 

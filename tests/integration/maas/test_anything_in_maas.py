@@ -1,8 +1,8 @@
-"""Whatever people, agents, regions and processes do to nodes in MAAS, in any order, through the real loop: what must
-hold holds after every commit, nothing is sent that must not be, and no node waits for MAAS for ever.
+"""Actions of people, agents, regions and processes on nodes in MAAS, in any order, through the real loop: the
+invariants hold after every commit, no forbidden request is sent, and no node waits for MAAS for ever.
 
-Hypothesis writes the scripts. Humans act in MAAS as another administrator, with the region's own requests. A process
-that is to die does so in the next change that it sends.
+Hypothesis generates the scripts. People act in MAAS as another administrator, with the region's own requests. A process
+dies while a change that it has sent is held.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from tests.support.onboarded import QUICK, UNSYNCED, maas_id
 from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site
 from tests.support.wire import Blow, Nth, Wire
 
-# What another process has to wait for, by the database's clock.
+# Another process takes the shards over after this time of the database's clock.
 LEASE = 16 * SECOND
-# Every stage may fail as often as it may, with all its back-offs, before an operator is asked for.
+# Time in which every stage can make all its attempts, with their back-offs, before it waits for an operator.
 PATIENCE = timedelta(hours=24)
 OF_A_DELETED_NODE = {"FR401", "FR403", "FR404", "FR410"}
 SOMEBODY = User(username="somebody", key="someconsumerkey01:sometokenkey00001:somesecretsomesecretsomesecretsome")
@@ -60,7 +60,7 @@ PARAMS: dict[Action, list[dict[str, Any]]] = {
     Action.DECOMMISSION: [{"mode": "reimage"}, {"mode": "full_decommission"}, {"mode": "storage_cleanup"}],
     Action.PAUSE: [{"reason": "fire drill"}],
 }
-# Asked for more often than the others: they are what this is about.
+# Intents that the scripts have more often than others, because they lead through MAAS.
 OFTEN = [
     (Action.ONBOARD, {"mode": "deploy"}),
     (Action.DECOMMISSION, {"mode": "reimage"}),
@@ -74,7 +74,7 @@ BY_AGENTS = {"drain_node", "force_release_allocations", "cleanup_storage", "scru
 
 
 class Life:
-    """One node, and one process after another that serves it."""
+    """One node, and the processes that run it one after the other."""
 
     def __init__(self, db: pg.Database, stack: AsyncExitStack) -> None:
         self._db = db
@@ -91,14 +91,14 @@ class Life:
         return self.wire.region
 
     async def process(self) -> Site:
-        """The next process."""
+        """End the process, and start the next one."""
         await self._stack.aclose()
         return await self._stack.enter_async_context(
             sites.opened(self._db, region=self.wire, config=UNSYNCED, crash=True)
         )
 
     async def dies(self) -> None:
-        """The process dies as it is, and another takes over once the lease is over."""
+        """The process dies at once, and another takes over when the lease has expired."""
         key = self.node.key
         site = await self.process()
         self.node = Machine(site, self.node.name, self.node.id)
@@ -137,7 +137,7 @@ async def life(server: pg.Server, begins: int) -> AsyncIterator[Life]:
 
 
 def named(act: Act, *words: object) -> Act:
-    """An act that a failing script can be read from."""
+    """Give an act a name that is readable in a failing script."""
     act.__qualname__ = " ".join(map(str, words))
     return act
 
@@ -157,7 +157,7 @@ def waits(by: timedelta) -> Act:
 
 
 def strikes(blow: Blow, number: int = 1) -> Act:
-    """A change that is sent from now on goes wrong; a held one is the death of its process."""
+    """Inject a fault into the change with this number from now on; when the change is held, its process dies."""
 
     async def strike(it: Life) -> None:
         it.wire.strike = Nth(number, blow)
@@ -180,7 +180,7 @@ def fares(**fate: Any) -> Act:
 
 
 def human(op: str, *, user: User = SOMEBODY, **form: str) -> Act:
-    """Somebody asks MAAS for something; MAAS may refuse."""
+    """A person sends a request to MAAS, which may refuse it."""
 
     async def act(it: Life) -> None:
         machine = await it.record()
@@ -203,13 +203,13 @@ async def human_renames(it: Life) -> None:
 
 
 async def human_takes(it: Life) -> None:
-    """Released, and deployed by somebody else at once."""
+    """Another user releases the machine, and deploys it at once."""
     await human("release")(it)
     await human("deploy")(it)
 
 
 async def enrols(it: Life) -> None:
-    """The installed system comes up, if there is one."""
+    """If the machine is deployed, its agent enrolls and sends a heartbeat."""
     machine = await it.record()
     if machine is not None and machine.status is Status.DEPLOYED and machine.user_data:
         await it.node.enroll(onboarded.token_of(machine))
@@ -221,7 +221,7 @@ async def beats(it: Life) -> None:
 
 
 def works(*, succeeded: bool, times: int = 1) -> Act:
-    """Whatever tasks there are, some agent ends them."""
+    """Agents claim and end all queued tasks."""
 
     async def work(it: Life) -> None:
         for _ in range(times):
@@ -234,13 +234,13 @@ def works(*, succeeded: bool, times: int = 1) -> Act:
 
 
 async def is_cleaned(it: Life) -> None:
-    """All the tasks of a decommission."""
+    """Agents end all tasks of a decommission, one after the other."""
     for _ in range(6):
         await works(succeeded=True)(it)
 
 
 async def goes_on(it: Life) -> None:
-    """Time for MAAS to do what it was asked, and then agents do what they are asked."""
+    """Let time pass for MAAS, then let the agent enroll and carry out its tasks."""
     for _ in range(3):
         await waits(MINUTE)(it)
     await enrols(it)
@@ -345,14 +345,14 @@ async def happens(it: Life, act: Act) -> None:
 
 
 async def heals(it: Life) -> None:
-    """From now on everything works."""
+    """From now on inject no faults."""
     it.region.faults.clear()
     it.wire.strike = lambda _: None
     it.region.default_nature = Nature()
 
 
 async def comes_to_rest(it: Life) -> None:
-    """Time passes until nothing is waited for but an operator or an agent."""
+    """Let time pass until the node waits for nothing but an operator or an agent."""
     for _ in range(PATIENCE // (10 * MINUTE)):
         await happens(it, waits(10 * MINUTE))
         row = await it.node.look()
@@ -362,7 +362,7 @@ async def comes_to_rest(it: Life) -> None:
 
 
 def rests(row: Any) -> bool:
-    """Whether nothing but an operator or an agent can take it further."""
+    """Whether the node waits for nothing but an operator or an agent."""
     if row["live"] is None or row["paused"]:
         return row["status"] not in ("draining", "removing") or bool(row["paused"])
     if row["workflow_status"] in ("failed_manual_intervention", "pending"):
@@ -372,15 +372,15 @@ def rests(row: Any) -> bool:
 
 def nothing_was_sent_that_must_not_be(it: Life) -> None:
     for sent in it.wire.sent:
-        assert sent.owner in (None, "", ADMIN.username), f"{sent} was sent to a machine that somebody else holds"
-        assert sent.op != "delete" or sent.status is not Status.DEPLOYED, f"{sent}: something runs on it"
+        assert sent.owner in (None, "", ADMIN.username), f"{sent} was sent to a machine of another user"
+        assert sent.op != "delete" or sent.status is not Status.DEPLOYED, f"{sent}: a system is deployed on the machine"
     twice = [comment for comment, times in installations(it).items() if times > 1]
     assert not twice, f"installed twice by one request of ours: {twice}"
 
 
 def installations(it: Life) -> Counter[str]:
-    """How often each deployment of ours was begun, by its comment. One that MAAS took back at once because it could not
-    switch the machine on, or that somebody aborted, may be asked for again as it was."""
+    """How often each deployment of ours was begun, by its comment. A deployment that MAAS reverted because it could not
+    switch the machine on, or that a user aborted, does not count: it may be requested again with the same comment."""
     begun: Counter[str] = Counter()
     last = ""
     for event in it.region.events.of(None):

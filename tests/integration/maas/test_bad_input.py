@@ -1,5 +1,5 @@
-"""What a region answers that cannot be true or cannot be read: a clear class, nothing lost, and nothing sent on the
-strength of it."""
+"""Responses of a region that cannot be true or cannot be read: the failure has a clear class, nothing is lost, and no
+change is sent because of them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PAGE = b"<html><body>Please log in</body></html>"
 
 
 def edited(edit: Edit) -> Misread:
-    """Each machine is shown as `edit` says."""
+    """A misread in which `edit` changes each machine."""
 
     def misread(request: httpx.Request, answer: httpx.Response, body: bytes) -> httpx.Response:
         if "/machines/" in request.url.path and "op" not in request.url.params and answer.status_code == 200:
@@ -56,7 +56,7 @@ def unknown_status(machine: dict[str, Any]) -> dict[str, Any]:
 
 
 async def region_fails(site: Site) -> str | None:
-    """Why the region's observer fails, if it does."""
+    """The class of the observer's failure; None: it does not fail."""
     failure: str | None = await site.conn.fetchval("SELECT failure FROM farrier.maas_regions")
     return failure
 
@@ -68,7 +68,7 @@ async def lives(node: Machine, minutes: int) -> str:
     return (await node.state())[0] or ""
 
 
-# --- a status number that nobody has seen
+# --- an unknown status number
 
 
 @pytest.mark.parametrize("stage", ["wait_for_ready", "wait_for_deployed"])
@@ -106,7 +106,7 @@ async def test_a_node_in_service_whose_machine_has_an_unknown_status_is_a_contra
 
 
 def listed(change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> Misread:
-    """Lists of machines as `change` says."""
+    """A misread in which `change` edits lists of machines."""
 
     def misread(request: httpx.Request, answer: httpx.Response, body: bytes) -> httpx.Response:
         if request.url.path == f"{ROOT}machines/" and "op" not in request.url.params:
@@ -184,14 +184,14 @@ async def test_clocks_that_disagree_stop_everything_and_lose_nothing(site: Site,
     assert await lives(in_service, 20) == "active"
     assert await region_fails(site) == "clock_skew"
     assert wire.sent == sent
-    assert (await node.state())[1:] == ("running", "wait_for_ready"), "the region's trouble is no fault of the node"
+    assert (await node.state())[1:] == ("running", "wait_for_ready"), "the region's failure is none of the node"
     site.maas.region.keys.skew = 0.0
     await enrolled(await deployed(node))
     assert await region_fails(site) is None
 
 
 class Drip(httpx.AsyncByteStream):
-    """A body that begins, and never ends."""
+    """A body that never ends."""
 
     @override
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -199,7 +199,7 @@ class Drip(httpx.AsyncByteStream):
         await anyio.sleep_forever()
 
 
-# What is answered, and how often before the client takes it for what it is: what passes is asked for again at once.
+# Bad responses, and how often each comes before the client reports it: transient ones are retried at once.
 BADLY: dict[str, tuple[Callable[[], httpx.Response], int]] = {
     "a page": (lambda: response(200, PAGE), 1),
     "half of it": (lambda: response(200, b'[{"system_id": "x3'), 1),
@@ -212,7 +212,7 @@ BADLY: dict[str, tuple[Callable[[], httpx.Response], int]] = {
 
 
 class EachReadBadly:
-    """Each kind of read goes wrong, and then never again."""
+    """The first reads of each kind fail, so many times, and all later ones succeed."""
 
     def __init__(self, bad: Callable[[], httpx.Response], times: int) -> None:
         self._bad = bad

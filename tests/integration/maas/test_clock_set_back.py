@@ -1,4 +1,4 @@
-"""The database's clock is set back while a change in MAAS is under way: no change that counts is made twice."""
+"""The database's clock is set back while a change in MAAS is under way: no change that does harm is made twice."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The process dies in the middle of a change, at each change there is, before and after the region made it. Another
-takes over once the lease is over, and gets the node where it has to, without doing anything twice."""
+"""The process dies in the middle of a change, for each change, before or after the region has made it. Another process
+takes over when the lease has expired, and brings the node to its goal without making a change twice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.onboarded import active, begun, cleaned, enrolled, manageable
 from tests.support.site import SECOND, Machine, Site
 from tests.support.wire import Blow, EachOnce, Wire
 
-# What another process has to wait for, by the database's clock.
+# Another process takes the shards over after this time of the database's clock.
 LEASE = 16 * SECOND
 WHEN = pytest.mark.parametrize(
     "blow",
@@ -38,7 +38,7 @@ class Mortals:
         self.deaths = 0
 
     async def one(self, node: Machine | None, act: Act | None = None, *, goal: str) -> tuple[Machine, bool]:
-        """The next process: it finds the node, or makes it; `act` is what happens first. False: it did not die."""
+        """Run the next process, which finds the node or makes it, and begins with `act`. Returns node and whether it died."""
         async with sites.opened(self._db, region=self._wire, config=DEMANDING, crash=True) as site:
             found = await manageable(site) if node is None else at(site, node)
             if act is not None:
@@ -52,7 +52,7 @@ class Mortals:
         return found, died
 
     async def all(self, node: Machine | None, act: Act, *, goal: str) -> Machine:
-        """As many as it takes."""
+        """Run processes until one does not die."""
         node, died = await self.one(node, act, goal=goal)
         while died:
             node, died = await self.one(node, goal=goal)
@@ -60,7 +60,7 @@ class Mortals:
 
 
 def at(site: Site, node: Machine) -> Machine:
-    """The same node, for whoever speaks through this site's database connection."""
+    """The same node, for calls through this site's database connection."""
     same = Machine(site, node.name, node.id)
     same.key = node.key
     return same
@@ -75,7 +75,7 @@ async def asks_cancel(node: Machine) -> None:
 
 
 async def asks_removal(node: Machine) -> None:
-    """Its agent is through with its tasks by the time that the machine is released."""
+    """Ask for the removal; the agent has ended all its tasks before the machine is released."""
     await node.beat()
     await node.asked("decommission", mode="full_decommission", force=True, reason="the lock is an old one")
     await cleaned(node)
@@ -98,7 +98,7 @@ async def test_an_onboarding_survives_a_death_in_each_change(db: pg.Database, bl
         again = 1 if blow.is_done_first else 2
         on_the_way = [op for op in ONLY_ONCE if op in ON_THE_WAY_IN]
         assert {op: wire.ops.count(op) for op in on_the_way} == dict.fromkeys(on_the_way, again)
-        assert await node.path("onboarding") == ["pending", "running", "completed"], "a death is no failure"
+        assert await node.path("onboarding") == ["pending", "running", "completed"], "a crash counts as no failure"
 
 
 @WHEN

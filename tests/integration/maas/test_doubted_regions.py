@@ -1,4 +1,4 @@
-"""A region that is another one, or whose key is another user's: no node is blamed, frozen or taken out for it."""
+"""The region is replaced by another, or its key by that of another user: no node fails, freezes or leaves service."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def site(db: pg.Database, wire: Wire) -> AsyncIterator[Site]:
 
 
 async def told(site: Site, *, url: str | None = None) -> None:
-    """The sites are read again, with another URL if one is given."""
+    """Reload the sites, with another URL if one is given."""
     assert UNSYNCED.maas is not None
     maas = msgspec.structs.replace(UNSYNCED.maas, url=url or UNSYNCED.maas.url)
     pace = UNSYNCED.observe
@@ -50,7 +50,7 @@ async def region_is(site: Site, state: str) -> bool:
 
 
 def another(request: httpx.Request, answer: httpx.Response, body: bytes) -> httpx.Response:
-    """What a region says that has none of our machines."""
+    """A misread as of a region that has none of our machines."""
     path = request.url.path
     if request.method != "GET" or "/machines/" not in path:
         return instead(answer, body)
@@ -61,7 +61,7 @@ def another(request: httpx.Request, answer: httpx.Response, body: bytes) -> http
 
 
 async def with_others(site: Site) -> None:
-    """Nodes with machines, besides those that a test is about."""
+    """Register nodes with machines besides the nodes that a test is about."""
     for number in range(100, 100 + OTHERS):
         await site.register(f"other{number}", maas_id=await created(Caller(site.maas.region), number))
     await site.wait(10 * SECOND)
@@ -88,7 +88,7 @@ async def test_a_url_that_is_edited_while_the_region_is_away_freezes_no_node(
 
 
 async def test_a_region_that_has_none_of_our_machines_takes_none_out_of_service(site: Site, wire: Wire) -> None:
-    """Another one's URL was pasted in, or it was put back without them."""
+    """The settings name another region's URL, or the region was restored without our machines."""
     await with_others(site)
     node = await active(site)
     await site.wait(MINUTE)
@@ -121,14 +121,14 @@ async def test_a_node_in_flight_waits_while_its_region_is_another_one(site: Site
     for _ in range(10):
         await site.wait(30 * SECOND)
         assert await node.state() == before
-    assert len(wire.sent) == sent, "nothing is asked of the other one"
+    assert len(wire.sent) == sent, "no change is sent to the other region"
     wire.misread = ours
     await told(site)
     await deployed(node)
 
 
 async def test_a_key_of_another_user_freezes_no_node(site: Site, wire: Wire) -> None:
-    """The region is failing, and says whose key it takes."""
+    """The region is failing, and its error names the user whose key is needed."""
     node = await deployed(await begun(await manageable(site)))
     await site.wait(40 * SECOND)
     before = await node.state()
@@ -146,7 +146,7 @@ async def test_a_key_of_another_user_freezes_no_node(site: Site, wire: Wire) -> 
         )
     assert await region_is(site, "failing")
     assert "configure a key of 'former'" in await site.conn.fetchval("SELECT last_error FROM farrier.maas_regions")
-    machine.owner = ours  # handed over
+    machine.owner = ours  # the machine is handed over to us
     await site.wait(6 * MINUTE)
     assert await region_is(site, "observing")
     assert await node.state() == before

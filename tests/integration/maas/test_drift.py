@@ -1,4 +1,4 @@
-"""A node in service whose machine in MAAS is not what it has to be: when it leaves, why, and when it is back."""
+"""A node in service whose machine in MAAS contradicts that: when it leaves service, why, and when it returns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Human = Callable[[Site, Record], None]
 
 
 def releases(site: Site, machine: Record) -> None:
-    """As somebody does who mistook it for another."""
+    """Release the machine as an operator does who mistook it for another."""
     machine.owner = None
     site.maas.region.move(machine, Status.RELEASING)
     site.maas.region.move(machine, Status.READY)
@@ -34,13 +34,13 @@ def rescues(site: Site, machine: Record) -> None:
 
 
 def deploys_again(site: Site, machine: Record) -> None:
-    """By hand: the same system, installed anew or put back."""
+    """Deploy the machine for our user by hand again."""
     machine.owner = ADMIN.username
     site.maas.region.move(machine, Status.DEPLOYED)
 
 
 async def lives(node: Machine, time: timedelta) -> str:
-    """Time passes in small steps, with a heartbeat in each minute; its status then."""
+    """Let time pass in small steps, with a heartbeat in each minute; returns the node's status."""
     passed = timedelta(0)
     while passed < time:
         if not passed % MINUTE:
@@ -59,7 +59,7 @@ async def seen_state(node: Machine) -> str:
 
 
 async def seen_for(node: Machine) -> timedelta:
-    """Between the first and the last reading that showed what was read last."""
+    """The time between the first and the last reading that showed the current state."""
     apart: timedelta = await node.site.conn.fetchval(
         "SELECT read_at - since FROM farrier.node_observations WHERE node_id = $1", node.id
     )
@@ -78,7 +78,7 @@ async def test_a_contradiction_takes_two_readings_a_minute_apart(site: Site, hum
 
 
 async def test_a_machine_that_was_deleted_is_missed_twice_before_that_counts(site: Site) -> None:
-    """No event tells of it: the sweep misses it, and it is asked for by its own name then."""
+    """No event reports a deletion: the sweep misses the machine, which is then read by its id."""
     node = await active(site)
     site.maas.region.forget(await record(node))
     while await seen_state(node) != "absent":
@@ -110,7 +110,7 @@ async def test_it_is_back_by_itself_once_it_is_deployed_again_and_not_before(sit
     assert await lives(node, 3 * MINUTE) == "quarantined"
     assert await lives(node, 5 * MINUTE) == "quarantined"
     deploys_again(site, machine)
-    assert await lives(node, 50 * SECOND) == "quarantined", "one reading is no proof of this, either"
+    assert await lives(node, 50 * SECOND) == "quarantined", "a single reading is no proof of this, either"
     assert await lives(node, 150 * SECOND) == "active"
 
 
@@ -140,7 +140,7 @@ async def test_a_region_that_is_down_for_an_hour_quarantines_nobody(site: Site) 
 
 
 async def test_what_was_seen_before_the_region_was_lost_proves_nothing_later(site: Site) -> None:
-    """The first reading contradicts; then nothing can be read, until it is as it was."""
+    """The first reading contradicts the status; then the region cannot be read until the machine is as before."""
     node = await active(site)
     machine = await record(node)
     marks_broken(site, machine)

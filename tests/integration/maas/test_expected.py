@@ -1,4 +1,4 @@
-"""A node out of service whose machine in MAAS is not what its status expects: reported, and moved by nobody."""
+"""A node out of service whose machine in MAAS differs from what its status expects: reported, and not moved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from farrier.sim.maas.records import Machine as Record
 from tests.support.onboarded import active, record
 from tests.support.site import MINUTE, Machine, Site
 
-# Within it every machine is read, whatever its events say.
+# The period within which every machine is read, also without an event.
 SWEEP = timedelta(minutes=35)
 Human = Callable[[Site, Record], None]
 
@@ -57,7 +57,7 @@ async def why(node: Machine) -> Why:
 
 
 async def later(node: Machine) -> tuple[str, str]:
-    """Its status, and what is wrong with it, once its machine was read again."""
+    """The node's status and the reported difference, after its machine was read again."""
     for _ in range(SWEEP // (5 * MINUTE)):
         await node.site.wait(5 * MINUTE)
     said = await why(node)
@@ -80,7 +80,7 @@ async def test_a_retired_node_says_what_became_of_its_machine_and_is_not_reactiv
     assert await later(node) == ("retired", "")
     human(site, await record(node))
     status, errors = await later(node)
-    assert status == "retired", "a report moves nothing"
+    assert status == "retired", "a report does not move the node"
     assert says in errors
     assert errors.endswith("expected while retired: ready, deployed, switched off")
     assert "reactivate" not in (await why(node)).advice

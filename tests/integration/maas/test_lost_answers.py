@@ -1,5 +1,5 @@
-"""Each change that is asked of the region goes wrong once, in each way: the node gets where it has to, and nothing is
-done twice that would do harm."""
+"""Each change that is sent to the region fails once, in each way: the node reaches its goal, and no change that would
+do harm is made twice."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_whatever_goes_wrong_once_with_each_change_the_node_goes_all_the_w
     assert {*strike.struck} == ON_THE_WAY_IN | {"unlock", "release", "delete"}
     assert not site.maas.region.machines
     assert {*await node.path()} == {"enrolling", "active", "draining", "retired", "removing", "deleted"}
-    # What was done is recognised; only what was not done is asked for again.
+    # The client recognises a change that was made; it sends only a change that was not made again.
     assert {op: wire.ops.count(op) for op in ONLY_ONCE} == dict.fromkeys(ONLY_ONCE, 1 if blow.is_done_first else 2)
 
 
@@ -60,7 +60,7 @@ async def test_whatever_goes_wrong_once_with_each_change_the_node_goes_all_the_w
 async def test_a_discovered_machine_is_set_right_although_the_answer_to_that_is_lost(
     site: Site, wire: Wire, blow: Blow
 ) -> None:
-    """It booted from the network before its node was registered, and nobody had given it a name or a BMC."""
+    """The machine booted from the network before its node was registered, and has neither name nor BMC in MAAS."""
     discovered = await created(Caller(site.maas.region), hostname="fond-mole", mac_addresses=MAC, power_type="")
     wire.strike = strike = EachOnce(blow)
     node = await active(site)

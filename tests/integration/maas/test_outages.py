@@ -1,4 +1,4 @@
-"""A region that cannot be read for hours: no deadline of a stage runs, no attempt is spent, and it goes on after."""
+"""A region that cannot be read for hours: meanwhile stages spend neither time limit nor attempts; then they go on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def outage(site: Site, what: str = "bad gateway", minutes: int = HOURS) ->
 
 
 async def is_untouched(node: Machine, layer: str) -> bool:
-    """It was never a person's, and is in its first attempt."""
+    """Assert that the workflow never waited for an operator, and is in its first attempt."""
     attempts = await node.site.conn.fetchval(f"SELECT attempt FROM farrier.node_{layer}s WHERE node_id = $1", node.id)
     return "failed_manual_intervention" not in await node.path(layer) and attempts == 1
 
@@ -43,7 +43,7 @@ async def test_an_outage_longer_than_every_limit_ends_no_stage_that_waits(site: 
 
 
 async def test_an_outage_costs_a_stage_that_asks_no_attempt(site: Site) -> None:
-    """Also not the one that fails before the region is known to be away."""
+    """This includes an attempt that fails before the outage is known."""
     node = await manageable(site)
     site.maas.region.faults.add(UNREADABLE["an error of its own"])
     await begun(node)
@@ -63,7 +63,7 @@ async def test_an_outage_ends_no_stage_of_a_decommission(site: Site) -> None:
 
 
 async def test_what_waits_longer_than_its_limit_after_an_outage_fails_as_ever(site: Site) -> None:
-    """Time that could be read counts: no stage waits for ever because a region was away once."""
+    """Time in which the region could be read counts: after an outage, no stage waits without a limit."""
     node = await begun(await manageable(site))
     await until(node, "wait_for_agent_enrollment", every=30 * SECOND)
     await outage(site, minutes=60)

@@ -1,4 +1,4 @@
-"""A node's whole life in MAAS: onboarded, installed anew, cleaned, deleted, and what is left of it there."""
+"""A node's whole life in MAAS: onboarded, reinstalled, cleaned and deleted, and the machine that remains in MAAS."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ FORGETS = msgspec.structs.replace(UNSYNCED, release=ReleaseSite(remove_record=Tr
 
 
 async def stages(node: Machine, layer: str, *, since: int = 0) -> list[str]:
-    """Every stage that its workflows of a kind were at, in order."""
+    """Every stage that the node's workflows of a kind entered, in order."""
     return (await node.path(f"{layer}_stage"))[since:]
 
 
 async def test_a_node_goes_through_every_stage_in_order_until_its_agent_is_up(db: pg.Database) -> None:
-    """With the durations that a region has by itself, and its second hardware sync."""
+    """With the default durations of the simulated region, and with the second hardware sync."""
     wire = Wire(Region())
     async with sites.opened(db, region=wire) as site:
         node = await begun(await manageable(site))
@@ -70,7 +70,7 @@ async def test_a_reimaged_node_is_the_same_node_with_another_system_and_another_
     assert (await node.path())[-3:] == ["retired", "offline", "active"]
     assert await stages(node, "decommission") == list(PATHS[DecommissionMode.REIMAGE])
     assert await stages(node, "onboarding") == 2 * list(PATHS[OnboardingMode.DEPLOY])
-    assert wire.ops == ["release", "update", "deploy"], "the update gives MAAS the BMC account of today"
+    assert wire.ops == ["release", "update", "deploy"], "the update gives MAAS the current BMC account"
 
 
 async def test_a_node_that_is_fully_decommissioned_is_gone_from_maas(site: Site, wire: Wire) -> None:
@@ -82,7 +82,7 @@ async def test_a_node_that_is_fully_decommissioned_is_gone_from_maas(site: Site,
     assert wire.ops == ["release", "delete"]
     assert await stages(node, "decommission") == list(PATHS[DecommissionMode.FULL_DECOMMISSION])
     ended = {task["type"]: task["status"] for task in await node.tasks()}
-    assert ended.pop(TaskType.UNINSTALL) == "cancelled"  # nothing is left to uninstall from
+    assert ended.pop(TaskType.UNINSTALL) == "cancelled"  # the system to uninstall the agent from is erased
     assert set(ended.values()) == {"succeeded"}
 
 

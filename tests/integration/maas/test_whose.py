@@ -1,4 +1,4 @@
-"""Whose a machine is: what somebody else made, took, locked or marked is not touched, and what was ours is missed."""
+"""Machines that another user made, took, locked or marked are not touched; the loss of one of ours is noticed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.wire import Wire
 
 
 async def failure(node: Machine) -> tuple[str, str]:
-    """Class and detail of what its workflow stopped at."""
+    """Class and detail of the failure at which the node's workflow stopped."""
     query = "SELECT failure_class, failure_detail FROM farrier.node_lifecycle WHERE id = $1"
     (row,) = await node.site.conn.fetch(query, node.id)
     return row["failure_class"], row["failure_detail"]
@@ -24,7 +24,7 @@ async def failure(node: Machine) -> tuple[str, str]:
 async def test_a_database_that_is_made_anew_takes_nothing_of_the_one_before_for_its_own(
     pg_server: pg.Server, db: pg.Database
 ) -> None:
-    """Nodes are registered again in the same order, so that all ids are those of before."""
+    """In the new database the nodes are registered in the same order, so that all have the same ids."""
     region = Region(durations=QUICK)
     async with sites.opened(db, region=Wire(region), config=UNSYNCED) as site:
         await site.settled()
@@ -61,7 +61,7 @@ async def test_what_somebody_with_our_key_deployed_instead_survives_a_cancel(sit
 
 
 async def test_a_node_whose_machine_somebody_else_installed_leaves_service_until_it_is_ours_again(site: Site) -> None:
-    """All of it between two readings, so that it never shows as anything but deployed."""
+    """All this happens between two readings, so that every reading shows the machine as deployed."""
     node = await active(site)
     machine = await record(node)
     installs(site, machine, OPERATOR.username)
@@ -81,7 +81,7 @@ def installs(site: Site, machine: Record, username: str) -> None:
 
 
 async def lives(node: Machine, time: timedelta) -> None:
-    """Time passes, with heartbeats."""
+    """Let time pass, with heartbeats."""
     for _ in range(time // (30 * SECOND)):
         await node.beat()
         await node.site.wait(30 * SECOND)

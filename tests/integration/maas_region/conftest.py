@@ -1,4 +1,4 @@
-"""What the tests of regions share: a site at work with a simulated region, and machines in it."""
+"""Shared by the tests of regions: a running site with a simulated region, and machines in it."""
 
 from __future__ import annotations
 

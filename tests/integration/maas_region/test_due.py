@@ -1,4 +1,4 @@
-"""Which machines are due to be read, as the database finds them: one test for each reason, and for none."""
+"""The machines that the database finds due to be read: a test for each reason, and for machines without one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _READ = """
     UPDATE farrier.node_observations
        SET state = $2, since = farrier.now(), read_at = farrier.now(), stale_since = NULL WHERE node_id = $1
 """
-# As a workflow that has run for so long would have left it.
+# The entry times of a workflow that has run for so long.
 _RUNNING = """
     UPDATE farrier.node_onboardings
        SET mode = $2, status = 'running', stage = 'wait_for_ready', status_entered_at = farrier.now() - $3::interval,
@@ -52,14 +52,14 @@ _WOKEN = "SELECT count(DISTINCT resource) FROM farrier.wakes WHERE kind = 'maas_
 
 
 class Rows:
-    """Nodes of site north in a database, with observations as they are put, and what is due of them."""
+    """Nodes of site north in a database, with observations that a test sets, and queries of the due machines."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self._io: PostgresStateIO[MaasRegion, MaasRegion, RegionWrite] = PostgresStateIO(pool, RegionRows())
 
     async def node(self, name: str, *, read: str | None = "deployed", site: str | None = "north") -> int:
-        """A node with the machine of its name, read just now as this."""
+        """Insert a node with a machine of its name, which was just read in this state; None: never read."""
         register = "SELECT farrier.register_node($1, maas_id => $1, site => $2)"
         id_: int = await self.pool.fetchval(register, name, site)
         if read is not None:
@@ -74,7 +74,7 @@ class Rows:
         await self.pool.execute(statement, *arguments)
 
     async def becomes(self, node: int, status: str, cause: str | None = None) -> None:
-        """Put the node there by the model's own edges; its workflow ends as it must."""
+        """Move the node to a status along the model's edges; its workflow ends as the model requires."""
         await self.pool.execute(_BEGIN, node)
         first, ends = ("quarantined", "cancelled") if status == "quarantined" else ("active", "completed")
         await self.pool.execute(_END, node, first, ends, cause)
@@ -82,7 +82,7 @@ class Rows:
             await self.pool.execute("UPDATE farrier.nodes SET status = 'offline' WHERE id = $1", node)
 
     async def says_absent(self, *nodes: int) -> None:
-        """A look finds that these nodes have no machines."""
+        """Record an observation that these nodes have no machines."""
         write = """
             SELECT farrier.write_maas_regions(jsonb_build_object(
                 'kind', (SELECT jsonb_agg(jsonb_build_object('run', r.id, 'kind', 'maas_region'))
@@ -213,7 +213,7 @@ async def test_a_node_runs_when_its_machine_is_confirmed_to_be_deployed_again(ro
 
 
 async def test_when_a_contradiction_is_confirmed_the_constant_of_the_model_says(rows: Rows, db: pg.Database) -> None:
-    """To the look that reads the machine again, and to the one that wakes its node."""
+    """Both the query of due machines and the one that enqueues nodes use that constant."""
     node = await rows.node("odd", read="ready")
     await rows.becomes(node, "active")
     await rows.change("UPDATE farrier.constants SET confirmed_after = '20 seconds'")
@@ -245,7 +245,7 @@ async def test_all_get_their_turn_within_the_sweep_a_request_s_worth_at_a_time(r
             await rows.change("UPDATE farrier.maas_regions SET swept_at = $1 WHERE site = 'north'", region.turn_at)
             for one in region.due:
                 await rows.change(_READ, one.node, "deployed")
-    # 120 take three requests.
+    # 120 machines take three requests.
     assert turns == [(10, 40), (20, 40), (30, 40), (40, 40), (50, 40), (60, 40)]
     oldest = await rows.pool.fetchval("SELECT max(farrier.now() - read_at) FROM farrier.node_observations")
     assert oldest < 21 * MINUTE
@@ -279,7 +279,7 @@ async def test_the_most_urgent_come_first_and_no_more_than_a_look_takes(rows: Ro
     region = await rows.region()
     assert [one.system_id for one in region.due[:2]] == ["moving", "stale"]
     assert (len(region.due), region.more) == (150, True)
-    assert [one.urgent for one in region.due[:3]] == [False, False, False], "nothing happened to the one that moves"
+    assert [one.urgent for one in region.due[:3]] == [False, False, False], "the machine in motion had no event"
 
 
 async def test_what_happened_to_a_machine_in_motion_waits_for_no_other_in_motion(rows: Rows, db: pg.Database) -> None:
@@ -307,7 +307,7 @@ async def test_a_machine_that_something_happens_to_all_the_time_is_read_every_fe
 
 
 async def test_a_region_full_of_machines_in_motion_starves_nothing(rows: Rows, db: pg.Database) -> None:
-    """Much happens to more of them than can be read: first readings, contradictions and turns get their share."""
+    """More machines have events than can be read: first readings, contradictions and the sweep still get a share."""
     odd, resting = await rows.node("odd", read="ready"), await rows.node("resting", read="ready")
     await rows.becomes(odd, "active")
     await rows.nodes(200)
@@ -328,12 +328,12 @@ async def test_a_region_full_of_machines_in_motion_starves_nothing(rows: Rows, d
         for one in (await rows.region()).due[:50]:
             read[one.node] = read.get(one.node, 0) + 1
             await rows.change(_READ, one.node, "deploying")
-    assert len(read) >= 200, "each is read before another is read again and again"
+    assert len(read) >= 200, "every machine is read before any is read repeatedly"
     assert max(read.values()) <= 4
 
 
 async def test_a_turn_that_had_no_room_is_taken_later(rows: Rows, db: pg.Database) -> None:
-    """Fifty are due by their turn, and half of them find room beside many to which something happened."""
+    """Fifty machines are due by the sweep, and half of them are read beside the many machines with events."""
     await rows.nodes(150)
     await db.advance(10 * MINUTE)
     happened = "UPDATE farrier.node_observations SET stale_since = farrier.now() WHERE node_id > 50"
@@ -365,7 +365,7 @@ async def test_what_was_there_and_is_lost_is_counted_but_not_what_is_being_remov
     await db.advance(10 * MINUTE)
     await rows.says_absent(lost)
     await db.advance(51 * MINUTE)
-    assert (await rows.region()).lost == 0, "an hour after it was lost, however often that was said"
+    assert (await rows.region()).lost == 0, "an hour after the loss, however often the loss was observed"
 
 
 async def test_the_database_refuses_a_move_that_the_model_lacks(rows: Rows) -> None:

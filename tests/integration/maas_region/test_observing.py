@@ -1,4 +1,4 @@
-"""A region's observer on a real database, with the real loop and client: what it sees, when, and whom it wakes."""
+"""A region's observer on a real database, with the real loop and client: what it reads and which nodes it enqueues."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def in_region(site: Site, number: int = 1, status: Status = Status.DEPLOYE
 
 
 def stand(region: Region, system_id: str, status: Status) -> None:
-    """Have a machine of ours in this status, by an event."""
+    """Move a machine of ours to this status, with an event."""
     region.machines[system_id].owner = ADMIN.username
     region.move(region.machines[system_id], status)
 
@@ -45,7 +45,7 @@ async def region_row(site: Site) -> Any:
 
 
 async def woken(node: Machine) -> int:
-    """How often anything woke the node."""
+    """How often the node was enqueued."""
     await wakes_of.count(node.site.conn)
     return await wakes_of.times(node.site.conn, "node", node.id)
 
@@ -185,7 +185,7 @@ async def test_a_node_is_woken_by_what_changes_and_by_nothing_else(site: Site) -
     node = await in_region(site)
     await site.wait(POLL)
     machine, wakes = site.maas.region.machines[await maas_id(node)], await woken(node)
-    for _ in range(3):  # read again, and the same
+    for _ in range(3):  # further readings without a change
         site.maas.region.note(machine, "Node changed status")
         machine.error_description += "more"
         await site.wait(POLL)

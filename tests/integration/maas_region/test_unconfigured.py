@@ -1,4 +1,4 @@
-"""A region whose site is taken out of the settings: it is said, nobody is paged for ever, and it can be deleted."""
+"""A region whose site is removed from the settings: it is reported, its alerts end, and it can be deleted."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ async def state(site: Site) -> Any:
 
 
 async def unconfigured(site: Site) -> None:
-    """Take the site out of the only controller's settings, and let the time pass after which that is said."""
+    """Remove the site from the only controller's settings, and let the time pass after which this is reported."""
     site.maas.handler.use_sites({})
     await site.wait(UNCONFIGURED_AFTER)
     await site.wait(POLL)
 
 
 async def delete(site: Site) -> tuple[str, str]:
-    """Ask for the end of the region; answers how that was answered, and why."""
+    """Ask to delete the region; returns the status of the answer and its reason."""
     intent = await site.conn.fetchval(
         "SELECT farrier.resource_intent('maas_region', $1, 'delete')", site.maas.config.name
     )
