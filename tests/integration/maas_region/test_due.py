@@ -307,7 +307,7 @@ async def test_a_machine_that_something_happens_to_all_the_time_is_read_every_fe
 
 
 async def test_a_region_full_of_machines_in_motion_starves_nothing(rows: Rows, db: pg.Database) -> None:
-    """More machines have events than can be read: first readings, contradictions and the sweep still get a share."""
+    """More machines have events than can be read: first readings, contradictions and the sweep get their share."""
     odd, resting = await rows.node("odd", read="ready"), await rows.node("resting", read="ready")
     await rows.becomes(odd, "active")
     await rows.nodes(200)

@@ -1,4 +1,4 @@
-"""What the tests of network segments share."""
+"""Shared by the tests of network segments."""
 
 from __future__ import annotations
 

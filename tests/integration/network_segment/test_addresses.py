@@ -1,4 +1,4 @@
-"""Addresses: the lowest that is free, once to each owner, and to nobody what hosts may not have."""
+"""Addresses: each owner gets the lowest free one, the same again on repetition, and never a reserved one."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ async def test_one_owner_that_asks_sixteen_times_at_once_gets_one_address(lan: L
 
 
 async def test_an_allocation_under_way_holds_a_deletion_up_and_then_is_a_reason_to_refuse_it(lan: Lan) -> None:
-    """The loop waits for no client: it decides anew in a second, and finds the address."""
+    """The loop does not wait for the client: it runs the segment again after a second, and then finds the address."""
     made = await lan.ready()
     async with lan.db.connect() as client:
         transaction = client.transaction()
@@ -301,7 +301,7 @@ async def test_an_allocation_that_waited_for_a_deletion_is_refused_whatever_its_
 
 
 async def test_the_lowest_of_a_half_full_network_is_found_without_looking_at_its_addresses(lan: Lan) -> None:
-    """By what the statements read, not by how long they take: a /16 with every second address taken."""
+    """Measured by the rows read, and not by time: a /16 with every second address taken."""
     made = await lan.ready("lan", "10.0.0.0/16")
     await lan.conn.execute(HALF_FULL, made)
     await lan.conn.execute("VACUUM ANALYZE farrier.segment_free, farrier.segment_addresses")
@@ -309,7 +309,7 @@ async def test_the_lowest_of_a_half_full_network_is_found_without_looking_at_its
     async with lan.db.connect() as client:
         for owner in itertools.islice(segments.names(50), 50):
             await segments.take(client, owner)
-    # Counters of a session are told when it is idle or ends.
+    # A session reports its counters when it is idle or ends.
     with anyio.fail_after(loop.PATIENCE):
         while (after := await lan.row(READ))["scans"] - before["scans"] < 50:
             await lan.conn.execute("SELECT pg_stat_clear_snapshot()")

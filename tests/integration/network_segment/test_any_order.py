@@ -1,7 +1,7 @@
 """Allocations and releases in any order, against a model that is a set of addresses and a dictionary of owners.
 
-Hypothesis makes the networks, with their gateways and what is reserved, and the script. After each step the database
-has given exactly what the model would, and its free ranges are the model's, joined as far as they go.
+Hypothesis generates the networks, with gateways and reserved addresses, and the script. After each step the database
+must have returned what the model returns, and have the model's free ranges, with adjacent ranges joined.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.segments import Address, Lan
 Network: TypeAlias = IPv4Network | IPv6Network
 OWNERS = "abcdef"
 
-# Small ones, whose hosts can be listed here: at both ends of what there is, side by side, and of both families.
+# Small networks, whose hosts the test can list: the lowest and highest addresses, adjacent ones, and both families.
 NETWORKS = [
     "0.0.0.0/30",
     "10.0.0.0/29",
@@ -39,7 +39,7 @@ NETWORKS = [
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A segment as it is asked for."""
+    """The parameters of a segment's creation."""
 
     prefixes: tuple[str, ...]
     gateways: tuple[str, ...]
@@ -47,7 +47,7 @@ class Plan(msgspec.Struct, frozen=True):
     reserved_last: int
 
     def hosts(self, prefix: str) -> list[Address]:
-        """What of a prefix is given out, the slow way."""
+        """The addresses of a prefix that may be allocated, computed by listing all."""
         network = ip_network(prefix)
         every: list[Address] = list(network)
         if network.num_addresses > 2:
@@ -71,7 +71,7 @@ def plans(draw: st.DrawFn) -> Plan:
 
 
 class Model:
-    """What there is, and who has it."""
+    """The allocatable addresses, and the owner of each that is held."""
 
     def __init__(self, plan: Plan) -> None:
         self.home = plan.every_host()
@@ -85,7 +85,7 @@ class Model:
         return min(mine, key=order, default=None)
 
     def take(self, owner: str, wanted: Address | Network | None) -> Address | None:
-        """The address, or None where it is refused."""
+        """Allocate an address; None: the request is refused."""
         has = self.of(owner, None if wanted is None else wanted.version)
         if has is not None:
             return has if fits(has, wanted) else None
@@ -116,7 +116,7 @@ def fits(host: Address, wanted: Address | Network | None) -> bool:
     return host == wanted or (isinstance(wanted, IPv4Network | IPv6Network) and host in wanted)
 
 
-# What is done, by whom, and which of the hosts or prefixes is meant.
+# A call, its owner, and the number of the host or prefix in it.
 STEPS = st.tuples(
     st.sampled_from(["take", "take", "this", "within", "give", "give other"]),
     st.sampled_from(OWNERS),

@@ -1,4 +1,4 @@
-"""Every edge by its real trigger, on the real loop: a segment becomes ready, drains, and gives back what it had."""
+"""Every edge by its real trigger, on the real loop: a segment becomes ready, drains, and frees its numbers."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def test_with_drain_it_gives_out_no_more_at_once_and_ends_when_the_last_ad
         pg.PostgresError, match="segment lan is deleting/drain_allocated_ips; addresses can only be allocated in"
     ):
         await lan.take("b")
-    assert await lan.take("a") == address  # whoever has one and asks again still has it
+    assert await lan.take("a") == address  # an owner that asks again gets its address again
     assert await lan.give("a", address) is True
     await lan.settle()
     row = await lan.segment(made)
@@ -115,7 +115,7 @@ async def test_with_drain_it_gives_out_no_more_at_once_and_ends_when_the_last_ad
 
 
 async def test_the_period_counts_from_when_others_see_that_the_address_is_back(lan: Lan) -> None:
-    """A release in a transaction that stays open is none yet, for a deletion that is to come as for a drain."""
+    """A release counts from its COMMIT, for a later deletion as well as for a drain that is under way."""
     deleted_later, draining = await lan.ready("later", "10.0.1.0/24"), await lan.ready("drains", "10.0.2.0/24")
     held = {name: await lan.take("a", segment=name) for name in ("later", "drains")}
     await lan.ask("drains", "delete", drain=True)
@@ -185,7 +185,7 @@ async def test_an_hour_of_a_drain_that_is_held_up_is_no_history_no_new_clock_and
     assert after["state_entered_at"] == before["state_entered_at"]
     assert after["drain_until"] - before["drain_until"] > timedelta(minutes=50)
     assert 100 <= runs <= 140  # a period is 30 s, give or take a tenth
-    assert after["version"] - before["version"] <= 26  # the deadline is pushed when half of it has passed
+    assert after["version"] - before["version"] <= 26  # the deadline is moved only when half of its time has passed
     assert (await lan.outcome(made)) == {
         "outcome": "wait",
         "reason": "addresses are still allocated to host-000, host-001, host-002 and others; the drain ends 5m after "

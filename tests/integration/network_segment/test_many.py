@@ -1,4 +1,4 @@
-"""Among many segments, ended ones too, each is found by a key: by what statements read, not by how long they take."""
+"""Among many segments, also ended ones, statements find each by a key: measured by the scans, and not by time."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ SEQUENTIAL = """
      WHERE relname = 'network_segments' OR relname LIKE 'segment\\_%'
 """
 CREATE = "SELECT farrier.resource_intent('network_segment', $1, 'create', $2::text::jsonb)"
-# More than the five that are planned one by one before a plan is kept.
+# PostgreSQL may use a generic plan only after five executions of a statement.
 TIMES = 8
 
 
 async def read(conn: Connection) -> dict[str, int]:
-    """How often each table was read from its beginning; what this session did is told first."""
+    """The number of sequential scans of each table, after this session's own counters were flushed."""
     await conn.execute("SELECT pg_stat_force_next_flush()")
     counted: dict[str, int] = json.loads(await conn.fetchval(SEQUENTIAL))
     return counted

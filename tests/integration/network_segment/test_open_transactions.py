@@ -1,7 +1,7 @@
 """No commit of the loop waits for a client's open transaction, whatever the client did in it and to which segment.
 
-A client acts on one segment and keeps its transaction open; segments beside it, of the same batch, have their run then.
-A commit that waited would never end, because the client ends its transaction afterwards.
+A client acts on one segment and keeps its transaction open, while other segments of the same batch run. A commit that
+waited for the client would never end, because the client ends its transaction only after these runs.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tests.support.segments import Lan
 
 HELD, OTHERS = "held", ("one", "two")
 DRAINING, DB_DELETE = "deleting/drain_allocated_ips", "deleting/db_delete"
-WAKES_NOW = "SET CONSTRAINTS ALL IMMEDIATE"  # anybody may: what waits for COMMIT is done at once
+WAKES_NOW = "SET CONSTRAINTS ALL IMMEDIATE"  # any client may run deferred triggers before its COMMIT
 
-# What clients may call, by the role that may; `used` by `owner` in the stages that have it.
+# The calls of clients, each with its role. In some stages `owner` holds an address of each segment.
 ACTS = {
     "allocates": ("intents", "SELECT farrier.allocate_address('held', 'me')"),
     "allocates again": ("intents", "SELECT farrier.allocate_address('held', 'owner')"),
@@ -51,7 +51,7 @@ ACTS = {
         "SELECT * FROM farrier.show_resources('network_segment', NULL, '{}', '{}', true, '', 0, 100)",
     ),
 }
-# Where a segment is, and where a run or two take it.
+# The stage that a segment is in, and the state to which one or two runs take it.
 STAGES = {
     "provisioning": "ready",
     "ready, to change": "ready",
@@ -61,14 +61,14 @@ STAGES = {
     "draining": "gone",
     "ending": "gone",
 }
-# The client may change what these were decided on: they come a second later, and again.
+# The client may change the data that these runs are decided on, so they are repeated a second later.
 ADDRESSES = {"allocates", "allocates an address", "gives back", "gives back, wakes now", "gives nothing back"}
 HOLDS = {("ready, to delete", act) for act in ADDRESSES | {"allocates again", "takes and gives back"}}
 HOLDS_SITE = {("ready, to grow", "creates")}
 
 
 async def prepare(lan: Lan, stage: str) -> None:
-    """All three segments where the stage begins; nothing runs."""
+    """Bring all three segments to the begin of the stage; afterwards nothing runs."""
     await lan.conn.execute("SELECT farrier.set_pool('vlan:ams', 100, 199), farrier.set_pool('vni', 1, 99)")
     names = (HELD, *OTHERS)
     for number, name in enumerate(names):
@@ -90,7 +90,7 @@ async def prepare(lan: Lan, stage: str) -> None:
 
 
 async def ask(lan: Lan, stage: str, names: tuple[str, ...]) -> None:
-    """What the stage is asked for, while the client's transaction is open."""
+    """Make the requests of the stage, while the client's transaction is open."""
     for number, name in enumerate(names):
         if stage == "ready, to change":
             await lan.ask(name, "update", mtu=9000)
@@ -101,7 +101,7 @@ async def ask(lan: Lan, stage: str, names: tuple[str, ...]) -> None:
 
 
 async def act(client: Connection, role: str, statement: str) -> None:
-    """Done or refused; whatever it holds, it holds until the transaction ends."""
+    """Execute the client's statement, which may be refused; its locks are held until the transaction ends."""
     await client.execute(f"SET LOCAL ROLE farrier_{role}")
     try:
         async with client.transaction():
@@ -123,7 +123,7 @@ async def test_the_loop_goes_on_beside_a_client_that_acts_and_keeps_its_transact
     lan: Lan, stage: str, name: str
 ) -> None:
     await prepare(lan, stage)
-    wakes_now = "wakes now" in name  # whoever asks the held one for something, too, waits for the client
+    wakes_now = "wakes now" in name  # another request for the held segment would wait for the client
     async with lan.db.connect() as client:
         transaction = client.transaction()
         await transaction.start()

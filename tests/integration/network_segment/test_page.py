@@ -1,4 +1,4 @@
-"""What the page on network segments tells others to send is taken, and answers what the page says."""
+"""The statements on the page about network segments are accepted, and return what the page says."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def test_the_statements_of_the_page_do_what_it_says(lan: Lan) -> None:
     create, addresses = BLOCKS
     assert await lan.conn.fetchval(create.strip().rstrip(";") + " RETURNING status") == "accepted"
     await lan.settle()
-    for number in range(1, 4):  # the page has one for a node
+    for number in range(1, 4):  # the page has an allocation for a node
         await lan.conn.execute("SELECT farrier.register_node($1)", f"gpu-{number}")
     statements = [line.partition(";")[0] for line in addresses.splitlines()]
     answers = [str(await lan.conn.fetchval(statement)) for statement in statements]

@@ -1,4 +1,4 @@
-"""What a segment may not be made or become: the INSERT refuses a creation, an answer with a reason a change."""
+"""Forbidden creations and changes of segments: an INSERT is refused, an intent rejected with a reason."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ async def test_a_creation_that_is_rolled_back_leaves_its_prefix_to_whoever_waite
 
 async def test_the_constraint_alone_keeps_prefixes_apart_from_a_snapshot_that_cannot_see_the_other(lan: Lan) -> None:
     async with lan.db.connect() as first, lan.db.connect() as second:
-        await first.execute("SELECT farrier.lock_keys('segment_prefixes', '{ams}')")  # whose row it can see
+        await first.execute("SELECT farrier.lock_keys('segment_prefixes', '{ams}')")  # makes the key's row
         blind = second.transaction(isolation="repeatable_read")
         await blind.start()
         await second.fetchval("SELECT count(*) FROM farrier.network_segments")
@@ -220,7 +220,7 @@ async def test_the_constraint_alone_keeps_prefixes_apart_from_a_snapshot_that_ca
             pg.PostgresError, match=r"10.0.0.0/16 overlaps a prefix that was added at the same time"
         ) as refused:
             await create(second, "two")
-        assert refused.value.sqlstate == "40001", "what a transaction of this isolation is repeated for"
+        assert refused.value.sqlstate == "40001", "clients repeat it after a serialization failure"
         await blind.rollback()
     assert await lan.conn.fetchval("SELECT array_agg(name) FROM farrier.network_segments") == ["one"]
 
@@ -246,7 +246,7 @@ async def test_of_many_creations_that_overlap_exactly_one_wins(lan: Lan) -> None
 
 
 async def test_a_commit_does_not_wait_for_a_client_that_adds_prefixes_at_the_site(lan: Lan) -> None:
-    """The run is decided anew in a second, and then finds what the client has added."""
+    """The run is repeated after a second, and then finds the prefixes that the client has added."""
     made = await lan.ready("lan", "10.0.0.0/24")
     async with lan.db.connect() as client:
         transaction = client.transaction()

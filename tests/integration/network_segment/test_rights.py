@@ -1,4 +1,4 @@
-"""Who may do what with segments: clients ask and take, readers look, and the loop needs no more than its own role."""
+"""Rights on segments: clients insert intents and allocate, readers read, and the loop's role suffices for the loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of nodes share: a site at work."""
+"""Shared by the tests of nodes: a running site."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ async def site(db: pg.Database) -> AsyncIterator[sites.Site]:
 
 
 def undeclared(samples: Iterable[Sample]) -> set[tuple[str, ...]]:
-    """Failures that were counted, and that the metric drops because it was not told of them."""
+    """Failures that were counted, and that the metric drops because it does not declare them."""
     (metric,) = vocabulary().kinds["node"].metrics
     return {tuple(sample.labels[name] for name in metric.definition.labels) for sample in samples} - set(metric.series)

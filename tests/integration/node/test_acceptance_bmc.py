@@ -1,7 +1,7 @@
-"""What Ironic and Metal3 prove of a node's BMC in their own tests, proven here, with our result.
+"""The behaviour of BMCs that Ironic and Metal3 prove in their own tests, proven here with farrier's result.
 
 Ids are those of the comparison: A enroll and verify, B adopt, C delete and power (Ironic); D unmanaged and credentials,
-E externally provisioned, F pause and back-off (Metal3). Numbers that are missing were left out there.
+E externally provisioned, F pause and back-off (Metal3). The comparison leaves out the missing numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EVERY_ID = {f"{letter}{number:02}" for letter, numbers in NUMBERS.items() for nu
 
 
 def scenarios() -> dict[str, OnDatabase]:
-    """Each once, by the ids of all rows that it proves."""
+    """Each scenario once, by the ids of all rows that it proves."""
     rows: dict[OnDatabase, list[str]] = {}
     for id_, row in sorted(ROWS.items()):
         rows.setdefault(row.run, []).append(id_)

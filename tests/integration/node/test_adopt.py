@@ -1,4 +1,4 @@
-"""Adoption through the real loop: what it takes, what commits together, and what it makes way for."""
+"""Adoption through the real loop: its conditions, what it commits together, and which intents interrupt it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MAC = "aa:bb:cc:00:00:01"
 
 
 def reads(site: Site, **changes: Any) -> None:
-    """From now on every verification answers the usual reading with these changes."""
+    """From now on every verification returns the usual reading with these changes."""
     reading: BmcReading = msgspec.structs.replace(READING, **changes)
     site.bmc.script = lambda _target: reading
 
 
 async def told(machine: Machine, action: str, **params: Any) -> str:
-    """Why a request is rejected."""
+    """Insert an intent that is rejected, and return the reason."""
     answer = await machine.ask(action, **params)
     assert answer.status == "rejected", answer
     return answer.reason or ""
@@ -37,7 +37,7 @@ async def layers(machine: Machine) -> tuple[str, str, str | None]:
 
 
 async def last_commit(machine: Machine) -> dict[str, str]:
-    """What the newest commit that moved anything moved, by layer."""
+    """The transitions of the newest commit that has any: the target value by layer."""
     rows = await machine.site.conn.fetch(
         "SELECT layer, to_value FROM farrier.history h WHERE id = $1 AND version ="
         " (SELECT max(version) FROM farrier.history WHERE id = $1)",
@@ -120,7 +120,7 @@ async def test_a_failed_probe_is_adopt_failed_with_its_class(site: Site) -> None
         assert len(bmc.get("tries", ())) == (failure is BmcFailure.AUTH), "only a refused login counts"
     dialled = len(site.bmc.calls)
     await site.wait(timedelta(hours=1))
-    assert len(site.bmc.calls) == dialled, "nobody asked for another attempt"
+    assert len(site.bmc.calls) == dialled, "no intent asked for another attempt"
 
 
 # --- what must be recorded
@@ -168,7 +168,7 @@ async def test_a_machine_that_reports_nothing_recorded_is_not_adopted_and_not_ca
     assert (await machine.bmc())["failure"] == "unsupported"
 
 
-# --- what it makes way for
+# --- intents that interrupt it
 
 
 async def test_a_delete_is_answered_once_the_adoption_has_made_way(site: Site) -> None:
@@ -207,7 +207,7 @@ async def test_a_cancelled_adoption_ends_its_onboarding_and_can_be_asked_for_aga
 
 
 async def test_another_address_is_another_machine_to_look_at(site: Site) -> None:
-    """The node waits for its agent when its BMC is given another address: the adoption looks again."""
+    """When the BMC gets another address while the node waits for its agent, the adoption reads the machine again."""
     machine = await (await site.with_bmc()).asked("adopt")
     probes = len(site.bmc.calls)
     await machine.asked("set_bmc", address="https://10.9.9.9")

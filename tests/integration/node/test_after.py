@@ -1,4 +1,4 @@
-"""What a move leaves, as far as it is known without a load: exactly what a load returns."""
+"""The snapshot after a move, where the handler computes it without a load: it equals the one that a load returns."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_the_node_that_a_move_of_its_status_leaves_is_the_one_that_is_load
         entry = site.owner.entry(NODE, machine.id)
         known: Any = entry.snapshot
         loaded = (await PostgresStateIO(site.pool, NodeRows()).load([machine.id])).resources[machine.id]
-        assert known.status_entered_at != loaded.status_entered_at, "it was not loaded"
+        assert known.status_entered_at != loaded.status_entered_at, "it was computed, and not loaded"
         assert replace(known, status_entered_at=loaded.status_entered_at) == loaded
     assert (await machine.path())[before:] == path
     rows = await site.conn.fetch("SELECT outcome ->> 'outcome' AS outcome FROM farrier.outcomes WHERE kind = 'node'")

@@ -1,8 +1,7 @@
-"""Whatever people, agents and BMCs do, in any order, through the real loop: what must hold holds after every commit.
+"""Actions of people, agents and BMCs in any order, through the real loop: the invariants hold after every commit.
 
-Hypothesis writes the scripts. Each commit is judged by the history that it left: a row of it carries the version of its
-commit, so the layers can be put together again as they stood after each. The loop itself reports what the model or the
-database refused; there is nothing.
+Hypothesis generates the scripts. Each row of the history has the version of its commit, so the test reconstructs all
+layers after each commit and checks them. Neither the model nor the database may refuse a commit of the loop.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def beats(*alerts: str, **health: Any) -> Act:
 
 
 def works(*, succeeded: bool, times: int) -> Act:
-    """Whatever tasks there are, some agent ends them."""
+    """Agents claim and end all queued tasks."""
 
     async def work(machine: Machine) -> None:
         for type_ in TaskType:
@@ -93,7 +92,7 @@ async def enrols(machine: Machine) -> None:
 
 
 def named(act: Act, *words: object) -> Act:
-    """An act that a failing script can be read from."""
+    """Give an act a name that is readable in a failing script."""
     act.__qualname__ = " ".join(map(str, words))
     return act
 

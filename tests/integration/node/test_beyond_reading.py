@@ -1,4 +1,4 @@
-"""Values that Python cannot read, stored past the checks of the database: each costs no more than itself."""
+"""Values that Python cannot decode, stored past the checks of the database: each affects only what needs the value."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_a_node_runs_whatever_its_agent_has_told_of_its_health(site: Site)
 
 
 def dialled(target: BmcTarget) -> BmcReading:
-    """What the client does first."""
+    """Parse the address, as the client does first, and return a reading."""
     addresses.parse(target.address)
     return READING
 
@@ -79,7 +79,7 @@ async def test_an_address_that_is_none_says_so_and_waits_for_another(site: Site,
     machine = await site.register(bmc_address="https://10.0.0.1")
     await site.conn.execute("UPDATE farrier.nodes SET bmc_address = $1 WHERE id = $2", address, machine.id)
     await machine.asked("set_bmc", credential="env:BMC")
-    await site.wait(HOUR)  # in which it was seen what its credential is, and tried once more
+    await site.wait(HOUR)  # within it the credential's version is recorded, and the BMC tried once more
     moves = await machine.moves()
     await site.wait(HOUR)
     known = await machine.bmc()

@@ -1,4 +1,4 @@
-"""A system behind a BMC, and a MAC address, belong to one node, however they are spelled and whoever comes first."""
+"""A system behind a BMC, and a MAC address, belong to one node, in every spelling and in every order of claims."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def until_blocked(db: pg.Database) -> None:
 # --- spelling
 
 
-# What is spelled in another way: one and other.
+# Pairs of spellings of the same address.
 SPELLINGS = {
     "case of the host": ("https://bmc-1.example", "https://BMC-1.Example"),
     "case of the scheme": ("https://bmc-1.example", "HTTPS://bmc-1.example"),
@@ -90,7 +90,7 @@ async def test_other_addresses_are_other_bmcs(every_db: pg.Database, one: str, o
 
 
 async def test_what_is_no_address_was_stored_before_and_breaks_no_commit(every_db: pg.Database) -> None:
-    """Its verification says what is wrong with it."""
+    """A commit accepts such an address; the verification of its node reports the error."""
     async with every_db.connect() as conn:
         await register(conn, "gpu-1", None)
         for address in ("[", "]:5", "::::", "[fe80::1%eth0]", "https://", "/", "@", ":", "a:b:c", "#", "?"):
@@ -111,7 +111,7 @@ async def test_systems_behind_one_bmc_are_told_apart_by_their_paths(site: Site) 
 
 
 async def test_an_address_without_a_path_is_the_whole_bmc(site: Site) -> None:
-    """Which system is meant is found out later, and it may be the very one that the other node names."""
+    """The system behind it is found only later, and may be the one that the other node names."""
     part, whole = "https://twin.example/redfish/v1/Systems/1", "https://Twin.example:443"
     await site.register("gpu-1", bmc_address=part)
     assert "already belongs to node gpu-1" in await refusal(site.conn, "gpu-2", whole)
@@ -162,7 +162,7 @@ async def test_an_address_is_free_again_when_it_is_changed_cleared_or_its_node_d
 
 
 async def test_two_spellings_given_at_once_do_not_both_get_the_bmc(db: pg.Database) -> None:
-    """Neither snapshot shows the other's: the database refuses one commit, whose next run sees why."""
+    """Neither node's snapshot shows the other's intent: the database refuses one commit, the next run rejects it."""
     async with sites.opened(db, refusals=(1,)) as site:
         machines = [await site.register(), await site.register()]
         addresses = ("https://twin.example", "twin.example:443/redfish/v1/Systems/1")
@@ -224,7 +224,7 @@ async def test_the_second_of_two_registrations_at_once_is_told_whose_it_is(
 
 
 async def test_the_claims_follow_whoever_writes(db: pg.Database) -> None:
-    """Not only the functions: a hand at psql is refused by the same constraint, in words for whoever asked."""
+    """The constraint refuses not only calls of functions but also an UPDATE by hand, with a message for the client."""
     async with db.connect() as conn:
         await register(conn, "gpu-1", "https://a.example")
         await register(conn, "gpu-2", "https://b.example")

@@ -1,4 +1,4 @@
-"""Bootstrap tokens and heartbeats: who may speak for a node, what is refused, and when speaking wakes it."""
+"""Bootstrap tokens and heartbeats: which agents may act for a node, and which calls are refused or enqueue the node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BEAT = "SELECT farrier.heartbeat($1, $2::jsonb, $3)"
 
 
 async def refusal(site: Site, statement: str, *arguments: Any) -> tuple[str | None, str]:
-    """SQLSTATE and text that the statement is refused with."""
+    """SQLSTATE and text of the statement's refusal."""
     with pytest.raises(pg.PostgresError) as refused:
         await site.conn.fetch(statement, *arguments)
     return refused.value.sqlstate, str(refused.value)
@@ -51,7 +51,7 @@ async def test_one_that_is_cut_or_mistyped_is_refused_before_it_is_looked_for(si
     machine = await site.register(bootstrap_token="token")
     spoilt = spoil(tokens.named("token"))
     mistyped = tokens.named("token")[:-1] + ("1" if tokens.named("token")[-1] == "0" else "0")
-    # Nothing is looked for: whoever asks waits for no lock on what is stored.
+    # The call does not look for a stored token, so it does not wait for the lock.
     async with site.db.connect() as holder, holder.transaction():
         await holder.execute("LOCK TABLE farrier.bootstrap_tokens")
         for given in (spoilt, mistyped, ""):
@@ -242,7 +242,7 @@ async def test_a_heartbeat_needs_an_agent_and_its_key(site: Site) -> None:
 
 
 async def woken(machine: Machine) -> int:
-    """How often anything has woken the node."""
+    """How often the node was enqueued."""
     await wakes_of.count(machine.site.conn)
     return await wakes_of.times(machine.site.conn, "node", machine.id)
 
@@ -255,10 +255,10 @@ async def test_a_heartbeat_wakes_its_node_only_if_it_says_something_new(site: Si
         await machine.report(health)
         return await woken(machine) > before
 
-    assert await wakes(ok=True), "the first"
+    assert await wakes(ok=True), "the first heartbeat"
     assert not await wakes(ok=True)
     await site.db.advance(2 * MINUTE)
-    assert not await wakes(ok=True), "on time"
+    assert not await wakes(ok=True), "a heartbeat on time"
     assert await wakes(ok=True, alerts=[{"id": "hot"}]), "another health"
     assert not await wakes(ok=True, alerts=[{"id": "hot"}])
     await site.db.advance(3 * MINUTE + SECOND)

@@ -1,4 +1,4 @@
-"""A broken network, region or path of heartbeats does not take a site's nodes out of service."""
+"""The brake: a broken network, region or path of heartbeats does not take all nodes of a site out of service."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OFFLINE_BY_SITE = "SELECT site, count(*) FROM farrier.nodes WHERE status = 'offl
 
 @pytest.fixture
 async def site(db: pg.Database) -> AsyncIterator[Site]:
-    """A site of which half may leave service at once, and one node in any case."""
+    """A site half of whose nodes may leave service at once, and always one."""
     async with sites.opened(db) as opened:
         await catalog.set_settings(opened.conn, HALF)
         yield opened
@@ -46,13 +46,13 @@ async def fleet(site: Site, many: int, place: str | None = "ams1") -> list[Machi
 
 
 async def later(site: Site, by: timedelta) -> None:
-    """Time passes; a run that the brake refused comes a second later."""
+    """Let time pass, and then the second after which a run that the brake refused is repeated."""
     await site.wait(by)
     await site.wait(2 * SECOND)
 
 
 async def admitted(conn: Connection, machines: Sequence[Machine]) -> bool:
-    """Whether a commit that takes these nodes out of service is let through."""
+    """Whether the brake admits a commit that takes these nodes out of service."""
     ids = [machine.id for machine in machines]
     held = await conn.fetchval(
         "SELECT farrier.held_by_brakes($1::jsonb, $2)", sites.as_json([{"run": id_} for id_ in ids]), ids
@@ -61,7 +61,7 @@ async def admitted(conn: Connection, machines: Sequence[Machine]) -> bool:
 
 
 async def waits_for_a_lock(site: Site) -> None:
-    """Until another connection waits for one that this test holds."""
+    """Return once another connection waits for a lock that this test holds."""
     waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
     with anyio.fail_after(PATIENCE):
         while not await site.conn.fetchval(waiting):
@@ -186,11 +186,11 @@ async def test_a_commit_reads_only_the_nodes_of_the_sites_that_it_takes_nodes_fr
         read = await site.conn.fetchval(
             "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relid = 'farrier.nodes'::regclass"
         )
-    assert read < 200  # rows and their dead versions; all nodes are two thousand
+    assert read < 200  # rows and their dead versions; there are two thousand nodes
 
 
 async def test_commits_of_one_site_count_one_after_the_other(site: Site) -> None:
-    """However many controllers decide at once, no more nodes leave than may; whichever commit began first."""
+    """No more nodes leave than may, however many controllers commit at once, and in any order of the commits."""
     machines = await fleet(site, 6)
     async with site.db.connect() as other, anyio.create_task_group() as group:
         let_through: list[bool] = []
@@ -214,7 +214,7 @@ async def test_a_departure_counts_for_the_window_and_a_minute_at_most(site: Site
     machines = await fleet(site, 6)
     assert await admitted(site.conn, machines[:1])
     await site.db.advance(HALF.brake_window - 20 * SECOND)
-    assert await admitted(site.conn, machines[1:2])  # counts the site
+    assert await admitted(site.conn, machines[1:2])  # this commit counts the departures of the site
     await site.db.advance(MINUTE + SECOND)
     assert await admitted(site.conn, machines[2:4])
     assert not await admitted(site.conn, machines[4:5])

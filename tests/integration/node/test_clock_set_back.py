@@ -1,4 +1,4 @@
-"""The database's clock is set back while a run is under way: what it may have done outside counts."""
+"""The database's clock is set back while a run is under way: its possible effects outside still count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Credentials that change under a node: noticed without being told, tried at once, and never beyond the login cap."""
+"""Changes of a node's credential: noticed without an intent, tried at once, and never beyond the login cap."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_a_new_version_of_a_good_credential_is_verified_in_place_before_it
     site.bmc.hold()
     await site.db.advance(DUE)
     await site.held_or_settled()
-    assert (len(site.bmc.calls), site.bmc.reads) == (2, []), "verified anew, and not read with what was not verified"
+    assert (len(site.bmc.calls), site.bmc.reads) == (2, []), "verified anew before it is read"
     site.bmc.let_go()
     await site.settled()
     assert await machine.path("management") == ["enroll", "verifying", "manageable", "verifying", "manageable"]
@@ -61,9 +61,9 @@ async def test_a_failed_login_waits_for_its_back_off_or_for_a_new_version_whiche
     for _ in range(4):
         await site.wait(MINUTE)
     tried, looks = len(site.bmc.calls), site.secrets.looks
-    assert (tried, await management(machine)) == (3, "enroll"), "and now it backs off for minutes"
+    assert (tried, await management(machine)) == (3, "enroll"), "the next try comes only after minutes"
     await site.wait(2 * MINUTE)
-    assert (len(site.bmc.calls), site.secrets.looks) == (tried, looks + 1), "the store is asked and not the BMC"
+    assert (len(site.bmc.calls), site.secrets.looks) == (tried, looks + 1), "the BMC is not called"
     site.secrets.current = "v2"
     site.bmc.recover()
     await site.wait(MINUTE)
@@ -88,7 +88,7 @@ async def test_a_secret_that_was_missing_is_used_as_soon_as_it_is_there(site: Si
 
 
 async def test_details_that_no_secret_mends_are_tried_once_more_and_left_alone(site: Site) -> None:
-    """The address lies outside of what is allowed: the class is the same, and the credential resolves."""
+    """The address lies in no allowed network: the failure has the same class, although the credential resolves."""
     site.bmc.fail(BmcError(BmcFailure.INCOMPLETE, "10.0.0.1 is in no allowed network", dialled=False))
     machine = await site.with_bmc()
     for _ in range(10):

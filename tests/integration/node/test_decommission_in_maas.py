@@ -1,4 +1,4 @@
-"""Decommissions of nodes in a simulated region, with database, loop and observer at work."""
+"""Decommissions of nodes in a simulated region, with a real database, loop and observer."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ async def in_service(site: Site) -> tuple[Machine, Simulated]:
 
 
 async def cleaned(machine: Machine, mode: str) -> None:
-    """By force, for the machine is locked."""
+    """Decommission the node by force, because its machine is locked, and end its tasks."""
     await machine.asked("decommission", mode=mode, force=True, reason="the lock is an old one")
     for type_ in CLEANED:
         await machine.finish(TaskType[type_])
 
 
 async def until(machine: Machine, *goals: tuple[str, str | None]) -> None:
-    """Time passes until status and workflow are one of these."""
+    """Let time pass until the node's status and that of its workflow are one of these pairs."""
     for _ in range(MOST_WAITS):
         if (await machine.state())[:2] in goals:
             return
@@ -88,7 +88,7 @@ async def test_a_node_is_deleted_with_its_machine(site: Site) -> None:
     assert (uninstall["status"], uninstall["result"]) == ("cancelled", '"machine_released"')
     assert not await site.conn.fetchval("SELECT count(*) FROM farrier.node_agents")
     kept = await site.conn.fetchval("SELECT maas_id FROM farrier.nodes WHERE id = $1", machine.id)
-    assert kept == simulated.system_id, "its history says which it was"
+    assert kept == simulated.system_id, "the node keeps the id of its former machine"
 
 
 async def test_a_reimage_is_followed_by_an_onboarding_of_the_same_node(site: Site) -> None:

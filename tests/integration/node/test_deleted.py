@@ -1,4 +1,4 @@
-"""What is left of a node that was deleted: its name, its history, and nothing that names its machine or opens it."""
+"""A deleted node keeps its name and its history, and no data that identify its machine or give access to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.site import FINISH, MINUTE, Machine, Site
 OTHER, ASSET = "SN-OF-ANOTHER", "ASSET-4711"
 ADDRESS, CREDENTIAL, MAC = "https://10.77.0.1", "env:BMC_OF_THE_DEPARTED", "02:77:00:00:00:01"
 STAGE = "SELECT stage FROM farrier.node_decommissions WHERE node_id = $1 ORDER BY id DESC LIMIT 1"
-# Besides history, and what the login cap needs for five minutes.
+# All tables and views but history, and the logins that the login cap needs for five minutes.
 EVERYWHERE = """
     SELECT c.relname FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
      WHERE s.nspname = 'farrier' AND c.relkind IN ('r', 'v') AND c.relname NOT IN ('history', 'bmc_logins') ORDER BY 1
@@ -26,7 +26,7 @@ EVERYWHERE = """
 
 
 async def refused_for_another_machine(machine: Machine) -> None:
-    """What names the machine when a request is refused for another one behind its address."""
+    """Have an intent rejected because another machine is behind the address; the reason names that machine."""
     bmc = machine.site.bmc
     bmc.read_script = lambda _target: replace(READING, serial=OTHER, power=PowerState.OFF)
     await machine.site.wait(6 * MINUTE)
@@ -37,7 +37,7 @@ async def refused_for_another_machine(machine: Machine) -> None:
 
 
 async def with_everything(site: Site) -> Machine:
-    """A node in service that everything is known of, and that failed in all words that farrier has for it."""
+    """A node in service with all details, and with texts of failures that name its machine."""
     token = str(uuid4())
     machine = await site.register(
         bmc_address=ADDRESS, bmc_credential=CREDENTIAL, macs=[MAC], bootstrap_token=token, maas_id="abc123"
@@ -54,7 +54,7 @@ async def with_everything(site: Site) -> Machine:
 
 
 async def report(machine: Machine, type_: TaskType, *, succeeded: bool = True) -> None:
-    """A task that ends with what an agent says of the machine."""
+    """End a task with a result that names the machine."""
     lease = await machine.claim(type_)
     assert lease is not None
     said = json.dumps({"log": f"{type_} of {OTHER}", "error": f"{OTHER} does not answer"})
@@ -72,7 +72,7 @@ async def removed(site: Site) -> Machine:
 
 
 async def deleted_unseen(site: Site) -> Machine:
-    """Path `delete`, of a node that never was in service."""
+    """A deleted node that never was in service."""
     machine = await site.register(
         bmc_address=ADDRESS, bmc_credential=CREDENTIAL, macs=[MAC], bootstrap_token=str(uuid4())
     )
@@ -81,7 +81,7 @@ async def deleted_unseen(site: Site) -> Machine:
 
 
 async def adopted_as_another(site: Site) -> Machine:
-    """Path `delete`, of a node whose adoption found another machine behind its address."""
+    """A deleted node whose adoption found another machine behind its address."""
     machine = await site.register(bmc_address=ADDRESS, bmc_credential=CREDENTIAL, macs=[MAC], agentless=True)
     await machine.asked("set", labels={"asset": ASSET})
     site.bmc.script = lambda _target: replace(READING, serial=OTHER)
@@ -93,7 +93,7 @@ async def adopted_as_another(site: Site) -> Machine:
 
 
 async def traces(site: Site) -> list[str]:
-    """Tables and views in which anything of the machine stands."""
+    """The tables and views that contain data of the machine, each with what it contains."""
     assert READING.serial and READING.uuid
     of_bmc = [ADDRESS, "10.77.0.1", CREDENTIAL, MAC, READING.serial, READING.uuid, "0002c90300a1b2c3", *READING.macs]
     sought = [*of_bmc, OTHER, ASSET]
@@ -126,7 +126,7 @@ async def test_a_task_leaves_traces_where_they_are_sought(site: Site) -> None:
 
 
 async def test_whoever_deletes_it_by_hand_leaves_nothing_either(site: Site) -> None:
-    """A trigger does it, so that a restored or edited row is no exception."""
+    """A trigger removes the data, so also from a row that is restored or edited by hand."""
     machine = await site.removing()
     await site.conn.execute(
         "UPDATE farrier.nodes SET bmc_address = $2, bmc_credential = $3 WHERE id = $1", machine.id, ADDRESS, CREDENTIAL
@@ -171,7 +171,7 @@ async def test_its_failed_logins_count_for_five_minutes_and_are_gone_after_the_n
 
 
 async def test_its_secrets_are_cleaned_up_when_the_tables_hold_none_of_them(site: Site) -> None:
-    """What is written there while the stage runs is removed, too, before the stage is through."""
+    """The stage also removes data that are written while it runs."""
     machine = await site.removing()
     lease = await machine.claim(TaskType.UNINSTALL)
     assert lease is not None

@@ -1,4 +1,4 @@
-"""Each detail of a node at each door: registration, intent, lists, pages, API, history, and what no door lets in."""
+"""Each detail of a node in each interface (registration, intent, lists, pages, API, history), and invalid values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def details(conn: Connection) -> dict[str, Any]:
 
 
 def options(name: str) -> list[str]:
-    """How the command line is given the value."""
+    """The command's options for the value."""
     option = f"--{name.replace('_', '-')}"
     match VALUES[name]:
         case bool() as value:

@@ -1,4 +1,4 @@
-"""Nodes find, make and commission their machines in a simulated region, with database, loop and observer at work."""
+"""Nodes find, make and commission their machines in a simulated region, with a real database, loop and observer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def site(db: pg.Database) -> AsyncIterator[Site]:
 
 
 def has_ready(region: Region, hostname: str, **power: str) -> Machine:
-    """A machine that is ready, known by its name and its serial alone."""
+    """A machine that is ready, and that can be found only by its name and its serial number."""
     machine = Machine(
         system_id=region.next_system_id(),
         hostname=hostname,
@@ -51,12 +51,12 @@ def has_ready(region: Region, hostname: str, **power: str) -> Machine:
 
 
 def commissionings(site: Site) -> int:
-    """How often one was asked for."""
+    """The number of requests to commission a machine."""
     return site.maas.observed.operations.count("commission")
 
 
 async def owned(site: Site) -> dict[str, str | None]:
-    """Which node has which machine."""
+    """The machine of each node."""
     return {row["name"]: row["maas_id"] for row in await site.conn.fetch("SELECT name, maas_id FROM farrier.nodes")}
 
 
@@ -81,9 +81,9 @@ async def test_a_node_gets_a_machine_of_its_own_and_has_it_commissioned(site: Si
 
 
 async def test_a_machine_that_two_nodes_find_is_taken_by_one_of_them_only(site: Site) -> None:
-    """A name, by which the BMC cannot be compared: only the database knows that the machine is taken."""
+    """The BMC is given by a name and cannot be compared, so only the database can refuse the second node."""
     found = has_ready(site.maas.region, "gpu-7", power_address="bmc-7.example", power_user="admin", power_pass="secret")
-    # MAAS names no maker, so one number of two makers is the same to it.
+    # MAAS has no manufacturer, so it does not distinguish equal serial numbers of two manufacturers.
     site.bmc.script = site.bmc.read_script = lambda target: replace(READING, uuid=None, manufacturer=target.address)
     one, other = await site.with_bmc("gpu-7.a"), await site.with_bmc("gpu-7.b")
     await one.asked("onboard", mode="deploy")
@@ -112,5 +112,5 @@ async def test_what_never_passes_ends_with_a_person_after_five_commissionings(si
         if commissionings(site) > 5:
             break
         await site.wait(A_WHILE)
-    assert (await machine.state())[1] in ("running", "failed_retryable"), "a person's word is worth another five"
+    assert (await machine.state())[1] in ("running", "failed_retryable"), "a retry allows five more attempts"
     assert commissionings(site) > 5

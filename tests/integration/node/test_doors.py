@@ -1,4 +1,4 @@
-"""What clients and agents may not store: each is refused in words, and as much as is documented gets in."""
+"""Limits on data of clients and agents: larger values are refused with a message, the documented sizes accepted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENROLL = f"SELECT farrier.enroll_agent('{TOKEN}', $1::jsonb)"
 
 
 def deep(levels: int) -> str:
-    """An object that holds arrays in each other: `levels` in all."""
+    """An object with nested arrays, `levels` in all."""
     return '{"x": ' + "[" * (levels - 1) + "]" * (levels - 1) + "}"
 
 
@@ -110,7 +110,7 @@ async def test_params_are_too_shallow_to_hold_any_of_it(site: Site) -> None:
         assert error.value.sqlstate == "FR400"
 
 
-# --- idempotency keys, and what the server itself has no room for
+# --- idempotency keys, and values that PostgreSQL itself cannot store
 
 
 @pytest.mark.parametrize("name", ["idempotency_key", "requested_by"])
@@ -184,7 +184,7 @@ async def test_set_bmc_register_node_and_the_model_take_the_same(every_db: pg.Da
             if good:
                 actions.decode(Action.SET_BMC, {detail: text})
                 await conn.execute(*asked)
-                undone = conn.transaction()  # several name one BMC
+                undone = conn.transaction()  # several of the addresses are those of one BMC
                 await undone.start()
                 await conn.execute(*made)
                 await undone.rollback()

@@ -1,7 +1,7 @@
 """Every edge that a node of this release can take is taken by its real trigger, through the real loop.
 
-The paths are in `tests.support.paths`; what the model has and this release cannot reach is in `LATER`, with what is
-missing. Together they are the model's edges and no other.
+The paths are in `tests.support.paths`; `LATER` has the edges that this release cannot reach, each with the reason.
+Together they are exactly the model's edges.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ LATER = {
 
 @pytest.fixture(scope="module")
 async def crowded(pg_server: pg.Server) -> AsyncIterator[Site]:
-    """One site for all scenarios: each has nodes of its own, and only time is common to them."""
+    """One site for all scenarios, each of which has nodes of its own; they share only the time."""
     async with pg_server.database() as db, sites.opened(db) as opened:
         yield opened
 
 
 @pytest.fixture
 def site(crowded: Site) -> Site:
-    """Whose BMCs answer again."""
+    """The common site, all of whose BMCs respond again."""
     crowded.bmc.recover()
     return crowded
 

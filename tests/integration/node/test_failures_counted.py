@@ -1,4 +1,4 @@
-"""Failures of workflows: each is counted once, where it happens, by what failed."""
+"""Failures of workflows: each is counted once, by the stage and the class of the failure."""
 
 from __future__ import annotations
 

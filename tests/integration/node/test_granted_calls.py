@@ -15,8 +15,8 @@ from tests.support import partitions, pg, segments, tokens
 from tests.support import site as sites
 from tests.support.partitions import GUIDS
 
-# A function and its arguments, in an order in which each call can succeed. `$words` are values of `prepared`, and what
-# a function that was called before returned.
+# Functions with their arguments, in an order in which each call can succeed. `$words` are values of `prepared` or
+# results of earlier calls.
 OF_ALL = {
     "now": "",
     "api_version": "",
@@ -80,7 +80,7 @@ GRANTED = """
 
 
 async def prepared(db: pg.Database) -> dict[str, Any]:
-    """A database with something of each kind, and what names it."""
+    """Fill the database with a resource of each kind; returns the names, ids and tokens that calls need."""
     async with segments.opened(db) as lan:
         segment = await lan.ready("lan")
     async with partitions.opened(db) as fabric:
@@ -99,7 +99,7 @@ async def prepared(db: pg.Database) -> dict[str, Any]:
 
 
 async def call(conn: Connection, function: str, arguments: str, known: dict[str, Any]) -> None:
-    """Call it, and add to `known` what it returned."""
+    """Call the function, and add its result to `known`."""
     for word in sorted(known, key=len, reverse=True):
         arguments = arguments.replace(f"${word}", str(known[word]))
     row = await conn.fetchrow(f"SELECT * FROM farrier.{function}({arguments})")
@@ -114,7 +114,7 @@ async def test_what_a_role_may_call_it_can_call(every_db: pg.Database, role: str
     async with every_db.connect() as conn:
         await conn.execute(f"SET ROLE {role}")
         granted = [row["proname"] for row in await conn.fetch(GRANTED, role)]
-        assert granted == sorted(CALLS[role]), "each granted function is called here"
+        assert granted == sorted(CALLS[role]), "every granted function is in CALLS"
         refused = {}
         for function, arguments in CALLS[role].items():
             try:

@@ -1,7 +1,7 @@
-"""What the database refuses, whoever writes it: edges the model lacks, first values, and pairs that do not go together.
+"""Writes that the database refuses to every role: edges and first values that the model lacks, and forbidden pairs.
 
-The statements run as a superuser, so what refuses them is not a missing right. A row is first put where no guard lets
-anyone put it, with the guards off; then the guards are on, and the move is tried.
+The statements run as a superuser, so no missing right refuses them. With the guards disabled, a test first puts a row
+into the state from which it moves; then it enables the guards and tries the move.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ ROWS = {
     Layer.DECOMMISSION: ("farrier.node_decommissions", "status"),
 }
 
-# Everything that is checked at COMMIT is checked now.
+# Runs the checks of COMMIT at once.
 AT_COMMIT = "SET CONSTRAINTS ALL IMMEDIATE"
-# Once no workflow is live.
+# For nodes without a live workflow.
 UNNAMED = "UPDATE farrier.nodes SET live_workflow_kind = NULL, live_workflow_id = NULL"
 
 
 async def refusal(conn: Connection, before: str, move: str) -> str | None:
-    """The SQLSTATE that `move` ends with after `before` was done behind the guards' back. Nothing of it stays."""
+    """The SQLSTATE of `move` after `before` was executed without guards; None: it succeeds. Both are rolled back."""
     transaction = conn.transaction()
     await transaction.start()
     try:
@@ -47,7 +47,7 @@ async def refusal(conn: Connection, before: str, move: str) -> str | None:
 
 
 async def register(conn: Connection) -> None:
-    """Node 1; onboarding 1 is live, decommission 1 is not there for any guard to see."""
+    """Insert node 1 with the live onboarding 1, and decommission 1, which has ended and which no guard checks."""
     await conn.execute("SELECT farrier.register_node('gpu-1')")
     await conn.execute(
         "SET session_replication_role = replica;"
@@ -69,7 +69,7 @@ async def test_an_edge_passes_exactly_if_the_model_has_it(every_db: pg.Database,
 
 @pytest.mark.parametrize("kind", WorkflowKind)
 async def test_a_pair_passes_exactly_if_the_mapping_has_it(db: pg.Database, kind: WorkflowKind) -> None:
-    """A live workflow in the commit that makes it the node's; one that ends in the commit that ends it."""
+    """Tested for a live workflow in the commit that begins it, and for an ended one in the commit that ends it."""
     table = f"farrier.node_{kind}s"
     others = "UPDATE farrier.node_onboardings SET status = 'cancelled'"
     named = f"UPDATE farrier.nodes SET live_workflow_kind = '{kind}', live_workflow_id = 1"
@@ -111,7 +111,7 @@ async def test_a_node_names_the_one_workflow_that_is_live(every_db: pg.Database,
 
 
 async def test_a_node_without_a_live_workflow_passes_exactly_if_the_mapping_has_it(every_db: pg.Database) -> None:
-    """Entering `draining` or `removing` takes the decommission that owns it, in the same commit."""
+    """A node enters `draining` or `removing` only in the commit that begins the decommission that owns the status."""
     ended = "UPDATE farrier.node_onboardings SET status = 'cancelled'"
     async with every_db.connect() as conn:
         await register(conn)
@@ -173,6 +173,6 @@ async def test_a_layer_begins_only_where_the_model_begins_it(every_db: pg.Databa
 
 
 def test_every_end_of_a_workflow_is_an_edge_from_running() -> None:
-    """Which the test of pairs counts on."""
+    """The test of pairs relies on this."""
     for kind in WorkflowKind:
         assert all((WorkflowStatus.RUNNING, end) in edges.ALLOWED[Layer(kind)] for end in TERMINAL)

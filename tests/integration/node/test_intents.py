@@ -1,4 +1,4 @@
-"""What a client that inserts intents may count on: what is refused at once, what is answered, when, in what order."""
+"""Guarantees for clients that insert intents: immediate refusals, and when and in which order intents are answered."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_a_version_that_does_not_fit_is_refused_with_both_numbers(
 
 @pytest.mark.parametrize("action", [action for action, spec in actions.ACTIONS.items() if spec.since > 1])
 async def test_the_hint_is_the_statement_that_is_taken(db: pg.Database, action: str) -> None:
-    """For everything that came after version 1, with all that the refused one had; `actions` decides the rest."""
+    """Tested for every action that is newer than version 1, with all columns of the refused INSERT."""
     params = {"set": {"site": "ams1"}, "pause": {"reason": "it's \\ loud"}}.get(action, {})
     async with db.connect() as conn:
         await conn.execute("SELECT farrier.register_node('gpu-1')")
@@ -111,7 +111,7 @@ async def test_the_hint_is_the_statement_that_is_taken(db: pg.Database, action: 
 async def test_what_is_too_long_for_a_hint_is_refused_for_its_size(
     db: pg.Database, params: dict[str, str], key: str, by: str
 ) -> None:
-    """A statement that was cut would not be the one that is taken."""
+    """The hint would have to be truncated, and would then not be a valid statement."""
     async with db.connect() as conn:
         await conn.execute("SELECT farrier.register_node('gpu-1')")
         with pytest.raises(pg.PostgresError) as refused:
@@ -367,7 +367,7 @@ async def test_a_client_that_idles_delays_nothing_but_its_own_intent(site: Site)
 
 
 async def test_an_answer_is_found_by_its_id_however_many_intents_are_pending(every_db: pg.Database) -> None:
-    """Planned when there was next to none, and none has been counted since."""
+    """The statement was planned when the table was almost empty, and the table was not analyzed since."""
     answer = """SELECT farrier.answer_intents(format('[{"intent": %s, "status": "accepted"}]', $1::bigint)::jsonb)"""
     read = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relid = 'farrier.intents'::regclass"
     ask = "INSERT INTO farrier.intents (node, node_id, action) SELECT 1, 1, 'drain' FROM generate_series(1, $1)"

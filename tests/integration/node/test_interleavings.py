@@ -1,6 +1,6 @@
 """An intent that arrives at the worst moment is answered exactly once.
 
-One run is done by hand here, statement by statement, with a client in between. A trigger counts the answers.
+The tests make a run by hand, statement by statement, with a client's INSERT in between. A trigger counts the answers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COUNT_ANSWERS = """
 
 
 class ByHand:
-    """The loop over one node, one statement at a time."""
+    """A loop over one node, driven statement by statement."""
 
     def __init__(self, pool: Pool, fence: Fence) -> None:
         self.io: PostgresStateIO[Node, Node, Write] = PostgresStateIO(pool, NodeRows())
@@ -61,7 +61,7 @@ class ByHand:
         return (await self.io.listing([1])).ids.get(1, False)
 
     async def rest(self) -> None:
-        """Whole runs, as long as something woke the node or one wants another at once."""
+        """Make whole runs for as long as the node has a wake, or a run requires another at once."""
         again = True
         while again or await self.is_woken():
             run = self.finish(await self.load())
@@ -85,7 +85,7 @@ async def by_hand(db: pg.Database) -> AsyncIterator[ByHand]:
 
 
 async def ask(client: Connection, action: str = "release") -> None:
-    """An intent that is rejected, so that it changes nothing but is answered."""
+    """Insert an intent that will be rejected, so that its answer is its only effect."""
     await client.execute("INSERT INTO farrier.intents (node, action) VALUES ('1', $1)", action)
 
 
@@ -109,14 +109,14 @@ async def test_between_load_and_commit(client: Connection, by_hand: ByHand) -> N
     run = by_hand.finish(await by_hand.load())
     await ask(client)
     assert (await by_hand.commit(run)).verdict is Verdict.COMMITTED
-    assert await by_hand.is_woken(), "its wake came after the load"
+    assert await by_hand.is_woken(), "the wake came after the load, so the commit keeps it"
     assert await answered(client) == [0]
     await by_hand.rest()
     assert await answered(client) == [1]
 
 
 async def to_the_brink(client: Connection, by_hand: ByHand) -> Finished[Node, Write]:
-    """The run that deletes the node, ready to be committed."""
+    """Run the node until the next commit deletes it; returns that run."""
     await ask(client, "delete")
     while True:
         run = by_hand.finish(await by_hand.load())
@@ -139,7 +139,7 @@ async def test_just_before_the_commit_that_deletes_the_node(client: Connection, 
 async def test_while_the_deleted_node_runs_for_the_last_time(
     client: Connection, by_hand: ByHand, db: pg.Database
 ) -> None:
-    """Inserted before the node was deleted, committed while its last run is on the way: one more run follows."""
+    """An intent, inserted before the node is deleted, is committed during the node's last run: one more run follows."""
     run = await to_the_brink(client, by_hand)
     async with db.connect() as slow:
         late = slow.transaction()
@@ -157,7 +157,7 @@ async def test_while_the_deleted_node_runs_for_the_last_time(
 
 
 async def test_after_the_last_run_of_the_deleted_node(client: Connection, by_hand: ByHand, db: pg.Database) -> None:
-    """The client's COMMIT succeeds; its wake makes one more run, which rejects the intent."""
+    """The client's COMMIT succeeds; the intent's wake causes one more run, which rejects the intent."""
     run = await to_the_brink(client, by_hand)
     async with db.connect() as slow:
         late = slow.transaction()

@@ -1,4 +1,4 @@
-"""Bootstrap tokens that a workflow issues: made again rather than kept, good once, and for as long as the site says."""
+"""Bootstrap tokens that a workflow issues: derived and not stored, valid once, and for the time that the site sets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TOKENS = """
 
 
 async def written(site: Site, machine: Machine, *writes: Write) -> None:
-    """What a run of the node leaves beside it. The row is locked, for the loop may be at it as well."""
+    """Commit writes of a run of the node. The transaction locks the row, because the loop may run the node as well."""
     async with site.conn.transaction():
         version = await site.conn.fetchval(_VERSION, machine.id)
         run: Finished[Node, Write] = Finished(

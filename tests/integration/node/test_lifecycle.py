@@ -1,4 +1,4 @@
-"""Quarantine, release, deletion and what is left of a node; verification through the loop; rows that make no sense."""
+"""Quarantine, release and deletion of nodes; verification through the loop; rows with inconsistent data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOKEN = tokens.named("token")
 
 
 async def told(machine: Machine, action: str, **params: Any) -> str:
-    """Why a request is rejected."""
+    """Insert an intent that is rejected, and return the reason."""
     answer = await machine.ask(action, **params)
     assert answer.status == "rejected", answer
     return str(answer.reason)
@@ -51,7 +51,7 @@ async def test_silence_does_not_lift_a_quarantine_for_health(site: Site) -> None
 async def test_a_stale_alert_of_a_silent_node_moves_nothing(site: Site) -> None:
     machine = await site.active()
     await site.wait(4 * MINUTE)
-    async with site.conn.transaction():  # the report is from before the silence, and seen only now
+    async with site.conn.transaction():  # a report from before the silence, which the loop sees only now
         await site.conn.execute(
             'UPDATE farrier.node_agents SET health = \'{"alerts": [{"id": "hot", "blocks_scheduling": true}]}\''
         )
@@ -91,7 +91,7 @@ async def test_a_quarantine_survives_a_drain_that_is_cancelled(site: Site) -> No
     assert (await machine.state())[0] == "quarantined"
     assert await machine.quarantine() == "operator"
     await (await machine.asked("drain")).finish(TaskType.DRAIN)
-    assert await machine.quarantine() is None, "a node that was drained and retired has left it behind"
+    assert await machine.quarantine() is None, "draining and retiring a node ends its quarantine"
 
 
 async def test_an_onboarding_that_was_about_to_begin_does_not_lift_a_quarantine(site: Site) -> None:
@@ -101,7 +101,7 @@ async def test_an_onboarding_that_was_about_to_begin_does_not_lift_a_quarantine(
     assert await machine.state() == ("quarantined", "pending", None)
 
 
-# --- what needs MAAS is not begun here
+# --- workflows that need MAAS do not begin here
 
 
 async def test_an_onboarding_that_needs_maas_is_refused(site: Site) -> None:
@@ -223,7 +223,7 @@ async def test_an_address_that_another_node_has_is_refused_with_its_name(site: S
 
 
 async def test_two_nodes_that_are_given_one_address_at_once_do_not_both_get_it(db: pg.Database) -> None:
-    """Neither snapshot shows the other's: the database refuses one commit, whose next run sees why."""
+    """Neither node's snapshot shows the other's intent: the database refuses one commit, the next run rejects it."""
     async with sites.opened(db, refusals=(1,)) as site:
         machines = [await site.register(), await site.register()]
         async with site.conn.transaction():
@@ -249,14 +249,14 @@ async def test_a_bmc_that_refuses_logins_is_left_alone(site: Site) -> None:
 
 
 async def test_a_verification_that_a_crash_cut_off_is_counted_and_begun_again(db: pg.Database) -> None:
-    """Four controllers die over one BMC that refuses logins; no one logs in a fourth time within five minutes."""
+    """Four controllers crash in a login at one BMC that refuses it; there is no fourth login within five minutes."""
     logins = 0
     for life in range(4):
         async with sites.opened(db, crash=True) as site:
             machine = sites.Machine(site, "gpu-1", 1) if life else await site.with_bmc("gpu-1", auto_manage=False)
             site.bmc.hold()
             if life:
-                await site.db.advance(16 * SECOND)  # the lease that the dead one left
+                await site.db.advance(16 * SECOND)  # the lease of the dead controller
                 site.wake()
             else:
                 await machine.tell("manage")
@@ -288,7 +288,7 @@ async def test_an_unmanaged_node_may_be_active(site: Site) -> None:
     assert ((await machine.look())["status"], (await machine.look())["management"]) == ("active", "unmanaged")
 
 
-# --- rows that make no sense
+# --- rows with inconsistent data
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""No BMC sees more than three failed logins in five minutes, whichever nodes and processes ask, and whatever is edited.
+"""No BMC gets more than three failed logins in five minutes, from any nodes and processes, and with any edits.
 
-The played BMCs keep no count of their own, unlike the real client: what holds here is held by the database.
+The fake BMC client has no limit of its own, unlike the real client, so the tests prove the limit of the database.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.site import SECOND, Machine, Site
 CHASSIS = "https://10.0.0.1"
 SYSTEM = CHASSIS + "/redfish/v1/Systems/{}"
 BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-# Which of these nodes may not log in now.
+# The nodes among these that may not log in now.
 OVER_CAP = """
     SELECT farrier.over_login_cap(jsonb_agg(jsonb_build_object(
                'run', id, 'address', $2::text, 'trying', farrier.now(), 'tries', jsonb_build_array(farrier.now()))))
@@ -35,7 +35,7 @@ LOCK = "SELECT farrier.lock_keys('bmc_login', ARRAY[farrier.bmc_endpoint_of($1)]
 
 
 class Account:
-    """The account at one BMC, which refuses whoever has the wrong password, and remembers when."""
+    """The account at one BMC, which refuses logins with a wrong password, and records their times."""
 
     def __init__(self, *sites_: Site) -> None:
         self.sites = sites_
@@ -53,7 +53,7 @@ class Account:
 
     @property
     def most(self) -> int:
-        """The most failed logins that it saw within any five minutes."""
+        """The largest number of failed logins within any five minutes."""
         return max(sum(at <= other < at + LOGIN_WINDOW for other in self.refused) for at in self.refused)
 
     async def wait(self, by: timedelta) -> None:
@@ -63,7 +63,7 @@ class Account:
             await site.settled()
 
     async def goes_on(self, minutes: int, *machines: Machine) -> None:
-        """Everybody is asked to be managed, over and over."""
+        """Insert an intent `manage` for every node again and again."""
         for _ in range(2 * minutes):
             for machine in machines:
                 await machine.asked("manage")
@@ -75,7 +75,7 @@ async def behind(site: Site, system: int) -> Machine:
 
 
 async def logins(site: Site) -> int:
-    """How many are stored."""
+    """The number of logins that are stored."""
     return int(await site.conn.fetchval("SELECT count(*) FROM farrier.bmc_logins"))
 
 
@@ -96,7 +96,7 @@ async def test_nodes_of_two_processes_share_them_too(db: pg.Database) -> None:
 
 
 async def test_regular_reads_of_two_processes_share_them_too(db: pg.Database) -> None:
-    """The password changes behind the back of nodes that are manageable: each has its regular reads."""
+    """The password changes while the nodes are manageable, so each node's regular reads fail."""
     async with sites.opened(db, shards=ODD) as one, sites.opened(db, shards=EVEN) as two:
         account = Account(one, two)
         account.good |= {f"/redfish/v1/Systems/{system}" for system in range(1, 7)}
@@ -155,7 +155,7 @@ async def test_without_the_cap_the_database_grants_no_login(site: Site) -> None:
 async def test_the_database_grants_as_many_logins_within_the_window_as_its_constants_say(
     site: Site, cap: int, window: int, granted: int
 ) -> None:
-    """Nine nodes try now; the tenth tried one and two minutes ago."""
+    """Nine nodes log in now; the tenth failed one and two minutes ago."""
     machines = [await behind(site, system) for system in range(10)]
     over = timedelta(seconds=window)
     await site.conn.execute("UPDATE farrier.constants SET login_cap = $1, login_window = $2", cap, over)

@@ -1,4 +1,4 @@
-"""The management layer through the real loop: which machine it takes, when it tries, and what it leaves alone."""
+"""The management layer through the real loop: which machine it accepts, when it tries, and what it does not change."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_verification_that_sees_another_machine_fails_and_waits_for_an_e
     bmc = await machine.bmc()
     assert ((await machine.look())["management"], bmc["failure"]) == ("enroll", "identity_mismatch")
     assert "expected serial SN-1, the BMC reports SN-9" in bmc["last_error"]
-    assert (await machine.state())[0] == "active", "the status does not depend on it"
+    assert (await machine.state())[0] == "active", "management does not change the status"
     dialled = len(site.bmc.calls)
     await site.wait(timedelta(hours=1))
     assert len(site.bmc.calls) == dialled
@@ -85,7 +85,7 @@ OLD, NEW = "/redfish/v1/Systems/Self", "/redfish/v1/Systems/1"
 
 
 def only_at(path: str, **fields: Any) -> Callable[[BmcTarget], BmcReading]:
-    """A BMC with its system at this path."""
+    """A script of a BMC whose system has this path."""
 
     def script(target: BmcTarget) -> BmcReading:
         if target.system_path not in (None, path):
@@ -96,7 +96,7 @@ def only_at(path: str, **fields: Any) -> Callable[[BmcTarget], BmcReading]:
 
 
 async def renamed(site: Site, address: str = "https://10.0.0.1", **fields: Any) -> Machine:
-    """A manageable node whose system has another path since."""
+    """A manageable node whose system has got another path since its verification."""
     site.bmc.script = site.bmc.read_script = only_at(OLD)
     machine = await site.with_bmc(bmc_address=address)
     assert (await machine.bmc())["system_path"] == OLD
@@ -147,7 +147,7 @@ async def test_an_exception_of_the_client_itself_is_a_failure_like_any_other(sit
     assert bmc["last_error"] == "unexpected RuntimeError in the BMC client; the log has the traceback"
     dialled = len(site.bmc.calls)
     await site.wait(25 * SECOND)
-    assert len(site.bmc.calls) == dialled, "backs off"
+    assert len(site.bmc.calls) == dialled, "the next try comes only after the back-off"
     await site.wait(6 * SECOND)
     assert (len(site.bmc.calls), (await machine.bmc())["failures"]) == (dialled + 1, 2)
     failed = await PostgresQueries(site.pool).inventory(Wanted(failed=True))
@@ -175,7 +175,7 @@ async def test_failures_in_a_row_are_counted_whatever_they_are_and_each_class_ba
     assert (await machine.bmc())["failures"] == 3
     dialled = len(site.bmc.calls)
     await site.wait(31 * SECOND)
-    assert len(site.bmc.calls) == dialled + 1, "the first of its class is tried again as soon as any first"
+    assert len(site.bmc.calls) == dialled + 1, "the first failure of a class has the shortest back-off"
     site.bmc.recover()
     await site.wait(5 * MINUTE)
     assert not {"failures", "of_class"} & set(await machine.bmc())
@@ -279,7 +279,7 @@ async def test_a_delete_never_touches_a_bmc(site: Site, to: To) -> None:
 
 
 async def test_a_request_for_another_node_s_bmc_costs_a_verification_no_login(site: Site) -> None:
-    """It is refused once the verification has ended; what may be done is not kept waiting."""
+    """Such an intent does not interrupt the verification, and is rejected after it; only one that can be met does."""
     await site.register("holder", bmc_address="https://taken.example")
     machine = await site.verifying(await site.with_bmc())
     dialled = len(site.bmc.calls)
