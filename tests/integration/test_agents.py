@@ -41,15 +41,15 @@ async def conn(db: pg.Database) -> AsyncIterator[Connection]:
 
 
 async def register(conn: Connection, name: str) -> int:
-    """A node that waits for its agent, whose token is called by its name."""
+    """Register a node that waits for its agent, with the token that is derived from its name."""
     node: int = await conn.fetchval("SELECT farrier.register_node($1, bootstrap_token => $2)", name, named(name))
     return node
 
 
 async def give_task(conn: Connection, node: int) -> int:
-    """A queued drain, as the controller would make it."""
+    """Insert a queued drain task, as the controller does."""
     async with conn.transaction():
-        await conn.execute("SET LOCAL session_replication_role = replica")  # no guard knows this node as draining
+        await conn.execute("SET LOCAL session_replication_role = replica")  # the guards would refuse it
         workflow = await conn.fetchval(
             "INSERT INTO farrier.node_decommissions (node_id, mode) VALUES ($1, 'soft_reset') RETURNING id", node
         )
@@ -62,7 +62,7 @@ async def give_task(conn: Connection, node: int) -> int:
 
 
 async def until(conn: Connection, query: str, *arguments: Any) -> None:
-    """Look until the query says true; the test's time-out is the patience."""
+    """Return once the query returns true; the test's own timeout is the limit."""
     while not await conn.fetchval(query, *arguments):
         await again.later()
 
@@ -79,7 +79,7 @@ async def test_a_token_brings_an_agent_to_life_once(api: PostgresAgents, conn: C
 async def test_a_batch_of_heartbeats_reaches_each_node_that_knows_its_agent(
     api: PostgresAgents, conn: Connection
 ) -> None:
-    """One that is deleted, or has another agent, does not spoil the batch for the others."""
+    """A deleted node, or one that has another agent, does not fail the heartbeats of the other nodes."""
     nodes = [await register(conn, f"gpu-{number}") for number in range(3)]
     sound, deleted, replaced = [await api.enroll(named(f"gpu-{number}"), {}) for number in range(3)]
     async with conn.transaction():

@@ -1,4 +1,4 @@
-"""History begins with the creation: a first row of each layer, from nothing to its first value, and who made it."""
+"""History begins with the creation: for each layer a row without a source value, with the role that created it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is above a limit, told over the web, where it is more than anybody reads."""
+"""Resources above their limits over HTTP, when there are more of them than a response lists."""
 
 from __future__ import annotations
 

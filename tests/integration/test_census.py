@@ -1,4 +1,4 @@
-"""The fleet counted: by the same clocks as people are shown, the same on every replica, and never a figure made up."""
+"""The counts of the fleet: by the clocks that users see, the same on every replica, and never invented."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 
 DEFAULT = Limits()
-# Limits of some in states that otherwise have none, shorter and longer ones, for a site, a model, and where both meet.
+# Limits of states that otherwise have none, and shorter and longer ones, for a site, for a model, and for both.
 MIXED = Limits(
     everywhere={"status.enrolling": HOUR, "management.verifying": HOUR, "onboarding.end_to_end": 2 * HOUR},
     models={"h100": {"status.active": HOUR, "status.offline": 5 * HOUR, "management.manageable": 3 * HOUR}},
@@ -76,7 +76,7 @@ def rules(limits: Limits = DEFAULT, name_at_most: int = 100) -> Rules:
 
 @pytest.fixture
 async def conn(db: pg.Database) -> AsyncIterator[Connection]:
-    """For what the guards would not let happen at once."""
+    """A connection without guards, which writes states that the guards would refuse."""
     async with db.connect() as connection:
         await connection.execute("SET session_replication_role = replica")
         yield connection
@@ -94,7 +94,7 @@ def queries(pool: Pool) -> PostgresQueries:
 
 
 def age(dice: random.Random) -> timedelta:
-    """Around the limits that there are, and never so near to one that the time of the test decides."""
+    """A random age around the existing limits, but never so close to one that the duration of the test matters."""
     return dice.choice((0, 1, 4, 12, 25, 40, 61, 150, 300, 420, 1000, 1500, 5000)) * MINUTE + timedelta(seconds=30)
 
 
@@ -113,7 +113,7 @@ async def add_node(conn: Connection, dice: random.Random, name: str) -> None:
         '{"reason": "tests", "at": "2026-01-01T00:00:00Z"}' if dice.random() < 0.4 else None,
         dice.random() < 0.3,
     )
-    if dice.random() < 0.3:  # an onboarding that has ended, or that is the live one below
+    if dice.random() < 0.3:  # an onboarding that has ended
         await add_workflow(conn, dice, node, "onboarding", tuple(set(WorkflowStatus) - LIVE))
     if dice.random() < 0.7 and status is not NodeStatus.DELETED:
         kind = dice.choice(("onboarding", "decommission"))
@@ -144,7 +144,7 @@ async def add_workflow(
 
 
 def place(clock: Clock) -> tuple[str, str, str]:
-    """Where a clock runs, in the words of metrics."""
+    """The state of a clock by the labels of the metrics."""
     kind = edges.LAYER_KIND[Layer(clock.layer)]
     if clock.state == clocks.END_TO_END:
         return kind, END_TO_END, ""
@@ -181,7 +181,7 @@ async def test_what_is_counted_above_a_limit_is_what_people_are_shown_above_it(
     assert len(told) == len(census.worst) <= 100
     if len({name for _, name in late}) + 5 * len(inhabited) <= 100:
         assert {name for _, name in late} == {name for name, _ in told}
-    assert {where for _, where in told} == inhabited, "no state goes without a name"
+    assert {where for _, where in told} == inhabited, "every state with late nodes has one that is named"
     worst = census.worst[0]
     first = shown[worst.node][0]
     assert (worst.kind, worst.state, worst.substate) == place(first)
@@ -190,7 +190,7 @@ async def test_what_is_counted_above_a_limit_is_what_people_are_shown_above_it(
 
 
 async def goes_on(conn: Connection) -> frozenset[str]:
-    """Paused nodes of which a deletion or a cancel goes on: what the handler makes of a pause."""
+    """The paused nodes whose deletion or cancel goes on, by the handler's rules for a pause."""
     undone = "w.status = 'compensating' AND coalesce(w.after_undo, 'cancel') = 'cancel'"
     rows = await conn.fetch(
         f"""
@@ -207,7 +207,7 @@ async def goes_on(conn: Connection) -> frozenset[str]:
 
 
 def runs(node: NodeView, clock: Clock, going_on: frozenset[str]) -> bool:
-    """A pause does not hold this clock's layer."""
+    """Whether the clock runs: a pause does not hold its layer."""
     return node.paused is None or (node.name in going_on and clock.layer != Layer.MANAGEMENT)
 
 
@@ -218,7 +218,7 @@ async def test_every_node_that_is_not_deleted_is_counted_once_in_each_way(
     dice = random.Random(seed)
     for number in range(150):
         await add_node(conn, dice, f"gpu-{number}")
-    # What the trigger does, which does not fire here.
+    # Does what the trigger would do, which is disabled on this connection.
     await conn.execute(
         "DELETE FROM farrier.node_agents a USING farrier.nodes n WHERE n.id = a.node_id AND n.status = 'deleted'"
     )
@@ -342,7 +342,7 @@ async def test_what_is_old_is_counted_by_where_it_came_from(conn: Connection, qu
         """
     )
     census = await queries.census(rules())
-    # Of the complete one the machine that something happened to; of the other the two that were read long ago.
+    # In the complete region, the machine with an event; in the other, the two that were read long ago.
     assert census.observations_stale == {"bmc": 3, "maas": 3}
     assert census.unread_power == {"timeout": 6}
 
@@ -386,4 +386,4 @@ async def test_what_is_unanswered_is_counted_with_its_age(db: pg.Database, queri
     async with db.connect() as client:
         await client.execute("ALTER TABLE farrier.intents DISABLE TRIGGER USER")
         await client.execute("UPDATE farrier.intents SET action = 'drain'")
-    assert (await queries.census(rules())).oldest_intent == 0, "those that a pause holds wait on purpose"
+    assert (await queries.census(rules())).oldest_intent == 0, "intents that a pause holds are not late"

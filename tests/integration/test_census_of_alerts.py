@@ -1,4 +1,4 @@
-"""Nodes counted by the alerts of their agents: those that are heard, and so many by name that it is bounded."""
+"""Nodes counted by the alerts of their agents: only those with recent heartbeats, and a bounded number of names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rules() -> Rules:
 
 @pytest.fixture
 async def conn(db: pg.Database) -> AsyncIterator[Connection]:
-    """For what the guards would not let happen at once."""
+    """A connection without guards, which writes states that the guards would refuse."""
     async with db.connect() as connection:
         await connection.execute("SET session_replication_role = replica")
         yield connection

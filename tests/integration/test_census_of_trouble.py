@@ -1,4 +1,4 @@
-"""The fleet counted where much is wrong at once: what is told, and what must not be hidden by something else."""
+"""The counts of a fleet with many faults at once: no fault hides another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MINUTE = timedelta(minutes=1)
 
 @pytest.fixture
 async def conn(db: pg.Database) -> AsyncIterator[Connection]:
-    """For what the guards would not let happen at once."""
+    """A connection without guards, which writes states that the guards would refuse."""
     async with db.connect() as connection:
         await connection.execute("SET session_replication_role = replica")
         yield connection
@@ -49,7 +49,7 @@ async def test_a_paused_node_that_is_deleted_or_cancelled_is_late_and_waits_for_
     )
     census = await queries.census(rules())
     assert {late.node for late in census.worst} == {"deleted", "cancelled"}
-    assert above(census) == {("node", "draining", ""): 2}, "and nothing is done about the management of a paused node"
+    assert above(census) == {("node", "draining", ""): 2}, "the management of a paused node is held"
     assert census.manual == {"timeout": 1}
 
 

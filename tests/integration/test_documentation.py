@@ -1,7 +1,7 @@
-"""What the pages promise of a running farrier: the README's SQL as it stands there, the refusals, the metrics.
+"""The promises of the pages, tested with a running farrier: the README's SQL, the refusals, the metrics.
 
-Each SQL block of the README is marked `<!-- sql: NAME -->`. One psql types them all, because `\\gset` keeps what one
-statement says for the next; a daemon answers. What a command said there is marked `<!-- said: NAME -->`.
+Each SQL block of the README is marked `<!-- sql: NAME -->`. One psql session runs them all, because `\\gset` keeps the
+result of a statement for the next ones; a daemon runs the nodes. Output of commands is marked `<!-- said: NAME -->`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NOWHERE = BmcConfig(allowed_networks=("192.0.2.0/24",))  # the README's BMC is r
 
 
 class Psql:
-    """One session at the prompt."""
+    """One interactive session of psql."""
 
     def __init__(self, process: anyio.abc.Process) -> None:
         assert process.stdin is not None and process.stdout is not None
@@ -43,7 +43,7 @@ class Psql:
         self._output = TextReceiveStream(process.stdout)
 
     async def type(self, text: str) -> str:
-        """What comes back. An error ends psql, and the test."""
+        """Run the statements and return the output. An error ends psql, and the test."""
         await self._input.send(f"{text}\n\\echo :done\n".encode())
         heard = ""
         while ":done\n" not in heard:
@@ -56,7 +56,7 @@ class Psql:
 
 @asynccontextmanager
 async def psql(dsn: str) -> AsyncIterator[Psql]:
-    """The real one, as a reader has it."""
+    """The real psql, as a reader of the page runs it."""
     command = [str(wheel_binaries() / "psql"), "-XqAt", "-v", "ON_ERROR_STOP=1", dsn]
     async with await anyio.open_process(command, stderr=subprocess.STDOUT) as process:
         yield Psql(process)
@@ -75,7 +75,7 @@ async def daemon(dsn: str) -> AsyncIterator[Serving]:
 
 
 async def until(db: pg.Database, query: str) -> None:
-    """Look until the query says true."""
+    """Return once the query returns true."""
     async with db.connect() as conn:
         with anyio.fail_after(pg.PATIENCE.total_seconds()):
             while not await conn.fetchval(query):
@@ -102,7 +102,7 @@ async def test_the_readme_s_statements_take_a_node_from_registration_to_retired(
 
 
 async def test_a_request_that_makes_no_sense_fails_in_its_insert(db: pg.Database) -> None:
-    """The README says so; nothing has to run for that."""
+    """As the README says, the INSERT itself refuses it, without a daemon."""
     async with db.connect() as conn:
         await conn.execute("SELECT farrier.register_node('gpu-017')")
         with pytest.raises(pg.PostgresError) as refused:
@@ -111,7 +111,7 @@ async def test_a_request_that_makes_no_sense_fails_in_its_insert(db: pg.Database
 
 
 async def test_a_node_that_waits_for_its_agent_says_what_the_readme_shows(db: pg.Database) -> None:
-    """To the letter, but for its numbers: times, and the line that decided."""
+    """The output equals the README's except for numbers: times, and the line of the decision."""
     async with daemon(db.dsn), psql(db.dsn) as prompt:
         await prompt.type(BLOCKS["register"])
         await prompt.type(BLOCKS["ask"])

@@ -24,7 +24,7 @@ PATIENCE = timedelta(seconds=20)
 
 @pytest.fixture
 def parent() -> Iterator[Path]:
-    """A directory that nobody but us may enter, as a home is; outside pytest's, whose modes pytest guards."""
+    """A directory that only this account may enter, as a home; outside pytest's directory, whose modes pytest sets."""
     directory = Path(tempfile.mkdtemp(prefix="farrier-test-home-"))
     yield directory
     shutil.rmtree(directory)

@@ -1,4 +1,4 @@
-"""Wake-ups from Python and their arrival: at once by notification, a poll later without, never not at all."""
+"""Wakes from Python and their arrival: at once by notification, or else with the next poll, but always."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def shop(db: pg.Database) -> AsyncIterator[Shop]:
 
 
 class Bell:
-    """Records what it hears."""
+    """Records wakes and reports of missed ones."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, Sequence[int] | None]] = []
@@ -66,7 +66,7 @@ class Bell:
 async def listening(
     dsn: str, *, silence: timedelta = timedelta(seconds=10), patience: timedelta = pg.PATIENCE
 ) -> AsyncIterator[Bell]:
-    """A listener that has begun."""
+    """A running listener; gives the bell that records its calls."""
     bell = Bell()
     notifications = PostgresNotifications(dsn, patience=patience)
     listener = Listener(notifications, wake=bell.wake, missed=bell.miss, silence=silence)
@@ -135,7 +135,7 @@ async def kill_listener(shop: Shop) -> None:
 
 
 async def test_what_was_woken_while_no_one_listened_is_found_when_listening_begins_again(shop: Shop) -> None:
-    """No poll of its own finds it: the listener says that something may have been missed."""
+    """No regular poll finds the wake: the listener reports that it may have missed some, which triggers a poll."""
     handler = toy.Scripted()
     async with shop.running(handler, config=QUIET) as (controller, ledger), anyio.create_task_group() as group:
         await ledger.until(lambda: ledger.outcomes["do_nothing"] == 3)
@@ -143,7 +143,7 @@ async def test_what_was_woken_while_no_one_listened_is_found_when_listening_begi
         with capture_logs() as logs:
             await shop.ask(2)
             group.start_soon(Listener(notifications, wake=lambda *_: None, missed=controller.heard_nothing).run)
-            await ledger.until(lambda: handler.order.count(2) > 1)  # the poll of the beginning is over
+            await ledger.until(lambda: handler.order.count(2) > 1)  # the poll at the start of listening has ended
             await shop.ask(1)
             await kill_listener(shop)
             await ledger.until(lambda: handler.order.count(1) > 1)
@@ -183,13 +183,13 @@ async def test_without_a_listener_the_poll_finds_what_was_asked(shop: Shop) -> N
 
 @pytest.fixture
 def pooler(db: pg.Database) -> Iterator[str]:
-    """The DSN of the database by way of PgBouncer in transaction mode; skipped where that is not installed."""
+    """The DSN of the database through PgBouncer in transaction mode; skips the test where that is not installed."""
     with pgbouncer.before(db.dsn) as dsn:
         yield dsn
 
 
 async def test_through_a_pooler_listening_is_found_useless_and_the_poll_does_the_work(shop: Shop, pooler: str) -> None:
-    """Eight sessions share three of the server's: none may count on having one to itself."""
+    """Eight client sessions share three of the server's, so none keeps a session of its own, as LISTEN needs."""
     await shop.register(*range(4, 201))
     opened = await open_pool(pooler, size=8, patience=pg.PATIENCE, pgbouncer=True)
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""A primary that vanishes is followed: its packets are dropped and no connection is closed."""
+"""The primary vanishes, and daemons follow to its successor: its packets are dropped, and no connection is closed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.support import pg, proxy, standby
 from tests.support.process import Farrier, replica, until
 
 NOW = timedelta(0)
-# A server on this machine responds within it, and a test need not wait long for one that vanished.
+# Long enough for a server on this machine to respond, and short for tests in which the server vanished.
 SHORT = pool.Timeouts(connect=timedelta(seconds=2), statement=timedelta(seconds=1))
-# What is promised of a fail-over, from the promotion to the next move.
+# The documented limit of a fail-over, from the promotion to the next move.
 FOLLOWED_SECONDS = 15
 
 
@@ -113,7 +113,7 @@ async def test_a_caller_that_gives_up_does_not_leave_its_connection_waiting_for_
             with anyio.move_on_after(0.1):
                 async with session.borrowed(opened) as conn:
                     await conn.fetchval("SELECT 1")
-            async with session.borrowed(opened) as conn:  # the only place in the pool
+            async with session.borrowed(opened) as conn:  # the pool has only one connection
                 assert await conn.fetchval("SELECT 1") == 1
         opened.terminate()
 
@@ -162,7 +162,7 @@ async def test_connections_to_a_primary_that_was_demoted_are_used_no_further(db:
 async def test_listening_at_a_server_that_vanishes_meanwhile_is_given_up(db: pg.Database) -> None:
     async with proxy.before(db.dsn) as dead:
         notifications = PostgresNotifications(dead.dsn, timeouts=SHORT)
-        dead.watch(lambda message: dead.drop() if message == 2 else None)  # the first is the start of the session
+        dead.watch(lambda message: dead.drop() if message == 2 else None)  # the first message starts the session
         with anyio.fail_after(pg.PATIENCE.total_seconds()), pytest.raises(errors.DatabaseUnreachable):
             async with notifications.subscribe():
                 pass

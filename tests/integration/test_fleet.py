@@ -1,4 +1,4 @@
-"""What a simulated service does over SQL, and what it sees."""
+"""The simulated service that registers a fleet over SQL, and its view of the nodes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_an_intent_says_who_asks_and_a_malformed_one_is_refused(api: Postg
 
 @pytest.mark.parametrize("message", ["farrier.register_node", '"gpu-1"', "enroll_agent", "failure_class"])
 async def test_a_fleet_arrives_through_a_database_that_breaks_off(message: str, db: pg.Database) -> None:
-    """Before a registration is done, when only its answer is lost, at an enrolment, and while it is looked on."""
+    """The connection breaks before a registration, after it (its result is lost), at an enrolment, and in a query."""
     async with proxy.before(db.dsn) as between, pg.Database(between.dsn).pool(2) as connections:
         agents = SimulatedAgents(PostgresAgents(connections))
         fleet = SimulatedFleet([BARE], api=PostgresFleet(connections, "the test"), agents=agents, after=0)

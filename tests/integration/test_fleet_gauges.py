@@ -1,4 +1,4 @@
-"""The fleet's gauges on the real database: the same on all replicas, complete at once, never made up in an outage."""
+"""The fleet's gauges on the real database: the same on all replicas, complete from the start, never invented."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LATE = """
     SELECT 'gpu-' || n, 'quarantined', 'unmanaged', farrier.now() - interval '25 h' - n * interval '1 min'
       FROM generate_series(1, $1::integer) n
 """
-# Fresh in every statement, which the view of activity is not within a transaction.
+# pg_locks is current in every statement; pg_stat_activity is fixed within a transaction.
 BLOCKED = """
     SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
      WHERE d.datname = current_database() AND NOT l.granted
@@ -53,7 +53,7 @@ Samples = dict[tuple[str, tuple[str, ...]], float]
 
 
 class Watch:
-    """A monotonic clock by which any figure is old enough to be taken anew."""
+    """A monotonic clock that advances with each call so much that every count has expired."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -82,13 +82,13 @@ async def scraped(gauges: FleetGauges) -> Samples:
 
 
 def counts(found: Samples) -> Samples:
-    """Without ages, which differ by the moment of the count."""
+    """The samples without ages, which depend on the moment of the count."""
     return {key: value for key, value in found.items() if not key[0].endswith("_seconds")}
 
 
 @pytest.fixture
 async def replicas(db: pg.Database) -> AsyncIterator[tuple[FleetGauges, ...]]:
-    """Three, each with connections of its own."""
+    """The gauges of three replicas, each with connections of its own."""
     async with AsyncExitStack() as stack:
         started = []
         for _ in range(3):
@@ -153,7 +153,7 @@ async def test_in_an_outage_the_last_figures_stay_and_say_when_they_were_taken(d
                 await conn.execute("SET session_replication_role = replica")
                 await conn.execute(LATE, 3)
                 before = await scraped(gauges)
-        # Whoever was in between is gone, and with it every way to the database.
+        # The proxy has ended, so the database cannot be reached any more.
         async with figures.counted(gauges, queries):
             assert await scraped(gauges) == before
     assert before["farrier_resources", ("node", "quarantined", "")] == 3
@@ -175,7 +175,7 @@ async def test_a_database_that_does_not_answer_keeps_no_scrape_waiting(db: pg.Da
 
 
 class Slow:
-    """Counts when it is told to, and fails if it is given what to fail with."""
+    """Queries whose count waits until `go` is set, and then raises `failure` if that is set."""
 
     def __init__(self, queries: PostgresQueries) -> None:
         self._queries = queries
@@ -199,7 +199,7 @@ async def test_a_count_that_outlives_the_scrapes_that_asked_for_it_is_told_by_th
             for _ in range(3):
                 assert (await scraped(gauges))["farrier_fleet_collected_timestamp_seconds", ()] == 0
                 await anyio.wait_all_tasks_blocked()
-            assert slow.begun == 1, "all wait for the same one"
+            assert slow.begun == 1, "all scrapes wait for the same count"
             slow.go.set()
             while not (await scraped(gauges))["farrier_fleet_collected_timestamp_seconds", ()]:
                 continue
@@ -228,7 +228,7 @@ async def test_whatever_goes_wrong_in_a_count_the_next_scrape_counts_again(db: p
 
 
 class Taking:
-    """Queries whose count takes so many seconds of a clock that only they and the test move."""
+    """Queries whose count takes `seconds` of a clock that only the count and the test move."""
 
     def __init__(self, queries: PostgresQueries) -> None:
         self._queries = queries
@@ -295,7 +295,7 @@ async def test_before_the_first_count_there_are_limits_and_no_figures() -> None:
 
 
 def places() -> Iterator[tuple[str, str, str]]:
-    """Every (kind, state, substate) there may be, from the model's own enumerations."""
+    """Every possible (kind, state, substate), from the model's own enumerations."""
     stages = {Layer.ONBOARDING: OnboardingStage, Layer.DECOMMISSION: DecommissionStage}
     for layer in Layer:
         for state in set(edges.STATES[layer]) - edges.TERMINAL[layer]:
@@ -314,7 +314,7 @@ async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no
     for key in [key for key in told if key[0] == "farrier_state_sla_seconds"]:
         assert told.pop(key) > 0
     for kind in ("node", *(spec.name for spec in BUILT_IN)):
-        assert told.pop((names.SHARDS_UNOWNED.name, (kind,))) == SHARDS, "no controller has begun"
+        assert told.pop((names.SHARDS_UNOWNED.name, (kind,))) == SHARDS, "no controller has taken a shard"
     whole = {("onboarding", "end_to_end", ""), ("decommission", "end_to_end", "")}
     everywhere = ("node", *(spec.name for spec in BUILT_IN))
     expected: dict[Gauge, set[tuple[str, ...]]] = {

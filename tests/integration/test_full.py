@@ -10,7 +10,7 @@ from tests.support.full import cover, mark, spread
 
 
 class Items:
-    """Cases of tests as pytest collects them, here of this very run."""
+    """The test cases that pytest collected for this very run."""
 
     def __init__(self, session: pytest.Session) -> None:
         self._parent = pytest.Module.from_parent(session, path=session.path / "made_up.py")

@@ -1,4 +1,4 @@
-"""The gauges of registered kinds on the real database: also of one that the counting process has never heard of."""
+"""The gauges of registered kinds on the real database: also of a kind that the counting process does not run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
 
 
 async def scraped(yard: Yard, limits: Limits | None = None) -> Samples:
-    """What a process tells that has just started and runs no crates."""
+    """The samples of a process that has just started and does not run crates."""
     rules = Rules(limits=limits or Limits(), offline_after=MINUTE, observation_ttl=MINUTE, name_at_most=10)
     gauges = FleetGauges(wiring.fleet_words(), rules, MonotonicClock(), patience=60)
     async with figures.counted(gauges, PostgresQueries(yard.pool)):
@@ -54,7 +54,7 @@ async def test_every_state_but_the_last_is_there_before_anything_is_in_it(yard: 
         assert there == dict.fromkeys(STATES, 0)
     limits = {labels: value for (name, labels), value in told.items() if name == SLA and labels[0] == "crate"}
     assert limits == {PACKING: 300, EMPTYING: 900}
-    assert told["farrier_shards_unowned", ("crate",)] == SHARDS, "no controller has begun"
+    assert told["farrier_shards_unowned", ("crate",)] == SHARDS, "no controller has taken a shard"
     assert told["farrier_shard_oldest_sweep_seconds", ("crate",)] == 0
     failing = {labels[1] for name, labels in told if name == "farrier_resources_failing" and labels[0] == "crate"}
     assert failing == set(run_error_labels())
@@ -183,7 +183,7 @@ async def test_what_was_asked_of_resources_is_unanswered_with_what_was_asked_of_
     await yard.pool.execute("SELECT farrier.intent('gpu-1', 'manage')")
     await yard.db.advance(3 * MINUTE)
     before = await scraped(yard)
-    await yard.create("c-1")  # is answered at once
+    await yard.create("c-1")  # the database answers it at once
     assert (await scraped(yard))["farrier_intents_pending", ()] == before["farrier_intents_pending", ()] == 1
     await yard.ask("delete", "c-1")
     await yard.pool.execute("UPDATE farrier.intents SET status = 'rejected', answered_at = farrier.now()")

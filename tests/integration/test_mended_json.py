@@ -1,4 +1,4 @@
-"""The clock is set back: no JSON that farrier stores keeps a time in the future, whatever fields the model has."""
+"""The clock is set back: no JSON that farrier stores keeps a time in the future, in any field of the model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support import pg
 
 BACK = timedelta(hours=2)
 
-# What others wrote, and what the clock of a region says.
+# Columns with data of clients and agents, and a time of a region's clock, which are not mended.
 OF_OTHERS = ("labels", "params", "facts", "health", "options", "result", "value", "detail", "cursor")
 OF_THE_REGION = "synced_at"
 
@@ -31,10 +31,10 @@ COLUMNS = """
 
 
 def filled(kind: Any, at: datetime) -> Any:
-    """A value of this type in which every time is this one, however deep."""
+    """A value of this type in which every time is `at`, also in nested values."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        # Rather what has times than None or a plain word.
+        # Of a union, the alternative with the most times.
         return max((filled(arg, at) for arg in args), key=lambda made: len(list(times(msgspec.to_builtins(made)))))
     if kind is datetime:
         return at
@@ -53,7 +53,7 @@ def filled(kind: Any, at: datetime) -> Any:
 
 
 def times(value: Any, key: str = "") -> Iterator[tuple[str, datetime]]:
-    """Every time in JSON, with the nearest key."""
+    """Every time in a JSON value, with the nearest key."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from times(inner, name)

@@ -185,7 +185,7 @@ async def test_a_user_who_may_create_roles_but_is_no_superuser_can_migrate(empty
 
 
 async def test_a_migrator_that_is_ended_to_resolve_a_deadlock_tries_again(empty_db: pg.Database) -> None:
-    """It locks tables in the order in which they were made; a client wants them in the other order."""
+    """The migrator locks tables in the order of their creation, while a client locks them in the opposite order."""
     both = f"{TOY} CREATE TABLE farrier.gate (); CREATE TABLE farrier.other (id integer);"
     after = toys.schema(tables=both, steps=[ADD_NAME])
     patience = LockPatience(wait=timedelta(minutes=1), pause=timedelta(0), tries=2)
@@ -217,7 +217,7 @@ async def test_a_migrator_that_is_ended_to_resolve_a_deadlock_tries_again(empty_
 async def test_a_table_that_somebody_keeps_locked_is_not_waited_for_in_front_of_everybody(
     empty_db: pg.Database,
 ) -> None:
-    """Each try gives way to those behind it; at the end the operator is told, and nothing is half applied."""
+    """Each try gives way to waiting clients; at the end the operator gets an error, and nothing is applied."""
     async with empty_db.connect() as conn, empty_db.connect() as dump:
         await migrate.migrate(conn, schema=FIRST)
         async with dump.transaction():

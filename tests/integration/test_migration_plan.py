@@ -1,4 +1,4 @@
-"""The plan of a migration: it changes nothing, it is what the migration then does, and it names what is in the way."""
+"""The plan of a migration: it changes nothing, the migration does what it lists, and it names obstacles."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ async def test_nothing_is_in_the_way_of_a_function_whose_parameters_are_as_they_
 
 
 async def test_a_body_of_now_that_was_edited_is_set_right_and_nothing_is_in_the_way(db: pg.Database) -> None:
-    """Defaults of tables use it."""
+    """Defaults of columns depend on the function, so it has to be replaced in place."""
     async with db.connect() as conn:
         await conn.execute(
             "CREATE OR REPLACE FUNCTION farrier.now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE"
@@ -215,7 +215,7 @@ async def test_a_body_of_now_that_was_edited_is_set_right_and_nothing_is_in_the_
 
 
 async def test_what_a_plan_cannot_know_to_be_in_the_way_it_calls_uncertain(conn: Connection) -> None:
-    """A default that was edited is set right in place, if the file has one, too."""
+    """An edited default of a parameter is restored in place only if the file has a default, too."""
     with_default = schema({"f": f("a integer DEFAULT 1")}, {"seen": SEEN})
     await migrate.migrate(conn, schema=with_default)
     await conn.execute(THEIRS)
@@ -239,7 +239,7 @@ async def test_what_a_step_may_end_is_in_the_way_unless_it_does(conn: Connection
 
 
 async def test_triggers_of_kinds_are_not_in_the_way_of_another_maker_of_them(db: pg.Database) -> None:
-    """They are dropped before, and made again after."""
+    """The migration drops these triggers first, and makes them again at its end."""
     carried = migrate.carried()
     wanted = msgspec.structs.replace(
         carried,

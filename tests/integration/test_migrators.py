@@ -1,4 +1,4 @@
-"""One migrator at a time: the others wait for it, and not for one that died or for another login."""
+"""One migrator at a time: others wait for it, but not for one that died, nor for a session of another login."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MIGRATES = """
     UPDATE farrier.migrator SET pid = a.pid, login = a.usename, backend_start = a.backend_start
       FROM pg_stat_activity a WHERE a.pid = $1
 """
-# A migrator that looks whether another one is done takes a number.
+# The next transaction id: each check of a waiting migrator whether the other has finished consumes one.
 TRANSACTIONS = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
 
 FIRST = toys.schema(tables=TOY)
@@ -119,7 +119,7 @@ async def test_a_migrator_that_connected_while_another_waited_for_its_turn_is_no
 async def test_a_session_of_another_login_with_the_process_id_of_a_migrator_that_died_is_not_taken_for_it(
     empty_db: pg.Database, of_the_same_login: bool, dead: bool
 ) -> None:
-    """To a login that may not see when other logins' sessions began."""
+    """Tested with a login that may not see when sessions of other logins began."""
     async with empty_db.connect() as conn, empty_db.connect() as other:
         await migrate.migrate(conn, schema=FIRST)
         login = f"migrates_{await conn.fetchval('SELECT current_database()')}"

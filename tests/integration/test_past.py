@@ -1,4 +1,4 @@
-"""Pages of history: every change once and in order, those that are wanted and no others, at the same price anywhere."""
+"""Pages of history: every change that matches the filter once and in order, and at the same cost for every page."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ MANY = """
 async def test_a_page_looks_at_so_many_changes_and_the_next_goes_on_behind_them(
     queries: PostgresQueries, conn: Connection
 ) -> None:
-    """What is wanted is the very last; the pages before it are empty, and none is long."""
+    """Only the very last change matches the filter; the pages before it are empty, and each reads a bounded number."""
     await conn.execute(MANY, 12_000)
     wanted = HistoryFilter(targets=("retired",))
     first = await queries.history(wanted, order=Order.NEWEST, limit=10)
@@ -139,8 +139,8 @@ async def test_a_page_looks_at_so_many_changes_and_the_next_goes_on_behind_them(
 @pytest.mark.matrix(keep=2)
 @pytest.mark.parametrize("walk", ["newest", "oldest", "newest of one", "oldest of one", "of a kind"])
 async def test_a_page_in_the_midst_reads_no_more_than_itself(conn: Connection, walk: str) -> None:
-    """The key leads straight into the index, also by the plan that is made for every page alike. Five hundred changes
-    have the same time, as after a commit."""
+    """The key leads straight into the index, also with the generic plan. Five hundred changes have the same time, as
+    after a commit."""
     await conn.execute(MANY, 100_000)
     await conn.execute("ANALYZE farrier.history")
     await conn.execute("PREPARE page AS " + statements.load(PAGES))
@@ -152,12 +152,12 @@ async def test_a_page_in_the_midst_reads_no_more_than_itself(conn: Connection, w
         "'{}', '{}', '{}', '{}', '', NULL, '{}')"
     )
     scans = list(of_history(msgspec.json.decode(plan)[0]["Plan"]))
-    # The rows of the page, the one that the key names, and those of one moment that are sorted together.
+    # The rows of the page, the row of the key, and rows of the same time that are sorted with it.
     assert 100 <= sum(scans) <= 103
 
 
 def of_history(plan: dict[str, Any]) -> Iterator[float]:
-    """How many rows of the table each scan of a plan looked at, all its loops together."""
+    """The number of rows of the table that each scan of a plan read, over all its loops."""
     if plan.get("Relation Name") == "history":
         yield (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
     for below in plan.get("Plans", ()):

@@ -11,7 +11,7 @@ import pytest
 from tests.integration.test_wakes_of_loads import LOADS
 from tests.support import pg
 
-# Filled by releases, settings and operators: a handful of rows each, whatever the size of the fleet.
+# Tables that releases, settings and operators fill: each has a handful of rows, whatever the size of the fleet.
 _SMALL = {
     "actions",
     "contradictions",
@@ -37,7 +37,7 @@ async def test_a_load_that_was_planned_over_empty_tables_reads_no_table_that_gro
     db: pg.Database, kind: str
 ) -> None:
     async with db.pool(size=1) as connections, connections.acquire() as conn:
-        await conn.execute("VACUUM ANALYZE")  # the planner now knows that they have neither rows nor pages
+        await conn.execute("VACUUM ANALYZE")  # the statistics now say that the tables are empty
         await conn.execute("PREPARE load AS " + LOADS[kind])
         plan = await conn.fetchval("EXPLAIN (FORMAT JSON) EXECUTE load ('{1}')")
         assert set(read_whole(msgspec.json.decode(plan)[0]["Plan"])) <= _SMALL

@@ -1,4 +1,4 @@
-"""Connections: what cannot be reached is told in time and without its password."""
+"""Connections: an unreachable server is reported in time, and without the password."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOW = timedelta(0)
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """A port on which nobody listens."""
+    """A port on which no program listens."""
     with free_port() as port:
         yield port
 
@@ -39,7 +39,7 @@ async def test_attempts_go_on_until_the_patience_is_over(closed_port: int) -> No
     begun = anyio.current_time()
     with anyio.fail_after(pg.PATIENCE.total_seconds()), pytest.raises(errors.DatabaseUnreachable):
         await pool.open_pool(f"postgresql://127.0.0.1:{closed_port}/farrier", size=2, patience=timedelta(seconds=0.5))
-    # It ends with the pause that would lead beyond, which is at most twice as long as those before it.
+    # The attempts end before a pause that would exceed the limit; each pause is at most twice as long as the previous.
     assert anyio.current_time() - begun > 0.2
 
 
@@ -72,7 +72,7 @@ async def test_a_dsn_that_cannot_be_read_is_a_matter_of_configuration_and_is_not
 async def test_a_certificate_that_is_to_be_verified_by_a_file_that_is_not_there_names_that_file(
     mode: str, closed_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The usual one is looked for in vain for ever; the one that is named may be on its way."""
+    """A missing default file is an error of the settings; a file that the DSN names may still be written, so retry."""
     monkeypatch.setenv("HOME", str(tmp_path))
     dsn = f"postgresql://me:hunter2@127.0.0.1:{closed_port}/farrier?sslmode={mode}"
     with pytest.raises(errors.ConfigError, match=f"{tmp_path}/.postgresql/root.crt.* cannot be read") as usual:

@@ -1,4 +1,4 @@
-"""Connections: several hosts in one DSN, some of them IPv6 addresses in brackets, read alike by every Python."""
+"""Connections: several hosts in one DSN, some of them IPv6 addresses in brackets, parsed alike by every Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.sockets import free_port
 
 
 def strict(url: str, *more: str, **options: bool) -> parse.SplitResult:
-    """`urlsplit` of a Python that knows brackets around the only host alone, as Debian 12's does."""
+    """`urlsplit` of a Python that accepts brackets only around a single host, as that of Debian 12."""
     parts = _urlsplit(url, *more, **options)
     before, bracket, after = parts.netloc.rpartition("@")[2].partition("[")
     if bracket and (before or after.partition("]")[2][:1] not in ("", ":")):

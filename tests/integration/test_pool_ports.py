@@ -1,4 +1,4 @@
-"""Connections: a number that is no port is a mistake of the settings, whichever event loop would get it."""
+"""Connections: an invalid port number is an error of the settings, on every event loop."""
 
 from __future__ import annotations
 

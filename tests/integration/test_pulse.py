@@ -19,7 +19,7 @@ WELL = '{"ok": true, "ssh_seed": "ok"}'
 OFFLINE_AFTER = timedelta(seconds=180)
 A_PULSE_LATER = timedelta(seconds=10)
 
-# Of what happened: not what is to happen, and not what stays as it was written.
+# Columns with times of past events: without times of future events, and without tables that are never mended.
 COLUMNS = """
     SELECT c.oid::regclass::text AS relation, quote_ident(a.attname) AS name
       FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
@@ -42,7 +42,7 @@ OLD = "created_at = farrier.now() - interval '1 day', status_entered_at = farrie
 
 
 async def enrolled(conn: Single, name: str) -> str:
-    """A node with an agent; answers its key."""
+    """Register a node with an agent; returns the agent's key."""
     await conn.execute("SELECT farrier.register_node($1)", name)
     token = await conn.fetchval("SELECT farrier.issue_bootstrap($1)", name)
     key: str = await conn.fetchval("SELECT agent_key FROM farrier.enroll_agent($1)", token)
@@ -50,7 +50,7 @@ async def enrolled(conn: Single, name: str) -> str:
 
 
 async def beat(db: pg.Database) -> timedelta | None:
-    """One pulse, and the whole mend; answers what the mend says at its end."""
+    """Run one pulse and all batches of the mend; returns `done` of the last batch."""
     async with db.pool(1) as connections:
         pulse = PostgresPulse(connections)
         await pulse.beat()
@@ -100,7 +100,7 @@ async def test_no_time_of_what_happened_lies_in_the_future_after_the_next_pulse(
             "INSERT INTO farrier.departures (site, node, at, held) VALUES ('fra', 1, farrier.now(), true)"
         )
         await db.advance(-BACK)
-        assert await in_the_future(conn), "there is nothing to mend: this test proves nothing"
+        assert await in_the_future(conn), "nothing to mend: this test would prove nothing"
         assert await beat(db) is not None
         assert await in_the_future(conn) == []
         assert await beat(db) is None
@@ -229,7 +229,7 @@ async def test_one_process_mends_at_a_time(db: pg.Database) -> None:
 
 
 async def test_a_migrator_at_work_stays_the_migrator(db: pg.Database) -> None:
-    """It is known by the time when its session began, which no clock of the database moves."""
+    """The migrator is identified by the start of its session, which the database's moved clock does not affect."""
     async with db.connect() as migrator, db.connect() as other:
         assert await migrate.becomes_migrator(migrator)
         await beat(db)

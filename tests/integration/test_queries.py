@@ -1,4 +1,4 @@
-"""What is shown of nodes: all of it, once, in order, at any size, and to whoever may only read."""
+"""The queries that show nodes: each node once and in order, at any size of the fleet, with the rights of a reader."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STATUSES = (
 )
 MANAGEMENTS = ("unmanaged", "enroll", "verifying", "manageable", "adopting", "adopt_failed", "error")
 
-# One node in every pair of states, for all ages that matter.
+# A node for every pair of status and management and for each age that matters.
 FLEET = """
     INSERT INTO farrier.nodes (name, status, management, status_entered_at, management_entered_at, bmc)
     SELECT s || '-' || m || '-' || h, s, m, farrier.now() - h * interval '1 h', farrier.now() - h * interval '1 min',
@@ -45,7 +45,7 @@ FLEET = """
 
 @pytest.fixture
 async def conn(db: pg.Database) -> AsyncIterator[Connection]:
-    """For what the guards would not let happen at once."""
+    """A connection without guards, which writes states that the guards would refuse."""
     async with db.connect() as connection:
         await connection.execute("SET session_replication_role = replica")
         yield connection
@@ -92,7 +92,7 @@ async def test_pages_of_the_inventory_hold_every_node_once_by_name_and_no_delete
     ids=["the defaults", "resting states, too"],
 )
 async def test_the_short_cut_to_overdue_nodes_misses_none(queries: PostgresQueries, limits: Limits) -> None:
-    """It looks only at nodes whose clocks may run; here every node is looked at."""
+    """The query reads only nodes whose clocks may run; the test compares it with a check of every node."""
     everything = await queries.inventory(Wanted(), limit=10_000)
     expected = {node.name for node in everything.rows if clocks.above(node, everything.now, limits)}
     found = (await queries.overdue(Wanted(), limits)).rows
@@ -101,8 +101,8 @@ async def test_the_short_cut_to_overdue_nodes_misses_none(queries: PostgresQueri
     assert [overdue.excess for overdue in found] == sorted((o.excess for o in found), reverse=True)
 
 
-# Workflows of every kind, status and stage, of all ages that matter, also of nodes in states that are unknown here; a
-# third with a pause, a site and a model of their own.
+# Workflows of every kind, status and stage and of each age that matters, also of nodes in states of a newer release; a
+# third of the nodes has a pause, a site and a model.
 AT_WORK = """
     WITH placed AS (
         SELECT row_number() OVER () AS n, w.*

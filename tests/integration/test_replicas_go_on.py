@@ -1,4 +1,4 @@
-"""Replicas go on during a migration only where all that they call, read and may do stays; the plan says why not."""
+"""Replicas go on during a migration only if all functions, columns and rights that they use stay, as the plan says."""
 
 from __future__ import annotations
 

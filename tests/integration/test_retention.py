@@ -1,4 +1,4 @@
-"""Old history goes, the newest of each layer stays, and any number of replicas share one pass."""
+"""Retention removes old history, keeps the newest entry of each layer, and is one pass for all replicas."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MANY = """
            gen_random_uuid(), 1
       FROM generate_series(1, $1::integer) v
 """
-# In three steps, of ten resources that are there: all but ten go.
+# Removed in three steps. The ten existing resources keep one entry each.
 CHANGES = 2 * STEP + 500
 WIDGETS = "INSERT INTO farrier_toy.widgets (id) SELECT generate_series(0, 9)"
 END = """
@@ -60,7 +60,7 @@ async def much(conn: Connection) -> None:
 
 
 async def pruned(retention: PostgresRetention, older_than: timedelta, *, really: bool) -> int:
-    """A whole pass; how many changes went."""
+    """Make a whole pass; returns how many entries it removed."""
     deleted, key = 0, None
     while True:
         step = await retention.prune(older_than, after=key, really=really)
@@ -71,7 +71,7 @@ async def pruned(retention: PostgresRetention, older_than: timedelta, *, really:
 
 
 def needed(everything: list[HistoryEntry], cutoff: datetime, *, there: set[tuple[str, int]]) -> set[HistoryKey]:
-    """What has to stay."""
+    """The keys of the entries that retention has to keep."""
     newest: dict[tuple[str, int, str], int] = {}
     for past in everything:
         place = past.kind, past.id, past.layer

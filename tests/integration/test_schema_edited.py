@@ -1,4 +1,4 @@
-"""What was changed by hand in the database is named by the check and set right by the next migration."""
+"""Objects that were edited by hand in the database: the check names them, and the next migration restores them."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ async def test_a_setting_by_which_definitions_are_worded_is_no_edit(
 async def test_after_an_upgrade_of_the_server_what_is_missing_is_named_and_all_of_it_is_applied_again(
     conn: Connection,
 ) -> None:
-    """Another major version may write a definition in another way."""
+    """Another major version of PostgreSQL may print a definition differently, so definitions cannot be compared."""
     before = await catalogs(conn)
     await conn.execute(f"{BODY}; {OLDER_SERVER}")
     status = await migrate.inspect(conn, schema=SCHEMA)

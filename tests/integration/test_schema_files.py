@@ -1,4 +1,4 @@
-"""Files and database say the same: a migrated database has what the files have, and nothing else."""
+"""A migrated database has exactly the objects of the schema's files."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from farrier.io.pool import Connection
 from farrier.io.schema_files import ObjectKind
 from tests.support import pg
 
-# Without those that a range type brings.
+# Without the functions that come with a range type.
 FUNCTIONS = """
     SELECT p.proname, p.prosrc FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
      WHERE p.pronamespace = 'farrier'::regnamespace AND l.lanname <> 'internal'
 """
 VIEWS = "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'farrier'::regnamespace AND c.relkind IN ('v', 'm')"
-# Those of tables of kinds are made by make_kind, and no file of theirs is needed.
+# Without the triggers that make_kind makes on the tables of kinds, which have no files.
 TRIGGERS = """
     SELECT c.relname || '.' || t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
      WHERE c.relnamespace = 'farrier'::regnamespace AND NOT t.tgisinternal
@@ -40,7 +40,7 @@ def files(kind: ObjectKind) -> dict[str, str]:
 
 
 async def test_a_function_is_what_its_file_says(conn: Connection) -> None:
-    """What PostgreSQL keeps as text; what it has parsed it says in its own words."""
+    """Compares bodies that PostgreSQL stores as text; a parsed body it prints in its own form."""
     found = await conn.fetch(FUNCTIONS)
     assert sorted(row["proname"] for row in found) == sorted(files(ObjectKind.FUNCTION))
     bodies = {name: QUOTED.search(text) for name, text in files(ObjectKind.FUNCTION).items()}
@@ -56,6 +56,6 @@ async def test_every_view_and_trigger_has_a_file(conn: Connection) -> None:
 
 
 def test_a_view_names_its_columns() -> None:
-    """A star means the columns of the day on which the view is made: one that is there is not made again when a table
-    gets a column, and would be another than that of a new database."""
+    """A star stands for the columns that the table has when the view is created: after a new column, an existing view
+    would differ from that of a new database."""
     assert not [name for name, text in files(ObjectKind.VIEW).items() if re.search(r"(\.|SELECT )\*", text)]

@@ -1,4 +1,4 @@
-"""Kinds of other packages keep what is theirs while the set of farrier changes around them."""
+"""Kinds of other packages keep their triggers and rights when a migration changes farrier's own objects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CRATE: Extension[Crate, Answer, Hand] = Extension(
     spec=crates.SPEC, snapshot=Crate, handler=CrateHandler(), columns=("labels",), sql=crates.CREATE
 )
 
-# What a package does beside making its kind: a trigger of its own, one with a function of farrier, and rights.
+# Additions of a package to its kind: a trigger of its own, a trigger with farrier's function, and rights.
 THEIRS = """
     CREATE FUNCTION farrier_crates.look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
     CREATE TRIGGER look BEFORE UPDATE ON farrier_crates.crates FOR EACH ROW EXECUTE FUNCTION farrier_crates.look();
@@ -113,7 +113,7 @@ async def test_a_table_that_lost_its_defaults_with_the_schema_is_refused_with_wh
 
 
 async def test_a_migration_and_an_installation_at_once_take_turns(db: pg.Database) -> None:
-    """Both grant rights on the same tables, and PostgreSQL ends one of two that do so at the same moment."""
+    """Both grant rights on the same tables; PostgreSQL fails one of two sessions that do so at the same moment."""
     slow = msgspec.structs.replace(CRATE, sql=f"SELECT pg_advisory_xact_lock(7); {crates.CREATE}")
     changed = next_release(grant_rights=COMMENTED)
     async with db.connect() as one, db.connect() as other, db.connect() as watch:

@@ -1,4 +1,4 @@
-"""An object of an operator that has the name of an object of the set is neither replaced nor dropped in silence."""
+"""An operator's object with the name of one of farrier's is neither replaced nor dropped silently."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def schema(
 
 
 async def refused(conn: Connection, wanted: Schema) -> errors.RefusedByModel:
-    """The refusal of the migration, which is that of its plan and has changed nothing."""
+    """The migration's refusal, after asserting that its plan refuses likewise and that nothing has changed."""
     before = await places(conn)
     plan = await schema_plan.plan(conn, schema=wanted)
     with pytest.raises(errors.RefusedByModel) as planned:

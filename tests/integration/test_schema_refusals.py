@@ -1,4 +1,4 @@
-"""What is in the way of the set, and is not of the set: named in the refusal, and nothing has changed."""
+"""Foreign objects that depend on farrier's and block a migration: the refusal names them, and nothing is changed."""
 
 from __future__ import annotations
 

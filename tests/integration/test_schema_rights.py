@@ -1,4 +1,4 @@
-"""Rights on what the set makes: those of farrier's roles are what the files say, and an operator's grants stay."""
+"""Rights on farrier's objects: farrier's roles have exactly those of the files, and an operator's grants stay."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEEN_REPLACED = "SELECT id, name, farrier.f(1) AS f FROM farrier.toy"
 SEEN_ANEW = "SELECT name, id FROM farrier.toy"
 DROP_SEEN = "-- replicas: go on\nDROP VIEW farrier.seen; ALTER TABLE farrier.toy ALTER name TYPE varchar(9)"
 
-# Of roles that are not the owner: who may do what, `*` with the right to grant it on.
+# The rights of roles other than the owner; `*` marks a right with grant option.
 RIGHTS = """
     SELECT a.grantee, a.privilege_type || CASE WHEN a.is_grantable THEN '*' ELSE '' END || ' on ' || a.what
       FROM (
@@ -60,7 +60,7 @@ async def operator(conn: Connection) -> AsyncIterator[str]:
 
 
 async def rights(conn: Connection, role: str) -> set[str]:
-    """What a role may do; `public` for everybody."""
+    """The rights of a role; `public` for those of all roles."""
     return {row[1] for row in await conn.fetch(RIGHTS, role)}
 
 
@@ -241,7 +241,7 @@ async def test_what_an_operator_made_in_the_schema_keeps_the_rights_that_it_has(
 
 @pytest.fixture
 async def owner(conn: Connection) -> AsyncIterator[str]:
-    """An ordinary user, to whom the schema belongs."""
+    """An ordinary user who owns the schema."""
     database = await conn.fetchval("SELECT current_database()")
     name = f"owner_of_{database}"
     await conn.execute(f"CREATE ROLE {name}; GRANT CREATE ON DATABASE {database} TO {name}; SET ROLE {name}")
@@ -252,7 +252,7 @@ async def owner(conn: Connection) -> AsyncIterator[str]:
 
 
 async def test_what_a_superuser_makes_anew_belongs_to_the_owner_of_the_schema(conn: Connection, owner: str) -> None:
-    """Who can then replace it, and whose rights a SECURITY DEFINER function has."""
+    """The owner must be able to replace the object, and SECURITY DEFINER functions must run with the owner's rights."""
     await migrate.migrate(conn, schema=schema({"f": F_ANEW}, SEEN_ANEW))
     assert {row[0] for row in await conn.fetch(OWNERS)} == {owner}
     assert await conn.fetchval("SELECT current_user") != owner

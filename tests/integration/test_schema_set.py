@@ -1,4 +1,4 @@
-"""The set of functions, views and triggers: what differs is made anew, in any order, and nothing else is touched."""
+"""Functions, views and triggers: a migration makes anew those that differ, in any order, and touches no others."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_what_did_not_change_is_not_touched(conn: Connection) -> None:
     done = await migrate.migrate(conn, schema=schema(functions | {"one": "SELECT 3"}, views, triggers))
     assert (done.changed, done.dropped) == (("function one",), ())
     written = {name for name, place in (await places(conn)).items() if before[name] != place}
-    # A set is recorded as a whole.
+    # The record of the objects is always written as a whole.
     assert {name for name in written if not name.startswith(("record of", "the set"))} == {"one()"}
     assert await conn.fetchval("SELECT farrier.one()") == 3
 
@@ -116,7 +116,7 @@ async def test_what_moved_to_another_folder_is_the_same_set(conn: Connection) ->
 async def test_of_a_function_whose_signature_changes_one_is_left_and_what_uses_it_is_made_again(
     conn: Connection, before: str, after: str, called: str
 ) -> None:
-    """Used by a view, by a function with a parsed body, and by the condition of a trigger."""
+    """The function is used by a view, by a function with a parsed body, and by the condition of a trigger."""
     views = {"seen": "SELECT farrier.f(1::smallint) AS one", "seen_again": "SELECT s.one FROM farrier.seen s"}
     users = {"touch": toys.touch()}
     triggers = {"toy.touch": toys.trigger("NEW.id > 0")}
@@ -184,7 +184,7 @@ async def test_what_has_no_file_any_more_is_dropped_in_whatever_order_that_takes
     ids=["loses", "renames", "retypes", "reorders", "gets"],
 )
 async def test_a_view_may_change_its_columns(conn: Connection, after: str) -> None:
-    """One that another view reads, and a function whose type it is."""
+    """Another view reads it, and a function returns its row type."""
     users = {"read": toys.f("", "SETOF farrier.seen", "SELECT * FROM farrier.seen", name="read")}
     above = {"above": "SELECT s.id FROM farrier.seen s"}
     await migrate.migrate(conn, schema=schema(users, {"seen": "SELECT id, name, size FROM farrier.toy", **above}))
@@ -200,7 +200,7 @@ async def test_a_view_may_change_its_columns(conn: Connection, after: str) -> No
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        # Names that come before what they use, in the order of the files.
+        # Objects whose names come before those of the objects that they use, so that the files' order is the wrong one.
         ({}, {"a": toys.returning("a", "farrier.z()"), "z": "SELECT 1"}),
         (
             {"a": toys.returning("a", "1"), "z": toys.f("", "point", "SELECT '(0,0)'::point", name="z")},
@@ -245,7 +245,7 @@ async def test_views_are_made_in_whatever_order_they_need_each_other(conn: Conne
 async def test_what_changed_and_what_did_not_are_made_again_in_whatever_order_they_need_each_other(
     conn: Connection,
 ) -> None:
-    """The lowest goes with all that is above it, of which the middle is as it was."""
+    """The lowest view is dropped with the views above it, of which the middle one has not changed."""
     middle = {"middle": "SELECT l.id FROM farrier.lowest l"}
     before = {"lowest": "SELECT id, name FROM farrier.toy", **middle, "top": "SELECT m.id FROM farrier.middle m"}
     after = {"lowest": "SELECT name, id FROM farrier.toy", **middle, "top": "SELECT m.id, 1 AS x FROM farrier.middle m"}

@@ -1,4 +1,4 @@
-"""The schema as one text: psql loads it, every file stands in it once, and a reader finds the topics in order."""
+"""The schema as one text: psql loads it, and it has every file once, in the order of the topics."""
 
 from __future__ import annotations
 

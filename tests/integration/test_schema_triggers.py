@@ -1,4 +1,4 @@
-"""Triggers of the set: each is what its file makes of it, and skips no check while it is made anew."""
+"""Triggers of the schema: each matches its file, and no check is skipped while a trigger is made anew."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_a_trigger_is_afterwards_what_its_file_makes_of_it(conn: Connectio
 
 
 async def test_what_a_step_wrote_is_checked_before_the_trigger_that_checks_it_is_made_anew(conn: Connection) -> None:
-    """And before the next step alters the table."""
+    """The check also runs before the next step alters the table."""
     functions = {"touch": toys.touch("IF NEW.size IS NULL THEN RAISE check_violation; END IF; RETURN NULL")}
     await migrate.migrate(conn, schema=schema(functions, triggers={"toy.touch": CHECKS}))
 

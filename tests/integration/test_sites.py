@@ -1,4 +1,4 @@
-"""Sites that are read again: none is lost while the daemon starts, and a change is made whole or not at all."""
+"""Reloads of sites: none is lost while the daemon starts, and a change is applied as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PACE = RegionPace(
     site="north", url="http://127.0.0.1:1/MAAS", motion_every=timedelta(seconds=10), sweep_every=timedelta(minutes=1)
 )
 
-# Whatever is said of sites is refused so many times.
+# The first writes of sites are refused, so many times.
 _MOMENTARY = """
 CREATE SEQUENCE public.tries;
 CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$

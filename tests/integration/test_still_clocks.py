@@ -1,4 +1,4 @@
-"""A limit's clock stands still where the model says, for everything in SQL that counts by it."""
+"""The clock of a limit stands still where the model says so, in all SQL that counts by it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LATE = """
     SELECT 1, 'gpu-1', 'offline', 'error', farrier.now() - interval '50 h', farrier.now() - interval '50 h',
            'onboarding', id FROM job
 """
-# The node above, and what else could stop each of its clocks.
+# For each clock of the node above, a fact of the node that could stop it.
 STOPS = [
     ("node", "offline", "management", "error"),
     ("node", "offline", "onboarding", "failed_retryable"),
@@ -38,7 +38,7 @@ CLOCKS = "SELECT kind, state, substate FROM farrier.node_clocks WHERE node_id = 
 
 @pytest.fixture
 async def conn(db: pg.Database) -> AsyncIterator[Connection]:
-    """For what the guards would not let happen at once."""
+    """A connection without guards, which writes states that the guards would refuse."""
     async with db.connect() as connection:
         await connection.execute("SET session_replication_role = replica")
         yield connection

@@ -1,4 +1,4 @@
-"""No failure is left in a task that nobody waits for: asyncio would log it as an exception that was never retrieved."""
+"""No task fails without being awaited: asyncio would log an exception that was never retrieved."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from farrier.io.session import borrowed
 from tests.support import pg, proxy
 
 BRIEF = Timeouts(connect=timedelta(seconds=0.3), statement=timedelta(seconds=0.3))
-# Tasks that the driver starts and waits for in no way: a connection that is given up, a statement that is cancelled.
+# Tasks that the driver starts and never awaits: closing a connection, and cancelling a statement.
 ENDINGS = ("close", "_cancel")
 Fault = Callable[[proxy.Proxy, Pool], Awaitable[None]]
 
 
 @pytest.fixture
 async def left_behind() -> AsyncIterator[list[str]]:
-    """What asyncio complained of. Complete after `collected`."""
+    """The errors that asyncio reported. Complete after `collected`."""
     found: list[str] = []
 
     def note(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -39,7 +39,7 @@ async def left_behind() -> AsyncIterator[list[str]]:
 
 
 async def collected() -> None:
-    """Until the driver's own tasks have ended and been thrown away."""
+    """Return once the driver's own tasks have ended and are garbage-collected."""
     with anyio.fail_after(pg.PATIENCE.total_seconds()):
         while own := [task for task in asyncio.all_tasks() if getattr(task.get_coro(), "__name__", "") in ENDINGS]:
             await asyncio.wait(own)
@@ -54,7 +54,7 @@ async def used(connections: Pool, statement: str = "SELECT 1") -> None:
 
 
 async def vanishes(front: proxy.Proxy, connections: Pool) -> None:
-    """Its other connection is idle, and closed by a task of the driver once it is asked for."""
+    """The server vanishes. A task of the driver closes the idle connection when the pool gives it out."""
     front.drop()
     await used(connections)
     await used(connections)
@@ -80,7 +80,7 @@ async def test_a_server_that_fails_leaves_no_failed_task(
     async with proxy.before(db.dsn) as front:
         connections = await pool.open_pool(front.dsn, size=2, patience=pg.PATIENCE, timeouts=BRIEF)
         async with borrowed(connections), borrowed(connections):
-            pass  # both are open now
+            pass  # opens both connections
         await happens(front, connections)
         await collected()
         connections.terminate()

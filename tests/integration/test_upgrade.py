@@ -1,4 +1,4 @@
-"""A database of an older release that is brought up to date is what a new one is: with another set, and with steps."""
+"""An upgraded database of an older release equals a new one: after changed objects, and after steps."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from tests.support.catalogs import catalogs
 from tests.support.releases import Change, instead
 
 FUNCTIONS: Mapping[str, Change] = {
-    # Other bodies: of a text, of a parsed one, of one that acts with its owner's rights.
+    # Functions with other bodies: stored as text, parsed, and with the owner's rights.
     "function write_nodes": instead("version = n.version + 1", "version = 1 + n.version"),
     "function significant_fields": instead("'{last_sync,", "'{"),
     "function lift_brake": instead("SECURITY DEFINER", ""),
     "function details_of": instead("LANGUAGE sql", "STRICT LANGUAGE sql"),
-    # Not there yet.
+    # Functions that the older release lacks.
     "function mendable": None,
     "function is_a_time": None,
-    # There no longer.
+    # Functions that only the older release has.
     "function old_age": "CREATE OR REPLACE FUNCTION farrier.old_age(n farrier.nodes) RETURNS interval LANGUAGE sql"
     " RETURN farrier.now() - n.created_at;",
     "function old_ages": "CREATE OR REPLACE FUNCTION farrier.old_ages() RETURNS interval LANGUAGE sql STABLE"
     " RETURN (SELECT sum(farrier.old_age(n)) FROM farrier.nodes n);",
 }
-# Of functions that parsed bodies and views name.
+# Signatures of functions that parsed bodies and views use.
 SIGNATURES: Mapping[str, Change] = {
     "function login_window": instead("RETURNS interval", "RETURNS text"),
     "function has_networks": instead("(of_node bigint)", "(of_node bigint, unused boolean DEFAULT false)"),
@@ -128,7 +128,7 @@ async def test_after_an_upgrade_of_the_server_all_of_it_is_made_again_and_equals
 
 
 async def test_a_database_that_went_through_a_step_equals_a_new_one(every_server: pg.Server, conn: Connection) -> None:
-    """But for the order of columns."""
+    """The comparison ignores the order of columns."""
     async with every_server.database(template=None) as database, database.connect() as fresh:
         await migrate.migrate(fresh, schema=releases.following(), after=catalog.sync)
         new = await catalogs(fresh)
@@ -139,8 +139,8 @@ async def test_a_database_that_went_through_a_step_equals_a_new_one(every_server
     assert not await migrate.migrate(conn, schema=releases.following(), after=catalog.sync)
 
 
-# What transactions begin with, in the order in which they go from one to another; a commit of the loop, which begins
-# with shards and goes on to nodes, gives way by itself.
+# The tables that transactions lock first, in the order in which transactions lock them; a commit of the loop, which
+# locks shards before nodes, does not wait for the migration.
 WAY = ["intents", "resource_intents", "bootstrap_tokens", "workers", "nodes", "node_inventory", "wakes", "shards"]
 NEEDED = ["node_agents", "node_tasks", "settings", "history", "marks", "outcomes", "controllers"]
 
@@ -167,7 +167,7 @@ async def test_a_new_body_of_a_function_waits_for_nobody(db: pg.Database) -> Non
 
 @pytest.fixture(params=["wheel", pytest.param("pg15", marks=pytest.mark.full)])
 def programs_and_server(request: pytest.FixtureRequest) -> tuple[Path, pg.Server]:
-    """Each supported server, with its own pg_dump."""
+    """Each supported server, with the programs of its version."""
     if request.param == "wheel":
         return wheel_binaries(), request.getfixturevalue("pg_server")
     return request.getfixturevalue("pg15_binaries"), request.getfixturevalue("pg15_server")
@@ -176,7 +176,7 @@ def programs_and_server(request: pytest.FixtureRequest) -> tuple[Path, pg.Server
 async def test_a_restored_dump_is_as_it_was_dumped_and_an_edit_of_it_is_named(
     programs_and_server: tuple[Path, pg.Server],
 ) -> None:
-    """A view that the server words differently once it has read its own words would be named, too."""
+    """A view that the server prints differently after a restore would be named, too."""
     binaries, server = programs_and_server
     async with server.database(template=None) as dumped, server.database(template=None) as restored:
         async with dumped.connect() as conn:

@@ -1,4 +1,4 @@
-"""Waking in SQL: what any client may do in any transaction, and what a controller finds of it."""
+"""Wakes in SQL: clients enqueue in any transaction, and the polls of a controller find every wake."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def enqueue(conn: Any, id_: int) -> None:
 
 
 async def polled(shop: loop.Shop, floor: str) -> tuple[str, set[int]]:
-    """The next floor, and the widgets of which wakes were found."""
+    """Poll; returns the next floor, and the widgets whose wakes were found."""
     found = await PostgresControllers(shop.pool).poll(["widget"], floor)
     return found.floor, set(found.wakes.get("widget", {}))
 
@@ -110,7 +110,7 @@ async def test_a_poll_finds_the_wake_of_a_transaction_that_was_open_when_later_o
             floor, found = await polled(shop, floor)
             assert found == {2}
             floor, found = await polled(shop, floor)
-            assert found == {2}, "it looks again from the open transaction on"
+            assert found == {2}, "polls begin at the oldest open transaction"
         floor, found = await polled(shop, floor)
         assert found == {1, 2}
     await shop.ask(3)

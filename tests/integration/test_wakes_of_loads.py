@@ -1,4 +1,4 @@
-"""What a snapshot is made of: each table that a load reads is in docs/operating/wakes.md, with what wakes for it."""
+"""Each table that a load reads is in docs/operating/wakes.md, with the writes that enqueue resources."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def read_by(conn: Connection, statement: str) -> set[str]:
 
 
 def documented(kind: str) -> set[str]:
-    """The tables that the page has for a kind."""
+    """The tables that the page lists for a kind."""
     return {
         row["table"]
         for row in _ROW.finditer(PAGE.read_text())

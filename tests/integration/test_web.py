@@ -30,11 +30,11 @@ async def token() -> str:
 
 
 async def nothing() -> None:
-    """Nothing is to be refreshed."""
+    """A refresh that does nothing."""
 
 
 def closed_site() -> Site:
-    """One that has not reached its database."""
+    """A site that has not reached its database."""
     return Site(CollectorRegistry(), unready_because=lambda: "waiting for the test", refresh=nothing)
 
 

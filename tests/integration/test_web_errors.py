@@ -1,4 +1,4 @@
-"""What goes wrong over HTTP beyond what a client asked for: told in the form that the path is for, and logged once."""
+"""Errors over HTTP that are not the client's: sent in the format of the path, JSON or HTML, and logged once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def unwell() -> None:
 
 @pytest.fixture
 def said() -> Iterator[io.StringIO]:
-    """What a daemon logs."""
+    """The log of the daemon."""
     stream = io.StringIO()
     with logged.restored():
         log.configure(log.Level.INFO, log.Format.JSON, stream=stream)
@@ -133,7 +133,7 @@ async def test_an_error_that_nobody_foresaw_is_told_in_the_form_of_its_path_and_
 
 
 class Watched:
-    """An application, and when it is done with a request."""
+    """An application that sets `done` when it has handled a request."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

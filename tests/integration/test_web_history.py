@@ -1,4 +1,4 @@
-"""History over HTTP: of one node and of the fleet, page by page, and narrowed."""
+"""History over HTTP: of one node and of the fleet, page by page, and with filters."""
 
 from __future__ import annotations
 

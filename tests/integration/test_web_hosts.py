@@ -1,4 +1,4 @@
-"""The name that a request is for: a page whose host name was pointed at this server reads and asks nothing."""
+"""The Host header of requests: a foreign page whose host name resolves to this server can neither read nor ask."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OURS = [
 
 
 async def nothing() -> None:
-    """Nothing is to be refreshed."""
+    """A refresh that does nothing."""
 
 
 def client() -> httpx.AsyncClient:
@@ -45,7 +45,7 @@ async def test_a_request_for_another_host_is_refused_before_anything_is_read(hos
 
 @pytest.mark.parametrize("host", OURS)
 async def test_an_address_localhost_and_a_name_of_the_settings_are_this_server(host: str) -> None:
-    async with client() as web:  # which has no database
+    async with client() as web:  # this application has no database
         assert (await web.get("/api/v1/nodes", headers={"host": host})).status_code == 503
 
 

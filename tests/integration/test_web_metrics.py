@@ -1,4 +1,4 @@
-"""The fleet's figures on the metrics page: as they are now, and counted no more often than needed."""
+"""The fleet's gauges on the metrics page: current, and counted no more often than needed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class MovedClock:
 
 
 def sampled(gauges: FleetGauges) -> dict[tuple[str, str], float]:
-    """Values by name and state."""
+    """The samples' values by name and state."""
     return {(s.name, s.labels.get("state", "")): s.value for family in gauges.collect() for s in family.samples}
 
 
@@ -46,7 +46,7 @@ async def test_the_fleet_is_counted_for_metrics_and_not_more_often_than_needed(
     gauges = FleetGauges(wiring.fleet_words(), RULES, clock)
     await gauges.refresh()
     assert sampled(gauges)["farrier_fleet_collected_timestamp_seconds", ""] == 0
-    assert ("farrier_resources", "enrolling") not in sampled(gauges), "no figures are better than wrong ones"
+    assert ("farrier_resources", "enrolling") not in sampled(gauges), "no samples are better than wrong ones"
     async with figures.counted(gauges, backend.queries):
         await gauges.refresh()
         assert sampled(gauges)["farrier_resources", "enrolling"] == 0

@@ -1,4 +1,4 @@
-"""The query string: under the API nothing of it is ignored; a page for people shows what it can."""
+"""The query string: the API refuses unknown parameters; a page shows what it can."""
 
 from __future__ import annotations
 

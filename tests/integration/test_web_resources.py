@@ -1,4 +1,4 @@
-"""Resources of registered kinds over HTTP: read without a token, asked with one, of a kind that nobody here runs."""
+"""Resources of a registered kind that no process runs, over HTTP: read without a token, intents with one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told where the token that requests over HTTP need cannot be read."""
+"""Responses to intents over HTTP when the token's file or credential cannot be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes use segments and partitions: taken before they are deployed, given back when they are taken out, lost never."""
+"""Nodes use segments and partitions: they allocate before the deployment, give back at the end, and lose nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DOWN = Fault(status=500, times=None)
 
 @pytest.fixture
 async def lan(db: pg.Database) -> AsyncIterator[Tenancy]:
-    """A site whose nodes are to use a segment and a partition, both there."""
+    """A site whose nodes use a segment and a partition, both of which are ready."""
     async with tenancy.opened(db) as opened:
         await opened.segment(gateways=["10.9.0.1"], mtu=9000)
         await opened.partition()
@@ -33,7 +33,7 @@ async def lan(db: pg.Database) -> AsyncIterator[Tenancy]:
 
 @pytest.fixture
 async def every_lan(every_db: pg.Database) -> AsyncIterator[Tenancy]:
-    """The same on each supported server in turn: for tests of what lives in SQL."""
+    """The same on each supported server in turn, for tests of behaviour that is implemented in SQL."""
     async with tenancy.opened(every_db) as opened:
         await opened.segment(gateways=["10.9.0.1"], mtu=9000)
         await opened.partition()
@@ -71,7 +71,7 @@ async def test_a_drain_ends_once_the_node_is_decommissioned_and_not_before(every
         assert (await every_lan.asked(kind, name, "delete", drain=True))[0] == "accepted"
     await cleaned(await node.asked("decommission", mode="full_decommission"))
     await until(node, "release_maas_node", every=SECOND)
-    assert await every_lan.addresses(node) == ["10.9.0.2"], "its machine may be at work still"
+    assert await every_lan.addresses(node) == ["10.9.0.2"], "its machine may still run"
     await until(node, "deleted")
     assert await every_lan.addresses(node) == []
     await every_lan.until_gone("farrier.network_segments", SEGMENT)
@@ -113,7 +113,7 @@ async def test_while_ufm_is_down_a_node_waits_and_then_goes_on_by_itself(lan: Te
     node = await onboarded.begun(await lan.node())
     await until(node, STAGE)
     await lan.site.wait(2 * timedelta(hours=1))
-    assert (await node.state())[1:] == ("running", STAGE), "UFM is not the node's fault"
+    assert (await node.state())[1:] == ("running", STAGE), "an outage of UFM is no failure of the node"
     assert PORT in await lan.reason(node) and await lan.addresses(node) == ["10.9.0.2"]
     lan.manager.faults.clear()
     await deployed(node)
@@ -253,13 +253,13 @@ async def test_a_node_that_is_deleted_gives_back_what_it_took(lan: Tenancy) -> N
     await until(node, "deleted")
     await lan.until_left()
     assert (await lan.addresses(node), list(lan.ports)) == ([], [])
-    await lan.has_ports(await lan.node(), PORT)  # its ports may be another's
+    await lan.has_ports(await lan.node(), PORT)  # another node may have the same port afterwards
 
 
 async def test_a_segment_that_is_drained_before_the_deployment_is_not_held_up(db: pg.Database) -> None:
     async with tenancy.opened(db) as lan:
         await lan.segment()
-        node = await lan.begun()  # the partition is missing
+        node = await lan.begun()  # its onboarding waits, because the partition does not exist
         assert await lan.addresses(node) == ["10.9.0.1"]
         assert (await lan.asked("network_segment", SEGMENT, "delete", drain=True))[0] == "accepted"
         await lan.until_reason(node, "is being deleted")
@@ -277,7 +277,7 @@ async def test_somebody_who_takes_an_address_for_a_node_beforehand_chooses_it(la
 async def test_a_client_that_does_not_commit_holds_up_nobody_but_those_who_want_the_same(
     lan: Tenancy, db: pg.Database
 ) -> None:
-    """It has the segment's lock, and the loop waits for no client: the node is decided anew each second."""
+    """The client holds the segment's lock; the loop does not wait for it, and runs the node again each second."""
     node = await lan.node()
     async with db.connect() as client:
         transaction = client.transaction()
@@ -317,7 +317,7 @@ async def test_the_loop_may_do_all_of_it_in_the_controllers_role(db: pg.Database
 async def test_many_nodes_at_once_have_an_address_each_and_wait_for_one_another_by_no_lock(
     lan: Tenancy, many: int
 ) -> None:
-    """Their commits want rows that the commits of segment and partition want, too."""
+    """The nodes' commits lock rows that the commits of segment and partition lock, too."""
     nodes = [await lan.node() for _ in range(many)]
     async with lan.site.conn.transaction():
         for node in nodes:
@@ -334,7 +334,7 @@ async def test_many_nodes_at_once_have_an_address_each_and_wait_for_one_another_
 
 
 def changes(*runs: tuple[Machine, int], wants: Sequence[Machine] = ()) -> str:
-    """Of a commit: each run with the version it was decided on, and who is to use the segment; each ends a token."""
+    """The changes of a commit: runs with their versions, each revoking a token, and the nodes that use the segment."""
     made: dict[str, list[dict[str, object]]] = {
         "runs": [{"run": node.id, "version": version} for node, version in runs],
         "revoked": [{"run": node.id} for node, _ in runs],
@@ -349,7 +349,7 @@ _TOKENS = "SELECT node_id FROM farrier.bootstrap_tokens WHERE revoked_at IS NOT 
 
 
 async def with_tokens(lan: Tenancy, many: int) -> list[tuple[Machine, int]]:
-    """Nodes with a token each, and their versions."""
+    """Register nodes with a token each; returns them with their versions."""
     nodes = [await lan.site.register(bootstrap_token=f"token {number}") for number in range(many)]
     return [(node, await lan.site.conn.fetchval(_VERSION, node.id)) for node in nodes]
 
@@ -375,7 +375,7 @@ async def test_a_run_that_was_overtaken_takes_nothing(every_lan: Tenancy) -> Non
 
 
 async def test_a_segment_that_is_not_ready_yet_is_passed_over_and_refuses_no_run(every_db: pg.Database) -> None:
-    """Nothing runs here that would make it ready."""
+    """No loop runs here, so the segment does not become ready."""
     async with every_db.connect() as conn:
         create = "INSERT INTO farrier.resource_intents (kind, resource, action, params) VALUES ($1, $2, 'create', $3)"
         await conn.execute(create, "network_segment", SEGMENT, '{"site": "north", "prefixes": ["10.9.0.0/24"]}')
@@ -393,7 +393,7 @@ async def test_a_run_that_is_written_again_takes_nothing_twice(every_lan: Tenanc
 
 
 async def test_a_node_that_anybody_deletes_gives_back_what_it_had(every_lan: Tenancy) -> None:
-    """Also one whose row an operator marks as deleted."""
+    """Tested by an UPDATE by hand that marks the node's row as deleted."""
     node = await every_lan.active()
     await cleaned(await node.asked("decommission", mode="full_decommission"))
     await until(node, "release_maas_node", every=SECOND)

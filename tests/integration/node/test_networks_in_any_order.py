@@ -1,7 +1,7 @@
-"""Whatever is done to nodes, segments, partitions, UFM and processes, in any order: what is held is a node's that may
-have it, once; nothing is lost; and when all nodes are gone, so is all that they had.
+"""Actions on nodes, segments, partitions, UFM and processes in any order: only an entitled node holds an address or
+membership, and only one; none is lost; and when all nodes are deleted, all of them are free.
 
-Hypothesis writes the scripts, of two nodes and a segment that has room for three of them, gateway aside.
+Hypothesis generates the scripts, for two nodes and a segment with room for three besides the gateway.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.site import HOUR, MINUTE, SECOND, Machine
 from tests.support.tenancy import PARTITION, SEGMENT, Tenancy
 from tests.support.wire import Blow, Nth, Wire
 
-# What another process has to wait for, by the database's clock.
+# Another process takes the shards over after this time of the database's clock.
 LEASE = 16 * SECOND
 NODES = 2
 OF_A_DELETED_NODE = {"FR401", "FR403", "FR404", "FR410"}
@@ -34,7 +34,7 @@ HOLDS = ("segment_addresses", "ib_members", "node_uses", "node_ib_ports")
 
 
 class Life:
-    """Nodes, and one process after another that serves them."""
+    """Nodes, and the processes that run them one after the other."""
 
     def __init__(self, db: pg.Database, stack: AsyncExitStack) -> None:
         self.db = db
@@ -52,7 +52,7 @@ class Life:
             node.site = self.lan.site
 
     async def dies(self) -> None:
-        """The process dies as it is, and another takes over once the lease is over."""
+        """The process dies at once, and another takes over when the lease has expired."""
         await self.process()
         self.wire.let_go()
         self.wire.region.advance(LEASE)
@@ -68,7 +68,7 @@ Act: TypeAlias = Callable[[Life], Awaitable[object]]
 
 
 def named(act: Act, *words: object) -> Act:
-    """An act that a failing script can be read from."""
+    """Give an act a name that is readable in a failing script."""
     act.__qualname__ = " ".join(map(str, words))
     return act
 
@@ -88,7 +88,7 @@ def waits(by: timedelta) -> Act:
 
 
 def strikes(number: int) -> Act:
-    """A change of a machine is the death of its process."""
+    """The process dies at the change of a machine with this number."""
 
     async def strike(it: Life) -> None:
         it.wire.strike = Nth(number, Blow.HELD_AFTER)
@@ -97,7 +97,7 @@ def strikes(number: int) -> Act:
 
 
 async def goes_on(it: Life) -> None:
-    """Time for MAAS and UFM, and agents do what they are asked."""
+    """Let time pass for MAAS and UFM, then let the agents enroll and carry out their tasks."""
     for _ in range(4):
         await it.lan.site.wait(MINUTE)
     for node in it.nodes:
@@ -151,7 +151,7 @@ async def made_again(it: Life) -> None:
 
 
 async def stranger_tries_the_port(it: Life) -> None:
-    """Somebody else has the port for a while, if nobody has it."""
+    """Another owner joins the partition with the port, if that is free, and leaves again."""
     async with it.db.connect() as conn:
         port = "0002c903000e0001"
         await conn.execute("SELECT farrier.join_partition($1, $2, 'vm-9')", PARTITION, port)
@@ -187,7 +187,7 @@ ACTS = st.one_of(
 
 
 @pytest.mark.full
-@pytest.mark.timeout(180)  # some 30 s of one processor, which may not be had alone
+@pytest.mark.timeout(180)  # takes some 30 s of a processor, which other tests may use, too
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(begins=st.integers(0, 2), script=st.lists(ACTS, min_size=4, max_size=10))
 async def test_nothing_is_held_by_two_or_by_nobody_or_lost(
@@ -219,7 +219,7 @@ async def happens(it: Life, act: Act) -> None:
 
 
 async def all_goes(it: Life) -> None:
-    """Everything works, nodes are taken out, and what they had is free."""
+    """End all faults, delete the nodes, and assert that they hold nothing any more."""
     it.wire.strike = lambda _: None
     it.manager.faults.clear()
     for node in range(NODES):

@@ -1,4 +1,4 @@
-"""A machine belongs to one node, whatever names and addresses lead to it, and whoever writes."""
+"""A machine belongs to one node, whatever names and addresses lead to it, and for every writer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def answers(**machines: BmcReading) -> Callable[[BmcTarget], BmcReading]:
 
 
 def same_everywhere(site: Site, **fields: Any) -> None:
-    """One machine answers at every address."""
+    """The same machine responds at every address."""
 
     def script(_target: BmcTarget) -> BmcReading:
         return replace(READING, power=site.bmc.power, **fields)
@@ -50,7 +50,7 @@ def same_everywhere(site: Site, **fields: Any) -> None:
 
 
 async def two_names(site: Site, **details: Any) -> tuple[Machine, Machine]:
-    """A machine that is recorded, and another node that leads to it by the name of its BMC."""
+    """A node whose machine is recorded, and another node that reaches the same machine by the BMC's name."""
     same_everywhere(site)
     first = await site.with_bmc("gpu-1")
     second = await site.register("gpu-2", bmc_address="https://bmc-1.example", **BMC | details)
@@ -74,14 +74,14 @@ async def test_a_machine_that_another_node_has_is_not_verified_and_the_error_nam
     assert "serial" not in bmc, "nothing of another node's machine is recorded"
     dialled = len(site.bmc.calls)
     await site.wait(60 * MINUTE)
-    assert [call.address for call in site.bmc.calls[dialled:]] == [], "waits for an edit"
+    assert [call.address for call in site.bmc.calls[dialled:]] == [], "the node waits for an edit"
 
 
 async def test_an_adoption_of_a_machine_that_another_node_has_stops_and_quarantines(site: Site) -> None:
     site.bmc.script = lambda target: replace(READING, serial=f"SN-{target.address}", uuid=None)
     await site.with_bmc("gpu-1")
     second = await site.with_bmc("gpu-2", agentless=True, macs=["aa:bb:cc:00:00:01"])
-    # The board of the first is found behind the second's address, and the second has no number on record.
+    # The first node's machine is now behind the second's address, and the second has no serial number on record.
     await second.site.conn.execute("UPDATE farrier.nodes SET bmc = bmc - 'serial' WHERE id = $1", second.id)
     site.bmc.script = lambda _target: replace(
         READING, serial="SN-https://10.0.0.1", uuid=None, macs=("aa:bb:cc:00:00:01",)
@@ -166,7 +166,7 @@ async def test_a_mac_address_registered_for_another_node_tells_where_nothing_els
 async def test_of_two_nodes_verified_at_the_same_moment_one_has_the_machine_and_the_other_says_so(
     db: pg.Database,
 ) -> None:
-    # Mostly both steps look before either commits, and the database refuses one; else the second sees the first.
+    # Usually both steps read before either commits, and the database refuses one; else the second step sees the first.
     async with sites.opened(db, refusals=(0, 1)) as site:
         same_everywhere(site)
         site.bmc.hold()
@@ -188,7 +188,7 @@ async def test_of_two_nodes_verified_at_the_same_moment_one_has_the_machine_and_
             ("enroll", "identity_taken"),
             ("manageable", None),
         ]
-        assert (await bystander.state())[0] == "quarantined", "what was committed beside them was committed"
+        assert (await bystander.state())[0] == "quarantined", "the refused commit did not affect others of its batch"
 
 
 # --- a machine that moved
@@ -255,11 +255,11 @@ async def keys(conn: Connection, machine: Identity) -> set[tuple[str, str]]:
     return {(row["kind"], row["value"]) for row in rows}
 
 
-# --- duplicates from before
+# --- duplicates from before the database refused them
 
 
 async def with_duplicates(conn: Connection) -> None:
-    """Two nodes recorded one machine while its number passed for a filler, which it no longer does."""
+    """Two nodes that recorded one machine while its serial number counted as a placeholder, which it no longer does."""
     await migrate.migrate(conn, after=catalog.sync)
     async with conn.transaction():
         await conn.execute("UPDATE farrier.constants SET identity_placeholders = '{}'")
@@ -307,7 +307,7 @@ async def test_power_of_duplicates_from_before_is_switched_for_none_until_one_is
         await first.asked("clear_bmc")
         await second.asked("set_power", power="on")
         await first.asked("set_bmc", address="https://gpu-1", credential="env:BMC")
-        assert await known(first) == ("enroll", "identity_taken"), "the one that was left has it now"
+        assert await known(first) == ("enroll", "identity_taken"), "the remaining node has the machine now"
 
 
 async def test_a_duplicate_from_before_that_is_verified_again_ends_as_taken(old: pg.Database) -> None:

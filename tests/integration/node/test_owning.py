@@ -1,6 +1,6 @@
-"""`draining` and `removing` belong to a live decommission; a node found without one says so, and `resume` makes it.
+"""A node in `draining` or `removing` needs a live decommission: one without it reports that, and `resume` makes it.
 
-Such a node comes from a backup, or from a hand that wrote past the guards, as these tests do.
+Such a node comes from a backup, or from an UPDATE by hand past the guards, as in these tests.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site
 
 ORPHANED = "UPDATE farrier.nodes SET live_workflow_kind = NULL, live_workflow_id = NULL"
 ENDED = "UPDATE farrier.node_decommissions SET status = 'cancelled'"
-# Ways in which a node can be found without its decommission.
+# Ways in which a node can lose its decommission.
 WAYS = {
     "it is gone": f"{ORPHANED}; DELETE FROM farrier.node_tasks; DELETE FROM farrier.node_decommissions",
     "it has ended": f"{ORPHANED}; {ENDED}",
@@ -28,7 +28,7 @@ AGENTLESS = "UPDATE farrier.nodes SET agentless = true"
 
 
 async def found(site: Site, status: str, way: str, *, agentless: bool = False) -> Machine:
-    """A node in this status whose decommission is gone, found by the next run."""
+    """A node in this status that has lost its decommission, after its next run."""
     machine = await (site.draining() if status == "draining" else site.removing())
     await edited(site, f"{way}; {AGENTLESS}" if agentless else way)
     assert (await machine.look())["status"] == status

@@ -1,4 +1,4 @@
-"""What a paused node does: it holds requests but for those that end things, and is observed."""
+"""A paused node keeps intents pending, except those that end something, and is still observed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`set_power` on the real loop: answered with what was read back, sent once, and lost by no crash."""
+"""`set_power` on the real loop: answered with the power that was read back, sent once, and lost by no crash."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEASE = 15 * SECOND
 
 
 async def switching(site: Site, machine: Machine, **params: object) -> int:
-    """Ask for a change of power that is sent and gets no answer; the id of the intent."""
+    """Ask for a change of power, which is sent and held without a response; returns the id of the intent."""
     site.bmc.hold(only_power=True)
     id_ = await machine.tell("set_power", **params)
     site.wake()
@@ -32,7 +32,7 @@ async def switching(site: Site, machine: Machine, **params: object) -> int:
     return id_
 
 
-# --- what is asked for
+# --- intents and their answers
 
 
 @pytest.mark.parametrize(("wanted", "state"), [("off", "off"), ("on", "on"), ("reset", "on")])
@@ -44,7 +44,7 @@ async def test_it_is_done_proven_by_reading_and_answered_with_that(site: Site, w
     bmc = await machine.bmc()
     assert (bmc["power"], bmc.get("switching"), bmc.get("tries")) == (state, None, None)
     assert site.bmc.sent == [PowerRequest(wanted)]
-    assert await machine.moves() == moves, "no state of the node is one of its power"
+    assert await machine.moves() == moves, "a change of power moves no layer of the node"
 
 
 async def test_it_may_be_asked_for_again(site: Site) -> None:
@@ -189,7 +189,7 @@ async def test_a_process_that_dies_between_the_commits_loses_no_answer_and_reset
             assert answer.status == "rejected" and "outcome is unknown" in (answer.reason or "")
         else:
             assert answer == Answer("accepted", f"power {wanted} done: power is {later.bmc.power}")
-        assert 1 <= len(after["tries"]) <= 2, "a login that nobody saw the end of stays counted"
+        assert 1 <= len(after["tries"]) <= 2, "a login whose result is unknown stays counted"
 
 
 async def test_a_node_that_is_not_its_old_self_after_a_crash_is_not_switched(db: pg.Database) -> None:
@@ -222,8 +222,8 @@ async def test_what_was_to_be_kept_is_kept_after_a_crash(db: pg.Database) -> Non
 
 
 async def test_a_process_that_dies_at_any_of_its_messages_resets_at_most_once_and_answers_once(db: pg.Database) -> None:
-    """A reset takes so many messages to the database; cut off at each of them, the BMC sees one reset or none, and the
-    answer says which, or that nobody knows."""
+    """The process dies at each of its messages to the database in turn: the BMC gets one reset or none, and the answer
+    reports which, or that the outcome is unknown."""
     async with sites.opened(db) as site:
         machine = await site.with_bmc()
     bmc, cut, done = FakeBmc(), 1, False
@@ -248,7 +248,7 @@ async def test_a_process_that_dies_at_any_of_its_messages_resets_at_most_once_an
             sent, (status, reason) = len(bmc.sent) - before, msgspec.structs.astuple(await after.answer(id_))
             assert sent <= 1
             assert (status, sent) == ("accepted", 1) or (status == "rejected" and "outcome is unknown" in reason)
-            # A login that nobody saw the end of counts; too many of them are another test's.
+            # A login whose result is unknown counts; wait, so that the login cap does not interfere.
             await db.advance(6 * MINUTE)
             cut += 1
     assert cut > 8

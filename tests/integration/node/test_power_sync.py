@@ -1,4 +1,4 @@
-"""Power of manageable nodes on the real loop: read beside all else, seen when it fails, forgotten by no crash."""
+"""Reads of power on the real loop: beside all other work, with failures recorded, and counted across crashes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.fake_bmc import READING
 from tests.support.loop import PATIENCE
 from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site
 
-# By then each node's moment has come.
+# Within this time each node's power is read.
 DUE = 91 * SECOND
 LEASE = 15 * SECOND
 
@@ -25,7 +25,7 @@ UNREACHABLE = BmcError(BmcFailure.UNREACHABLE, "no route")
 
 
 async def outcome(machine: Machine) -> dict[str, Any]:
-    """What its last run said."""
+    """The outcome of the node's last run."""
     said: dict[str, Any] = msgspec.json.decode((await machine.look())["outcome"])
     return said
 
@@ -96,13 +96,13 @@ async def test_an_agentless_node_stays_in_service_as_long_as_its_bmc_says_on(sit
 
 
 async def version(machine: Machine) -> int:
-    """How often its row was written."""
+    """The version of the node's row, which every write increments."""
     written: int = await machine.site.conn.fetchval("SELECT version FROM farrier.nodes WHERE id = $1", machine.id)
     return written
 
 
 async def behind(machine: Machine) -> None:
-    """Return when a read has confirmed its power since that was stored."""
+    """Return once a read has confirmed the node's stored power without writing the row."""
     await machine.site.wait(2 * MINUTE)  # the first read records what a verification does not
     for _ in range(3):
         written = await version(machine), len(machine.site.bmc.reads)
@@ -177,7 +177,7 @@ async def test_a_takeover_finds_fresh_what_is_stored_and_reads_at_once(db: pg.Da
 
 async def test_a_clock_that_is_set_back_makes_reads_neither_rare_nor_what_they_confirmed_new(site: Site) -> None:
     machine = await site.with_bmc()
-    await site.wait(2 * HOUR)  # so that the time of its verification is not set back with it
+    await site.wait(2 * HOUR)  # so that its verification lies further back than the clock is set
     await behind(machine)
     reads = len(site.bmc.reads)
     await site.conn.execute("SELECT farrier.beat()")
@@ -233,7 +233,7 @@ async def test_clients_of_sql_see_a_failing_read_with_advice_while_power_is_read
     await site.wait(DUE)
     (row,) = await site.conn.fetch(seen, machine.id)
     assert tuple(row) == ("on", "unreachable", BMC_ADVICE[BmcFailure.UNREACHABLE])
-    # Not manageable any more, it is not read: what its last read said is no matter of now.
+    # The node is not manageable any more, so the failure of its last read is not shown.
     site.bmc.fail(BmcError(BmcFailure.TLS, "not trusted"))
     await machine.asked("manage")
     (row,) = await site.conn.fetch(seen, machine.id)
@@ -255,7 +255,7 @@ async def test_a_bmc_that_never_answers_delays_no_other(site: Site) -> None:
     await site.settled()
 
 
-# --- logins whose end nobody saw
+# --- logins whose result is unknown
 
 
 async def test_requests_that_cut_reads_short_cannot_hide_logins_from_the_cap(site: Site) -> None:
@@ -278,7 +278,7 @@ async def test_requests_that_cut_reads_short_cannot_hide_logins_from_the_cap(sit
 
 
 async def crashed_reading(db: pg.Database) -> tuple[str, int]:
-    """A process dies while it reads power."""
+    """Crash a process while it reads power; returns name and id of the node."""
     async with sites.opened(db, crash=True) as site:
         machine = await site.with_bmc()
         site.bmc.hold()
@@ -296,7 +296,7 @@ async def test_a_read_that_a_crash_cut_off_counts_before_the_next_one_is_sent(db
         site.bmc.hold()
         site.wake()
         await site.bmc.called()
-        assert len((await machine.bmc())["tries"]) == 1, "it was counted before anybody dialled"
+        assert len((await machine.bmc())["tries"]) == 1, "the login is counted before the BMC is called"
         site.bmc.let_go()
         await site.settled()
         assert len(site.bmc.reads) == 1

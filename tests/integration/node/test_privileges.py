@@ -1,6 +1,6 @@
-"""What each role may do, and nothing else: by `SET ROLE`, so that no superuser's right is in the way.
+"""The rights of each role, and their limits: tested by `SET ROLE`, so that no superuser's right interferes.
 
-And that none is needed: the schema is migrated by an ordinary user, and the whole loop runs as the controller's role.
+No superuser is needed: an ordinary user migrates the schema, and the whole loop runs in the controller's role.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ async def acting_as(db: pg.Database, role: str) -> AsyncIterator[Connection]:
 
 
 async def refused(conn: Connection, *statements: str) -> list[str]:
-    """Those that the role may not run; what it may is undone."""
+    """The statements that the role may not execute; the others are rolled back."""
     found = []
     for statement in statements:
         transaction = conn.transaction()
@@ -156,7 +156,7 @@ async def test_only_the_controller_writes_tables(every_db: pg.Database, role: st
         )
     statements += [f"UPDATE farrier.{table} SET {column} = DEFAULT" for table, column in columns]
     if role == "farrier_intents":
-        for table in ("intents", "resource_intents"):  # its two rights, tried below
+        for table in ("intents", "resource_intents"):  # the two rights of this role, which another test tries
             statements.remove(f"INSERT INTO farrier.{table} DEFAULT VALUES")
     async with acting_as(every_db, role) as conn:
         assert await refused(conn, *statements) == statements
@@ -244,7 +244,7 @@ async def test_the_reader_sees_no_secret_and_calls_nothing(every_db: pg.Database
             columns = await columns_of(every_db, table)
             assert token in columns
             seen = ", ".join(column for column in columns if column != token)
-            assert await refused(conn, f"SELECT {seen} FROM farrier.{table}") == [], "all but the token of a lease"
+            assert await refused(conn, f"SELECT {seen} FROM farrier.{table}") == [], "only a lease's token is hidden"
             assert await refused(conn, f"SELECT {token} FROM farrier.{table}") != []
         forbidden = [
             f"SELECT agent_key FROM farrier.enroll_agent('{TOKEN}')",
@@ -278,7 +278,7 @@ async def test_the_controller_changes_neither_the_model_nor_what_has_happened(ev
 
 
 async def test_every_table_and_view_is_named_in_the_rights_of_the_controller(every_db: pg.Database) -> None:
-    """A new one is the controller's to write, to read, or, if it is listed here, deliberately neither."""
+    """The controller may write or read every table and view, except those in `not_for_it`."""
     not_for_it: set[str] = set()
     (rights,) = (each for each in migrate.carried().objects if str(each) == "rights farrier_controller")
     named = {
@@ -297,7 +297,7 @@ async def test_every_table_and_view_is_named_in_the_rights_of_the_controller(eve
 async def test_history_is_recorded_by_owners_of_shards_only_and_removed_by_retention_only(
     every_db: pg.Database,
 ) -> None:
-    """The role of the loop has no right of its own on history: the two functions of the owner have."""
+    """The loop's role has no rights on the table of history; two functions write it with the owner's rights."""
     record = """
         SELECT farrier.record_moves('node', $1, jsonb_build_array(jsonb_build_object(
                    'run', $2::bigint, 'version', 2, 'layer', 'status', 'from_value', 'enrolling', 'to_value', 'active',

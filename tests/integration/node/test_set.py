@@ -1,4 +1,4 @@
-"""Intent `set`: what a node was registered with is changed later, validated as then, and told by history."""
+"""Intent `set`: changes a node's details after its registration, with the same checks, and history records it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_what_another_node_has_is_refused_with_its_name(site: Site) -> Non
     for params in ({"macs": ["02:00:00:00:00:09", "02-00-00-00-00-08"]}, {"maas_id": "abc123", "site": "dc-1"}):
         answer = await machine.ask("set", **params)
         assert answer.status == "rejected" and "gpu-8" in str(answer.reason)
-    await machine.asked("set", maas_id="abc123", site="dc-2")  # of another region
+    await machine.asked("set", maas_id="abc123", site="dc-2")  # the same id in another region is another machine
     assert "gpu-8" in str((await machine.ask("set", site="dc-1")).reason)
     assert (await details(machine))["site"] == "dc-2"
 
@@ -100,14 +100,14 @@ async def test_a_value_that_a_live_workflow_uses_is_refused_with_the_workflow(si
     answer = await machine.ask("set", agentless=True)
     assert answer.status == "rejected"
     assert str(answer.reason).startswith("set: agentless is used by decommission 1 (soft_reset, running)")
-    await machine.asked("set", site="dc-2", labels={"rack": "7"}, auto_manage=False)  # which a drain does not use
+    await machine.asked("set", site="dc-2", labels={"rack": "7"}, auto_manage=False)  # a drain does not use these
     await (await machine.asked("cancel")).asked("set", agentless=True)
 
 
 async def test_a_node_in_service_whose_agentless_is_set_is_judged_by_its_bmc_from_then_on(site: Site) -> None:
     machine = await (await site.active()).asked("set", agentless=True)
     assert (await machine.look())["status"] in ("active", "offline")
-    await site.wait(10 * MINUTE)  # nobody beats any more, and that is no silence
+    await site.wait(10 * MINUTE)  # missing heartbeats do not count for an agentless node
     assert (await machine.look())["status"] == "active"
 
 

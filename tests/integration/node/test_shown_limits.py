@@ -1,4 +1,4 @@
-"""Services that speak SQL alone see the clock of each layer and its limit, and the agent's own words."""
+"""The views show services the clock of each layer, its limit, and the texts of the agent."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def seen(site: Site, query: str, machine: Machine) -> Any:
 
 
 async def seen_by_python(site: Site, machine: Machine) -> dict[str, tuple[timedelta, bool]]:
-    """Limit of each clock that has one, by layer, and whether the node is above it."""
+    """The limit of each clock that has one, by layer, and whether the node is above it, as Python computes them."""
     page = await PostgresQueries(site.pool).node(machine.name)
     running = clocks.running(page.rows[0], page.now, Limits())
     return {

@@ -1,4 +1,4 @@
-"""Who may work on a task: the node's own agent, by its key, and logins that an operator granted it to, by name."""
+"""Who may claim a task: the node's own agent, by its key, and logins to which an operator granted the task's type."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GRANT = "SELECT farrier.grant_worker($1, $2, $3)"
 
 
 async def refusal(conn: Connection, statement: str, *arguments: Any) -> str:
-    """SQLSTATE and text, without the hint."""
+    """SQLSTATE and text of the refusal, without the hint."""
     with pytest.raises(pg.PostgresError) as refused:
         await conn.fetch(statement, *arguments)
     return f"{refused.value.sqlstate} {refused.value}".partition("\n")[0]
@@ -37,7 +37,7 @@ async def claimed(machine: Machine) -> Lease:
 
 @asynccontextmanager
 async def logged_in(site: Site, name: str = "scrubber") -> AsyncIterator[tuple[Connection, str]]:
-    """A login of its own in the workers' role, and its name: roles belong to all databases of a server."""
+    """A new login in the workers' role, and its name, which is unique because all databases of a server share roles."""
     login = f"{name}_{await site.conn.fetchval('SELECT current_database()')}"
     await site.conn.execute(f"CREATE ROLE {login} LOGIN IN ROLE farrier_worker")
     try:
@@ -72,7 +72,7 @@ async def test_another_nodes_key_neither_keeps_nor_ends_a_task_though_its_lease_
 
 @pytest.mark.parametrize("key", ["not the key", "", None])
 async def test_without_its_key_an_agent_learns_nothing_of_tasks(site: Site, key: str | None) -> None:
-    """The same words for a node with a task and for one without, and for a task that is there and one that is not."""
+    """The refusal is the same for nodes with and without a task, and for existing and missing tasks."""
     busy, idle = await site.draining(), await site.active()
     lease = await claimed(busy)
     for machine in (busy, idle):

@@ -1,4 +1,4 @@
-"""Agent tasks: leases and their tokens, failures that count, force, and what becomes of a node whose agent cannot."""
+"""Agent tasks: leases and their tokens, counted failures, force, and nodes whose agent fails."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ async def test_a_stopped_drain_takes_its_task_from_the_agent(site: Site, action:
     machine = await site.draining()
     lease = await machine.claim(DRAIN, HOUR)
     assert lease is not None
-    await site.wait(4 * MINUTE)  # so that it is not healthy again at once
+    await site.wait(4 * MINUTE)  # so that the node is not healthy at once after the drain
     await machine.asked(action)
     assert (await machine.state())[0] == ends_as
     assert await refusal(site.conn, RENEW, machine.name, lease.task, lease.token, machine.key, HOUR) == STALE

@@ -1,4 +1,4 @@
-"""A node without a BMC: rests without error and without a limit, asks nothing of anybody, and can be told apart."""
+"""A node without a BMC: it rests without error or limit, calls no service, and is marked as unmanaged for consumers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_any_detail_wakes_it(site: Site, details: dict[str, str], manageme
     machine = await (await site.register()).asked("set_bmc", **details)
     assert (await machine.look())["management"] == management
     assert (await machine.path("management"))[:2] == ["unmanaged", "enroll"]
-    assert bool(site.bmc.logins) == (management == "manageable"), "half of it dials nobody"
+    assert bool(site.bmc.logins) == (management == "manageable"), "with only one detail no BMC is called"
 
 
 async def test_it_may_be_in_service(site: Site) -> None:
@@ -80,7 +80,7 @@ async def test_deleting_never_touches_a_bmc(site: Site, has_bmc: bool) -> None:
 
 
 async def test_consumers_can_tell_it_apart(site: Site) -> None:
-    """By the view for schedulers, and by what the API and the pages are made of."""
+    """The view for schedulers and the queries behind API and pages show that the node is unmanaged."""
     without, with_one = await site.active(), await site.with_bmc()
     seen = await site.conn.fetch("SELECT name, unmanaged, schedulable FROM farrier.node_inventory ORDER BY id")
     assert [tuple(row) for row in seen] == [(without.name, True, True), (with_one.name, False, False)]

@@ -1,4 +1,4 @@
-"""A node whose cleanup was not validated is not in service again before it is cleaned, or released with a reason."""
+"""A node whose cleanup was not validated returns to service only after a cleanup, or when released with a reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLEANING = (TaskType.RELEASE_ALLOCATIONS, TaskType.DRAIN, TaskType.SCRUB_GPU)
 
 
 async def failed(site: Site) -> Machine:
-    """Retired, with a decommission whose validation failed for good."""
+    """A retired node with a decommission whose validation failed for good."""
     machine = await (await site.active()).asked("decommission", mode="soft_reset")
     for type_ in CLEANING:
         await machine.finish(type_)
@@ -27,14 +27,14 @@ async def failed(site: Site) -> Machine:
 
 
 async def given_up(site: Site) -> Machine:
-    """The same, with its decommission cancelled."""
+    """Such a node whose decommission was cancelled."""
     machine = await (await failed(site)).asked("cancel")
     assert (await machine.state())[:2] == ("retired", "cancelled")
     return machine
 
 
 async def quarantined(site: Site) -> Machine:
-    """The same, reactivated, its agent well."""
+    """Such a node that was reactivated, with a healthy agent."""
     machine = await (await given_up(site)).asked("reactivate")
     await machine.beat()
     return machine
@@ -50,7 +50,7 @@ async def test_reactivating_a_node_whose_validation_failed_leads_into_quarantine
 ) -> None:
     machine = await given_up(site)
     before = len(await machine.path())
-    await machine.beat()  # healthy, and to be trusted with work as far as its agent knows
+    await machine.beat()  # the agent reports that the node is healthy
     await machine.asked("reactivate")
     assert (await machine.path())[before:] == ["offline", "quarantined"]
     for _ in range(3):

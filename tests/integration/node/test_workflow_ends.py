@@ -1,6 +1,6 @@
-"""A workflow has ended exactly where `ended_at` says when: it is set with the status, whoever writes that.
+"""A workflow has ended exactly if `ended_at` is set: a trigger sets it with the status, for every writer.
 
-Queries and indexes find what is live by `ended_at`, so it holds behind the guards' back, too.
+Queries and indexes find live workflows by `ended_at`, so this must hold also when the guards are disabled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BEHIND_THE_GUARDS = "SET session_replication_role = replica"
 
 
 async def live(conn: Connection, kind: WorkflowKind) -> None:
-    """Node 1, whose workflow 1 of this kind is live; from now on no guard is in the way."""
+    """Insert node 1 with the live workflow 1 of this kind; from now on the guards are disabled."""
     await conn.execute(f"SELECT farrier.register_node('gpu-1'); {BEHIND_THE_GUARDS}")
     await conn.execute("DELETE FROM farrier.node_onboardings; ALTER SEQUENCE farrier.node_onboardings_id_seq RESTART")
     await conn.execute(f"INSERT INTO farrier.node_{kind}s (node_id, mode) VALUES (1, 'reimage')")
@@ -73,7 +73,7 @@ async def test_the_end_is_when_the_status_was_entered_and_stays_through_later_wr
 
 
 async def test_an_end_that_is_given_with_a_row_is_kept(db: pg.Database) -> None:
-    """As a restore gives it."""
+    """A restore inserts rows with `ended_at`."""
     async with db.connect() as conn:
         await live(conn, WorkflowKind.ONBOARDING)
         await conn.execute(
@@ -109,7 +109,7 @@ async def test_the_database_says_of_each_status_what_the_model_does(db: pg.Datab
     assert {row["status"] for row in rows} == set(WorkflowStatus)
 
 
-# What a program of before said of a status, and what it wrote by that.
+# Another release's classification of a status as ended or live, and the rows that it wrote by that.
 BEFORE = "UPDATE farrier.workflow_statuses SET ended = NOT ended WHERE status = $1"
 NAME_LIVE = "UPDATE farrier.nodes SET status = $1, live_workflow_kind = $2, live_workflow_id = $3"
 NAMED = "SELECT live_workflow_kind, live_workflow_id FROM farrier.nodes"
