@@ -1,4 +1,4 @@
-"""Fixtures that every test may ask for. What they do is in `tests.support`."""
+"""Fixtures for all tests. Their implementation is in `tests.support`."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tests.support.full import CURRENT, OLDEST, LeftOut, mark
 PG15 = "FARRIER_TEST_PG15_BIN"
 
 
-# Tests of whole programs: of what only one of them at a time may have, such as the port that a page of the docs names.
+# Tests of whole programs, which share resources such as the port that a page of the docs names.
 ONE_AT_A_TIME = Path(__file__).parent / "e2e"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Has the end of a run say what it left out."""
+    """Register the plugin that reports how many cases a run left out."""
     config.pluginmanager.register(LeftOut(config))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what `make test` leaves out, and what runs in one process where there are several."""
+    """Mark the cases that `make test` leaves out, and the tests that must run in one process of xdist."""
     mark(items)
     for item in items:
         if item.path.is_relative_to(ONE_AT_A_TIME):
@@ -74,7 +74,7 @@ async def db(pg_server: pg.Server) -> AsyncIterator[pg.Database]:
 
 @pytest.fixture
 async def every_db(every_server: pg.Server) -> AsyncIterator[pg.Database]:
-    """Like `db`, on each supported server in turn: for tests of what lives in SQL."""
+    """As `db`, on each supported server in turn, for tests of behaviour that is implemented in SQL."""
     async with every_server.database() as database:
         yield database
 

@@ -32,16 +32,16 @@ class Module(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its path in the repository."""
+        """The module's path in the repository."""
         return self.path.relative_to(ROOT).as_posix()
 
     def at(self, node: ast.AST) -> str:
-        """Where a node is, as an editor finds it."""
+        """The position of a node in the form FILE:LINE, which editors open."""
         return f"{self.name}:{getattr(node, 'lineno', 1)}"
 
 
 def modules(*places: Path) -> list[Module]:
-    """Every Python file below the places, parsed."""
+    """Every Python file below these directories, parsed."""
     return [_module(path) for path in sorted(path for place in places for path in place.rglob("*.py"))]
 
 
@@ -71,10 +71,10 @@ def sql_files() -> list[Path]:
 
 
 def uncommented_sql(path: Path) -> str:
-    """The SQL of a file without what is only read by people."""
+    """The SQL of a file without comments."""
     return _COMMENT.sub("", path.read_text(encoding="utf-8"))
 
 
 def bare_sql(path: Path) -> str:
-    """The same without its literals."""
+    """The SQL of a file without comments, and with empty string literals."""
     return _STRING.sub("''", uncommented_sql(path))

@@ -1,4 +1,4 @@
-"""What the documentation says of the code is so: generated parts, links, tables and error codes."""
+"""The documentation agrees with the code: generated parts, links, tables and error codes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAME = re.compile(r"\bfarrier_[a-z_]+")
 COMMAND = re.compile(r"(?:^|`|\()farrier ([a-z]+)(?: +([a-z]+(?:-[a-z]+)*))?", re.MULTILINE)
 FUNCTION = re.compile(r"farrier\.(\w+)\(")
 PSQL = re.compile(r"(?:^|[|;&] *)psql\b.*", re.MULTILINE)
-# psql reads none of farrier's settings, and without a database goes to whatever listens on this machine.
+# psql does not read farrier's settings; without a DSN it connects to any server that listens on this machine.
 NAMES_ITS_DATABASE = re.compile(r'psql (?:-v \S+ )?"(?:\$FARRIER_DATABASE_DSN|\$\(farrier db url\b|postgresql://)')
 
 TROUBLESHOOTING = sources.ROOT / "docs" / "operating" / "troubleshooting.md"
@@ -32,7 +32,7 @@ SOURCES = "".join(
     path.read_text(encoding="utf-8") for path in sorted(sources.FARRIER.rglob("*")) if path.suffix in {".py", ".sql"}
 )
 
-# Metrics of the kind that the tutorial makes, which its own test looks for.
+# Metrics of the kind that the tutorial defines; the tutorial's own test checks them.
 OF_THE_TUTORIAL = "farrier_kind_volume"
 
 
@@ -71,7 +71,7 @@ def test_a_marker_that_nothing_stands_for_is_refused() -> None:
 
 
 def on_every_page(faults: Callable[[Path], Iterable[object]]) -> list[str]:
-    """What is wrong on each page, with the page's name."""
+    """The faults of all pages, each with the page's name."""
     return [f"{page.relative_to(sources.ROOT)}: {fault}" for page in PAGES for fault in faults(page)]
 
 
@@ -94,7 +94,7 @@ def test_a_link_within_the_project_leads_somewhere() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """The headings of a page as they are linked to."""
+    """The anchors of a page's headings, as links name them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -143,12 +143,12 @@ def test_a_psql_that_a_page_shows_is_told_which_database() -> None:
 
 
 def blocks_on(page: Path) -> list[str]:
-    """What a page shows to be typed or read apart from its text."""
+    """The code blocks of a page."""
     return re.findall(r"```\w*\n(.*?)```", TEXTS[page], re.DOTALL)
 
 
 def commands_on(page: Path) -> list[tuple[str, str]]:
-    """The two words after `farrier` in code: where a line of a block begins, in backticks, in $(…)."""
+    """The two words after each `farrier` that begins a line of a code block, a span in backticks, or a $(…)."""
     code = "\n".join(blocks_on(page) + re.findall(r"`[^`\n]+`", TEXTS[page]))
     return COMMAND.findall(code)
 

@@ -1,5 +1,5 @@
-"""No modules import each other in a circle; the package that decides for a node stands on few floors, and no rule,
-response or stage there imports another."""
+"""No modules import each other in a circle; the package of the node's handler has short chains of imports, and no
+rule, response or stage in it imports another."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def longest_chain() -> list[str]:
 
 
 def modules_of(functions: Iterable[Callable[..., object]]) -> set[str]:
-    """Where they are defined, but for the handler itself."""
+    """The modules that define these functions, without the handler's own."""
     return {function.__module__ for function in functions} - {NodeHandler.__module__}
 
 
@@ -47,7 +47,7 @@ ALIKE = {
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    """Those that only types import are counted."""
+    """Imports under TYPE_CHECKING count, too."""
     TopologicalSorter({module: GRAPH.find_modules_directly_imported_by(module) for module in GRAPH.modules}).prepare()
 
 
@@ -58,7 +58,7 @@ def test_the_package_stands_on_few_floors() -> None:
 
 @pytest.mark.parametrize("kind", ALIKE)
 def test_none_imports_another_of_its_kind(kind: str) -> None:
-    """Not by way of a third either: what two of them share is below both."""
+    """This includes indirect imports: what two of them share is in a module below both."""
     assert len(ALIKE[kind]) > 1
     assert ALIKE[kind] <= MODULES
     chains = (
@@ -74,7 +74,7 @@ def test_every_rule_is_for_a_state_and_no_state_has_more_than_one_rule_of_the_bm
         of_the_bmc = [rule for rule in RULES if set(rule.managements) == {management}]
         left_alone = management in (Management.UNMANAGED, Management.ERROR)
         assert len(of_the_bmc) == (0 if left_alone else 1)
-        assert all(rule in RULES[-5:] for rule in of_the_bmc), "`_the_bmc_first` takes the last rule for it"
+        assert all(rule in RULES[-5:] for rule in of_the_bmc), "`_the_bmc_first` expects the BMC's rules last"
 
 
 def test_every_module_of_requests_is_in_its_table() -> None:

@@ -18,7 +18,7 @@ CONTROLLER = sorted((sources.FARRIER / "controller").rglob("*.py"))
 
 
 def named_in(text: str) -> list[str]:
-    """Kinds that a text has a word of, be it a part of a longer name."""
+    """The kinds whose name is a word of the text, or a part of a longer name in it."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text).lower()
     return [name for name in NAMES if re.search(rf"(?<![a-z]){name}s?(?![a-z])", words)]
 
@@ -30,7 +30,7 @@ def test_no_line_of_the_controller_names_a_kind() -> None:
 
 
 def test_no_sql_of_the_loop_and_of_history_has_a_case_for_a_kind() -> None:
-    """commit_runs names one writer, which it calls without EXECUTE: that is faster, and has the same result."""
+    """Only commit_runs may name one writer: it calls that without EXECUTE, which is faster and has the same result."""
     literals = re.compile("|".join(f"'{name}'" for name in NAMES))
     assert LOOP
     assert {path.name: found for path in LOOP if (found := literals.findall(path.read_text(encoding="utf-8")))} == {}

@@ -1,4 +1,4 @@
-"""What is the model's to say, no SQL says again: it reads the tables that `farrier.io.catalog` fills from the model."""
+"""SQL does not repeat decisions of the model: it reads the tables that `farrier.io.catalog` fills from the model."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from farrier.model.limits import Limits
 from tests.architecture import sources
 from tests.support import pg
 
-# A string, in quotes or between dollars; `$$` around a body is none, which has strings of its own.
+# A string, in quotes or between dollars; but not a function's body between `$$`, which has strings of its own.
 STRING = re.compile(r"'((?:[^']|'')*)'|\$(\w*)\$([^$']*)\$\2\$")
 WORD_IN_STRING = re.compile(r"(?<![\w.-])[a-z_]+(?![\w.-])")
 NUMBER = re.compile(r"(?<![\w$%'.])(\d+(?:\.\d+)?)(?![\w'.])|'(\d+)'")
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 UNIT = r"(s(?:ec\w*)?|m(?:in\w*)?|h(?:our\w*)?|d(?:ays?)?)\b"
-# 5 minutes, '5' minute; then PT5M, 00:05:00 and make_interval(mins => 5), which may have several parts.
+# Matches 5 minutes and '5' minute; the next ones PT5M, 00:05:00 and make_interval(mins => 5), also with more parts.
 WITH_UNIT = re.compile(rf"(?<![\w.])(\d+)'? ?{UNIT}", re.IGNORECASE)
 ISO = re.compile(r"'P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?'")
 CLOCK = re.compile(r"'(?:(\d+) days? )?(\d+):(\d\d)(?::(\d\d))?'")
 MADE = re.compile(r"make_interval\(([^()]*)\)")
 PART = re.compile(rf"\b{UNIT} *(?:=>|:=) *(\d+)")
-# One unit, times a number on either side.
+# An interval of one unit, multiplied by a number on either side.
 TIMES = re.compile(rf"(\d+) *\* *(?:interval )?'1 ?{UNIT}'|'1 ?{UNIT}'(?:::interval)? *\* *(\d+)")
 
-# Of each of these a file may name one: two are a copy of the set.
+# A file may name one member of each of these sets: two would be a copy of the set.
 SETS: Mapping[str, frozenset[str]] = {
     "workflow.TERMINAL": workflow.TERMINAL,
     "workflow.FAILED": workflow.FAILED,
@@ -59,7 +59,7 @@ SETS: Mapping[str, frozenset[str]] = {
     "expected.CAUSES": expected.CAUSES,
     **{f"sla.STOPS of {stop.state} by {stop.fact}": frozenset(stop.values) for stop in sla.STOPS},
 }
-# Each is sought in the files that mention its subject.
+# Each value, with the word that marks the files in which the test searches for the value.
 VALUES: Mapping[str, tuple[timedelta | float, str]] = {
     "bmc.LOGIN_CAP": (bmc.LOGIN_CAP, "bmc_logins"),
     "bmc.LOGIN_WINDOW": (bmc.LOGIN_WINDOW, "bmc_logins"),
@@ -71,9 +71,9 @@ VALUES: Mapping[str, tuple[timedelta | float, str]] = {
     "node.brake_share": (NodeConfig().brake_share, "departures"),
     "node.brake_at_least": (NodeConfig().brake_at_least, "departures"),
 }
-# Which states of a machine contradict its node: a file that names one that does not has a rule of its own.
+# The states of a machine that do not contradict a node in service: a file that names one has a rule of its own.
 DRIFT = "expected.IN_SERVICE"
-# What was asked for of a node: the facts of `sla.STOPS` that are no state.
+# The facts of `sla.STOPS` about intents for a node, which are not states.
 ASKED = "sla.Fact.MANAGE_ASKED or HAS_MODE"
 LOOKS_WHAT_WAS_ASKED = re.compile(r"asked_at' IS\b|\bmode IS\b")
 
@@ -159,7 +159,7 @@ def test_a_set_is_found_however_it_is_spelled(spelled: str) -> None:
     ],
 )
 def test_a_length_of_time_is_found_however_it_is_spelled(spelled: str) -> None:
-    assert timedelta(minutes=5) == bmc.LOGIN_WINDOW, "as the cases spell it"
+    assert timedelta(minutes=5) == bmc.LOGIN_WINDOW, "the cases above spell five minutes"
     assert "bmc.LOGIN_WINDOW" in copied(f"SELECT l.at FROM farrier.bmc_logins l WHERE l.at > now() - {spelled}")
 
 
@@ -180,7 +180,7 @@ def test_what_is_planted_is_found(name: str, planted: str) -> None:
 
 
 def copied(text: str) -> Iterator[str]:
-    """What of the model SQL says again."""
+    """The names of the decisions of the model that an SQL text repeats."""
     words, values = set(words_in(text)), {*durations_in(text), *numbers_in(text)}
     yield from (name for name, members in SETS.items() if len(words & members) > 1)
     if words & expected.IN_SERVICE:
@@ -194,18 +194,18 @@ def copied(text: str) -> Iterator[str]:
 
 
 def words_in(text: str) -> Iterator[str]:
-    """The words of its strings."""
+    """The words of the text's strings."""
     for quoted, _, between_dollars in STRING.findall(text):
         yield from WORD_IN_STRING.findall(quoted or between_dollars)
 
 
 def numbers_in(text: str) -> Iterator[float]:
-    """Its numbers, also those in quotes."""
+    """The text's numbers, also those in quotes."""
     yield from (float(bare or quoted) for bare, quoted in NUMBER.findall(text))
 
 
 def durations_in(text: str) -> Iterator[timedelta]:
-    """Its lengths of time."""
+    """The text's durations."""
     yield from (lasting(unit, number) for number, unit in WITH_UNIT.findall(text))
     yield from (lasting(left or right, many or times) for many, left, right, times in TIMES.findall(text))
     for parts in (*ISO.findall(text), *CLOCK.findall(text)):
@@ -219,7 +219,7 @@ def lasting(unit: str, number: str | int) -> timedelta:
 
 
 async def test_a_list_of_words_in_a_constraint_is_an_enumeration_of_the_model(db: pg.Database) -> None:
-    """A constraint cannot look at a table, so it says again what the model says."""
+    """A constraint cannot read a table, so it has to repeat the model."""
     async with db.connect() as conn:
         rows = await conn.fetch(LISTS)
     assert {row["name"]: set(WORD.findall(row["definition"])) for row in rows} == ENUMERATIONS

@@ -1,4 +1,4 @@
-"""What every Python file keeps to, beyond what ruff, mypy and import-linter can say."""
+"""Rules for every Python file that ruff, mypy and import-linter cannot check."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ TESTS = sources.modules(sources.TESTS)
 LONGEST_FILE = 490
 LONGEST_FUNCTION = 60
 
-# Where anything may go wrong that nobody foresaw, and must cost no more than one run or one call.
+# Files in which an unforeseen exception must fail no more than one run or one call.
 CATCHES_EVERYTHING = {
     "farrier/controller/runner.py",
-    "farrier/handlers/node/probing.py",  # whatever the BMC client raises is a failure of the BMC, and backed off from
-    "farrier/services/bmc.py",  # whatever a BMC does becomes one of its failure classes
+    "farrier/handlers/node/probing.py",  # any exception of the BMC client is a failure of the BMC, with a back-off
+    "farrier/services/bmc.py",  # every exception of a call becomes a failure class
     "farrier/daemon.py",
-    "farrier/metrics/fleet.py",  # a figure that cannot be counted hides no other metric
+    "farrier/metrics/fleet.py",  # a failed count must not hide other metrics
 }
 
-# A server that drips its answer is slow on purpose, and so is a step that kills are to come in the middle of; and who
-# asks another process until it has come somewhere leaves it the CPU. Nothing waits for them by sleeping.
+# Files that may sleep: a server that drips its response, a step that tests kill in the middle, and the pause between
+# polls of another process. No test waits for something by sleeping.
 SETS_A_PACE = {"tests/support/again.py", "tests/support/bmc.py", "tests/support/lamps.py"}
 LIMITS_OF_TIME = {"move_on_after", "fail_after"}
 
@@ -42,13 +42,13 @@ WALL_CLOCKS = {
     "time.time",
     "time.time_ns",
 }
-# A certificate is valid by the clock of whoever looks at it.
+# A certificate is checked by the clock of the client.
 READS_THE_WALL_CLOCK = {"farrier/sim/bmc.py"}
 HOLDS_A_CONNECTION = ("acquire", "borrowed")
 
 
 def function_length(function: sources.Function) -> int:
-    """Lines without the docstring, which may be as long as its contract."""
+    """The lines of a function without its docstring, which may be long."""
     doc = function.body[0] if ast.get_docstring(function, clean=False) is not None else None
     doc_lines = (doc.end_lineno or 0) - doc.lineno + 1 if doc else 0
     return (function.end_lineno or 0) - function.lineno + 1 - doc_lines
@@ -77,7 +77,7 @@ def test_every_task_has_an_owner_that_waits_for_it() -> None:
 
 
 def test_no_test_sleeps() -> None:
-    """Waiting is for events, and time passes by moving a clock. `sleep(0)` only lets others run."""
+    """Tests wait for events, and let time pass by moving a clock. `sleep(0)` only lets other tasks run."""
     sleepers = [
         module.at(node)
         for module in TESTS
@@ -95,7 +95,7 @@ def sleeps(node: ast.AST) -> bool:
 
 
 def lets_time_pass(node: ast.AST) -> bool:
-    """A wait for nothing that a limit of time ends is a sleep by another name."""
+    """Whether a block waits for ever until a time limit ends it, which is a sleep, too."""
     if not isinstance(node, ast.With) or not any(called(item.context_expr) in LIMITS_OF_TIME for item in node.items):
         return False
     return any(called(inner) == "sleep_forever" for statement in node.body for inner in ast.walk(statement))
@@ -124,7 +124,7 @@ def test_only_a_few_places_catch_what_nobody_foresaw() -> None:
         if isinstance(node, ast.ExceptHandler) and catches_everything(node, module) and not passes_on(node)
     ]
     assert not [module.at(node) for module, node in broad if module.name not in CATCHES_EVERYTHING]
-    assert {module.name for module, _ in broad} == CATCHES_EVERYTHING, "listed, and catches nothing of the kind"
+    assert {module.name for module, _ in broad} == CATCHES_EVERYTHING, "a listed file no longer catches everything"
 
 
 def catches_everything(handler: ast.ExceptHandler, module: sources.Module) -> bool:
@@ -132,7 +132,7 @@ def catches_everything(handler: ast.ExceptHandler, module: sources.Module) -> bo
 
 
 def names_in(caught: ast.expr, module: sources.Module) -> set[str]:
-    """The exceptions that an expression names: one, a tuple, or a tuple that the module has given a name."""
+    """The exceptions that an expression names: one, a tuple, or a variable of the module with a tuple."""
     if isinstance(caught, ast.Starred):
         return names_in(caught.value, module)
     if isinstance(caught, ast.Tuple):
@@ -145,7 +145,7 @@ def names_in(caught: ast.expr, module: sources.Module) -> set[str]:
 
 
 def passes_on(handler: ast.ExceptHandler) -> bool:
-    """It only looks: the same exception goes on, and nothing before leaves by another way."""
+    """Whether the handler ends by raising the same exception, and never leaves otherwise."""
     last = handler.body[-1]
     inside = (node for statement in handler.body for node in ast.walk(statement))
     leaves = any(isinstance(node, ast.Return | ast.Break | ast.Continue) for node in inside)
@@ -184,7 +184,7 @@ def test_the_time_of_day_is_the_database_s() -> None:
 
 
 def test_a_match_on_a_union_ends_in_assert_never() -> None:
-    """Then mypy finds every match that forgot a new member."""
+    """With it, mypy finds every match that lacks a new member."""
     open_ended = [
         module.at(match)
         for module in PACKAGE
@@ -197,7 +197,7 @@ def test_a_match_on_a_union_ends_in_assert_never() -> None:
 
 
 def is_on_union(match: ast.Match) -> bool:
-    """Patterns that name classes of ours or members of an enum; others do not list a closed set."""
+    """Whether patterns name our classes or members of an enum; other patterns do not list a closed set."""
     for node in (inner for case in match.cases for inner in ast.walk(case.pattern)):
         if isinstance(node, ast.MatchClass):
             name = sources.dotted(node.cls)
@@ -209,7 +209,7 @@ def is_on_union(match: ast.Match) -> bool:
 
 
 def takes_anything(match: ast.Match, function: sources.Function) -> bool:
-    """What is matched came in as `object`: the last case is for what nobody can list."""
+    """Whether the subject is a parameter of type `object`, whose values no match can list."""
     arguments = (*function.args.args, *function.args.kwonlyargs)
     open_names = {a.arg for a in arguments if a.annotation and sources.dotted(a.annotation) == "object"}
     return sources.dotted(match.subject) in open_names
@@ -223,7 +223,7 @@ def ends_in_assert_never(match: ast.Match) -> bool:
 
 
 def test_nothing_foreign_is_awaited_while_a_connection_is_held() -> None:
-    """A connection held over a call to the outside is one that a thousand other nodes wait for."""
+    """A connection that is held during an external call is not available for a thousand other nodes."""
     foreign = [
         module.at(node)
         for module in PACKAGE

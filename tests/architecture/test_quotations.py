@@ -19,7 +19,7 @@ from tools import generate_docs
 NOT_PROSE = re.compile(r"<!-- generated\b.*?<!-- end generated -->|^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 ROW_OR_PARAGRAPH = re.compile(r"^\|.*|(?:^[^|\n].*\n)+", re.MULTILINE)
 TABLE_OF_TEXTS = re.compile(r"\| (?:error|text|the node waits for, or shows) \|")
-# Words that sentences have, and neither commands, statements, settings nor states.
+# Words that occur in sentences, but not in commands, statements, settings or states.
 SENTENCE = re.compile(r"(?:^|(?<=\s))(?:a|an|and|are|be|did|does|has|in|is|no|not|of|the|to|was)(?=[\s;,:]|$)")
 CODE = re.compile(r"\w\(|[={}\[]|^(?:farrier|psql|-) ")
 
@@ -28,7 +28,7 @@ LITERAL = r"'(?:[^']|'')*'"
 COMMENT_OR_LITERAL = re.compile(rf"--[^\n]*|/\*.*?\*/|{LITERAL}", re.DOTALL)
 ADJACENT = re.compile(rf"{LITERAL}(?:\s+{LITERAL})*")
 
-# Words of kinds and states, which placeholders stand for. No other word of lower-case letters may fill one.
+# Words of kinds and states that may fill a placeholder. No other word of lower-case letters may.
 VALUES = {
     word for spec in built_in.BUILT_IN for name in (spec.name, *map(str, spec.states)) for word in name.split("_")
 }
@@ -72,7 +72,7 @@ def texts_of_sql(text: str) -> Iterator[str]:
 
 @cache
 def shared(quoted: Words, text: Words) -> float:
-    """How many words a quotation shares with the beginning of a text, or minus infinity if they do not fit."""
+    """The number of words that a quotation shares with the beginning of a text; minus infinity: it does not match."""
     if not quoted:
         return 0
     if not text:
@@ -95,7 +95,7 @@ def is_printed(quotation: str) -> bool:
 
 
 def quotations(page: str) -> Iterator[str]:
-    """What the part of a page that is written by hand quotes of the program's texts."""
+    """The quotations of the program's texts in the part of a page that is written by hand."""
     in_table = False
     for part in ROW_OR_PARAGRAPH.findall(NOT_PROSE.sub("", page)):
         in_table = part.startswith("|") and (in_table or bool(TABLE_OF_TEXTS.match(part)))

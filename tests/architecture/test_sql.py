@@ -1,4 +1,4 @@
-"""What every SQL file keeps to, and that each statement fits the schema."""
+"""Rules for every SQL file, and a check that each statement fits the schema."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ READS_TIME = re.compile(
     r"|\bcurrent_(?:timestamp|time|date)\b|\blocaltime(?:stamp)?\b|\btimeofday\b",
     re.IGNORECASE,
 )
-# The function that reads the time, and the tables that are older than it.
+# The function that returns the time, and objects that are created before that function.
 OLDER_THAN_THE_CLOCK = {"time/now.sql", "tables/00_schema.sql", "schema/record_set.sql"}
 
 
 WORD = re.compile(r"\w+")
 RIGHTS = sources.SCHEMA / "rights"
 CONTRACT = [sources.ROOT / "docs" / "architecture.md", sources.ROOT / "docs" / "library.md"]
-CALLED_BY_FORM = re.compile(r"\w+_(detail|unseen)")  # for the kind that the name begins with
+CALLED_BY_FORM = re.compile(r"\w+_(detail|unseen)")  # called for the kind whose name it begins with
 
-# A trigger's file is one statement that says it all.
+# Files that need no comment: a trigger's file is a single statement.
 SPEAK_FOR_THEMSELVES = sources.SCHEMA / "triggers"
 
 
@@ -55,12 +55,12 @@ def test_the_time_is_read_through_farrier_now_and_nowhere_else() -> None:
 
 
 def test_no_lock_is_one_that_any_login_may_hold() -> None:
-    """Advisory locks are everybody's: who holds one stops whoever needs it."""
+    """Every login may take an advisory lock, and would block the program that needs it."""
     assert not [path.name for path in sources.sql_files() if "advisory" in sources.bare_sql(path)]
 
 
 def test_only_writers_increment_a_version_by_one() -> None:
-    """Settling takes such a version for one that a commit wrote."""
+    """Settling a commit takes a version that is higher by one for the one that the commit wrote."""
     by_one = re.compile(r"\bSET version = (?:\w+\.)?version \+ 1\b")
     others = [
         path.stem
@@ -82,12 +82,12 @@ def test_every_statement_is_used_by_somebody() -> None:
 
 
 def test_every_function_and_view_has_a_caller() -> None:
-    """Another object, a statement, a name that Python passes to SQL, or a page of the contract. Rights call nothing."""
+    """A caller is another object, a statement, a string in Python, or a page of the contract, but not a right."""
     sql = Counter(
         word
         for path in sources.sql_files()
         if path.parent != RIGHTS
-        for word in set(WORD.findall(sources.uncommented_sql(path)))  # the file that makes it is one of them
+        for word in set(WORD.findall(sources.uncommented_sql(path)))  # counts the file that creates it, too
     )
     pages = [page.read_text(encoding="utf-8") for page in CONTRACT]
     outside = {word for text in [*pages, *strings_of(sources.FARRIER)] for word in WORD.findall(text)}
@@ -98,18 +98,18 @@ def test_every_function_and_view_has_a_caller() -> None:
 
 
 def strings_of(room: Path) -> list[str]:
-    """The texts that Python has, docstrings among them."""
+    """The strings of all Python files, including docstrings."""
     constants = (node for module in sources.modules(room) for node in sources.each(module, ast.Constant))
     return [node.value for node in constants if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
 def pattern_of(name: ast.expr) -> str:
-    """A name that is written out, or one with a part taken from an enum."""
+    """A pattern for the name: a literal, or an f-string whose placeholders stand for members of an enum."""
     pieces = name.values if isinstance(name, ast.JoinedStr) else [name]
     return "".join(re.escape(str(p.value)) if isinstance(p, ast.Constant) else "[a-z_]+" for p in pieces)
 
 
-# What a kind puts in the place that loop/load has for it.
+# The query of snapshots that a kind inserts into loop/load.
 SNAPSHOTS = "(SELECT id, now, snapshot FROM farrier.load_resources('network_segment', $1::bigint[]))"
 
 

@@ -1,4 +1,4 @@
-"""What the suites of the BMC client share: a CA, and a BMC of ours that does what a test wants."""
+"""Shared by the suites of the BMC client: a CA, and our own fake BMC, which a test scripts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The transport to regions over sockets that misbehave: what may have arrived is never taken for what was not sent.
+"""The transport to regions over misbehaving sockets: it never reports a request as not sent that may have arrived.
 
-Each server is real and does what no HTTP server can be brought to do. What the client makes of answers is in
+Each server is real and behaves as no HTTP server can be brought to. How the client treats responses is tested in
 `test_maas_client_faults`.
 """
 
@@ -30,7 +30,7 @@ LENGTH = OK + b"Content-Length: 9\r\n\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
-# --- what arrived, or may have
+# --- requests that arrived, or may have arrived
 
 
 @pytest.mark.matrix(strength=1)
@@ -93,7 +93,7 @@ async def test_an_answer_that_ends_early_leaves_the_request_open(said: bytes, *,
     ],
 )
 async def test_what_is_not_http_leaves_the_request_open_and_ends_the_connection(said: bytes) -> None:
-    """The server stays, so that waiting for its end would be waiting for ever."""
+    """The server keeps the connection open, so the client must not wait for its end."""
     closed = anyio.Event()
 
     async def script(peer: Peer) -> None:
@@ -156,7 +156,7 @@ async def test_a_reset_while_the_body_is_sent_leaves_the_request_open() -> None:
     assert (reason.reason, reason.arrived) == (Reason.UNREACHABLE, True)
 
 
-# --- what was never sent
+# --- requests that were never sent
 
 
 async def test_whoever_is_not_there_got_nothing() -> None:

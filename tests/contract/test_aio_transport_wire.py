@@ -1,4 +1,4 @@
-"""The transport to regions, where all goes well: which connections are kept and used again, and what is on the wire.
+"""The transport to regions without faults: which connections it keeps and reuses, and the bytes that it sends.
 
 Each server is real. What becomes of a request where something goes wrong is in `test_aio_transport`.
 """
@@ -63,7 +63,7 @@ async def test_a_kept_connection_that_ends_on_a_request_loses_it_and_it_is_not_s
 
 @pytest.mark.parametrize("unasked", [b"", DONE], ids=["end", "answer"])
 async def test_a_kept_connection_with_something_unread_carries_no_request(unasked: bytes) -> None:
-    """Neither is the request lost in it, nor is what was not asked for taken for its answer."""
+    """Otherwise the request could be lost, or get the unread bytes as its response."""
     said = anyio.Event()
     opened = 0
 
@@ -117,7 +117,7 @@ async def test_whoever_is_cancelled_leaves_no_connection_on_which_his_answer_may
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_whoever_comes_after_one_that_was_cancelled_at_any_moment_gets_his_own_answer(method: str) -> None:
-    """Cancelled before the connection, within the request, in the answer, after it: so many turns of the loop later."""
+    """Each request is cancelled after another number of turns of the loop: from before connecting to its end."""
 
     async def script(peer: Peer) -> None:
         while True:
@@ -257,4 +257,4 @@ async def test_a_flood_is_not_read_past_the_bound() -> None:
             await client.send(CHANGE, whole)
         await ended.wait()
     assert (refused.value.failure, refused.value.ambiguous) == (MaasFailure.PROTOCOL, True)
-    assert sent < 3 * LARGEST_BODY_BYTES, "what the system buffers on the way comes on top"
+    assert sent < 3 * LARGEST_BODY_BYTES, "the kernel buffers some more"

@@ -1,6 +1,6 @@
-"""A secret goes only where an operator bound it: host, then address, then connection, and only then is it read.
+"""A secret is sent only to hosts to which it is bound: host, address and connection are checked before it is read.
 
-Names are resolved by the test, so that they may change their mind; the BMC behind them is our own double.
+The test resolves the names, and may change their addresses; the BMC behind them is our own fake.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CALLS: dict[str, Call] = {
 
 
 class Recorded(CredentialStore):
-    """A store that says in `events` when it was read, and not before `ready`."""
+    """A store that records reads in `events`; it returns a secret only after `ready` is set."""
 
     def __init__(self, events: list[str], ready: anyio.Event | None = None) -> None:
         self._events = events
@@ -63,7 +63,7 @@ class Recorded(CredentialStore):
 
 
 class Names:
-    """A name server with an answer for each question, of which the last stays."""
+    """A name server with one answer for each query in turn; the last one stays."""
 
     def __init__(self, events: list[str], *answers: Sequence[str]) -> None:
         self._events = events
@@ -99,7 +99,7 @@ async def refused(client: RedfishBmc, target: BmcTarget, call: Call = CALLS["rea
 @pytest.mark.parametrize("auth", list(BmcAuth))
 async def test_a_secret_is_read_once_the_checked_address_has_proven_its_name(named_bmc: FakeBmc, auth: BmcAuth) -> None:
     events: list[str] = []
-    store = Recorded(events, ready=named_bmc.connected)  # else it would wait for ever
+    store = Recorded(events, ready=named_bmc.connected)  # the read would hang if it came before the connection
     names = Names(events, ["127.0.0.1"])
     bindings = bound(hosts=("*.bmc.example",), networks=("127.0.0.0/8",))
     async with connect(named_bmc.ca_file, bindings=bindings, lookup=names, store=store, auth=auth) as client:
@@ -147,7 +147,7 @@ async def test_a_name_that_leads_out_of_the_networks_is_not_dialled_and_nothing_
 
 
 async def test_a_name_that_changes_its_mind_is_not_asked_again_in_one_call(named_bmc: FakeBmc) -> None:
-    """A second answer would not have been checked; nor is it asked to end a session."""
+    """A second answer would be unchecked. Ending the session does not resolve the name again either."""
     events: list[str] = []
     names = Names(events, ["127.0.0.1"], ["192.0.2.1"])
     bindings = bound(networks=("127.0.0.0/8",))
@@ -167,7 +167,7 @@ async def test_a_name_that_changes_its_mind_is_not_asked_again_in_one_call(named
 
 
 async def test_a_server_with_another_name_is_shown_nothing(bmc: FakeBmc) -> None:
-    """It has a certificate of the trusted authority, as every server of the site may have."""
+    """The server's certificate is of the trusted authority, as that of any server of the site, but for another name."""
     events: list[str] = []
     async with connect(
         bmc.ca_file,
@@ -218,7 +218,7 @@ async def test_a_site_binds_for_its_own_nodes_and_as_it_was_read_last(named_bmc:
 
 
 def steps(bindings: Bindings, events: list[str], *answers: Sequence[str]) -> BoundCredentials:
-    """What the steps of nodes have in the place of the store."""
+    """The credentials as steps of nodes get them, with bindings before the store."""
     return BoundCredentials(Recorded(events), Ways(bindings, LOOPBACK, lookup=Names(events, *answers)))
 
 
@@ -250,7 +250,7 @@ async def test_a_region_is_given_what_is_bound_to_the_very_name_that_it_will_res
 async def test_a_region_is_given_nothing_where_the_binding_of_the_name_does_not_hold_for_its_address(
     bmc: FakeBmc,
 ) -> None:
-    """Another binding holds, by the network alone: it says nothing of the name."""
+    """Another binding matches by the network alone, and does not allow the name, which the region resolves itself."""
     events: list[str] = []
     by_name = CredentialBinding(references=(REFERENCE,), hosts=("*.bmc.example",), networks=("10.8.0.0/16",))
     by_network = CredentialBinding(references=(REFERENCE,), networks=("127.0.0.0/8",))

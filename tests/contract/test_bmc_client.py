@@ -1,7 +1,7 @@
-"""The BmcClient against two Redfish servers: sushy-emulator, which is not ours, and our own double.
+"""The BmcClient against two Redfish servers: sushy-emulator, which others wrote, and our own fake.
 
-What both can show is proved on both, so the double stays honest; what only the double can do is in
-`test_bmc_client_faults`.
+Behaviour that both servers have is tested on both, which keeps the fake realistic; behaviour that only the fake has is
+in `test_bmc_client_faults`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HOUR = timedelta(hours=1)
 
 
 class Double(msgspec.Struct, frozen=True):
-    """A running Redfish server with one host behind it, whoever wrote it."""
+    """A running Redfish server with one host behind it: the emulator or our fake."""
 
     url: str
     ca_file: Path
@@ -49,7 +49,7 @@ class Double(msgspec.Struct, frozen=True):
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """The server takes connections and says nothing."""
+        """Within the block, the server accepts connections and does not respond."""
         if self.fake is not None:
             self.fake.answer(self.system_path, support.Silence())
             yield

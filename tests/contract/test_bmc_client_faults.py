@@ -1,6 +1,6 @@
 """The BmcClient against a BMC that misbehaves as the emulator cannot: each fault has its class and text.
 
-`test_bmc_table` says what is left to our double alone, and why.
+`test_bmc_table` lists the behaviour that only our fake can show, with the reasons.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ async def test_the_deadline_is_for_the_whole_answer(bmc: FakeBmc, answer: Answer
 
 
 async def test_the_deadline_is_for_the_whole_pass(bmc: FakeBmc) -> None:
-    """Each answer comes within it; together they do not."""
+    """Each response comes within the deadline; together they take longer."""
     bmc.answer(SYSTEM, Late(0.7 * SOON.total_seconds(), system()))
     bmc.answer(MANAGER, Late(0.7 * SOON.total_seconds(), {"@odata.type": "#Manager.v1_18_0.Manager"}))
     error = await failure_of(bmc, deadline=SOON)
@@ -151,7 +151,7 @@ async def test_a_port_that_never_shakes_hands_fails_as_timeout(bmc: FakeBmc) -> 
 
 
 async def test_waiting_for_a_slot_uses_up_nobodys_deadline(bmc: FakeBmc, authority: Authority, tmp_path: Path) -> None:
-    """With one slot, a BMC that waits out a silent one's whole deadline still has its own."""
+    """With a single slot, a call that waits while a silent BMC uses up its deadline has its own deadline afterwards."""
     (tmp_path / "silent").mkdir()
     async with fake_bmc(tmp_path / "silent", authority) as silent:
         silent.answer(SYSTEM, Silence())
@@ -184,7 +184,7 @@ async def test_a_power_state_in_between_is_read_again(
 
 
 async def test_rereads_of_the_power_state_end_before_the_deadline(bmc: FakeBmc) -> None:
-    """An hour's pause does not fit: the state counts as unreadable at once, and not as a timeout later."""
+    """A pause of an hour exceeds the deadline: the state counts as unreadable at once, and not as a timeout later."""
     bmc.answer(SYSTEM, system(PowerState=None))
     with anyio.fail_after(10):
         error = await failure_of(bmc, power_reread_pause=HOUR)
@@ -245,7 +245,7 @@ async def test_the_service_root_is_read_without_the_credential(bmc: FakeBmc) -> 
 
 
 async def test_a_root_that_wants_a_login_costs_none(bmc: FakeBmc) -> None:
-    """Against the standard, but met; the systems are then looked for where all BMCs have them."""
+    """Some BMCs violate the standard so; the client then tries the usual path of the systems."""
     bmc.answer(ROOT, Page(401))
     async with connect(bmc.ca_file) as client:
         assert (await client.verify(at(bmc, None))).system_path == SYSTEM

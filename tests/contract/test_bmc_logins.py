@@ -1,4 +1,4 @@
-"""No BMC sees more than three failed logins in five minutes, whoever asks for what, and how often."""
+"""No BMC gets more than three failed logins in five minutes, whichever calls are made, and however often."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ async def test_the_fourth_login_is_not_sent_whatever_it_is_for(bmc: FakeBmc, aut
             assert not error.sent
             assert error.retry_after == timedelta(minutes=5)
             assert "refused 3 logins within 5 min" in error.detail
-            assert error.credential_version is None, "what is not sent is not read"
+            assert error.credential_version is None, "a secret that is not sent is not read"
     assert len(bmc.requests) == asked
     assert bmc.failed_logins == bmc.logins == 3
     assert bmc.resets == []
 
 
 async def test_the_window_slides(bmc: FakeBmc) -> None:
-    """Whatever five minutes one looks at, there are three in them."""
+    """Every span of five minutes has three logins."""
     clock, seen, texts = MovedClock(), [], set()
     async with connect(bmc.ca_file, credential=WRONG, clock=clock) as client:
         for _ in range(20 * 4):
@@ -100,7 +100,7 @@ async def test_the_window_slides(bmc: FakeBmc) -> None:
                 assert seen[-3] + 5 * MINUTES - clock.now <= error.retry_after.total_seconds() <= 5 * MINUTES
             clock.now += 0.25 * MINUTES
     assert len(seen) == 3 * 4
-    assert len(texts) == 1, "it is stored, and tells nothing new while only the time to wait is another"
+    assert len(texts) == 1, "the text is stored, and must not change with the time to wait"
     assert all(fourth - first >= 5 * MINUTES for first, fourth in zip(seen, seen[3:], strict=False))
 
 
@@ -137,7 +137,7 @@ async def test_another_bmc_has_a_limit_of_its_own(bmc: FakeBmc, authority: Autho
 
 
 async def test_a_success_in_between_makes_no_room_for_more(bmc: FakeBmc) -> None:
-    """Firmware that counts in a window does not start again."""
+    """Firmware that counts within a window does not reset its count."""
     secrets = {"FARRIER_SECRET_X": WRONG}
     target = at(bmc, "env:FARRIER_SECRET_X")
     async with connect(bmc.ca_file, clock=MovedClock(), more=secrets) as client:
@@ -161,7 +161,7 @@ async def test_a_credential_that_was_good_and_is_refused_counts(bmc: FakeBmc) ->
 
 
 async def test_a_locked_account_is_left_alone(bmc: FakeBmc) -> None:
-    """It takes not even the right password, and tells the same as for a wrong one."""
+    """A locked account refuses even the right password, with the same response as for a wrong one."""
     bmc.locks_after = 0
     clock = MovedClock()
     async with connect(bmc.ca_file, clock=clock) as client:
@@ -174,7 +174,7 @@ async def test_a_locked_account_is_left_alone(bmc: FakeBmc) -> None:
 
 
 async def cut_short(client: RedfishBmc, bmc: FakeBmc, *, after: int) -> None:
-    """A read that gets no answer and is cancelled, once the BMC has seen so many requests."""
+    """Start a read that gets no response, and cancel it once the BMC has received so many requests."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(client.read, at(bmc))
         while len(bmc.requests) < after:
@@ -183,7 +183,7 @@ async def cut_short(client: RedfishBmc, bmc: FakeBmc, *, after: int) -> None:
 
 
 async def test_a_login_that_was_cut_short_counts_for_nobody_saw_its_end(bmc: FakeBmc) -> None:
-    """Or a wrong password could be tried for ever by whoever interrupts a node often enough."""
+    """Otherwise a client that interrupts a node often enough could have a wrong password tried for ever."""
     bmc.answer(SYSTEM, Silence())
     async with connect(bmc.ca_file, clock=MovedClock()) as client:
         for number in range(3):

@@ -1,6 +1,6 @@
-"""Power is set by one action at most, and is set when a read has shown it. On our own BMC, and on the emulator what it
-can show: changes that take time, a state that is there already, a system that is missing. It loses no reply, has no
-list of types that lacks one, and is never stuck.
+"""A change of power takes at most one action, and is done when a read has shown it. Tested on our fake BMC, and on the
+emulator as far as that goes: changes that take time, a state that is reached already, a missing system. The emulator
+cannot lose a reply, lack a type of reset, or get stuck.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ async def failure(bmc: FakeBmc, wanted: PowerRequest, *, send: bool = True, **se
 
 
 def taking(*types: str, **changes: Any) -> dict[str, Any]:
-    """A system that allows these types of reset."""
+    """A system resource that allows these types of reset."""
     reset = {"target": RESET, "ResetType@Redfish.AllowableValues": list(types)}
     return system(Actions={"#ComputerSystem.Reset": reset}, **changes)
 
@@ -71,7 +71,7 @@ def taking(*types: str, **changes: Any) -> dict[str, Any]:
         ("On", OFF, ["ForceOff"], PowerState.OFF),
         ("On", RESTART, ["ForceRestart"], PowerState.ON),
         ("Off", RESTART, ["On"], PowerState.ON),
-        # A shutdown that hangs is what off and reset are asked for.
+        # Clients ask for off and reset when a graceful shutdown hangs, so both must be forced.
         ("PoweringOff", OFF, ["ForceOff"], PowerState.OFF),
         ("PoweringOff", RESTART, ["ForceRestart"], PowerState.ON),
         ("PoweringOn", OFF, ["ForceOff"], PowerState.OFF),
@@ -218,7 +218,7 @@ async def test_a_refused_action_was_not_sent_as_far_as_anybody_cares(
 
 @pytest.mark.parametrize("status", [400, 409])
 async def test_a_conflict_is_none_if_the_state_is_there(bmc: FakeBmc, status: int) -> None:
-    """The button on the machine was quicker."""
+    """The power button on the machine may have been quicker."""
     bmc.reset_answer = Page(status)
     assert (await switch(bmc, OFF)).power is PowerState.OFF
     assert bmc.resets == ["ForceOff"]
@@ -230,7 +230,7 @@ async def test_a_reset_that_conflicts_was_refused_though_the_system_is_on(bmc: F
 
 
 async def test_without_send_nothing_is_sent_however_long_it_takes(bmc: FakeBmc) -> None:
-    """After a crash nobody knows whether the reset was."""
+    """After a crash it is unknown whether the reset was sent."""
     bmc.answer(SYSTEM, *(system(PowerState=power) for power in ("On", None, "PoweringOff", "Off")))
     assert (await switch(bmc, OFF, send=False)).power is PowerState.OFF
     assert bmc.methods == {"GET": 4}
@@ -243,7 +243,7 @@ async def test_without_send_nothing_is_sent_however_long_it_takes(bmc: FakeBmc) 
 
 
 async def test_reads_that_fail_after_the_action_are_done_again(bmc: FakeBmc) -> None:
-    """A BMC is slow, or shows half a page, while it switches."""
+    """A BMC is slow, or sends half a page, while it switches."""
     bmc.power_after = ()
     answers: tuple[Answer, ...]
     answers = (system(), Page(503), NoReply(), Page(500), Page(200, b"{"), {}, Silence(), system(PowerState="Off"))
@@ -273,7 +273,7 @@ async def test_the_last_failed_read_is_told_when_time_is_up(bmc: FakeBmc) -> Non
 
 
 async def test_others_are_served_while_a_system_takes_its_time(bmc: FakeBmc) -> None:
-    """One BMC may serve eight nodes, and the pauses of a change belong to nobody."""
+    """One BMC may serve eight nodes, so the pauses of a change must not hold a slot."""
     bmc.power_after = ()
     async with (
         connect(bmc.ca_file, power_reread_pause=HOUR, power_deadline=2 * HOUR, concurrency=1) as client,
@@ -310,7 +310,7 @@ async def test_the_emulator_is_switched_off_on_and_reset(authority: Authority, t
         ):
             assert (await client.set_power(target, wanted)).power is ends
             assert (await client.read(target)).power is ends
-        assert [operation for operation, _ in observed.requests].count("reset") == 3, "off was there already"
+        assert [operation for operation, _ in observed.requests].count("reset") == 3, "the system was off already"
         await assert_unsupported(client, msgspec.structs.replace(target, system_path="/redfish/v1/Systems/none"))
 
 

@@ -1,4 +1,4 @@
-"""What a poll reads, what an identity check reads, how long a BMC asks us to stay away, and who takes whose place."""
+"""The requests of a poll and of an identity check, Retry-After of BMCs, and the sharing of slots among BMCs."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_a_read_that_fails_has_a_class_after_one_request(bmc: FakeBmc, ans
 
 
 async def test_interfaces_are_read_of_a_known_system_when_asked_for(bmc: FakeBmc) -> None:
-    """Each once, and nothing but GETs: who asks may be about to take over a machine that runs."""
+    """Each interface is read once, and by GETs only: an adoption may read a machine that is in use."""
     async with connect(bmc.ca_file) as client:
         reading = await client.verify(at(bmc), macs=True)
     assert reading.macs == ("aa:bb:cc:00:00:01", "aa:bb:cc:00:00:02")
@@ -139,7 +139,7 @@ async def test_what_a_busy_bmc_asks_for_is_passed_on_within_reason(
 
 @contextmanager
 def black_hole() -> Iterator[BmcTarget]:
-    """A port whose queue is full, so that packets to it are dropped."""
+    """A port whose backlog is full, so that packets to it are dropped."""
     with ExitStack() as sockets:
         listener = sockets.enter_context(socket.socket())
         listener.bind(("127.0.0.1", 0))
@@ -163,7 +163,7 @@ async def test_a_bmc_whose_packets_vanish_is_known_long_before_the_deadline(bmc:
 async def test_dead_bmcs_give_their_places_to_those_that_answer(
     bmc: FakeBmc, authority: Authority, tmp_path: Path
 ) -> None:
-    """Two places, two BMCs that say nothing for an hour, and a third that is read all the same."""
+    """With two slots and two BMCs that do not respond for an hour, a third BMC is still read."""
     (tmp_path / "silent").mkdir()
     with black_hole() as vanished:
         async with (

@@ -1,6 +1,6 @@
 """A planted password turns up nowhere: not in an error, a traceback with its variables, a log, a reading or a repr.
 
-Every way in which a call may end, with the loudest logging there is, and a BMC that says back what it was told.
+Every end of a call is tested, with logging at level DEBUG, and with a BMC that repeats what it receives.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SOON = timedelta(milliseconds=500)
 SECRET = 'Pl4nted "t3lltale" ünd/more'
 SENT = base64.b64encode(f"{USERNAME}:{SECRET}".encode()).decode()
 SPELLINGS = (SECRET, SENT, json.dumps(SECRET)[1:-1], parse.quote(SECRET), "t3lltale")
-TOKEN = "t0ken-1"  # of the first session that the BMC opens
+TOKEN = "t0ken-1"  # the token of the first session that the BMC opens
 ECHO = f"{SECRET} {SENT} {parse.quote(SECRET)} {TOKEN}"
 BODY = json.dumps({"error": {"message": ECHO}}).encode()
 
@@ -54,10 +54,10 @@ def clean(text: str, *more: str) -> bool:
 
 
 def told(error: BaseException) -> str:
-    """All that anybody could print of an error, the variables of our own frames included."""
+    """All that a program could print of an error, including the variables of our own frames."""
     whole = traceback.TracebackException.from_exception(error, capture_locals=True)
     frames = [frame for frame in whole.stack if "/farrier/" in frame.filename]
-    assert frames, "it was raised by us"
+    assert frames, "no frame of ours raised it"
     return "\n".join(
         [str(error), repr(error), repr(vars(error)), *whole.format_exception_only(), *map(repr_of, frames)]
     )
@@ -68,7 +68,7 @@ def repr_of(frame: traceback.FrameSummary) -> str:
 
 
 class Broken(Observed):
-    """A bug of ours, in the worst place."""
+    """An observer with a bug that raises an error with the secrets."""
 
     is_sound = False
 
@@ -103,7 +103,7 @@ ENDS: dict[str, Answer] = {
 
 
 async def calls(client: RedfishBmc, target: BmcTarget) -> list[str]:
-    """What every kind of call tells."""
+    """The results or errors of every kind of call."""
     heard = [repr(client)]
     for call in (
         client.verify(target),
@@ -135,7 +135,7 @@ async def test_a_planted_secret_is_in_nothing_that_comes_out(
             heard = await calls(client, BmcTarget(address=bmc.url, credential=CREDENTIAL, system_path=SYSTEM))
     assert bmc.logins > 0, "the secret was sent"
     printed = capfd.readouterr()
-    tokens = (TOKEN,) if auth is BmcAuth.SESSION else ()  # else it is nobody's
+    tokens = (TOKEN,) if auth is BmcAuth.SESSION else ()  # without sessions there is no token
     for text in (*heard, *map(repr, logs), caplog.text, printed.out, printed.err):
         assert clean(text, *tokens), text
 

@@ -1,7 +1,7 @@
 """A session that a killed process left is closed by its recorded id; no other is touched.
 
-A process that is killed is played by what it had on disk at that moment, copied, and by a client that opens the copy;
-`tests/e2e/test_bmc_sessions.py` kills a real one.
+The tests copy the files that a process has at the moment when it is killed, and open a client on the copy;
+`tests/e2e/test_bmc_sessions.py` kills a real process.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def posted(bmc: FakeBmc) -> int:
 
 
 async def killed(bmc: FakeBmc, tmp_path: Path, *, in_login: bool = False) -> Path:
-    """A process that used the BMC and was killed, with its session open: what it had on disk, in the end or while it
-    waited for the answer to its login."""
+    """Use the BMC as a process that is then killed with its session open; returns a copy of its files. With `in_login`
+    it is killed while it waits for the response to its login."""
     disk, own = tmp_path / "of the killed", tmp_path / "living"
 
     def copy() -> None:
@@ -51,7 +51,7 @@ async def killed(bmc: FakeBmc, tmp_path: Path, *, in_login: bool = False) -> Pat
             copy()
         bmc.on_login = lambda: None
         open_then = set(bmc.sessions)
-    bmc.sessions |= open_then  # nobody ended it
+    bmc.sessions |= open_then  # the killed process has not ended it
     bmc.requests.clear()
     return disk
 
@@ -93,7 +93,7 @@ async def test_an_id_that_the_bmc_gave_again_is_another_s_and_is_not_touched(bmc
 async def test_a_session_that_nobody_can_tell_from_another_is_left_and_basic_is_used_until_it_expires(
     bmc: FakeBmc, tmp_path: Path
 ) -> None:
-    """A number for an id, and a BMC that does not say since when: another replica of ours may have it by now."""
+    """The id is a number, and the BMC reports no creation time: another replica of ours may have the id by now."""
     bmc.tells_time, bmc.session_ids = False, ["5"]
     bmc.answer(SERVICE, {"SessionTimeout": 600})
     disk, clock = await killed(bmc, tmp_path), HandClock()
@@ -112,7 +112,7 @@ async def test_a_session_that_nobody_can_tell_from_another_is_left_and_basic_is_
 
 
 async def test_a_process_that_was_killed_in_its_login_is_known_to_have_left_one(bmc: FakeBmc, tmp_path: Path) -> None:
-    """Its id is not known, so nothing is closed; until it has expired no other is opened."""
+    """The session's id is unknown, so it is not closed; no other session is opened until it has expired."""
     disk, clock = await killed(bmc, tmp_path, in_login=True), HandClock()
     async with connect(bmc.ca_file, auth=SESSION, session_directory=disk, clock=clock) as client:
         await read(client, bmc)
@@ -147,7 +147,7 @@ async def test_a_refused_login_leaves_no_record(bmc: FakeBmc, tmp_path: Path) ->
 
 
 async def test_a_living_process_keeps_its_session(bmc: FakeBmc, tmp_path: Path) -> None:
-    """Two of one machine may share the directory."""
+    """Two processes on one machine may share the directory."""
     place = tmp_path / "records"
     async with connect(bmc.ca_file, auth=SESSION, session_directory=place) as one:
         await read(one, bmc)
@@ -189,7 +189,7 @@ async def test_sessions_without_a_place_for_records_stop_the_start(bmc: FakeBmc,
 
 
 async def test_an_adoption_sends_nothing_but_gets(bmc: FakeBmc, tmp_path: Path) -> None:
-    """Also where sessions are asked for, one is left by a dead process, and the one that is open has ended."""
+    """So it is also with sessions configured, with one left by a killed process, and when the open one has ended."""
     disk = await killed(bmc, tmp_path)
     async with connect(bmc.ca_file, auth=SESSION, session_directory=disk) as client:
         await client.verify(at(bmc, only_reads=True, known=False), macs=True)
@@ -197,7 +197,7 @@ async def test_an_adoption_sends_nothing_but_gets(bmc: FakeBmc, tmp_path: Path) 
         await read(client, bmc)
         bmc.requests.clear()
         await client.verify(at(bmc, only_reads=True), macs=True)
-        assert {request.authorization for request in bmc.requests} == {None}, "in the session that is open"
+        assert {request.authorization for request in bmc.requests} == {None}, "the open session is used"
         bmc.sessions.clear()
         await client.verify(at(bmc, only_reads=True), macs=True)
         assert set(bmc.methods) == {"GET"}

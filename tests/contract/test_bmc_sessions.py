@@ -1,6 +1,6 @@
-"""Sessions, for who asks for them: one per BMC, used by every call, and none left behind.
+"""Sessions, where they are configured: one per BMC, used by every call, and none left open.
 
-On our own double only: the emulator has no sessions, which is what it shows here.
+Tested on our own fake; the emulator has no sessions, and shows what happens then.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ async def test_a_session_that_the_bmc_ended_is_replaced_by_one_login(bmc: FakeBm
 
 
 async def test_a_bmc_that_refuses_even_a_new_session_keeps_none(bmc: FakeBmc) -> None:
-    """401 for a page although the login was good: each try may cost a login and no slot."""
+    """The BMC responds 401 to a page after a good login: each try may cost a login, but leaves no session."""
     bmc.answer(SYSTEM, Page(401))
     async with connect(bmc.ca_file, auth=SESSION) as client:
         for _ in range(4):

@@ -1,4 +1,4 @@
-"""The simulated BMCs of the demo: they start alone, keep what they were told, and never outlive their parent."""
+"""The simulated BMCs of the demo: they start by themselves, keep their power state, and never outlive their parent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ anyio.run(main)
 
 
 async def ends(process: int) -> None:
-    """Wait until a process that may not be our child has ended."""
+    """Wait until a process, which may be no child of ours, has ended."""
     handle = os.pidfd_open(process)
     try:
         readable, _, _ = await anyio.to_thread.run_sync(select.select, [handle], [], [], 20)
@@ -86,7 +86,7 @@ async def test_nobody_gets_in_without_the_password(tmp_path: Path) -> None:
 
 
 async def test_the_emulator_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
-    """However farrier goes, it leaves no server behind."""
+    """However farrier ends, no emulator keeps running."""
     parent = await anyio.open_process([sys.executable, "-c", PARENT, str(tmp_path)], stderr=subprocess.DEVNULL)
     async with parent:
         assert parent.stdout is not None

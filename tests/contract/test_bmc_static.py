@@ -1,8 +1,8 @@
-"""The BmcClient against sushy-static, which is not ours either: it serves whatever files are there, sound or not.
+"""The BmcClient against sushy-static, a server that others wrote: it serves any files, sound or not.
 
-With the emulator it shows all that a server other than our double can: what is left to the double alone is what no
-file can say. That is a refused or locked account (it takes any credential), statuses other than 200 and 404, headers,
-sessions, redirects, and time: silence, drips, lost replies, power that changes.
+Together with the emulator it covers all that a server other than our fake can do. The fake alone shows behaviour that
+no file can express: a refused or locked account (sushy-static accepts any credential), statuses other than 200 and 404,
+headers, sessions, redirects, silence, drips, lost replies, and power that changes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BASEBOARD = "/redfish/v1/Systems/HGX_Baseboard_0"
 
 @contextmanager
 def serving(directory: Path, authority: Authority, pages: Mapping[str, Any]) -> Iterator[str]:
-    """The server with these pages, the bytes as they are; its URL."""
+    """Run the server with these pages as raw bytes; gives its URL."""
     certificate = authority.issue(directory, hosts=("127.0.0.1",))
     for path, page in pages.items():
         file = directory / path.strip("/") / "index.json"

@@ -1,7 +1,7 @@
-"""Which server shows what a BMC may do: sushy's, which are not ours, wherever they can; else our double, and why.
+"""For each behaviour of a BMC, the server that tests it: sushy's where they can, else our fake, with the reason.
 
-A row names the test, and its case where it has several; both have to be there. `test_bmc_client` runs on the emulator
-and on the double, `test_bmc_static` on sushy-static.
+A row names the test, and its case if it has several; both have to exist. `test_bmc_client` runs on the emulator
+and on the fake, `test_bmc_static` on sushy-static.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ ON_THE_DOUBLE_ALONE = {
 
 
 def is_there(named: str) -> bool:
-    """True if the suite has this test, and the case among its own."""
+    """Whether the suite has this test, and the test this case."""
     suite, test, *case = named.split("::")
     text = Path(__file__).with_name(f"{suite}.py").read_text(encoding="utf-8")
     of_test = re.search(rf"((?:^[@\s)\]].*\n)*)^async def {test}\(", text, re.MULTILINE)

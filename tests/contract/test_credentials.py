@@ -1,4 +1,4 @@
-"""Credential references: what each scheme accepts, what is refused unread, and what no text shows."""
+"""Credential references: what each scheme accepts, what is refused without a read, and that no text shows a secret."""
 
 from __future__ import annotations
 
@@ -95,14 +95,14 @@ FAULTS = {
 
 @pytest.mark.parametrize("secret", FAULTS)
 async def test_characters_that_nobody_means_are_refused_by_the_name_of_the_fault(root: Path, secret: str) -> None:
-    """In either half, in every form, by a text that does not repeat what it found."""
+    """In user name and password, in every form, with a text that does not repeat the secret."""
     says = FAULTS[secret]
     for what, username, password in (("password", "admin", secret), ("user name", secret, "s3kr1t")):
         said = f"the {what} {says}" if says.startswith(("begins", "ends")) else says
         (root / "lines").write_text(f"{username}\n{password}\n", newline="")
         (root / "json").write_text(json.dumps({"username": username, "password": password}))
         found = [await refusal(store(root), f"file:{root}/json")]
-        if not secret.endswith("\r"):  # before a line end it is half of one of Windows
+        if not secret.endswith("\r"):  # at the end it would be part of a Windows line end
             found.append(await refusal(store(root), f"file:{root}/lines"))
         variable = store(root, environ={"FARRIER_SECRET_BMC": f"{username}:{password}"})
         found.append(await refusal(variable, "env:FARRIER_SECRET_BMC"))
@@ -183,7 +183,7 @@ async def test_a_directory_that_is_a_symlink_is_where_it_leads_to(root: Path) ->
 
 
 def test_whoever_reads_during_a_rotation_gets_the_one_or_the_other(root: Path) -> None:
-    """Each is put in the place of the one before by renaming it, as often as there is time for during the reads."""
+    """A writer replaces the file by renaming another one, again and again during the reads."""
     key, ended = root / "key", threading.Event()
     key.write_text("key 0")
 
@@ -251,13 +251,13 @@ async def test_a_systemd_credential_is_read_from_the_units_directory(root: Path)
 
 @pytest.mark.parametrize("reference", ["", "s3kr1t", ":s3kr1t", "file:"])
 async def test_what_is_no_reference_is_refused_and_not_repeated(root: Path, reference: str) -> None:
-    """It may be the secret itself, put where its reference belongs."""
+    """The text may be the secret itself, put where its reference belongs."""
     assert "scheme:place" in await refusal(store(root), reference)
 
 
 @pytest.mark.parametrize("reference", ["aws:bmc/s3kr1t", "admin:s3kr1t", "s3kr1t:rest"])
 async def test_an_unknown_scheme_is_refused_with_those_that_are_known(root: Path, reference: str) -> None:
-    """It may be the secret itself here, too: nothing of it is repeated."""
+    """Here, too, the text may be the secret itself, so no part of it is repeated."""
     assert "file:, env:, systemd: or vault:" in await refusal(store(root), reference)
 
 

@@ -1,4 +1,4 @@
-"""Clients ask for the lease of the step immediately before each request that changes something, and for no other."""
+"""Clients check the step's lease immediately before each request that changes something, and before no other."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_a_bmc_is_read_and_not_switched(bmc: FakeBmc) -> None:
 
 
 async def test_a_login_that_was_not_sent_is_no_failed_one_and_leaves_no_record(bmc: FakeBmc, tmp_path: Path) -> None:
-    """More often than a BMC may refuse logins, and then with the lease."""
+    """Tried without the lease more often than the login cap allows failures, and then with it."""
     target = BmcTarget(address=bmc.url, credential=CREDENTIAL, system_path=SYSTEM)
     async with connect(bmc.ca_file, auth=BmcAuth.SESSION, session_directory=tmp_path / "records") as client:
         for _ in range(LOGIN_CAP + 1):

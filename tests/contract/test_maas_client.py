@@ -1,4 +1,4 @@
-"""The MaasClient against a simulated region: what it reads, how it asks, and on whose machines it changes nothing."""
+"""The MaasClient against a simulated region: its reads, its requests, and the machines that it never changes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ FAR = Vlan(id=5009, fabric_id=7, vid=200)
 
 
 class Recording(RegionTransport):
-    """A region whose requests are kept."""
+    """A region that records its requests."""
 
     def __init__(self, region: Region) -> None:
         super().__init__(region)
@@ -96,7 +96,7 @@ async def refusal(world: World, system_id: str, change: Change) -> MaasError:
     return caught.value
 
 
-# --- what is read
+# --- reads
 
 
 async def test_the_region_says_who_it_is_and_who_we_are(world: World) -> None:
@@ -171,7 +171,7 @@ async def test_a_machine_that_is_not_there_is_absent_and_not_merely_unlisted(wor
     assert refused.value.failure is MaasFailure.ABSENT
 
 
-# --- whose machine it is
+# --- owners of machines
 
 
 @pytest.mark.parametrize("change", CHANGES_OF_ANYTHING, ids=lambda change: type(change).__name__)
@@ -299,13 +299,13 @@ async def test_deployments_under_way_leave_slots_to_readings(region: Region) -> 
             await anyio.wait_all_tasks_blocked()
             assert [error.failure for error in busy] == [MaasFailure.BUSY] * (CONCURRENCY - SETTINGS.deploys_at_once)
             assert all(error.retry_after for error in busy)
-            assert await opened.client.version() == "3.7.3", "a reading goes on"
+            assert await opened.client.version() == "3.7.3", "reads are not held up"
             gate.set()
     assert region.machines[machine.system_id].status == Status.DEPLOYING
 
 
 async def test_a_deployment_that_was_not_answered_keeps_its_place_for_a_while(region: Region) -> None:
-    """The region works on although we stopped waiting."""
+    """The region may still work on the deployment after the client's timeout."""
 
     class Silent(RegionTransport):
         @override
@@ -324,7 +324,7 @@ async def test_a_deployment_that_was_not_answered_keeps_its_place_for_a_while(re
 
 
 async def test_waiting_for_a_turn_costs_no_time_of_the_request(region: Region) -> None:
-    """What waits has not begun: when its turn comes it has all of its time."""
+    """The timeout of a request that waits for its turn begins with the turn."""
     gate, ends = anyio.Event(), []
 
     class Slow(RegionTransport):

@@ -1,4 +1,4 @@
-"""What a change is sent on, and what comes back of it: readings that are fresh then, and no user data in errors."""
+"""Changes: sent on the basis of a fresh reading, and reported by errors that contain no user data."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_a_reading_that_grew_old_while_a_slot_was_waited_for_is_not_believ
 
 
 async def test_changes_that_have_to_read_first_do_not_wait_for_one_another(region: Region) -> None:
-    """Each keeps its slot for what it reads: as many as there are slots would else wait for ever."""
+    """Each change reads in the slot that it holds: if it needed another, as many as there are slots would deadlock."""
     async with world_of(RegionTransport(region)) as world:
         machines = []
         for number in range(2 * CONCURRENCY):
@@ -75,7 +75,7 @@ async def test_changes_that_have_to_read_first_do_not_wait_for_one_another(regio
 
 
 class Quoting(httpx.AsyncBaseTransport):
-    """A region that refuses everything, in these words."""
+    """A region that refuses every request with this text."""
 
     def __init__(self, words: str) -> None:
         self._words = words

@@ -1,7 +1,7 @@
-"""The MaasClient against a region, or what stands in front of it, that answers badly: a clear class, and no harm.
+"""The MaasClient against a region, or a proxy in front of it, that responds badly: a clear class, and no harm.
 
-Bodies and statuses are scripted answers in memory; certificates, redirects and connections that end are real ones over
-a socket. What a region does when it is well is in `test_maas_client`.
+Bodies and statuses are scripted responses in memory; certificates, redirects and connections that end are real ones
+over a socket. The behaviour with a sound region is in `test_maas_client`.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ async def test_a_hang_ends_with_the_time_of_the_request() -> None:
     assert late.value.failure is MaasFailure.TIMEOUT
 
 
-# --- what is sent again, and what is not
+# --- requests that are retried, and requests that are not
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ async def test_what_will_not_pass_is_not_tried_again(answer: httpx.Response) -> 
 
 
 async def test_a_pause_holds_no_slot() -> None:
-    """A region that is busy for some calls is not lost for the others."""
+    """While some calls pause because the region is busy, other calls still get slots."""
     held = anyio.Event()
 
     async with world_of(Scripted(text(502))) as world, anyio.create_task_group() as callers:
@@ -221,7 +221,7 @@ async def test_a_url_that_is_none_is_a_protocol_failure_and_nothing_was_sent() -
 
 
 async def test_no_secret_comes_back_in_an_error_a_log_or_a_representation() -> None:
-    """The region quotes what it was sent, as it does when a BMC refuses."""
+    """The region's response quotes the request, as it does when a BMC refuses."""
     secret = ADMIN.key.split(":")[2]
     body = f"Failed: root:{POWER.password} for {ADMIN.key} signed %26{secret}".encode()
     with capture_logs() as logs:

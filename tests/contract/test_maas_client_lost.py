@@ -1,7 +1,7 @@
-"""The answer to every change is lost once: it was made, the client says that it may have been, and reading tells.
+"""The response to every change is lost once: the client reports that it may have been made, and a read shows it.
 
-Each case says how the next run recognises the change without making it again, by what a stage reads anyway or by the
-comment in the region's events. Nothing is sent twice by the client itself.
+Each case has the check by which the next run recognises the change without making it again: a field that a stage reads
+anyway, or the comment in the region's events. The client itself sends nothing twice.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Seen: TypeAlias = Callable[[Machine, tuple[Interface, ...]], bool]
 
 
 class Case(msgspec.Struct, frozen=True):
-    """From where, what, and what a reading shows once it was made."""
+    """A start, a change, and the check that a reading shows the change."""
 
     start: Start
     make: Make
@@ -152,7 +152,7 @@ def sent_once_and_lost(error: MaasError, fault: Fault, world: World) -> None:
     assert error.ambiguous
     assert error.failure is MaasFailure.UNREACHABLE
     assert fault.struck == 1
-    assert world.observed.requests == [(error.operation, "unreachable")], "and not sent again"
+    assert world.observed.requests == [(error.operation, "unreachable")], "the change was sent once"
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -206,7 +206,7 @@ async def test_a_machine_whose_deletion_got_no_answer_is_absent_and_deleting_it_
 
 @pytest.mark.parametrize("name", ["Deploy", "Abort", "CreateBond", "UnlinkSubnet", "MarkFixed"])
 async def test_what_must_not_happen_twice_is_refused_the_second_time(name: str) -> None:
-    """Who repeats it without reading gets a refusal that sends him to read."""
+    """A client that repeats the change without a read gets a refusal after which it reads."""
     case, region = CASES[name], Region()
     async with world_with(region) as world:
         machine = await case.start(world, region)

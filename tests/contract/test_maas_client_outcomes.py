@@ -1,4 +1,4 @@
-"""What becomes of a change that the MaasClient sends to a simulated region: done, or refused with its reason."""
+"""Changes that the MaasClient sends to a simulated region are made, or refused with a reason."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the MaasClient promises of any region, held against the simulated one and a live one.
+"""The contract of the MaasClient, tested against the simulated region and a live one.
 
-Machines here have no hardware behind them, so a live region needs nothing but its API. What needs hardware is skipped
-there, with the reason, unless the environment names a machine: see `tests.support.maas_site`.
+The machines of these tests have no hardware, so a live region needs nothing but its API. Tests that need hardware are
+skipped there, with the reason, unless the environment names a machine: see `tests.support.maas_site`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ async def refusal(site: Site, machine: Machine, change: Change) -> MaasError:
 
 
 async def linked(site: Site, machine: Machine, address: str | None = None) -> changes.LinkSubnet:
-    """A link of its boot interface to the first subnet."""
+    """A link of the machine's boot interface to the first subnet."""
     assert machine.boot_interface is not None
     subnet, mode = (
         (await site.client.subnets())[0],
@@ -43,7 +43,7 @@ async def linked(site: Site, machine: Machine, address: str | None = None) -> ch
     return changes.LinkSubnet(interface=machine.boot_interface.id, mode=mode, subnet=subnet.id, ip_address=address)
 
 
-# --- what is read
+# --- reads
 
 
 async def test_the_region_says_who_it_is_and_who_we_are(site: Site) -> None:
@@ -99,10 +99,10 @@ async def test_a_clock_that_is_late_is_named_as_such(site: Site) -> None:
         await site.client.whoami()
     assert refused.value.failure is MaasFailure.CLOCK_SKEW
     site.world.behind = -timedelta(hours=1)
-    assert (await site.client.whoami()).is_superuser, "a clock that is early is taken"
+    assert (await site.client.whoami()).is_superuser, "a clock that is fast is accepted"
 
 
-# --- what is changed
+# --- changes
 
 
 async def test_what_exists_already_is_named_by_its_field(site: Site) -> None:

@@ -1,7 +1,7 @@
-"""Faults of the simulated region: each strikes the requests it names, as often as it says, and does what it says.
+"""Faults of the simulated region: each strikes the requests that it matches, so many times, in its own way.
 
-What matters most to a client is told apart here: answers that are lost after the work was done, and requests that
-were never looked at.
+The tests distinguish the two cases that matter most to a client: a response that is lost after the work was done, and
+a request that was never processed.
 """
 
 from __future__ import annotations

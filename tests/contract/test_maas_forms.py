@@ -1,7 +1,7 @@
-"""How MAAS reads what a client sends: flags, words, numbers, choices, lists, unknown fields and JSON bodies.
+"""How MAAS parses requests: flags, words, numbers, choices, lists, unknown fields and JSON bodies.
 
-Each promise is one of the real region's, read in its source and asked of it; the same tests hold the simulated one to
-it. The table of fields is complete: what an operation reads, and how, stands in `farrier.sim.maas.forms` alone.
+Each behaviour is one of the real region, taken from its source and checked on it; the same tests hold the simulated one
+to it. The table in `farrier.sim.maas.forms` is complete: every field that an operation reads, with its type.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def a_subnet(site: Site) -> str:
     return str((await site.client.subnets())[0].id)
 
 
-# --- what farrier sends
+# --- requests that farrier sends
 
 
 @pytest.mark.parametrize("value", [True, False])
@@ -62,7 +62,7 @@ async def test_a_machine_that_farrier_commissions_has_its_disks_afterwards(site:
     assert disks and any(partition["filesystem"] for disk in disks for partition in disk["partitions"])
 
 
-# --- a form's checkbox: absent, empty and `false` are false, all else is true
+# --- a form's checkbox: absent, empty and `false` are false, any other text is true
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ async def test_a_machine_that_farrier_commissions_has_its_disks_afterwards(site:
     ],
 )
 async def test_a_checkbox_is_true_for_every_text_but_false(site: Site, sent: str, *, read: bool) -> None:
-    """A default gateway cannot be set with DHCP, so the refusal shows what was read."""
+    """A default gateway cannot be set with DHCP, so a refusal shows that the box was read as true."""
     machine = await site.new()
     form = {"mode": "dhcp", "default_gateway": sent}
     answer = await site.send("POST", f"{boot_path(machine)}?op=link_subnet", form)
@@ -93,7 +93,7 @@ async def test_a_checkbox_that_is_absent_is_false(site: Site) -> None:
 async def test_a_flag_of_a_machine_keeps_its_value_when_it_is_absent(
     site: Site, sent: str | None, *, read: bool
 ) -> None:
-    """Hardware sync is refused while no Linux is deployed, so the refusal shows what was read."""
+    """Hardware sync is refused while no Linux is deployed, so a refusal shows that the flag was read as true."""
     machine = await site.new()
     form = {"description": "mine"} if sent is None else {"enable_hw_sync": sent}
     answer = await site.send("PUT", f"machines/{machine.system_id}/", form)
@@ -233,7 +233,7 @@ async def test_a_field_that_is_needed_and_absent_is_named(site: Site) -> None:
     assert (await site.send("GET", "maas/?op=get_config")).text == "No provided name!"
 
 
-# --- what is ignored, and what JSON reaches
+# --- ignored fields, and fields that are read from JSON
 
 
 async def test_fields_that_an_operation_does_not_read_are_ignored(site: Site) -> None:
@@ -255,7 +255,7 @@ async def test_a_json_body_reaches_what_is_read_from_data_and_nothing_that_is_re
 
 
 async def test_a_word_of_a_query_is_read_by_its_presence(site: Site) -> None:
-    """`include_output=false` includes it."""
+    """`include_output=false` includes the output."""
     machine = await site.deployed()
     path = f"nodes/{machine.system_id}/results/?type=installation"
     assert "output" not in (await site.send("GET", path)).json()[0]["results"][0]

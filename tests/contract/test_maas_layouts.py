@@ -1,5 +1,5 @@
-"""The simulated region's layouts and interfaces do what the real one's do beyond what was recorded: where the root
-lies, what a move to another VLAN takes along, which MTU follows which, and what is refused."""
+"""The simulated region's layouts and interfaces behave as the real one's, beyond the recordings: the place of the root,
+the links that a move to another VLAN removes, the MTUs that follow each other, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operation in every state: the simulated region answers and leaves the machine as the recorded one did.
+"""Every operation in every state: the simulated region's response and machine are those of the recorded region.
 
 The table is 506 recorded calls. For each a machine is put into the state, called, and compared: code, type of content,
 status in the answer, text of the error, status, power and owner after it. Operations that take time are compared
@@ -31,7 +31,7 @@ def _rows() -> dict[str, list[Row]]:
 
 
 ROWS = _rows()
-# How the recording's machines came to be where they were; only what happens next shows it.
+# The earlier life of the recording's machines, which matters only for the results of some operations.
 NOBODYS = {Status.NEW, Status.FAILED_COMMISSIONING, Status.MISSING, Status.READY, Status.RETIRED, Status.BROKEN}
 WAS_DEPLOYED = {Status.RESCUE_MODE, Status.ENTERING_RESCUE_MODE, Status.EXITING_RESCUE_MODE}
 BY_LABEL = {status.label: status for status in Status}
@@ -110,5 +110,5 @@ async def test_every_state_answers_and_ends_as_recorded(op: str) -> None:
 
 
 def _compact(text: str) -> str:
-    """JSON without the spaces that a writer chooses."""
+    """JSON without optional white space."""
     return text.replace('": [', '":[') if text.startswith("{") else text

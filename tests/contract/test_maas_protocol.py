@@ -1,7 +1,7 @@
 """The protocol of a region: keys, nonces, clocks, paths, bodies, filters, links, locks and events.
 
-Each promise is one of the real region's that a client has to live with; the same tests hold the simulated and a live
-region to it. Tests that need hardware are skipped on a live region without: see `tests.support.maas_site`.
+Each behaviour is one of the real region that a client has to handle; the same tests run on the simulated and on a live
+region. Tests that need hardware are skipped on a live region without it: see `tests.support.maas_site`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.support.maas import POWER
 from tests.support.maas_region import signed
 from tests.support.maas_site import Site, site_of
 
-LIST = "machines/?id=zzzzzz"  # all machines of a live region are too many
+LIST = "machines/?id=zzzzzz"  # a list without a filter would be too long on a live region
 
 
 @pytest.fixture(params=["simulated", "live"])
@@ -42,7 +42,7 @@ async def test_a_nonce_serves_one_request(site: Site) -> None:
     header = signed(site.key, nonce="once")
     first = await site.bare(LIST, header)
     again = await site.bare(LIST, header)
-    assert first.status_code in {200, 401}, "401: an earlier run has used it up"
+    assert first.status_code in {200, 401}, "the nonce was used in an earlier run"
     assert (again.status_code, again.text) == (401, "Authorization Error: 'Nonce already used: once'")
     assert again.headers["www-authenticate"] == 'OAuth realm="OAuth"'
 
@@ -107,7 +107,7 @@ async def test_an_operation_that_is_not_known_is_named(site: Site) -> None:
     assert (answer.status_code, answer.text) == (400, "Unrecognised signature: method=POST op=nope")
     for method, path in (("GET", "machines/zzzzzz/?op=deploy"), ("POST", "machines/zzzzzz/?op=nope")):
         answer = await site.send(method, path)
-        assert answer.status_code == 400 and answer.text.startswith("Unrecognised signature"), "also of what is absent"
+        assert answer.status_code == 400 and answer.text.startswith("Unrecognised signature"), "also if it is absent"
 
 
 @pytest.mark.parametrize(

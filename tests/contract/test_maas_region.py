@@ -1,7 +1,7 @@
-"""What the simulated region does where a live one cannot be made to: its clock, the fates of work, BMCs that are dead.
+"""Behaviour of the simulated region that a test cannot cause in a live one: its clock, failing operations, dead BMCs.
 
-Each promise is one that the real region was seen to keep, and that a client has to live with. What a live region can
-be asked as well is in `test_maas_protocol`; the table of operations and the recorded answers are held elsewhere.
+Each behaviour was observed on the real region, and a client has to handle it. Behaviour that can be tested on a live
+region as well is in `test_maas_protocol`; other suites check the table of operations and the recorded responses.
 """
 
 from __future__ import annotations

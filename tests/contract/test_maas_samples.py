@@ -1,8 +1,8 @@
 """The simulated region's answers have the fields, types and telling values of recorded ones, and the same events.
 
-One machine is taken through what the recorded one went through: new, commissioning, ready, allocated, deploying,
-deployed, releasing, and a deployment that fails. At each step the whole answer is compared, fields that are null in
-one place included.
+One machine goes through the states of the recorded one: new, commissioning, ready, allocated, deploying, deployed,
+releasing, and a deployment that fails. At each step the whole response is compared, including fields that are null in
+one of the two.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support.maas_region import Caller, created
 
 RECORDED = Path(__file__).parents[1] / "data" / "maas"
 MAC = "52:54:00:00:00:a1"
-# What tells a client where a machine stands. Not power: nothing answered for the recorded machine's BMC.
+# The fields by which a client sees a machine's state. Without power, because the recorded machine's BMC was dead.
 TELLING = (
     "status",
     "status_name",
@@ -39,7 +39,7 @@ TELLING = (
     "storage",
 )
 STEPS = ["new", "commissioning", "ready", "allocated", "deploying", "deployed", "releasing", "failed-deployment"]
-# Recorded without a rack that reports them.
+# Events that the recording lacks, because it had no rack controller that reports them.
 ONLY_SIMULATED = {
     "Performing PXE boot",
     "PXE Request",
@@ -55,7 +55,7 @@ def recorded(name: str) -> object:
 
 
 def shape(value: object) -> object:
-    """Names and types; of lists of plain values only which types they hold."""
+    """The names and types of a value; for lists of plain values only the types in them."""
     if isinstance(value, dict):
         return {key: shape(held) for key, held in value.items()}
     if isinstance(value, list) and all(isinstance(held, dict) for held in value):
@@ -66,7 +66,7 @@ def shape(value: object) -> object:
 
 
 class Story:
-    """The recorded machine's life, again; the answer that was recorded at each step."""
+    """A machine that repeats the recorded machine's life; `answers` are its responses at each step."""
 
     def __init__(self) -> None:
         self.region = Region()
@@ -160,7 +160,7 @@ async def test_disks_are_as_large_and_as_full_as_recorded(story: Story) -> None:
 async def test_surroundings_are_listed_as_recorded(path: str, name: str) -> None:
     seen, expected = (await Caller(Region()).get(path)).json(), recorded(name)
     if isinstance(expected, list):
-        # The recorded region had one of each.
+        # The recorded region had one of each kind.
         seen = seen[:1]
     assert shape(seen) == shape(expected)
 
@@ -177,7 +177,7 @@ async def test_results_of_installations_have_the_recorded_fields(story: Story) -
     expected = recorded("results")
     assert isinstance(expected, list)
     assert [one["status_name"] for one in seen] == ["Passed", "Failed"]
-    # A stubbed host ended nothing: recorded ends are null.
+    # The recorded host was a stub that ended no script, so the recorded end times are null.
     for ours, theirs in zip(seen, expected, strict=True):
         assert ours.keys() == theirs.keys()
         assert ours["results"][0].keys() == theirs["results"][0].keys()

@@ -1,6 +1,6 @@
-"""What a UFM client promises, against the simulated UFM and, where one is named, a real one.
+"""The contract of the UFM client, tested against the simulated UFM and, if the environment names one, a real UFM.
 
-The simulation keeps the rules that are tested here; what a UFM that is not well does to the client is in
+The simulation obeys the rules that are tested here; the client's behaviour with a faulty UFM is tested in
 `test_ufm_client_faults`.
 """
 
@@ -22,7 +22,7 @@ KEY = int(os.environ.get("FARRIER_TEST_UFM_PKEY", "0x7abc"), 16)
 
 @pytest.fixture(params=["simulated", "simulated with a token", "real"])
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
-    """A client of a UFM that does not have the key, which is given up in the end."""
+    """A client of a UFM without the partition of the key, which is removed at the end."""
     if request.param == "real":
         opened = world_of_the_real_one()
     else:

@@ -1,6 +1,6 @@
-"""The UFM client against a UFM, or what stands in front of it, that answers badly: a clear class, and no harm.
+"""The UFM client against a UFM, or a proxy in front of it, that responds badly: a clear class, and no harm.
 
-Bodies and statuses are scripted answers in memory; certificates and connections that end are real ones over a socket.
+Bodies and statuses are scripted responses in memory; certificates and connections that end are real, over a socket.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ each_change = pytest.mark.parametrize(("operation", "change"), CHANGES, ids=[nam
 
 
 def vouched_for(authority: Authority, directory: Path) -> ssl.SSLContext:
-    """What a server of that authority shows."""
+    """The TLS settings of a server with a certificate of that authority."""
     files = authority.issue(directory, hosts=("127.0.0.1",))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(files.certificate, files.key)
@@ -91,7 +91,7 @@ async def test_what_is_odd_about_one_partition_is_the_trouble_of_that_one_alone(
         assert (await failure_of_read(world)).failure is UfmFailure.PROTOCOL
         mine = await world.client.read(0x13)
         assert mine is not None and mine.name == "mine"
-    assert len(world.observed.requests) == 2, "a reading that was made serves the others"
+    assert len(world.observed.requests) == 2, "a reading serves later calls, too"
 
 
 async def test_a_list_without_end_is_read_no_further_than_its_bound() -> None:

@@ -1,6 +1,6 @@
-"""Secrets of a Vault: the client and the fake agree with what Vault sends, and references lead nowhere else.
+"""Secrets in Vault: the client and the fake agree with Vault's responses, and references lead nowhere else.
 
-The suite runs on the fake and on recorded answers alike. What a Vault that is not well does is in `test_vault_faults`.
+The suite runs on the fake and on recorded responses. Behaviour of a faulty Vault is in `test_vault_faults`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def server(client: Client) -> FakeVault:
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """A recorded answer, how the fake comes to it, and what it means."""
+    """A recorded response, the change of the fake that causes it, and the error that it means."""
 
     answer: Recorded
     happen: Callable[[FakeVault], object]
@@ -66,7 +66,7 @@ SITUATIONS = {
 
 
 def shape(value: Any, key: str = "") -> Any:
-    """The names and types of an answer; texts of errors count as they are."""
+    """The names and types of a response; the texts of errors are compared as they are."""
     match value:
         case dict():
             return {name: shape(inner, name) for name, inner in value.items()}
@@ -79,7 +79,7 @@ def shape(value: Any, key: str = "") -> Any:
 
 
 async def ask(server: FakeVault, path: str) -> httpx.Response:
-    """What anybody else would get."""
+    """The response to a request of another HTTP client."""
     context = ssl.create_default_context(cafile=server.ca_file)
     async with httpx.AsyncClient(base_url=server.address, verify=context, trust_env=False) as client:
         return await client.get(path, headers={"X-Vault-Token": TOKEN})
@@ -99,7 +99,7 @@ async def test_the_fake_looks_as_vault_does(server: FakeVault, name: str) -> Non
 
 @pytest.fixture(params=["fake", "recorded"])
 def comes_to(request: pytest.FixtureRequest, server: FakeVault) -> Callable[[Situation], None]:
-    """Brings about a situation: by what leads to it, or by the answer that Vault would give."""
+    """Bring about a situation: by the change that causes it, or by replaying Vault's recorded response."""
 
     def happen(situation: Situation) -> None:
         if request.param == "fake":
@@ -128,7 +128,7 @@ async def test_the_newest_version_is_resolved(
 
 @pytest.mark.parametrize("name", SITUATIONS)
 async def test_every_refusal_is_told_apart(client: Client, comes_to: Callable[[Situation], None], name: str) -> None:
-    """What is wrong with this secret waits for an edit; what is wrong with Vault heals by itself."""
+    """An error of the secret waits for an edit; an error of Vault is temporary."""
     situation = SITUATIONS[name]
     comes_to(situation)
     async with client.connect() as store:
@@ -174,7 +174,7 @@ async def test_every_refusal_is_told_apart(client: Client, comes_to: Callable[[S
 async def test_a_path_that_leads_elsewhere_is_refused_before_anything_is_sent(
     server: FakeVault, client: Client, path: str
 ) -> None:
-    client.renew(None)  # not even the token is looked for
+    client.renew(None)  # the refusal comes before the token is read
     async with client.connect() as store:
         error = await refusal(store, f"vault:{path}")
     assert "path" in error.reason
@@ -201,7 +201,7 @@ async def test_mount_and_namespace_are_those_of_the_settings(server: FakeVault, 
 
 
 async def test_a_redirect_is_not_followed(server: FakeVault, client: Client) -> None:
-    """It could lead to anybody, and the token would go with it."""
+    """A redirect could lead to any host, which would get the token."""
     server.put("farrier/other", username="root", password="x")
     server.replay(URL_PATH, Raw(302, b"", (("Location", "/v1/secret/data/farrier/other"),)))
     async with client.connect() as store:
@@ -209,7 +209,7 @@ async def test_a_redirect_is_not_followed(server: FakeVault, client: Client) -> 
     assert server.paths == [URL_PATH]
 
 
-# --- what is in the secret
+# --- the secret's content
 
 
 @pytest.mark.parametrize(

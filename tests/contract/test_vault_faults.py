@@ -1,4 +1,4 @@
-"""A Vault over time: rotations, what is kept, tokens that are renewed, outages that heal by themselves."""
+"""A Vault over time: rotations, cached secrets, renewed tokens, and outages that end by themselves."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def server(client: Client) -> FakeVault:
     return client.server
 
 
-# --- rotation, and what is kept
+# --- rotation, and cached secrets
 
 
 async def test_a_rotation_is_seen_without_a_restart_once_what_is_kept_is_old(server: FakeVault, client: Client) -> None:
@@ -64,7 +64,7 @@ async def test_a_rotation_is_seen_without_a_restart_once_what_is_kept_is_old(ser
 
 
 async def test_versions_tell_of_a_secret_that_was_deleted_and_written_anew(server: FakeVault, client: Client) -> None:
-    """Its numbers begin again at 1."""
+    """The numbers of its versions begin at 1 again."""
     async with client.connect() as store:
         server.put("farrier/a", username="root", password="old")
         old = await store.version("vault:farrier/a")
@@ -126,7 +126,7 @@ async def test_no_more_requests_than_its_bound_are_under_way(server: FakeVault, 
 
 
 async def test_what_is_missing_is_asked_for_again_at_once(server: FakeVault, client: Client) -> None:
-    """Whoever has just written it need not wait."""
+    """An operator who has just written the secret need not wait."""
     async with client.connect() as store:
         assert "no such secret" in (await refusal(store, "vault:farrier/later")).reason
         server.put("farrier/later", username="root", password="x")
@@ -164,7 +164,7 @@ async def test_the_token_does_not_come_from_vault_itself(client: Client, server:
     assert server.requests == []
 
 
-# --- a Vault that is not well
+# --- a faulty Vault
 
 
 async def fails_and_heals(
@@ -296,7 +296,7 @@ BOUND = Bindings((CredentialBinding(references=("vault:farrier/bmc/*",), network
 async def test_a_bmc_heals_with_its_vault_and_waits_for_an_edit_where_the_secret_is_missing(
     tmp_path: Path, authority: Authority, server: FakeVault, client: Client
 ) -> None:
-    """Nothing is asked of the BMC in either case: no login is used up."""
+    """The BMC is not called in either case, so no login is used up."""
     server.put("farrier/bmc/sound", username=bmcs.USERNAME, password=bmcs.PASSWORD)
     settings = BmcSettings(trust=CaFile(server.ca_file), networks=bmcs.LOOPBACK)
     (tmp_path / "bmc").mkdir()

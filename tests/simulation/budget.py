@@ -1,4 +1,4 @@
-"""How large a world is, and what may happen in it."""
+"""The size of a world, and limits on the events in it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Budget:
-    """How often what happens rarely may still happen."""
+    """How often each event that comes from outside may still happen."""
 
     asks: int = 0
     edits: int = 0
@@ -20,7 +20,7 @@ class Budget:
 
 @dataclass
 class Size:
-    """A resource with an odd id is outside."""
+    """The resources, shards and processes of a world. The runs of a resource with an odd id take a step."""
 
     ids: tuple[int, ...] = (0, 1)
     shards: int = 2

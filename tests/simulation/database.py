@@ -1,6 +1,6 @@
-"""A model of the database: what statements read in one snapshot, what they lock, and when others see it.
+"""A model of the database: what statements read in one snapshot, what they lock, and when their writes are visible.
 
-Each method is atomic. It checks what must hold whenever something becomes visible, or is done outside.
+Each method is atomic. It checks the promises when a write becomes visible, and when a step acts outside.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from farrier.controller.agenda import Entry
 
 
 class Bug(enum.Enum):
-    """A fault that a change of the loop could bring."""
+    """A fault that a change of the loop's code could introduce."""
 
     NONE = "none"
     WAKE_DELETED_UNSEEN = "a run deletes every wake of its resource"
@@ -37,8 +37,8 @@ class Violation(AssertionError):
 
 @dataclass
 class Resource:
-    """`wanted` is what was asked for last, `done` what runs have made of it. One that is `outside` takes a step for
-    that."""
+    """`wanted` is the last request, `done` the last request that runs have carried out. A resource that is `outside`
+    needs a step for that."""
 
     outside: bool
     version: int = 1
@@ -63,43 +63,43 @@ class Call:
     epoch: int
     stage: str = "sent"
     won: bool = False
-    snapshot: Snapshot | None = None  # of a load: what it saw; else what the run was decided on
+    snapshot: Snapshot | None = None  # a load's result; else the snapshot that the run was decided on
     wakes: tuple[int, ...] = ()
     done: int = 0
-    number: int = 0  # of a statement on marks, in the order in which its controller sends them
+    number: int = 0  # the number of a statement on marks, in the order of sending
 
     def is_on_marks(self) -> bool:
         return self.what in ("mark", "unmark")
 
 
 class Database:
-    """Resources, the wakes for them, the owners of shards, and what steps did outside."""
+    """Resources, their wakes, the owners of shards, and the acts of steps outside."""
 
     def __init__(self, ids: Iterable[int], shards: int, bug: Bug) -> None:
         self.bug = bug
         self.resources = {id_: Resource(outside=id_ % 2 == 1) for id_ in ids}
-        self.wakes: dict[int, tuple[int, int]] = {}  # number → resource, what was wanted then
+        self.wakes: dict[int, tuple[int, int]] = {}  # number → resource, `wanted` at that time
         self.last_wake = 0
         self.owners: dict[int, tuple[UUID | None, int]] = dict.fromkeys(range(shards), (None, 0))
         self.rows: dict[UUID, int] = {}  # controller → renewals
-        self.marks: set[tuple[UUID, int]] = set()  # of which controller, of which resource
+        self.marks: set[tuple[UUID, int]] = set()  # (controller, resource)
         self.last_marked: dict[UUID, int] = {}  # the number of a controller's last statement on marks
         self.acted: dict[int, int] = dict.fromkeys(self.resources, 0)
-        self.unaccounted: set[int] = set()  # acts whose end no commit has recorded
+        self.unaccounted: set[int] = set()  # resources with an act whose end no commit has recorded
 
     def ask(self, id_: int) -> None:
-        """A client asks for something, and enqueues."""
+        """A client makes a request, which enqueues the resource."""
         self.resources[id_].wanted += 1
         self.last_wake += 1
         self.wakes[self.last_wake] = (id_, self.resources[id_].wanted)
 
     def edit(self, id_: int) -> None:
-        """Another function of the database changes it, and does not enqueue it."""
+        """Another function of the database changes the resource without enqueueing it."""
         self.resources[id_].wanted += 1
         self.resources[id_].version += 1 if self.bug is Bug.EDIT_LIKE_A_COMMIT else 2
 
     def read(self, call: Call) -> None:
-        """One snapshot: the resource, and the wakes that it saw."""
+        """Load one snapshot: the resource, and the wakes that are visible."""
         resource = self.resources[call.entry.id]
         call.snapshot = Snapshot(resource.version, resource.wanted, resource.done)
         call.wakes = tuple(sorted(number for number, (id_, _) in self.wakes.items() if id_ == call.entry.id))
@@ -144,11 +144,11 @@ class Database:
                 raise Violation(f"wake {number} of {id_} is deleted, and the run did not see what it was for")
 
     def marked(self) -> set[int]:
-        """Resources whose step may have acted without its end being recorded."""
+        """The resources with a mark: their steps may have acted without a recorded end."""
         return {id_ for _, id_ in self.marks}
 
     def act(self, process: UUID, entry: Entry[Snapshot]) -> None:
-        """A step changes something outside."""
+        """A step acts outside. Raises Violation if it may not."""
         owner, _ = self.owners[entry.shard]
         if owner != process:
             raise Violation(f"{process} acts on {entry.id}, whose shard is {owner}'s")
@@ -161,7 +161,7 @@ class Database:
         self.unaccounted.add(entry.id)
 
     def undone(self) -> str | None:
-        """What is still to be done, if anything is."""
+        """A text about what is still to be done; None if nothing is."""
         late = {id_: resource for id_, resource in self.resources.items() if resource.done != resource.wanted}
         if late:
             return f"what was asked for was not done: {late}"

@@ -1,4 +1,4 @@
-"""Ways through a world: every order of its actions, or one that a seed draws."""
+"""Searches through a world: every order of its actions, or one order drawn by a seed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Found(NamedTuple):
 
 
 class Explored(NamedTuple):
-    """How many worlds were reached, and the first in which a promise was broken."""
+    """The number of worlds that were reached, and the first broken promise."""
 
     worlds: int
     found: Found | None
 
 
 def explore(world: World, *, most: int) -> Explored:
-    """Every world that can be reached, up to `most`; those in which nothing is under way are let come to their end."""
+    """Visit every reachable world, up to `most`; finish those in which only events from outside could go on."""
     seen: set[int] = set()
     waiting: list[tuple[bytes, list[Action]]] = [(world.key(), [])]
     while waiting and len(seen) < most:
@@ -50,7 +50,7 @@ def explore(world: World, *, most: int) -> Explored:
 
 
 def walk(world: World, seed: int, *, steps: int) -> Found | None:
-    """One order that the seed draws, and its end."""
+    """Take one order of actions, drawn by the seed, and finish the world."""
     draw = random.Random(seed)
     trace: list[Action] = []
     try:

@@ -1,4 +1,4 @@
-"""Larger worlds with everything that can happen to them, in orders that seeds draw."""
+"""Larger worlds with all kinds of events, in orders drawn by seeds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.simulation.budget import Budget, Size
 from tests.simulation.search import walk
 from tests.simulation.world import World
 
-# An exhaustive search takes as long as the machine is slow.
+# The searches take long on a slow machine.
 pytestmark = pytest.mark.timeout(900)
 
 SIZES = (

@@ -1,6 +1,6 @@
-"""Every order of what two controllers, a database and clients can do, in worlds small enough to go through all of them.
+"""Every order of the actions of two controllers, a database and clients, in worlds small enough for a full search.
 
-A world in which a planted bug is found is also gone through without the bug, and then keeps every promise.
+A world in which a planted bug is found is also searched without the bug, and then keeps every promise.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from tests.simulation.database import Bug
 from tests.simulation.search import explore
 from tests.simulation.world import World
 
-# An exhaustive search takes as long as the machine is slow.
+# An exhaustive search takes long on a slow machine.
 pytestmark = pytest.mark.timeout(900)
 
-# Far above what any of these worlds has: a change that makes one endless is noticed.
+# Far more than any of these worlds has, so that the tests notice a change that makes a world endless.
 MOST = 300_000
 
 ONE = Size(ids=(0,), shards=1)
@@ -40,7 +40,7 @@ WORLDS = {
     ),
 }
 
-# The smallest world in which a bug shows.
+# For each bug the smallest world in which the search finds it.
 PLANTED = {
     Bug.WAKE_DELETED_UNSEEN: (ALONE, Budget(asks=2)),
     Bug.EPOCH_UNCHECKED: (ONE, Budget(asks=1, pauses=1, silences=1)),
@@ -60,7 +60,7 @@ PLANTED = {
 }
 
 
-# Each once: bugs show in some of the same worlds.
+# The worlds of bugs that are not among WORLDS.
 OF_BUGS = {bug.value: world for bug, world in PLANTED.items() if world not in WORLDS.values()}
 
 

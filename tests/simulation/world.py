@@ -1,4 +1,4 @@
-"""A small world in which controllers, clients and a database take turns: every step of it is one atomic action.
+"""A small world of controllers, clients and a database that act in turns: every action is atomic.
 
 The controllers are the real `Ownership` and `Agenda`. The database is a model of the statements that a controller
 sends: what each reads in one snapshot, what it locks, and when it is visible to others. A world is data: it can be
@@ -22,7 +22,7 @@ from tests.simulation.database import Bug, Call, Database, Snapshot, Violation
 
 KIND = "toy"
 PERIOD = 30.0
-# Longer than a period, so that a sweep comes in each, and than an expiry.
+# Longer than the period of a sweep, and than the time after which a controller is declared dead.
 SILENCE = 32.0
 # A snapshot that was loaded longer ago is loaded again before it is run.
 FRESH = 1.0
@@ -31,7 +31,7 @@ NOTHING_TO_DO = "nothing to do"
 
 @dataclass
 class Process:
-    """One controller. `inbox` are notifications that were sent and not read yet."""
+    """One controller. `inbox` are notifications that it has not read yet."""
 
     id: UUID
     ownership: Ownership
@@ -39,26 +39,26 @@ class Process:
     paused: bool = False
     inbox: list[int] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
-    loaded: list[tuple[Entry[Snapshot], float]] = field(default_factory=list)  # to run, loaded when
-    steps: list[tuple[Entry[Snapshot], str]] = field(default_factory=list)  # to act, acted
-    marking: list[tuple[str, Entry[Snapshot]]] = field(default_factory=list)  # to mark, to unmark
+    loaded: list[tuple[Entry[Snapshot], float]] = field(default_factory=list)  # to run; time of load
+    steps: list[tuple[Entry[Snapshot], str]] = field(default_factory=list)  # to act or acted
+    marking: list[tuple[str, Entry[Snapshot]]] = field(default_factory=list)  # statements on marks that are to be sent
     last_marking: int = 0
-    unknown: list[Call] = field(default_factory=list)  # commits that got no reply
+    unknown: list[Call] = field(default_factory=list)  # commits whose reply was lost
 
 
 Action = tuple[str, int, int]
-# What a budget allows.
+# The actions that a budget limits.
 BEFALLS = {"ask", "edit", "silence", "crash", "pause", "lose"}
 
 
 class World:
-    """Everything. `actions` lists what may happen next, `do` makes it happen and checks the promises."""
+    """The state of everything. `actions` lists the possible actions, `do` executes one and checks the promises."""
 
     def __init__(self, size: Size, budget: Budget, bug: Bug = Bug.NONE) -> None:
         self.size, self.budget, self.bug = size, budget, bug
         self.now = 1000.0
         self.database = Database(size.ids, size.shards, bug)
-        self.abandoned: list[Call] = []  # of processes that are gone, or whose connection broke
+        self.abandoned: list[Call] = []  # calls of dead processes and of broken connections
         self.last_process = 0
         self.processes = [self._process() for _ in range(size.processes)]
         for _ in range(3):
@@ -69,13 +69,13 @@ class World:
         self.hears_all = budget == Budget(asks=budget.asks)
 
     def key(self) -> bytes:
-        """Equal for equal worlds."""
+        """The pickled world, by which a search recognises equal worlds."""
         return pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
 
-    # --- what may happen
+    # --- actions
 
     def actions(self) -> Iterator[Action]:
-        """Every action that is possible now: its name, and two numbers that say of what."""
+        """Every action that is possible now: its name, and two numbers that identify its object."""
         budget = self.budget
         for id_ in self.database.resources:
             if budget.asks:
@@ -127,15 +127,15 @@ class World:
             yield from (call for call in calls if call.stage == "open")
 
     def _is_locked(self, id_: int) -> bool:
-        """A commit locks the resource."""
+        """Whether a commit under way locks the resource."""
         return any(call.entry.id == id_ and call.what == "commit" for call in self._open_calls())
 
     def do(self, action: Action) -> None:
-        """Raises Violation when a promise is broken."""
+        """Execute an action. Raises Violation when a promise is broken."""
         name, first, second = action
         getattr(self, f"_{name}")(first, second)
 
-    # --- clients, and what befalls processes
+    # --- clients, and events that affect processes
 
     def _ask(self, id_: int, heard: int) -> None:
         self.budget.asks -= 1
@@ -164,7 +164,7 @@ class World:
         self.processes[number].paused = False
 
     def _silence(self, _: int, __: int) -> None:
-        """Time passes: who is alive renews, observes, polls and sweeps."""
+        """Time passes: processes that are not paused renew, observe, poll and sweep."""
         self.budget.silences -= 1
         self.pass_time()
 
@@ -179,7 +179,7 @@ class World:
                 self._sweep(process)
 
     def is_quiet(self) -> bool:
-        """Whether nothing happens any more unless something befalls it."""
+        """Whether only actions of the budget are possible."""
         return all(name in BEFALLS for name, _, _ in self.actions())
 
     # --- ownership
@@ -208,7 +208,7 @@ class World:
                 self._manage(process)
 
     def _manage(self, process: Process) -> None:
-        """One renewal, and what follows from it. Each statement in it is one transaction."""
+        """One renewal, and all that follows from it. Each statement in it is a transaction."""
         ownership = process.ownership
         if process.id not in self.database.rows:
             self._drop(process, [number for _, number in ownership.renewed(None, self.now)])
@@ -240,8 +240,8 @@ class World:
                 self._give_back(process, number, epoch)
 
     def _give_back(self, process: Process, number: int, epoch: int) -> None:
-        """No commit of it is sent from here on. One whose reply was lost may be open: the statement fails on its lock,
-        and the shard stays this process' in the database."""
+        """From here on the process sends no commit for the shard. A commit whose reply was lost may still be open: the
+        statement then fails on its lock, and the process keeps the shard in the database."""
         process.ownership.gave_back([(KIND, number)])
         process.agenda.lost(number)
         if not any(call.entry.shard == number for call in self._open_calls()):
@@ -334,7 +334,7 @@ class World:
             self._enqueue_mark(process, "unmark", entry)
 
     def _enqueue_mark(self, process: Process, what: str, entry: Entry[Snapshot]) -> None:
-        """What is asked of a mark last counts."""
+        """Queue a statement on a mark; it replaces one that is queued for the same entry."""
         process.marking = [(each, other) for each, other in process.marking if other is not entry]
         process.marking.append((what, entry))
         self._send_mark(process)
@@ -385,7 +385,7 @@ class World:
         entry.step = None
         process.agenda.requeue(entry)
 
-    # --- at the server
+    # --- statements at the server
 
     def _proceed(self, number: int, which: int) -> None:
         call = (self.abandoned if number < 0 else self.processes[number].calls)[which]
@@ -428,7 +428,7 @@ class World:
             process.agenda.committed(entry, self.now + PERIOD, (left, NOTHING_TO_DO))
 
     def _lose(self, number: int, which: int) -> None:
-        """The connection broke: the statement may still be carried out."""
+        """The connection breaks, and the server may still execute the statement."""
         self.budget.lost_replies -= 1
         process = self.processes[number]
         call = process.calls.pop(which)
