@@ -1,4 +1,4 @@
-"""Configuration: precedence, helpful refusals, and documentation that cannot be out of date."""
+"""Configuration: precedence, helpful refusals, and generated documentation."""
 
 from __future__ import annotations
 

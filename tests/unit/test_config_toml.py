@@ -1,4 +1,4 @@
-"""Files of settings and of sites as editors, programs and accidents write them."""
+"""Unusual and broken TOML files of settings and of sites."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def sites(file: Path) -> object:
 
 @pytest.fixture(params=[settings, sites])
 def load(request: pytest.FixtureRequest) -> Load:
-    """Either of the two that read such files."""
+    """Each of the two functions that read such files."""
     found: Load = request.param
     return found
 

@@ -1,4 +1,4 @@
-"""Tasks of the daemon that end without being asked, the errors it ends with, and the signals it obeys."""
+"""Tasks of the daemon that end unexpectedly, the errors with which it ends, and the signals that it handles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from farrier.errors import ConfigError, InternalError
 
 
 async def at_once() -> None:
-    """Work that is over."""
+    """A task that ends at once."""
 
 
 async def broken() -> None:
@@ -52,7 +52,7 @@ def test_the_error_that_we_know_is_found_in_whatever_groups_it_comes_in() -> Non
 
 
 class Reloads:
-    """Reloads that a test lets go on, one for each `let_go`."""
+    """Reloads that wait; each `let_go` completes one."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -63,7 +63,7 @@ class Reloads:
     async def reload(self) -> None:
         self.begun += 1
         self.at_once += 1
-        assert self.at_once == 1, "two at once"
+        assert self.at_once == 1, "two reloads ran at once"
         self._begins.release()
         await self._ends.acquire()
         self.at_once -= 1

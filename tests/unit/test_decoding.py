@@ -1,4 +1,4 @@
-"""What stands in the place of JSON that nobody can read; and that nothing else is touched."""
+"""JSON that cannot be decoded is replaced by a marker, and nothing else is changed."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 
 from farrier import errors
 
-# The values of the metric label `error`. A change here breaks somebody's alert: add, but do not rename.
+# The values of the metric label `error`. A renamed value breaks alerts of operators: only add values.
 LABELS = {
     "farrier",
     "config",

@@ -1,4 +1,4 @@
-"""Which events may happen to a simulated fleet: few nodes are out of service at a time, in a fleet of any size."""
+"""The events of a simulated fleet: few nodes are out of service at a time, in a fleet of any size."""
 
 from __future__ import annotations
 

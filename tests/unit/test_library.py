@@ -16,7 +16,7 @@ from farrier import library
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
 
-# Stable within a major version. A name may be added; one that is missing or renamed breaks packages of others.
+# Stable within a major version: names may be added; a removed or renamed one breaks other packages.
 NAMES = re.findall(
     r"\w+",
     """
@@ -28,7 +28,7 @@ NAMES = re.findall(
     open_enqueuer params_of reject require_lease sort_requests
     """,
 )
-ALIASES = {"Decided", "Decision", "Outcome"}  # of types; they have no docstring that Python could find
+ALIASES = {"Decided", "Decision", "Outcome"}  # aliases of types, which cannot have docstrings
 
 
 def test_the_exported_names_are_exactly_these() -> None:
@@ -54,7 +54,7 @@ def test_every_name_says_what_it_is(name: str) -> None:
     assert not text.startswith("Abstract base class")
 
 
-# What packages of others give: a parameter may be added with a default, none may go.
+# The parameters that other packages pass: one with a default may be added, none may be removed.
 PARAMETERS = {
     "Extension": "columns handler load section services snapshot spec sql writer",
     "KindAction": "description interrupts params",
@@ -82,7 +82,7 @@ def test_what_is_given_goes_by_the_same_names(name: str) -> None:
 
 
 def test_the_types_are_shipped() -> None:
-    """The wheel has whatever lies in the package, unless it is excluded or unknown to git."""
+    """The wheel contains every file of the package that is neither excluded nor unknown to git."""
     marker = ROOT / "farrier" / "py.typed"
     assert marker.is_file()
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"][

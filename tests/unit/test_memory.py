@@ -1,4 +1,4 @@
-"""The collector leaves alone what was there before the loop began, and nothing else."""
+"""The garbage collector skips exactly the objects that existed before the loop began."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def collector() -> Iterator[None]:
 
 
 class Ring:
-    """Keeps itself alive."""
+    """An object that refers to itself."""
 
     def __init__(self) -> None:
         self.itself = self
@@ -32,7 +32,7 @@ def test_what_is_alive_is_left_out_of_later_collections_and_new_garbage_is_not()
     before = gc.get_freeze_count()
     memory.settle()
     memory.settle()
-    assert gone() is None, "garbage was kept for ever"
+    assert gone() is None, "new garbage was not collected"
     assert gc.get_freeze_count() > before
     later = weakref.ref(Ring())
     gc.collect()

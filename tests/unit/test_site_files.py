@@ -1,4 +1,4 @@
-"""Sites from files: what a good one says, and what is told of bad ones, all of it at once."""
+"""Site files: the settings of good ones, and all errors of bad ones in one message."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def site(sites: Path, text: str, template: str | None = None) -> Site:
 
 
 def refusal(sites: Path, text: str | None = None, template: str | None = None) -> list[str]:
-    """What is wrong, line by line."""
+    """The lines of the error message."""
     if text is not None:
         (sites / "north.toml").write_text(text)
     if template is not None:

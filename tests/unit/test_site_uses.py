@@ -1,4 +1,4 @@
-"""What a site's file says its nodes use of segments and partitions, and what its template may ask of them."""
+"""The segments and partitions that a site file configures for its nodes, and their variables in templates."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def site(sites: Path, text: str, template: str = "#cloud-config\n") -> Site:
 
 
 def refusal(sites: Path, text: str, template: str = "#cloud-config\n") -> list[str]:
-    """What is wrong, line by line."""
+    """The lines of the error message."""
     with pytest.raises(ConfigError) as refused:
         site(sites, text, template)
     return str(refused.value).splitlines()[1:]

@@ -15,7 +15,7 @@ from farrier.systemd import Notifier
 
 @pytest.fixture(params=["path", "abstract"])
 def supervisor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, socket.socket]]:
-    """(what NOTIFY_SOCKET says, the socket that listens there)."""
+    """(value of NOTIFY_SOCKET, the socket that listens there)."""
     name = f"@farrier-{os.getpid()}" if request.param == "abstract" else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(name.replace("@", "\0") if request.param == "abstract" else name)

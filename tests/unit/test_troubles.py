@@ -1,4 +1,4 @@
-"""What an SQLSTATE means for the work at hand: whether what was sent is at fault, the moment, or the server."""
+"""The cause that an SQLSTATE shows: the data that were sent, a transient conflict, or the server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from farrier.io.session import Trouble, Unsendable, classify
 
 TROUBLES = [
     (asyncpg.StatementTooComplexError, Trouble.DATA),  # JSON that is nested too deeply for the server
-    (asyncpg.ProgramLimitExceededError, Trouble.DATA),  # a key that no index has room for
+    (asyncpg.ProgramLimitExceededError, Trouble.DATA),  # a key that is too long for an index
     (asyncpg.FeatureNotSupportedError, Trouble.DATA),
     (asyncpg.DependentObjectsStillExistError, Trouble.DATA),
     (asyncpg.CardinalityViolationError, Trouble.DATA),

@@ -1,4 +1,4 @@
-"""Settings of Vault and of places of secrets: what is refused before anything starts, and is not repeated."""
+"""Settings of Vault and of files with secrets: refused before anything starts, with errors that repeat no secret."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_address_is_https_and_nothing_but_a_host(address: str) -> None:
 
 @pytest.mark.parametrize("token", ["hvs.s3kr1t", "vault:farrier/s3kr1t", ":s3kr1t", ""])
 def test_a_token_is_a_reference_to_this_machine(token: str) -> None:
-    """`FARRIER_VAULT_TOKEN=hvs…` is an easy mistake, and the token must not be repeated."""
+    """`FARRIER_VAULT_TOKEN=hvs…` is an easy mistake, and the error must not repeat the token."""
     assert "token must be a reference" in refusal(FARRIER_VAULT_TOKEN=token)
 
 
@@ -97,5 +97,5 @@ def test_what_a_plain_path_is(path: str, plain: bool) -> None:
 
 @pytest.mark.parametrize("root", ["creds", "./creds", "~/creds"])
 def test_directories_of_files_are_absolute(root: str) -> None:
-    """A relative one would depend on where farrier was started."""
+    """A relative directory would depend on the working directory of farrier."""
     assert "absolute" in refusal(FARRIER_CREDENTIALS_FILE_ROOTS=f"/run/creds,{root}")

@@ -1,4 +1,4 @@
-"""What is made from the configuration, as far as it can be seen without running it."""
+"""The objects that are made from the configuration, tested without running them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_labels_of_a_failed_run_are_there_from_the_start() -> None:
 
 
 def test_an_exposition_of_a_fresh_process_stays_small() -> None:
-    """Every label is finite; their product must not get out of hand either."""
+    """Every label has finitely many values; their product must stay small, too."""
     samples = [s for family in PrometheusSink(wiring.vocabulary()).registry.collect() for s in family.samples]
     assert len(samples) < 6000
 

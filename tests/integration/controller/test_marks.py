@@ -1,5 +1,4 @@
-"""Marks of steps: whatever fails, is late or is interleaved, they name exactly the steps whose ends are not recorded.
-"""
+"""Marks of steps: whatever fails, is late or comes between, they name exactly the steps whose ends are not recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of a region, taken down so that they can be made again where ids are others."""
+"""Calls of a region, recorded so that they can be repeated on a region with other ids."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_ids_are_written_as_what_they_are_of(region: Region) -> None:
     disk, list_ = calls.made
     assert (disk.path, disk.machine) == ("/MAAS/api/2.0/nodes/<gpu-1>/blockdevices/<gpu-1/disk/1>/", "gpu-1")
     assert (list_.query, list_.machine) == ((("id", "<gpu-1>"), ("id", "elsewhere")), None)
-    assert disk.refused, "nobody had signed it"
+    assert disk.refused, "the call was not signed"
 
 
 def test_a_call_is_made_with_the_ids_of_another_region() -> None:

@@ -1,4 +1,4 @@
-"""How readings become figures, and figures are held against their targets."""
+"""Readings become figures, which are compared with their targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the table says of the machine."""
+"""The description of the machine in the report's table."""
 
 from __future__ import annotations
 

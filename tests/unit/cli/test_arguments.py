@@ -1,4 +1,4 @@
-"""What is typed in a form of its own is read as it is meant, or refused."""
+"""Arguments with a syntax of their own are parsed as documented, or refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the demo looks on a terminal and off it."""
+"""The demo's output on a terminal and elsewhere."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def shown(*, terminal: bool) -> str:
 
 
 def plain(drawn: str) -> str:
-    """What is drawn, without what moves the cursor and gives colours."""
+    """The text that is drawn, without escape sequences for cursor and colours."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
 
 
@@ -57,7 +57,7 @@ def test_a_terminal_gets_the_states_that_nodes_are_in_the_newest_moves_and_where
 
 
 def test_a_small_terminal_shows_workflows_and_the_newest_moves_of_a_busy_fleet() -> None:
-    """In 80 columns and 24 lines, with something in each state and more than fits at each stage."""
+    """In 80 columns and 24 lines, with nodes in each state and more of them at each stage than fit."""
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=80, height=24)
     statuses, managements, stages = list(NodeStatus), list(Management), [*OnboardingStage, *DecommissionStage]

@@ -1,4 +1,4 @@
-"""Every command in the list is there, helps itself, and needs no database to say so."""
+"""Every command in the list exists, and prints its help without a database."""
 
 from __future__ import annotations
 

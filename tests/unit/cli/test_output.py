@@ -1,4 +1,4 @@
-"""Printing: JSON that programs can count on, and tables that cannot be used against their reader."""
+"""Output: JSON that programs can rely on, and tables in which texts cannot control the reader's terminal."""
 
 from __future__ import annotations
 

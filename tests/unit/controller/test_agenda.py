@@ -1,4 +1,4 @@
-"""What there is to do: each rule by which an entry goes from one phase to the next."""
+"""The agenda of a loop: each rule by which an entry goes from one phase to the next."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ RELOAD = 300.0
 
 
 def agenda_of(*ids: int, marked: int | None = None) -> Agenda[str]:
-    """An agenda of one shard, of which nothing was loaded yet."""
+    """An agenda with one shard, none of whose resources is loaded yet."""
     agenda: Agenda[str] = Agenda(reload_every=RELOAD, shards=1)
     agenda.took(0, dict.fromkeys(ids, False), {} if marked is None else {marked: "work"})
     return agenda
 
 
 def loaded(agenda: Agenda[str], *, wakes: tuple[int, ...] = ()) -> list[Entry[str]]:
-    """What waits, loaded to be run."""
+    """Load the waiting entries; returns those to run."""
     return [entry for entry in agenda.load(1000) if agenda.loaded(entry, "snapshot", wakes, now=NOW)]
 
 
@@ -33,7 +33,7 @@ def at_rest(*ids: int) -> Agenda[str]:
 
 
 def taken(agenda: Agenda[str], after: float) -> list[Entry[str]]:
-    """What the loop runs over memory now; the rest is loaded."""
+    """Take the due entries; returns those that run over their snapshots in memory, and has the others loaded."""
     entries = agenda.wheel.take(NOW + after, 1000)
     old = [entry for entry in entries if entry.snapshot is None or entry.reload_at <= NOW + after]
     for entry in old:
@@ -134,7 +134,7 @@ def test_snapshots_that_are_merely_old_are_loaded_together_and_what_has_none_at_
     assert old < agenda.load_at <= old + 1
     agenda.woken([1])
     assert agenda.load_at <= old
-    assert [entry.id for entry in agenda.load(10)] == [1, 2], "along with what cannot wait"
+    assert [entry.id for entry in agenda.load(10)] == [1, 2], "entry 2 is loaded together with entry 1"
     assert agenda.load_at == math.inf
     agenda = agenda_of(1)
     for entry in loaded(agenda):
@@ -286,7 +286,7 @@ def test_a_step_that_has_nothing_to_write_leaves_its_resource_at_rest() -> None:
     assert agenda.rests(entry, NOW + PERIOD) == (4,)
     assert agenda.is_quiet(0)
     assert due(agenda, PERIOD + 1) == []
-    assert [each.id for each in agenda.load(1)] == [1], "it rests on no snapshot"
+    assert [each.id for each in agenda.load(1)] == [1], "without a snapshot in memory it has to be loaded"
 
 
 def test_a_run_that_did_not_win_is_decided_anew_at_once_or_when_it_is_due() -> None:

@@ -1,4 +1,4 @@
-"""Those who found no slot come again when they may find one, and not every second."""
+"""Runs that found no slot are requeued for the time when one may be free, and not every second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECOND = timedelta(seconds=1)
 
 
 def served(backlog: Backlog, clock: HandClock, times: int, each: timedelta, *, together: int = 1) -> None:
-    """So often, so many find a slot together."""
+    """Let pass this time and let in so many runs together, so many times."""
     for _ in range(times):
         clock.advance(each)
         backlog.let_in(together)
@@ -56,4 +56,4 @@ def test_once_there_is_room_for_all_nothing_is_promised_any_more() -> None:
     backlog.over()
     clock.advance(3600 * SECOND)
     assert backlog.defer(1) == SOONEST
-    assert backlog.defer(1) < 2 * SECOND, "an hour in which nobody needed a slot says nothing of how fast one is free"
+    assert backlog.defer(1) < 2 * SECOND, "an hour without demand is no measure of the rate"

@@ -1,4 +1,4 @@
-"""From an outcome to what is committed: when it runs next, whether it is stored, which edges it takes."""
+"""From an outcome to its commit: the time of the next run, whether it is stored, and the edges that it takes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_whoever_wants_to_look_at_once_does_so_as_after_a_transition_and_as_ofte
     spinning = finish(outcome, reruns=50)
     assert spinning.due is Due.PERIODIC
     assert spinning.limited
-    assert spinning.delay == timedelta(seconds=1), "it would go on at the speed of the database"
+    assert spinning.delay == timedelta(seconds=1), "without a pause it would run as fast as the database allows"
 
 
 def test_an_update_moves_nothing_and_runs_with_the_sweep() -> None:

@@ -1,4 +1,4 @@
-"""Who owns which shard: fair shares, expiry by the observer's own clock, and what a renewal says."""
+"""Ownership of shards: fair shares, expiry by the observer's own clock, and the results of renewals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def joined(id_: UUID = ME) -> Ownership:
 
 
 def rows(owners: Mapping[int, UUID | None]) -> list[ShardRow]:
-    """All shards of one kind; those that are not named have no owner."""
+    """The rows of all shards of one kind; a shard that is not in the argument has no owner."""
     return [ShardRow(("node", number), owners.get(number), 1) for number in range(SHARDS)]
 
 
@@ -144,7 +144,7 @@ def test_a_renewal_without_a_row_loses_everything() -> None:
 
 
 def test_a_shard_that_came_back_under_another_epoch_is_lost() -> None:
-    """Somebody was in between: what is in memory was loaded under the epoch before."""
+    """Another controller owned it in between; the snapshots in memory were loaded under the former epoch."""
     ownership = joined()
     ownership.took({("node", 1): 4, ("node", 2): 4})
     assert ownership.renewed({("node", 1): 6, ("node", 2): 4}, START) == (("node", 1),)
@@ -152,7 +152,7 @@ def test_a_shard_that_came_back_under_another_epoch_is_lost() -> None:
 
 
 def test_a_take_whose_reply_was_lost_is_made_again() -> None:
-    """The database lists the shard, and nothing was loaded under that epoch."""
+    """The database lists the shard as owned, but nothing was loaded under that epoch."""
     ownership = joined()
     ownership.renewed({("node", 1): 4}, START)
     ownership.observed(live(ME), rows({1: ME}), START)
@@ -160,7 +160,7 @@ def test_a_take_whose_reply_was_lost_is_made_again() -> None:
 
 
 def test_a_shard_whose_giving_back_failed_is_taken_again_though_the_share_is_full() -> None:
-    """Its owner lives, so no other controller may take it."""
+    """The database still names this controller as owner, so no other controller may take the shard."""
     ownership = joined()
     ownership.took({("node", number): 1 for number in range(SHARDS)})
     ownership.observed(live(ME, YOU), rows(dict.fromkeys(range(SHARDS), ME)), START)

@@ -1,4 +1,4 @@
-"""A wake-up is not lost, whenever it comes."""
+"""A wakeup is not lost, whenever it comes."""
 
 from __future__ import annotations
 

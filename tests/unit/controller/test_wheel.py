@@ -1,4 +1,4 @@
-"""The timer wheel: what is due is taken once, in the order of time, however much time passed."""
+"""The timing wheel: each due entry is taken once, in the order of time, however much time has passed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call of the BMC client may raise, and what becomes of it."""
+"""Exceptions of the BMC client's calls, and the failures that they become."""
 
 from __future__ import annotations
 

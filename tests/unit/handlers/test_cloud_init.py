@@ -1,4 +1,4 @@
-"""User data: what a template may know, what becomes of it, and what is told when it fails."""
+"""User data: the variables of templates, their rendering, and the errors when it fails."""
 
 from __future__ import annotations
 

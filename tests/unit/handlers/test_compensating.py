@@ -1,4 +1,4 @@
-"""Cancel, restart_clean and delete of a deployment, wherever its machine stands: what MAAS is asked, and the end."""
+"""Cancel, restart_clean and delete of a deployment in every state of its machine: changes in MAAS, and the end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def at() -> AsyncIterator[Stand]:
         yield made
 
 
-# Where a stage would have its machine, and what its undo asks for.
+# States of the machine at each stage, with the changes that the undo sends.
 STAGES: list[tuple[O, Status, list[str]]] = [
     (O.CREATE_OR_FIND_IN_MAAS, S.NEW, []),
     (O.COMMISSION_NODE, S.NEW, []),
@@ -70,7 +70,7 @@ STAGES: list[tuple[O, Status, list[str]]] = [
     (O.WAIT_FOR_AGENT_ENROLLMENT, S.BROKEN, []),
 ]
 IDS = [f"{stage}-{status.name.lower()}" for stage, status, _ in STAGES]
-# What commissioning or a person left behind is neither in our way nor ours to mend.
+# States that commissioning or a person left behind: the undo does not change them.
 STAYS = (S.FAILED_COMMISSIONING, S.FAILED_TESTING, S.BROKEN)
 
 
@@ -93,7 +93,7 @@ async def test_a_cancel_at_any_stage_leaves_a_machine_that_nobody_holds(
     assert changes(at) == asked
     assert machine_of(at) in ((status,) if status in STAYS else AT_REST)
     assert (it.node.status, it.node.workflow) == (node_status, None)
-    assert it.node.maas_id is not None, "the record stays"
+    assert it.node.maas_id is not None, "the machine stays in MAAS"
 
 
 @pytest.mark.matrix(keep=7)
@@ -110,7 +110,7 @@ async def test_a_deletion_undoes_the_same_before_it_walks_on(
         await it.rest()
     assert it.ended is not None and it.ended.status in (W.CANCELLED, W.COMPLETED)
     assert changes(at)[: len(asked)] == asked
-    assert it.node.deleting and it.node.status is not N.ENROLLING, "on its way to deleted"
+    assert it.node.deleting and it.node.status is not N.ENROLLING, "the node is being deleted"
 
 
 @pytest.mark.matrix(keep=7)
@@ -124,11 +124,11 @@ async def test_a_clean_restart_undoes_the_same_and_forgets_all_but_the_number_of
     seen = await until_pending(it)
     assert changes(at) == asked
     assert (seen.stage, seen.attempt, seen.failure_class) == (None, 1, None)
-    assert seen.upstream == Upstream(deploys=2, disowned=2), "its token is worthless, so the next has another number"
+    assert seen.upstream == Upstream(deploys=2, disowned=2), "the next deployment's token needs another number"
 
 
 async def until_pending(it: Handled) -> Onboarding:
-    """Run by run, up to the one that ends the undo."""
+    """Run up to the run that ends the undo; returns the workflow after it."""
     for _ in range(200):
         if not await it.run():
             it.pass_time()
@@ -140,7 +140,7 @@ async def until_pending(it: Handled) -> Onboarding:
     raise AssertionError(f"never undone: {it.node}")
 
 
-# --- before there is anything to undo
+# --- with nothing to undo yet
 
 
 @pytest.mark.parametrize("stage", [O.LOAD_SITE_CONFIG, O.RESOLVE_POWER_CREDENTIALS])
@@ -156,7 +156,7 @@ async def test_a_rerun_does_not_forget_that_there_is_something_to_undo(at: Stand
         at, O.WAIT_FOR_DEPLOYED, S.FAILED_DEPLOYMENT, status=W.FAILED_MANUAL_INTERVENTION, upstream=ASKED
     )
     at.node = with_fields(at.node, intents=())
-    at.use(maas=None)  # so that it stays at its first stage
+    at.use(maas=None)  # so that the workflow stays at its first stage
     await it.ask(Action.RERUN)
     assert it.node.workflow is not None and it.node.workflow.stage is O.LOAD_SITE_CONFIG
     assert it.node.workflow.upstream.touched
@@ -203,7 +203,7 @@ async def test_what_somebody_made_of_a_lost_machine_is_left_alone(at: Stand, sta
 
 
 async def test_a_machine_of_the_same_workflow_in_another_database_is_somebody_elses(at: Stand) -> None:
-    """Ids begin anew where a database is made anew, and nodes are registered in the same order."""
+    """In a new database ids begin at 1 again, and the nodes may be registered in the same order."""
     machine = await machine_in(at, S.DEPLOYED)
     at.onboards(O.DEPLOY_VIA_MAAS, mark="0ddba11000000000", upstream=ASKED)
     machine.description = f"farrier onboarding 11 {MARK}: create"
@@ -266,7 +266,7 @@ async def test_a_machine_that_is_gone_needs_no_undo(at: Stand) -> None:
     assert it.status is W.CANCELLED
 
 
-# --- asked twice, and what else goes with it
+# --- repeated intents, and other effects
 
 
 async def test_a_cancel_is_asked_for_twice_and_done_once(at: Stand) -> None:
@@ -295,13 +295,13 @@ async def test_addresses_are_given_back_once_nothing_runs_that_has_them(at: Stan
     it = await standing(at, O.WAIT_FOR_AGENT_ENROLLMENT, S.DEPLOYED, upstream=ASKED)
     at.node = with_fields(at.node, networks=Networks(segments=(SegmentUse(name="lan", address="10.9.0.2"),)))
     await it.ask(Action.CANCEL)
-    assert UseNetworks() not in it.written, "MAAS has the machine still"
+    assert UseNetworks() not in it.written, "the machine is not released yet"
     assert await it.finish() is W.CANCELLED
     assert it.written.count(UseNetworks()) == 1
 
 
 async def test_a_machine_that_is_left_as_it_is_keeps_its_addresses(at: Stand) -> None:
-    """Another node that got one of them would meet it there."""
+    """The machine may still use them, so no other node may get them."""
     it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
     at.node = with_fields(at.node, networks=Networks(segments=(SegmentUse(name="lan", address="10.9.0.2"),)))
     assert at.node.maas_id is not None
@@ -314,7 +314,7 @@ async def test_a_machine_that_is_left_as_it_is_keeps_its_addresses(at: Stand) ->
 
 
 async def test_maas_is_read_once_while_it_gives_a_machine_back(at: Stand) -> None:
-    """And then waited for by what its observer wrote down."""
+    """Afterwards the undo waits for observations."""
     it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
     await it.ask(Action.CANCEL)
     at.observe()

@@ -1,4 +1,4 @@
-"""MAAS against a node in service: a contradiction takes it out, only the same one proven gone brings it back."""
+"""Drift of a node in service: a contradiction in MAAS takes it out, and the proof that it ended brings it back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONTRADICTIONS = [state for state in MaasStatus if state is not MaasStatus.DEPLO
 
 
 def seen(state: MaasStatus, **fields: Any) -> MaasObservation:
-    """Confirmed: first read two minutes ago, last a second ago."""
+    """A confirmed observation: first read two minutes ago, last read a second ago."""
     held = {"owner": "farrier", "ours": True} if state is MaasStatus.DEPLOYED else {}
     given = {
         **held,

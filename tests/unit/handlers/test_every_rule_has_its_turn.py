@@ -1,7 +1,7 @@
-"""No rule of a node waits for ever behind another: what it wants written, moved or done outside comes within few runs.
+"""No rule of a node starves behind another: its write, move or step comes within a few runs.
 
 Drives the real handler over simulated time, with BMCs that are slow or silent, regions that are away, and agents that
-take tasks or leave them. The database's part is `tests.support.stored`.
+claim tasks or ignore them. `tests.support.stored` stands in for the database.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ from tests.support.stages import SITE
 from tests.support.stored import OPEN, stored
 
 PERIOD = ControllerConfig().period
-# Between the commit of a run and the beginning of the next one that comes at once.
+# The time from a commit to the next run that follows at once.
 SOON = timedelta(milliseconds=5)
-# Runs that do not move the node, until a rule that wants something has had one of them.
+# A rule's decision may be passed over in so many runs that do not move the node.
 RUNS_AT_MOST = 4
-# Runs in a row that each want another at once.
+# So many runs in a row may each require another at once.
 AT_ONCE_AT_MOST = 25
 OF_THE_BMC = ("read_power", "verify", "adopt", "watch_credential", "set_power")
 
 
 class Circumstances(msgspec.Struct, frozen=True):
-    """What goes on around a node: how long its BMC takes, whether that and its region answer, what its agent does."""
+    """A node's circumstances: the BMC's response time, whether BMC and region respond, and what its agent does."""
 
     interval: timedelta
     takes: timedelta
@@ -94,7 +94,7 @@ def deploys(stage: O, management: M = M.MANAGEABLE, bmc: Bmc = READ) -> Node:
     return with_bmc(management, bmc, workflow=job, maas=seen(DEPLOYED, NOW, None), **IN_MAAS)
 
 
-# A segment that has a free address which this node never gets.
+# A segment with a free address, which this node never gets.
 LAN = Site(name="south", maas=SITE.maas, network=NetworkSite(segments=("lan",)))
 SITES = {SITE.name: SITE, LAN.name: LAN}
 NEVER_HAD = Networks(segments=(SegmentUse(name="lan", state="ready", site=LAN.name, free=True),))
@@ -136,7 +136,7 @@ STARTS: dict[str, Node] = {
 
 
 def wants(decision: Decision | None) -> tuple[str, str] | None:
-    """What a decision does beside waiting, by name; None if it only waits."""
+    """What a decision does besides waiting, as kind and name; None if it only waits."""
     match decision:
         case None | DoNothing():
             return None
@@ -155,7 +155,7 @@ def policy_of(around: Circumstances) -> Policy:
 
 
 def agents_turn(node: Node, around: Circumstances, now: Any) -> Node:
-    """The agent takes what is queued, and holds on to what it has, as far as it does."""
+    """The node after its agent has claimed queued tasks and renewed leases, as far as `around` says that it does."""
 
     def touched(one: Any) -> Any:
         if one.status is TaskStatus.QUEUED and around.claims:
@@ -168,8 +168,8 @@ def agents_turn(node: Node, around: Circumstances, now: Any) -> Node:
 
 
 def live(node: Node, around: Circumstances, runs: int = 120) -> None:
-    """Go through so many runs. Fails where a rule's want is passed over too often, or runs follow each other without
-    end."""
+    """Make so many runs. Fails where a rule's decision is passed over too often, or where runs never cease to follow at
+    once."""
     handler, policy = NodeHandler(around.config, sites=SITES), policy_of(around)
     now, passed, in_a_row = NOW, dict.fromkeys((rule.decide for rule in RULES), 0), 0
     for _ in range(runs):
@@ -223,7 +223,7 @@ def test_a_task_whose_lease_ran_out_is_issued_again_in_the_next_run_however_ofte
     due = drains(replace(READ, power_at=NOW - 2 * MINUTE))
     decision = handler.handle(due, NOW)
     assert [w.type for w in writes(decision) if isinstance(w, CreateTask)] == [TaskType.DRAIN]
-    assert isinstance(decision, Wait) and decision.requeue_after == timedelta(0), "the BMC is read right after"
+    assert isinstance(decision, Wait) and decision.requeue_after == timedelta(0), "the BMC is read at once"
 
 
 def test_answers_and_what_a_rule_writes_are_committed_before_the_outside_is_asked() -> None:
@@ -261,7 +261,7 @@ def test_a_client_that_asks_before_each_run_does_not_keep_an_expired_task_from_b
 
 
 def test_what_a_rule_would_write_is_not_written_for_a_node_that_moves() -> None:
-    """It is decided again for the node as it is then."""
+    """The next run decides it anew for the moved node."""
     silent = drains(status_entered_at=NOW)
     quiet = replace(silent, workflow=decommission(D.DRAIN_NODE, stop_requested="frozen", **SOFT))
     decision = decide(quiet)
@@ -270,7 +270,7 @@ def test_what_a_rule_would_write_is_not_written_for_a_node_that_moves() -> None:
 
 
 def test_open_tasks_are_there_to_starve() -> None:
-    """Or the walks above would prove nothing."""
+    """Otherwise the walks above would prove nothing."""
     assert all(node.workflow is not None for node in STARTS.values())
     assert any(one.status in OPEN for one in STARTS["a drain whose lease ran out"].tasks)
     assert SECOND < PERIOD

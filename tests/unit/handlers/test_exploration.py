@@ -1,4 +1,4 @@
-"""Everywhere that a node in no MAAS can get: from there it can be deleted, and on all ways holds what must hold."""
+"""All states that a node without MAAS can reach: the invariants hold, and from each the node can be deleted."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def deleted(found: dict[object, set[object]]) -> set[object]:
 
 
 ALL = tuple(name for name in STIMULI if not name.startswith(OF_THE_BMC))
-# A fifth of the places, in a fifth of the time.
+# Stimuli that lead to a fifth of the places, in a fifth of the time.
 OFTEN = (*BESIDE_IT, "enrols", "is well", "is unwell", "tasks fail", "decommission", "quarantine", "release")
 
 
-@pytest.mark.timeout(180)  # all are some 15 s of one processor, which may not be had alone
+@pytest.mark.timeout(180)  # takes some 15 s of a processor, which other tests may use, too
 @pytest.mark.parametrize("names", [OFTEN, pytest.param(ALL, marks=pytest.mark.full)], ids=["often", "all"])
 def test_from_everywhere_that_a_node_can_get_it_can_be_deleted(names: tuple[str, ...]) -> None:
-    """And on all ways there holds what must hold."""
+    """The exploration also asserts the invariants on the way."""
     found = explore(placed(FRESH), {name: s for name, s in STIMULI.items() if name.startswith(names)})
     assert len(found) > 1000, "the walk has not gone far"
     assert deleted(found) and reach(found, deleted(found)) == found.keys()

@@ -1,7 +1,7 @@
-"""Everywhere that a node in MAAS can get on its way out of service: what is sent there, and how it ends.
+"""All states that a node in MAAS can reach on its way out of service: the changes sent in them, and the ends.
 
-The region asserts what must never be sent: no change of somebody else's machine, and none is deleted or switched off
-that is in use. Machines change by themselves and by people at any time.
+The fake region asserts which changes must never be sent: to a machine of another user, and to delete or switch off a
+machine that is in use. Machines change by themselves and by people at any time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.stages import SITE
 
 
 def read(place: Place) -> Place | None:
-    """The observer reads the machine."""
+    """The region's observer reads the machine."""
     if not place.region_answers or place.node.maas_id is None:
         return None
     now = place.now + SECOND
@@ -29,7 +29,7 @@ def read(place: Place) -> Place | None:
 
 
 def comes_to(machine: Shown | None, *when: S) -> Stimulus:
-    """Somebody makes something else of a machine that is one of `when`, and it is read."""
+    """A person changes a machine that has one of these statuses to `machine`, and the observer reads it."""
 
     def come(place: Place) -> Place | None:
         if place.machine is None or place.machine.status not in when:
@@ -46,7 +46,7 @@ def goes_on(place: Place) -> Place | None:
 
 
 def is_unlocked(place: Place) -> Place | None:
-    """Whoever locked it is through."""
+    """The person who locked the machine unlocks it."""
     if place.machine is None or not place.machine.locked:
         return None
     return read(replace(place, machine=replace(place.machine, locked=False)))
@@ -74,7 +74,7 @@ STIMULI: dict[str, Stimulus] = {
     "is deployed again": comes_to(Shown(status=S.DEPLOYING, owner=OURS), S.READY),
     "is deleted": comes_to(None, S.DEPLOYED, S.READY, S.RELEASING),
 }
-# For a node that is being deleted. What is removed otherwise may keep its record.
+# The stimuli for a node that is deleted; other removals may leave the machine in MAAS.
 OF_A_DELETION = {name: s for name, s in STIMULI.items() if name not in (*MODES, "remove", "remove with its record")} | {
     "delete": asks(Action.DELETE, {}),
     "pause": asks(Action.PAUSE, {"reason": "fire drill"}),
@@ -98,7 +98,7 @@ def never_was(**fields: object) -> Place:
 
 
 def find(start: Place, stimuli: dict[str, Stimulus]) -> tuple[dict[object, set[object]], list[Place]]:
-    """All places, and one of each kind."""
+    """The places with the places that each leads to, and one place of each kind."""
     places: list[Place] = []
     return explore([start], stimuli, found_in=places), places
 
@@ -109,18 +109,18 @@ def test_from_everywhere_that_a_decommission_gets_the_node_can_be_deleted() -> N
     gone = {key for key in found if f"'{N.DELETED}'" in repr(key)}
     assert gone and reach(found, gone) == found.keys()
     ways = {(place.node.status, place.machine is None) for place in places}
-    assert {(N.DELETED, True), (N.DELETED, False)} <= ways, "with its record, and without"
+    assert {(N.DELETED, True), (N.DELETED, False)} <= ways, "deleted with and without the machine in MAAS"
     assert any(place.node.maas_id is None for place in places), "a storage cleanup removes the record"
     anew = [place.node for place in places if isinstance(place.node.workflow, Onboarding)]
     assert {it.workflow.mode for it in anew if it.workflow} == {OnboardingMode.DEPLOY}, "a reimage installs anew"
     released = [p.node for p in places if p.node.workflow is not None and p.node.workflow.upstream.released]
-    assert released and not any(it.agent for it in (*released, *anew)), "nobody speaks for what does not run"
+    assert released and not any(it.agent for it in (*released, *anew)), "a released machine has no agent"
 
 
 def test_a_deletion_removes_the_machine_that_we_made_and_no_other() -> None:
-    """Also where the region is silent for a while, or the node is paused."""
+    """Tested also with outages of the region and with pauses of the node."""
     for ours in (True, False):
         found, places = find(never_was(maas_created=ours), OF_A_DELETION)
         assert len(found) > 20
         kept = {place.machine == UNSPOILT for place in places if place.node.status is N.DELETED}
-        assert kept == ({False} if ours else {True, False}), "it may be taken or deleted by somebody else, too"
+        assert kept == ({False} if ours else {True, False}), "another user may take or delete the machine, too"

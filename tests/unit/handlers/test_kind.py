@@ -1,4 +1,4 @@
-"""What the loop is told of nodes: their layers, and that no move is made which the model lacks."""
+"""The node's `Kind` for the loop: its layers, and the refusal of moves that the model lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a limit does to a node's handler: it moves deadlines for whom it is set, and never what a wait says."""
+"""Limits in the node's handler: a limit moves the deadlines of the nodes in its scope, and no reason of a wait."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENT = {STAGE: timedelta(hours=1)}
 
 
 def waiting(minutes: int, *, site: str | None = None, model: str | None = None) -> Node:
-    """A node whose agent has been waited for."""
+    """A node that has waited for its agent."""
     since = NOW - minutes * MINUTE
     job = nodes.onboarding(stage_entered_at=since, status_entered_at=since, mode_given_at=since)
     return nodes.node(site=site, model=model, workflow=job)

@@ -1,4 +1,4 @@
-"""When a BMC is tried, what becomes of each result, and that no way leads around the cap on failed logins."""
+"""The tries of a BMC: their times, their results, and the cap on failed logins, which nothing evades."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ READING = BmcReading(power=PowerState.ON, system_path="/redfish/v1/Systems/1", c
 
 
 class OneAnswer(BmcClient):
-    """A BMC that answers every read alike."""
+    """A BMC that returns one result for every read."""
 
     def __init__(self, answer: BmcReading | BmcError) -> None:
         self.answer = answer
@@ -65,7 +65,7 @@ class OneAnswer(BmcClient):
 
 
 def verified(node: Node, answer: BmcReading | BmcError, now: datetime = NOW) -> Node:
-    """The node after its step heard this."""
+    """The node after a step with this result."""
     step = decide(node, now)
     assert isinstance(step, Step), step
 
@@ -80,7 +80,7 @@ def verified(node: Node, answer: BmcReading | BmcError, now: datetime = NOW) -> 
 
 
 def verifying(**known: Any) -> Node:
-    """A node whose try was just counted."""
+    """A node in verification whose login was just counted."""
     given: dict[str, Any] = {"tries": (NOW,), "trying": NOW}
     bmc = Bmc(**given | known)
     return with_bmc(M.VERIFYING, bmc, management_entered_at=NOW)
@@ -93,7 +93,7 @@ def asking(node: Node, action: Action, **params: Any) -> Node:
 def life(
     answer: BmcReading | BmcError, *, until: timedelta, start: Node | None = None
 ) -> Iterator[tuple[datetime, Node]]:
-    """(when it was, the node after it) of every verification of a node within this time."""
+    """(time, node afterwards) of every verification of a node within this time."""
     now, it = NOW, start or with_bmc(M.ENROLL)
     while now <= NOW + until:
         decision = decide(it, now)
@@ -162,7 +162,7 @@ def test_partial_details_are_recorded_as_incomplete_and_nothing_is_dialled(detai
     assert isinstance(decide(after), Wait)
 
 
-# --- what becomes of it
+# --- results
 
 
 def test_success_is_manageable_with_what_was_learnt_and_without_error() -> None:
@@ -250,7 +250,7 @@ def test_another_address_is_another_bmc_of_which_nothing_is_known() -> None:
     assert (bmc.system_path, bmc.serial, bmc.power, bmc.power_at) == (None, None, PowerState.UNKNOWN, None)
 
 
-# --- what may not go on
+# --- verifications that may not go on
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_a_verification_that_may_not_go_on_is_begun_again_as_another_try(node: N
     after = moved(decision)
     assert (after.management, after.bmc.trying, after.bmc.tries) == (M.ENROLL, None, node.bmc.tries)
     assert why in getattr(decision, "reason", "")
-    assert after.bmc.failure is None, "nobody failed"
+    assert after.bmc.failure is None, "this counts as no failure"
 
 
 @pytest.mark.parametrize("transient", [M.VERIFYING, M.ADOPTING])
@@ -303,7 +303,7 @@ REFUSED = BmcError(BmcFailure.AUTH, "401")
 
 
 def pester(node: Node, now: datetime) -> Node:
-    """Everything that somebody can ask for to have it tried again, one after the other."""
+    """The node after all intents that can cause another try, one after the other."""
     for action, params in (
         (Action.CLEAR_BMC, {}),
         (Action.SET_BMC, {"address": "https://10.0.0.1", "credential": "env:BMC"}),
@@ -327,7 +327,7 @@ def test_no_request_leads_to_more_failed_logins_than_the_cap() -> None:
         now += 10 * SECOND
     for login in logins:
         assert sum(login <= other < login + LOGIN_WINDOW for other in logins) <= LOGIN_CAP
-    assert len(logins) >= 12, "and it is not stricter than it says"
+    assert len(logins) >= 12, "the cap must not be stricter than documented"
 
 
 def test_a_request_beaten_by_the_cap_is_accepted_and_says_that_it_waits() -> None:
@@ -380,6 +380,6 @@ def test_a_probe_that_waits_to_begin_makes_no_way_for_details_that_are_another_n
     free = intent(Action.SET_BMC, address="taken.example")
     taken = msgspec.structs.replace(free, conflict="gpu-2")
     probing = with_bmc(management, Bmc(tries=(NOW,), trying=NOW), management_entered_at=NOW, intents=(taken,))
-    assert isinstance(decide(probing), Wait), "it is answered, and the probe goes on after that"
+    assert isinstance(decide(probing), Wait), "the intent is answered first, and then the probe goes on"
     assert answers(decide(probing))[0][0] == "rejected"
     assert moved(decide(msgspec.structs.replace(probing, intents=(free,)))).bmc.trying is None

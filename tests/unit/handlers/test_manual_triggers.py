@@ -1,5 +1,5 @@
 """The manual-intervention triggers (000 §7), each reached by the real stage on a simulated region: the workflow waits
-for a person, the node stands where that is safe, and what is advised is told."""
+for an operator, the node has a safe status, and advice is shown."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def stands_where_it_is_safe(it: Handled, failure: FailureClass) -> None:
 
 
 def is_advised(it: Handled, failure: FailureClass) -> None:
-    """By `farrier node why`, as by everything else that shows the node."""
+    """Assert the advice of `farrier node why`, which all other views of the node show, too."""
     workflow = it.node.workflow
     assert workflow is not None
     shown = shown_workflow(

@@ -1,4 +1,4 @@
-"""adopt_observed_state: from which observed state a workflow goes on, and where; what is not adopted, and why."""
+"""adopt_observed_state: the stages at which a workflow goes on by the observed state, and the refusals with reasons."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def at() -> AsyncIterator[Stand]:
 
 
 async def standing(at: Stand, machine: Status, stage: O = O.COMMISSION_NODE, **fields: object) -> Handled:
-    """A deployment whose machine was just observed in a status."""
+    """Put the node at a stage of a deployment, with its machine just observed in a status."""
     await machine_in(at, machine)
     at.onboards(stage, **fields)
     at.observe()
@@ -48,7 +48,7 @@ async def standing(at: Stand, machine: Status, stage: O = O.COMMISSION_NODE, **f
 
 
 def adopt(it: Handled) -> tuple[str, str]:
-    """The answer, without a run beyond it: what stages make of it is theirs."""
+    """Answer the intent without a further run of a stage; returns status and reason."""
     at = it.stand
     asked = intent(Action.ADOPT_OBSERVED_STATE)
     decision = it.handler().handle(with_fields(at.node, intents=(asked,)), at.now)
@@ -82,7 +82,7 @@ async def test_a_deployment_goes_on_from_what_maas_says(at: Stand, machine: Stat
     assert workflow is not None
     assert (workflow.status, workflow.stage, workflow.attempt) == (W.RUNNING, stage, 1)
     assert (workflow.failure_class, workflow.failure_detail) == (None, None)
-    assert at.world.observed.operations == [], "it asks MAAS for nothing"
+    assert at.world.observed.operations == [], "no request is sent to MAAS"
 
 
 @pytest.mark.parametrize("machine", [S.DEPLOYED, S.DEPLOYING, S.READY, S.COMMISSIONING])
@@ -134,7 +134,7 @@ async def test_a_deployed_machine_whose_agent_is_well_is_the_goal(at: Stand, sta
     at.node = with_fields(at.node, status=status, agent=Agent(enrolled_at=at.now, last_heartbeat_at=at.now))
     await it.ask(Action.ADOPT_OBSERVED_STATE)
     assert it.status is W.RECONCILED
-    assert it.node.status is N.ACTIVE, "from offline health leads on at once"
+    assert it.node.status is N.ACTIVE, "a healthy node leaves offline at once"
 
 
 async def test_a_deployed_machine_without_its_agent_waits_for_it(at: Stand) -> None:
@@ -227,7 +227,7 @@ async def test_a_machine_that_is_released_already_is_passed_over(
     assert workflow is not None
     assert (workflow.status, workflow.stage) == (W.RUNNING, following)
     assert [skipped.stage for skipped in workflow.skipped] == [D.RELEASE_MAAS_NODE]
-    assert workflow.upstream.released and ForgetAgent() in it.written, "its agent is gone with its system"
+    assert workflow.upstream.released and ForgetAgent() in it.written, "the agent is gone with the system"
 
 
 async def test_a_machine_that_is_gone_is_released(at: Stand) -> None:
@@ -280,7 +280,7 @@ WITH_A_PERSON = [stage for stage in FULL if isinstance(stage, D) and stage is no
 
 
 async def finished(it: Handled) -> list[TaskType]:
-    """Run to the end, agents doing what they are asked for. Answers what they did."""
+    """Run to the end, with agents that carry out tasks. Returns the types of these tasks."""
     done: list[TaskType] = []
     for _ in range(60):
         await it.rest()
@@ -295,7 +295,7 @@ async def finished(it: Handled) -> list[TaskType]:
 
 
 def work_after(stage: D) -> list[TaskType]:
-    """What agents do from this stage on."""
+    """The tasks of agents from this stage on."""
     carried = {
         D.FORCE_RELEASE_ALLOCATIONS: TaskType.RELEASE_ALLOCATIONS,
         D.CLEANUP_STORAGE: TaskType.CLEANUP_STORAGE,
@@ -311,7 +311,7 @@ def work_after(stage: D) -> list[TaskType]:
 async def test_a_decommission_skips_what_maas_shows_from_any_stage_and_does_the_rest(
     at: Stand, stage: D, gone: bool
 ) -> None:
-    """And ends reconciled, in `deleted`, over legal edges: `Handled` looks at those after each run."""
+    """The workflow ends reconciled, and the node deleted; `Handled` asserts the edges after each run."""
     it = await decommissioned(at, S.READY, stage)
     if gone:
         await absent(at)

@@ -1,4 +1,4 @@
-"""`onboard` in mode `deploy`: accepted where it can be done, refused before anything begins where not."""
+"""`onboard` in mode `deploy`: accepted where it is possible, else refused before anything begins."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_MODE: dict[str, Any] = {"mode": None, "stage": None, "mode_given_at": None}
 
 
 def asked(status: N = N.ENROLLING, **fields: Any) -> Node:
-    """A node with a BMC and a site with MAAS, of which this is asked."""
+    """A node with a BMC and a site with MAAS, and a pending intent with these parameters."""
     given: dict[str, Any] = {
         "site": "north",
         "management": M.MANAGEABLE,
@@ -52,7 +52,7 @@ def accepted(asking: Node) -> Onboarding:
 
 
 def refused(asking: Node) -> str:
-    """The reason, of a request that began nothing."""
+    """The reason of the refusal; asserts that nothing has begun."""
     decision = HANDLER.handle(asking, NOW)
     ((verdict, reason),) = answers(decision)
     after = decision.to if isinstance(decision, Transition | Update) else asking

@@ -1,5 +1,4 @@
-"""The seven operator actions (000 §8): asked twice they do what they did once, and what an operator asks for counts
-anew."""
+"""The seven operator actions (000 §8): they are idempotent, and an operator's retry has all attempts again."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ COUNTED = Upstream(
 
 
 def deployment(status: W, stage: O = O.WAIT_FOR_DEPLOYED) -> Node:
-    """Just seen deployed by us in MAAS."""
+    """A node in a deployment, with its machine just observed as deployed by us."""
     seen = MaasObservation(
         system_id="abc123",
         state=MaasStatus.DEPLOYED,
@@ -61,7 +60,7 @@ def scrubbing(status: W) -> Node:
 
 
 def uninstalling(status: W) -> Node:
-    """Its task was lost."""
+    """A node that uninstalls, and whose task was lost."""
     lost = task(TaskType.UNINSTALL, TaskStatus.DISPATCHED, lease_until=NOW - MINUTE)
     where = N.REMOVING if status not in FAILED else N.RETIRED
     return node(where, workflow=decommission(D.REMOVE_GPUAAS_NODE_RECORD, status), tasks=(lost,))
@@ -76,7 +75,7 @@ NODES: Mapping[str, Callable[[W], Node]] = {
 
 
 def asked(it: Node, action: Action) -> tuple[Node, Change | Wait[Write] | Answers]:
-    """The node as the commit that answers the request leaves it, and nothing beyond."""
+    """The node after the commit that answers the intent, and the answer."""
     answered = intents.answer(replace(it, intents=(intent(action),)), NOW, POLICY, RESPONSES)
     assert answered is not None
     after = it if isinstance(answered, Wait | Answers) else answered.to
@@ -116,7 +115,7 @@ def test_what_an_operator_asks_for_again_has_all_its_attempts(action: Action, st
     assert (workflow.status, workflow.attempt, workflow.failure_class) == (W.RUNNING, 1, None)
     known = workflow.upstream
     assert (known.commissions, known.failed_deploys, known.datasource_retries) == (0, 0, 0)
-    assert known.deploys == 3, "which numbers what was asked for, and is no limit"
+    assert known.deploys == 3, "`deploys` numbers the requests, and is no limit"
 
 
 @pytest.mark.parametrize(
@@ -134,7 +133,7 @@ def test_each_goes_on_at_its_own_stage(action: Action, stage: O) -> None:
 
 
 def test_a_decommission_that_starts_over_ends_its_tasks_and_remembers_what_was_given_back() -> None:
-    """Or its second walk would wait for an agent that is gone with its system."""
+    """Otherwise its second walk would wait for an agent that is gone with its system."""
     job = decommission(D.POWER_OFF_MAAS_NODE, upstream=Upstream(released=True))
     it, answer = asked(node(N.RETIRED, workflow=job, tasks=(task(TaskType.SCRUB_GPU),)), Action.RESTART_CLEAN)
     assert any(isinstance(write, EndTask) for write in answer.writes)

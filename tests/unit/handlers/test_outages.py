@@ -1,4 +1,4 @@
-"""Time in which a node's region could not be read counts against no stage, whichever it is."""
+"""Time in which a node's region could not be read counts against no stage's limit."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SERVICES = NodeServices(bmc=FakeBmc(), credentials=Secrets(), maas=NoRegions(), 
 
 
 def at(stage: OnboardingStage | DecommissionStage, *outages: Outage) -> Node:
-    """Ten hours long."""
+    """A node that has been at the stage for ten hours."""
     when: dict[str, Any] = {"status_entered_at": BEGAN, "stage_entered_at": BEGAN}
     if isinstance(stage, DecommissionStage):
         return node(workflow=decommission(stage, **when), outages=outages)
@@ -64,8 +64,8 @@ def test_no_stage_is_late_by_an_outage(stage: OnboardingStage | DecommissionStag
     assert is_late(at(stage), NOW, Policy())
     assert not is_late(at(stage, lasting), NOW, Policy())
     assert not is_late(at(stage, over), NOW, Policy())
-    assert is_late(at(stage, over), NOW + LONG, Policy()), "what could be read counts"
-    assert is_late(at(stage, Outage(BEGAN - LONG, BEGAN)), NOW, Policy()), "what was before does not"
+    assert is_late(at(stage, over), NOW + LONG, Policy()), "time without an outage counts"
+    assert is_late(at(stage, Outage(BEGAN - LONG, BEGAN)), NOW, Policy()), "an outage before the stage does not count"
 
 
 @pytest.mark.parametrize("stage", [stage for stage in DecommissionStage if stage not in WITH_MAAS])
@@ -82,7 +82,7 @@ HANDLER = NodeHandler(NodeConfig(), sites={SITE.name: SITE})
 
 
 def undoing(after: AfterUndo, *outages: Outage, **fields: Any) -> Node:
-    """Ten hours long, of a machine that MAAS has to give back."""
+    """A node that has undone its deployment for ten hours, whose machine MAAS has to release."""
     when: dict[str, Any] = {"status_entered_at": BEGAN, "stage_entered_at": BEGAN, "after_undo": after}
     stage = OnboardingStage.WAIT_FOR_READY
     job = onboarding(W.COMPENSATING, mode=OnboardingMode.DEPLOY, stage=stage, **when | fields)
@@ -90,7 +90,7 @@ def undoing(after: AfterUndo, *outages: Outage, **fields: Any) -> Node:
 
 
 async def after_a_look(it: Node) -> Outcome:
-    """What one run of the undo comes to, of a region that does not answer."""
+    """The outcome of one run of the undo, with a region that does not respond."""
     decision = HANDLER.handle(it, NOW)
     return await decision.act(SERVICES) if isinstance(decision, outcome.Step) else decision
 
@@ -119,7 +119,7 @@ def test_the_last_attempt_is_not_lost_to_an_outage_that_is_noticed_later() -> No
     failed = fail(node(workflow=running), NOW, FailureClass.UPSTREAM_ERROR, "502").to.workflow
     assert failed is not None and failed.status is W.FAILED_RETRYABLE
     it = node(workflow=replace(failed, status_entered_at=NOW))
-    assert isinstance(HANDLER.handle(it, NOW + MINUTE), Wait), "it may be noticed yet"
+    assert isinstance(HANDLER.handle(it, NOW + MINUTE), Wait), "an outage may still be noticed"
     frozen = moved(HANDLER.handle(it, NOW + 2 * MINUTE)).workflow
     assert frozen is not None and frozen.status is W.FAILED_MANUAL_INTERVENTION
     assert frozen.failure_class is FailureClass.UPSTREAM_ERROR
@@ -161,7 +161,7 @@ def test_an_attempt_that_failed_as_the_region_went_away_is_not_counted(
 
 @given(st.lists(st.integers(0, 3600), max_size=12), st.integers(0, 3600))
 def test_what_counts_is_what_is_left_of_the_time(edges: list[int], since: int) -> None:
-    """Outages that do not overlap, the last perhaps still under way."""
+    """Outages do not overlap, and the last may be under way."""
     moments = [NOW + edge * SECOND for edge in sorted(edges)]
     outages = tuple(Outage(began, ended) for began, ended in zip(moments[::2], moments[1::2], strict=False))
     if len(moments) % 2:

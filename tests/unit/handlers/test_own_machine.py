@@ -1,4 +1,4 @@
-"""A node's machine as its site's region shows it now: ours, somebody else's, or nobody can say."""
+"""A node's machine as its site's region shows it now: owned by us, by another user, or unknown."""
 
 from __future__ import annotations
 

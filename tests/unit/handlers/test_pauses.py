@@ -1,5 +1,4 @@
-"""A pause costs no deadline: whatever was waited for has all its time again once it ends, because nobody could do
-anything about it meanwhile."""
+"""A pause uses up no deadline: after it, every wait has its whole time again, because nothing was done meanwhile."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ def test_a_stage_has_its_whole_deadline_again() -> None:
 
 
 def test_an_agent_has_its_time_again_before_force_is_used() -> None:
-    """None can take the task of a paused node."""
+    """No agent can claim the task of a paused node."""
     job = decommission(D.SCRUB_GPU, options=Options(force=True, reason="it is dead"), **entered(NOW - DAY))
     it = paused_for_a_day(job, status=N.RETIRED, agent=agent(), tasks=(task(TaskType.SCRUB_GPU),))
     assert not given_up(it, NOW + ENOUGH - MINUTE)

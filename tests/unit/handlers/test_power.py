@@ -1,4 +1,4 @@
-"""When power is read, decided without a database: pace, spread, the slow lane, and the cap on logins."""
+"""Reads of power, without a database: interval, spread, the longer interval after failures, and the cap on logins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.power import READING, World, gaps, manageable
 
 INTERVAL = NodeConfig().power_sync_interval
 HOUR = timedelta(hours=1)
-# All that a read records.
+# The fields that a read records.
 KNOWN: dict[str, Any] = {"tried_version": "v1"}
 REFUSED = BmcError(BmcFailure.AUTH, "401", credential_version="v1")
 
@@ -93,7 +93,7 @@ def test_a_read_that_tells_nothing_new_is_quiet_and_any_other_is_told() -> None:
 
 
 def confirmed_since(node: Node, after: timedelta) -> Node:
-    """The node as memory has it after a read that confirmed it."""
+    """The node in memory after a read that confirmed it."""
     step = World().act(decide(node, NOW + after))
     assert step.confirms
     return HANDLER.confirmed(node, step.to, NOW + after)
@@ -129,13 +129,13 @@ def test_each_node_has_its_own_moment_to_store_what_reads_confirm_once_in_each_i
     stores = sorted(at for id_ in range(1, 201) for at in _stores(manageable(KNOWN, id=id_), until=HOUR))
     assert all(5 <= len(_stores(manageable(KNOWN, id=id_), until=HOUR)) <= 7 for id_ in (1, 2, 3))
     in_each = [sum(NOW + n * MINUTE <= at < NOW + (n + 1) * MINUTE for at in stores) for n in range(2, 60)]
-    assert min(in_each) >= 15 and max(in_each) <= 25, "of 200 nodes twenty a minute"
+    assert min(in_each) >= 15 and max(in_each) <= 25, "200 nodes store once in ten minutes each"
     halves = [at for at in stores if at.second < 30]
     assert 0.4 <= len(halves) / len(stores) <= 0.6
 
 
 def _stores(node: Node, *, until: timedelta) -> list[datetime]:
-    """When the reads of a node store what they confirm."""
+    """The times at which reads of a node store what they confirm."""
     world, stored, stores = World(), node, []
     while world.now < NOW + until:
         world.now = power.next_read(node, Policy())
@@ -258,7 +258,7 @@ def test_a_bmc_that_asks_for_patience_gets_it() -> None:
     assert all(10 * MINUTE <= timedelta(seconds=gap) <= 11 * MINUTE for gap in gaps(world.times()))
     world = World(BmcError(BmcFailure.UNREACHABLE, "busy", retry_after=timedelta(days=9)))
     world.live(manageable(), until=2 * HOUR)
-    assert len(world.log) >= 3, "but not for ever"
+    assert len(world.log) >= 3, "the requested pause has an upper limit"
 
 
 def test_the_first_read_that_succeeds_ends_it() -> None:
@@ -312,7 +312,7 @@ def test_reads_that_are_refused_keep_to_the_login_cap() -> None:
     world = World(REFUSED)
     world.live(manageable(), until=2 * HOUR)
     assert busiest(world.times()) <= LOGIN_CAP
-    assert len(world.log) >= 20, "and it goes on"
+    assert len(world.log) >= 20, "reads go on at the rate of the cap"
 
 
 def test_a_read_whose_end_nobody_saw_counts_as_a_refused_login() -> None:
@@ -332,7 +332,7 @@ def test_a_read_whose_end_nobody_saw_counts_as_a_refused_login() -> None:
 
 def test_after_a_crash_a_read_that_had_begun_counts_before_anything_is_dialled() -> None:
     node, due = manageable(), NOW + 2 * MINUTE
-    assert isinstance(HANDLER.recover(node, NOW + SECOND, "deploy"), DoNothing), "what had begun was no read"
+    assert isinstance(HANDLER.recover(node, NOW + SECOND, "deploy"), DoNothing), "the interrupted step was no read"
     counted = moved(HANDLER.recover(node, due, power.READ))
     assert (counted.bmc.tries, counted.bmc.trying) == ((due,), None)
     capped = manageable({"tries": (due,) * LOGIN_CAP})

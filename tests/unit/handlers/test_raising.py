@@ -37,7 +37,7 @@ DRAIN_ONLY = (D.FORCE_RELEASE_ALLOCATIONS, D.SCRUB_GPU, D.VALIDATE_CLEAN_NODE)
 
 
 def asked(it: Node, action: Action, **params: Any) -> tuple[str, str, Node]:
-    """The verdict, why, and the node after it."""
+    """The intent's status, the reason, and the node after its answer."""
     decision = decide(replace(it, intents=(intent(action, **params),)))
     ((verdict, reason),) = answers(decision)
     after = it if isinstance(decision, Wait) else moved(decision)
@@ -134,7 +134,7 @@ def test_what_resume_issues_in_a_pause_comes_when_the_pause_ends(status: TaskSta
     paused = replace(draining(), paused=PAUSED, tasks=(lost,))
     verdict, reason, resumed = asked(paused, Action.RESUME)
     assert verdict == "accepted" and "when the pause ends" in reason
-    assert [t.status for t in resumed.tasks] == [status], "nothing is issued in a pause"
+    assert [t.status for t in resumed.tasks] == [status], "no task is issued in a pause"
     again, _, twice = asked(resumed, Action.RESUME)
     assert again == "accepted" and twice.tasks == resumed.tasks
     ended = decide(replace(twice, intents=(intent(Action.UNPAUSE),)))

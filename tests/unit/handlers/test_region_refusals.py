@@ -1,4 +1,4 @@
-"""What a refusal of a region means for the stage: what is tried again, what is not, and what a person is told."""
+"""Refusals of a region: which of them a stage retries, and the failures that it reports."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_machine_that_left_rescue_mode_is_still_said_to_be_held_because_of_it(
     said = region.foreign(node, held(StatusNumber.DEPLOYED)).detail
     assert "'ann'" in said and "rescue mode" in said and "farrier's key" in said and "release" in said
     again = region.foreign(quarantined_for(said), held(StatusNumber.DEPLOYED)).detail
-    assert again == said, "the newest failure keeps what happened"
+    assert again == said, "the newest failure includes what happened before"
 
 
 def test_a_user_who_took_a_machine_later_is_not_said_to_have_it_from_rescue_mode() -> None:
@@ -83,7 +83,7 @@ def test_a_user_who_took_a_machine_later_is_not_said_to_have_it_from_rescue_mode
 
 
 def test_why_keeps_the_reason_of_a_node_in_service_whose_machine_left_rescue_mode() -> None:
-    """Drift quarantines while the machine is in rescue mode; what is compared afterwards is told with it."""
+    """Drift quarantines the node while its machine is in rescue mode; later comparisons are shown with that reason."""
     noted = disagreement(NodeStatus.ACTIVE, held(StatusNumber.RESCUE_MODE, name="Rescue mode"), foreign=True)
     deployed = held(StatusNumber.DEPLOYED, name="Deployed")
     said = disagreement(NodeStatus.QUARANTINED, deployed, foreign=True, noted=noted)

@@ -1,4 +1,4 @@
-"""What simple kinds answer alike: which requests a state accepts, and in which words the others are refused."""
+"""Intents for simple kinds: the actions that a state accepts, and the texts with which it refuses others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A credential that changes, decided without a database: whatever comes between, a node becomes manageable again."""
+"""Rotations of a credential, without a database: a node becomes manageable again, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOUR = timedelta(hours=1)
 
 
 class Alternating(Secrets):
-    """A store of which every other look sees a mirror that lags."""
+    """A store in which every other read goes to a mirror with the former version."""
 
     @override
     async def version(self, target: BmcTarget) -> str:
@@ -35,7 +35,7 @@ NO_ROUTE = BmcError(BmcFailure.UNREACHABLE, "no route")
 
 
 def rotated() -> World:
-    """The secret has a new version, with which the BMC can be read as soon as it answers at all."""
+    """A BMC in an outage, and a secret whose new version the BMC accepts."""
     world = World(NO_ROUTE)
     world.secrets = Secrets("v2")
     return world

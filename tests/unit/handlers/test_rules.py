@@ -1,4 +1,4 @@
-"""The order of a run's rules, and what a workflow does with time, pauses and answers: cases that take no database."""
+"""The order of a run's rules, and workflows with deadlines, pauses and tasks: cases that need no database."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ def test_answers_are_committed_before_a_step_begins() -> None:
 def test_what_reached_a_deleted_node_is_answered() -> None:
     gone = node(N.DELETED, deleting=True)
     decision = decide(asking(gone, Action.DRAIN, Action.PAUSE))
-    assert isinstance(decision, Wait) and decision.requeue_after == timedelta(0), "there may be more of them"
+    assert isinstance(decision, Wait) and decision.requeue_after == timedelta(0), "there may be more intents"
     assert isinstance(decide(gone), Deleted)
     assert [verdict for verdict, _ in answers(decision)] == ["rejected", "rejected"]
     assert all("this node is deleted" in reason for _, reason in answers(decision))
 
 
 def test_the_same_snapshot_gives_the_same_words() -> None:
-    """A text that changed from run to run would be stored on each."""
+    """A reason that changed from run to run would be stored in every run."""
     waiting = node(N.OFFLINE, agent=agent(heard=LONG_AGO))
     assert decide(waiting) == decide(waiting, NOW + MINUTE)
 
@@ -102,7 +102,7 @@ def test_a_delete_revokes_the_token_in_the_commit_that_accepts_it(fresh: Node) -
     assert RevokeBootstrap() in writes(decision)
 
 
-# --- what is fresh of an agent
+# --- fresh reports of an agent
 
 
 @pytest.mark.parametrize(("status", "stays"), [(N.ACTIVE, N.ACTIVE), (N.OFFLINE, N.ACTIVE)])
@@ -126,7 +126,7 @@ def test_only_an_alert_that_blocks_scheduling_takes_a_node_out_of_service() -> N
 
 
 def test_another_attempt_at_a_stage_has_the_whole_deadline_again() -> None:
-    """The stage was entered long before; this attempt of it has just begun."""
+    """The stage was entered long ago; this attempt has just begun."""
     running = onboarding(attempt=2, stage_entered_at=NOW - timedelta(hours=2), status_entered_at=NOW - MINUTE)
     assert isinstance(decide(node(workflow=running)), Wait)
     late = decide(node(workflow=running), NOW + 30 * MINUTE)
@@ -154,7 +154,7 @@ def test_a_stage_backs_off_until_its_attempts_are_used_up(attempt: int) -> None:
 
 
 def test_a_failed_seed_from_before_the_attempt_says_nothing_of_it() -> None:
-    """Or retry_stage would fail again before the agent could report what was mended."""
+    """Otherwise retry_stage would fail again before the agent could report the repair."""
     began = NOW - MINUTE
     for heard, stands in ((began - SECOND, True), (began + SECOND, False)):
         told = agent("disk", heard=heard, ssh_seed_failures=3)
@@ -219,11 +219,11 @@ def test_a_result_is_quoted_no_longer_than_a_line_or_three() -> None:
     assert len(after.workflow.failure_detail) < 400
 
 
-# --- a BMC and a stage that both need the outside
+# --- a BMC and a stage that both need a step
 
 
 def at_a_stage_that_asks(management: M, bmc: Bmc) -> Node:
-    """A deployment whose stage asks MAAS in each run, as it does while MAAS is away."""
+    """A deployment whose stage calls MAAS in each run, as in an outage of MAAS."""
     asking_ = onboarding(mode=OnboardingMode.DEPLOY, stage=OnboardingStage.LOAD_SITE_CONFIG)
     return with_bmc(management, bmc, site=SITE.name, workflow=asking_)
 
@@ -242,11 +242,11 @@ def test_a_stage_that_asks_without_end_does_not_keep_a_bmc_from_being_read() -> 
     assert step_of(at_a_stage_that_asks(M.MANAGEABLE, fresh)) == "load_site_config"
 
 
-# --- calls that come to no end
+# --- calls that never end
 
 
 def cut_off(node: Node, times: int) -> Node:
-    """The node after so many calls that ended by an error, as their commits leave it."""
+    """The node after so many calls that were cut off and committed."""
     handler = NodeHandler(NodeConfig(), sites={SITE.name: SITE})
     for _ in range(times):
         decision = handler.handle(node, NOW)
@@ -267,13 +267,13 @@ def test_a_stage_whose_calls_come_to_no_end_has_failed_after_some_and_begins_to_
 
 
 def test_an_undo_whose_calls_come_to_no_end_is_shown_to_a_person_in_time() -> None:
-    """Even where no answer ever comes in which its deadline could be looked at."""
+    """The deadline is checked although no call ever returns."""
     job = onboarding(
         W.COMPENSATING, mode=OnboardingMode.DEPLOY, stage=OnboardingStage.DEPLOY_VIA_MAAS, after_undo=AfterUndo.CANCEL
     )
     undone = cut_off(node(site=SITE.name, maas_id="abc123", workflow=job), 1)
     handler = NodeHandler(NodeConfig(), sites={SITE.name: SITE})
-    assert isinstance(handler.handle(undone, NOW + timedelta(hours=1)), Step), "it may come to an end yet"
+    assert isinstance(handler.handle(undone, NOW + timedelta(hours=1)), Step), "the undo may still end"
     late = moved(handler.handle(undone, NOW + timedelta(hours=2))).workflow
     assert late is not None
     assert (late.status, late.failure_class) == (W.FAILED_MANUAL_INTERVENTION, FailureClass.UNDO_FAILED)
@@ -284,7 +284,7 @@ def test_an_undo_whose_calls_come_to_no_end_is_shown_to_a_person_in_time() -> No
 
 @pytest.mark.parametrize("status", [W.RUNNING, W.FAILED_RETRYABLE])
 def test_a_second_quarantine_for_the_same_reason_stops_what_was_resumed_meanwhile(status: W) -> None:
-    """Or the onboarding would end, and put a node into service that somebody was told is quarantined."""
+    """Otherwise the onboarding would end and put a node into service that a client quarantined."""
     why = Quarantine(QuarantineCause.OPERATOR, "smoke")
     asked = (intent(Action.QUARANTINE, reason="smoke"),)
     resumed = node(N.QUARANTINED, ever_active=False, quarantine=why, workflow=onboarding(status), intents=asked)

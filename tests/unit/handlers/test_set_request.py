@@ -15,7 +15,7 @@ from farrier.model.writes import SetDetails
 from tests.support.details import VALUES
 from tests.support.nodes import answers, decide, decommission, intent, node, onboarding, writes
 
-# By mode of the live workflow; a workflow uses none of the others.
+# The details that a live workflow uses, by its mode; it uses no others.
 USED: dict[O | D | None, set[str]] = {
     None: set(),
     O.DEPLOY: {"site", "model", "labels", "macs", "maas_id", "agentless"},

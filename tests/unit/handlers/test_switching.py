@@ -1,4 +1,4 @@
-"""Switching power, decided without a database: two commits, nothing sent twice, and what is answered."""
+"""Changes of power, without a database: two commits, nothing sent twice, and the answers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_why_a_power_could_not_be_enforced_is_kept_until_it_is_as_wanted_or_want
     assert failed.bmc.enforce_error == "unsupported: it has no action to switch power"
     world.answer = lambda: replace(READING, power=PowerState.OFF)
     still = world.live(failed, until=MINUTE)
-    assert still.bmc.enforce_error == failed.bmc.enforce_error, "a read that finds it so proves nothing"
+    assert still.bmc.enforce_error == failed.bmc.enforce_error, "only the target power ends the error"
     in_vain = world.live(failed, until=HOUR)
     assert in_vain.bmc.enforce_error == "power is off now"
     well = World()
@@ -99,7 +99,7 @@ def test_nothing_is_switched_that_is_not_surely_wrong_and_ours(node: Node) -> No
     assert isinstance(power.tend(node, NOW, Policy()), Wait | DoNothing | None)
 
 
-# --- what is asked for
+# --- intents
 
 
 def asked(node: Node, **params: Any) -> Node:
@@ -107,7 +107,7 @@ def asked(node: Node, **params: Any) -> Node:
 
 
 def begun(node: Node, **params: Any) -> Node:
-    """The node after the first commit for a request, which is still pending."""
+    """The node after the first commit for an intent, which is still pending."""
     node = asked(node, **params)
     decision = decide(node)
     assert answers(decision) == []
@@ -118,7 +118,7 @@ def test_what_will_be_sent_is_committed_before_it_is_sent_and_the_request_waits_
     node = begun(manageable(), power="off")
     (request,) = node.intents
     assert node.bmc.switching == Switching(power=PowerRequest.OFF, at=NOW, intent=request.id)
-    assert node.bmc.tries == (NOW,), "its login is counted before it"
+    assert node.bmc.tries == (NOW,), "the login is counted before it is made"
     world = World(replace(READING, power=PowerState.OFF))
     result = world.act(decide(node))
     assert answers(result) == [("accepted", "power off done: power is off")]
@@ -171,7 +171,7 @@ def test_what_the_bmc_refuses_is_the_answer_with_its_class(failure: BmcFailure) 
     result = World(BmcError(failure, "it said no")).act(decide(node))
     assert answers(result) == [("rejected", f"set_power off: {failure}: it said no")]
     after = moved(result).bmc
-    assert (after.switching, after.desired_power) == (None, PowerState.ON), "nothing was changed"
+    assert (after.switching, after.desired_power) == (None, PowerState.ON), "the power was not changed"
     assert after.tries == ((NOW,) if failure is BmcFailure.AUTH else ())
 
 
@@ -190,7 +190,7 @@ def test_another_machine_is_never_switched() -> None:
 
 
 def test_what_nobody_waits_for_any_more_is_not_sent() -> None:
-    """Its request was answered in some other way meanwhile."""
+    """The intent has got another answer meanwhile."""
     left_over = manageable({"switching": Switching(power=PowerRequest.OFF, at=NOW, intent=99), "trying": NOW})
     assert moved(decide(left_over)).bmc.switching is None
     unwanted = manageable({"switching": Switching(power=PowerRequest.ON, at=NOW), "trying": NOW})
@@ -200,7 +200,7 @@ def test_what_nobody_waits_for_any_more_is_not_sent() -> None:
 @pytest.mark.parametrize(("enforce", "desired"), [(True, PowerState.OFF), (False, None)])
 def test_a_request_says_whether_its_power_is_kept(enforce: bool, desired: PowerState | None) -> None:
     node = begun(manageable({"desired_power": PowerState.ON}), power="off", enforce=enforce)
-    assert node.bmc.desired_power is PowerState.ON, "until it is done"
+    assert node.bmc.desired_power is PowerState.ON, "the former target holds until the change is done"
     world = World(replace(READING, power=PowerState.OFF))
     assert moved(world.act(decide(node))).bmc.desired_power is desired
 

@@ -1,5 +1,4 @@
-"""Whoever gets a node gets a clean one: cleaning that came to no good end keeps it out of service, and a clean start
-cleans anew."""
+"""Only clean nodes return to service: a failed cleanup keeps a node out of service, and a clean start cleans anew."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ CLEANING = {
 
 @dataclass
 class Asked:
-    """What came of a request: the verdict, its reason, and the node that the commit leaves."""
+    """The result of an intent: its status, the reason, and the node after the commit."""
 
     verdict: str
     reason: str
@@ -56,13 +55,13 @@ def ask(it: Node, action: Action, **params: Any) -> Asked:
 
 
 def cleaning(stage: D, status: T, workflow: W = FAILED) -> Node:
-    """A node that was emptied, with the task of its stage in this state."""
+    """An emptied node, with the task of its cleaning stage in this status."""
     job = decommission(stage, workflow, mode=DecommissionMode.SOFT_RESET)
     return node(N.RETIRED, agent=agent(), workflow=job, tasks=(task(CLEANING[stage], status),))
 
 
 def idle(it: Node) -> Node:
-    """Its workflow is over, and its tasks with it."""
+    """The node after its workflow and tasks have ended."""
     return replace(it, workflow=None, tasks=())
 
 
@@ -92,14 +91,14 @@ def test_one_whose_cleaning_was_through_is_not_marked() -> None:
 
 
 def test_a_mark_does_not_keep_a_node_from_being_installed_anew() -> None:
-    """Which a forced reimage leads to."""
+    """A forced reimage leads to such an installation."""
     marked = idle(replace(cleaning(D.SCRUB_GPU, T.FAILED), not_scrubbed=True))
     asked = ask(marked, Action.ONBOARD, mode=OnboardingMode.DEPLOY.value)
     assert "scrub" not in asked.reason
 
 
 def test_a_clean_start_has_the_node_cleaned_again_and_not_only_looked_at() -> None:
-    """Or the validation would find the same again."""
+    """Otherwise the validation would find the same again."""
     dirty = task(TaskType.VALIDATE_CLEAN, T.FAILED, created_at=NOW - MINUTE)
     cleaned = task(TaskType.SCRUB_GPU, T.SUCCEEDED, created_at=NOW - 2 * MINUTE)
     job = decommission(D.VALIDATE_CLEAN_NODE, FAILED, mode=DecommissionMode.SOFT_RESET)
@@ -114,17 +113,17 @@ def test_a_clean_start_has_the_node_cleaned_again_and_not_only_looked_at() -> No
 
 
 def at_stage(it: Node, stage: D) -> Node:
-    """The node once its workflow has come to a stage again."""
+    """The node once its workflow has reached the stage again."""
     assert it.workflow is not None
     return replace(it, workflow=replace(it.workflow, status=W.RUNNING, stage=stage, status_entered_at=NOW))
 
 
-# --- a machine that was given back before
+# --- machines that were released before
 
 
 @pytest.mark.parametrize("stage", [D.FORCE_RELEASE_ALLOCATIONS, *CLEANING])
 def test_nobody_is_waited_for_on_a_machine_that_an_earlier_workflow_gave_back(stage: D) -> None:
-    """A reimage that is to stay retired, or a redeployment that was cancelled, leaves no agent behind."""
+    """After a reimage that stays retired, or a cancelled redeployment, the machine has no agent."""
     bare = node(N.RETIRED, workflow=decommission(stage))
     after = moved(decide(bare))
     assert after.workflow is not None and after.workflow.stage is not stage

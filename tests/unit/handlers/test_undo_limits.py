@@ -1,4 +1,4 @@
-"""What an undo must not touch, what stops it, and what becomes of it then; a region in trouble."""
+"""Limits of an undo: machines that it must not change, causes that stop it, and faults of the region."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ async def at() -> AsyncIterator[Stand]:
         yield made
 
 
-# --- whose it is
+# --- owners of machines
 
 
 @pytest.mark.parametrize("status", [S.DEPLOYED, S.DEPLOYING, S.ALLOCATED, S.FAILED_DEPLOYMENT])
 async def test_a_deployment_that_is_not_this_workflows_stops_the_undo(at: Stand, status: Status) -> None:
-    it = await standing(at, O.WAIT_FOR_READY, status, id=99)  # the events have another workflow's comments
+    it = await standing(at, O.WAIT_FOR_READY, status, id=99)  # the events have comments of another workflow
     await it.ask(Action.CANCEL)
     refused(it, "this workflow did not request this")
     assert changes(at) == []
 
 
 async def test_a_deployment_that_left_its_comment_alone_is_ours(at: Stand) -> None:
-    """The number of the deployment is written before it is asked for; its comment tells as well."""
+    """The deployment's number is committed before the request; the comment alone proves it, too."""
     it = await standing(at, O.DEPLOY_VIA_MAAS, S.DEPLOYING)
     assert region.comment(at.node, "deploy 1") == COMMENT
     await it.ask(Action.CANCEL)
@@ -140,7 +140,7 @@ async def test_a_deletion_that_is_cancelled_ends_with_the_undo(at: Stand) -> Non
     assert not it.node.deleting and it.node.status is N.ENROLLING
 
 
-# --- a region in trouble
+# --- faults of the region
 
 
 async def test_a_region_that_is_down_is_waited_for(at: Stand) -> None:
@@ -188,7 +188,7 @@ async def test_an_abort_that_came_to_nothing_is_asked_for_again_minutes_later(at
     it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYING, upstream=ASKED)
     machine = at.region.machines[at.node.maas_id or ""]
     await it.ask(Action.CANCEL)
-    machine.epoch += 1  # whatever was planned for it will not happen
+    machine.epoch += 1  # cancels the region's planned work on it
     at.now += timedelta(minutes=4)
     await it.rest()
     assert changes(at) == ["abort"]

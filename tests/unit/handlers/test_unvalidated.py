@@ -1,4 +1,4 @@
-"""A cleanup that was not validated keeps a node out of service until one succeeds, or a release with a reason."""
+"""A cleanup that was not validated keeps a node out of service until one is, or until a release with a reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PARAMS: dict[Action, dict[str, object]] = {
     Action.DECOMMISSION: {"mode": "soft_reset"},
     Action.ONBOARD: {"mode": "manual"},
 }
-# What an operator may ask for on the way, without a reason that would release it.
+# The intents of an operator that do not release the node.
 ASKED = (
     *(Action.DRAIN, Action.DECOMMISSION, Action.QUARANTINE, Action.RELEASE, Action.REACTIVATE, Action.ONBOARD),
     *(Action.CANCEL, Action.RESTART_CLEAN, Action.RERUN, Action.RESUME, Action.MARK_MANUAL_INTERVENTION_REQUIRED),
@@ -46,11 +46,11 @@ def test_alerts_while_its_drain_is_undone_do_not_replace_the_cause() -> None:
     blocked = moved(decide(undoing))
     assert (blocked.status, blocked.quarantine) == (N.QUARANTINED, UNVALIDATED)
     well = replace(blocked, workflow=None, agent=agent())
-    assert not isinstance(decide(well), Transition), "it does not go back into service by itself"
+    assert not isinstance(decide(well), Transition), "the node must not return to service by itself"
 
 
 def settled(it: Node) -> Node:
-    """The node after all runs that move it at once."""
+    """The node after all runs that follow at once."""
     for _ in range(20):
         decision = decide(it)
         if not isinstance(decision, Transition | Update) or decision.to == it:
@@ -60,7 +60,7 @@ def settled(it: Node) -> Node:
 
 
 def ended(it: Node) -> Node:
-    """As the next snapshot has it: no intent that was answered, no workflow that has ended."""
+    """The next snapshot: without answered intents, and without a workflow that has ended."""
     over = it.workflow is not None and it.workflow.status in (W.COMPLETED, W.CANCELLED, W.RECONCILED)
     return replace(it, intents=(), workflow=None if over else it.workflow, tasks=() if over else it.tasks)
 

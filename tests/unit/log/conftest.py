@@ -1,4 +1,4 @@
-"""A stream that the log is written to."""
+"""A stream to which the log is written."""
 
 from __future__ import annotations
 

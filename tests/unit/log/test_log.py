@@ -1,4 +1,4 @@
-"""Logs: one form for ours and others', and no secret in any of them."""
+"""Logs: the same format for events of ours and of libraries, and no secret in either."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.logged import lines
 
 class Terminal(io.StringIO):
     @override
-    def isatty(self) -> bool:  # what a person's standard error says
+    def isatty(self) -> bool:  # as standard error of an interactive user
         return True
 
 
@@ -100,7 +100,7 @@ def test_a_traceback_shows_neither_passwords_in_urls_nor_local_variables(form: l
 
 
 class Hand:
-    """A clock that stands until it is moved."""
+    """A clock that stands still until it is moved."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -111,7 +111,7 @@ class Hand:
 
 @pytest.fixture
 def hand(out: io.StringIO) -> Hand:
-    """Moves the clock that repeated lines are counted by."""
+    """The clock by which repeated lines are counted."""
     clock = Hand()
     log.configure(stream=out, clock=clock)
     return clock

@@ -1,4 +1,4 @@
-"""A line of the log: what it looks like to the letter, that it is whole, and that writing it harms nobody."""
+"""A line of the log: its exact format, that it is written whole, and that a failed write raises no error."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Number(IntEnum):
 
 
 class Spelled(str):
-    """A text that msgspec does not know."""
+    """A subclass of str that msgspec cannot encode."""
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ def _nested(inside: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
     return st.lists(inside, max_size=3) | st.dictionaries(st.text() | st.integers(), inside, max_size=3)
 
 
-# Among them half surrogate pairs, what is no ASCII, numbers of any size, and floats that are none.
+# Values with lone surrogates, other than ASCII, numbers of any size, and NaN and infinities.
 VALUES = st.recursive(
     st.none()
     | st.booleans()
@@ -147,7 +147,7 @@ def test_lines_that_a_test_captures_are_not_written_and_those_after_it_are(out: 
 
 
 class Slow(io.StringIO):
-    """Lets other threads run after each letter."""
+    """A stream that lets other threads run after each letter."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -202,13 +202,13 @@ def closed() -> tuple[TextIO, Callable[[], None]]:
 
 
 def unread() -> tuple[TextIO, Callable[[], None]]:
-    """A pipe whose reader goes."""
+    """A pipe, and a function that closes its reading end."""
     reads, writes = os.pipe()
     return open(writes, "w", encoding="utf-8"), lambda: os.close(reads)
 
 
 def narrow() -> tuple[TextIO, Callable[[], None]]:
-    """One that has no letter for what is said."""
+    """A stream whose encoding lacks a letter of the text."""
     return io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict"), lambda: None
 
 
@@ -225,7 +225,7 @@ def test_a_stream_that_cannot_be_written_to_is_told_of_and_raises_in_nobody_who_
     assert told.count("--- Logging error ---") == 2
     assert "'event': 'connecting'" in told
     assert "hunter2" not in told
-    with suppress(OSError):  # it tries again to write what it could not
+    with suppress(OSError):  # closing tries to flush the rest again
         stream.close()
 
 

@@ -1,4 +1,4 @@
-"""Rules as YAML."""
+"""The alert rules as YAML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of dashboards show what Prometheus answered, for every kind of panel that the dashboards have."""
+"""Pictures of dashboards show Prometheus' results, for every type of panel that the dashboards have."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SPAN = Span(1_000_000, 1_000_600)
 
 
 def _drawn(name: str, *found: dict[str, str]) -> ElementTree.Element:
-    """A dashboard, when every query is answered with a value of 3 for each of these label sets."""
+    """A drawn dashboard, every query of which returned the value 3 for each of these label sets."""
 
     def answer(request: httpx.Request) -> httpx.Response:
         query = request.url.params["query"]

@@ -1,5 +1,5 @@
-"""Dashboards are sound: what is shipped is what the code makes, Grafana's model takes it, and every query asks for
-series and labels that there are."""
+"""Dashboards are sound: the shipped files are those that the code generates, they fit Grafana's model, and every query
+uses existing series and labels."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_dashboards_are_told_apart_and_keep_their_addresses() -> None:
     assert [board["uid"] for board in SHIPPED.values()] == [f"farrier-{name}" for name in dashboards.NAMES]
     assert all(board["description"] and board["schemaVersion"] for board in SHIPPED.values())
     assert all("id" not in board for board in SHIPPED.values()), (
-        "Grafana gives ids; one of ours would overwrite another"
+        "Grafana assigns ids; one of ours would overwrite another"
     )
 
 
@@ -131,7 +131,7 @@ def test_prometheus_understands_every_query(tmp_path: Path) -> None:
 
 
 def _filled(expr: str) -> str:
-    """As Grafana sends it."""
+    """The expression with variables filled in, as Grafana sends it."""
     return expr.replace("$job", "farrier").replace("$__rate_interval", "1m").replace("$__range", "6h")
 
 

@@ -1,4 +1,4 @@
-"""Numbers of dashboards do not depend on how many replicas there are, nor on one that has lost its database."""
+"""The numbers on dashboards do not depend on the number of replicas, nor on one that has lost its database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.programs import program
 from tests.support.promtool import Replica, labelled
 
 _MINUTE = 30
-_OLD = "0x60"  # has not counted since the beginning
+_OLD = "0x60"  # the time of the last count: never since the start
 _NODES = {
     'farrier_resources{kind="node",state="active",substate=""}': "7x60",
     'farrier_resources{kind="node",state="offline",substate=""}': "2x60",
@@ -31,7 +31,7 @@ _GONE = {
 
 
 class _Shown(msgspec.Struct, frozen=True):
-    """What the first query of a panel answers: labels and a value, or nothing."""
+    """The result of a panel's first query: labels and a value, or nothing."""
 
     board: str
     panel: str

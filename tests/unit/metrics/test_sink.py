@@ -1,4 +1,4 @@
-"""What the sink counts, and that every series is there before anything happened."""
+"""The counts of the metrics sink, and that every series exists before the first event."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def samples(sink: PrometheusSink) -> dict[str, float]:
 
 
 def test_every_series_stands_at_zero_before_anything_happened(sink: PrometheusSink) -> None:
-    """A rule over a series that appears with its first error misses that error."""
+    """An alert rule would miss the first error if the series appeared only with it."""
     start = samples(sink)
     for series in (
         "farrier_state_entered_total{kind=widget,state=new}",

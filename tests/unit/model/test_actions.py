@@ -1,4 +1,4 @@
-"""When an intent is accepted, put off or refused, and what the refusal says."""
+"""Intents that are accepted, deferred or refused, and the texts of refusals."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ EVERY_LIVE = [
 
 
 def accepted_in(action: Action) -> set[str]:
-    """The node statuses that accept the action, everything else being right for it."""
+    """The node statuses that accept the action if everything else allows it."""
     return {
         str(status)
         for status, management, live in itertools.product(NodeStatus, Management, EVERY_LIVE)
@@ -177,7 +177,7 @@ def test_a_decommission_begins_in_its_statuses_and_raises_options_wherever_one_i
     under_way = {"active", "offline", "quarantined", "draining", "retired", "removing"}
     assert {status for status in NodeStatus if accepted(status, BUSY)} == under_way
     for live in (onboarding(WorkflowStatus.RUNNING), decommission(WorkflowStatus.COMPENSATING)):
-        assert not any(accepted(status, live) for status in NodeStatus), "nothing to raise"
+        assert not any(accepted(status, live) for status in NodeStatus), "no option is raised"
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ OPERATOR_EDGES = {
 def test_an_operator_action_is_accepted_exactly_where_the_workflow_has_its_edge(
     action: Action, target: str, layer: edges.Layer
 ) -> None:
-    # Beginning and a failed undo lead to the same targets, but are nobody's request.
+    # The begin of a workflow and a failed undo have the same targets, but no intent requests them.
     undone = set() if action is Action.MARK_MANUAL_INTERVENTION_REQUIRED else {WorkflowStatus.COMPENSATING}
     nobody = {WorkflowStatus.PENDING} | undone
     sources = {source for source, to in edges.ALLOWED[layer] if to == target} - nobody

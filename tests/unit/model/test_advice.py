@@ -1,4 +1,4 @@
-"""What to do about a node: what it waits for comes before what is wrong besides, and a limit is never nothing."""
+"""Advice about a node: about its wait first, then about other faults; and every exceeded limit has advice."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def region(**fields: Any) -> RegionView:
 
 
 def seen(age: timedelta, **fields: Any) -> MaasView:
-    """A machine that is deploying, last heard of so long ago."""
+    """An observation of a deploying machine that was last read so long ago."""
     given = {"stale_since": None, "fresh_at": NOW - age, **fields}
     return MaasView(system_id="abc", state="deploying", since=NOW - HOUR, read_at=NOW - age, **given)
 
@@ -234,7 +234,7 @@ def test_requests_are_told_the_oldest_first_and_without_those_that_have_an_answe
     assert [request.id for request in why(requests=requests).unanswered] == [25, 27]
 
 
-# --- what can be pasted
+# --- commands that can be pasted
 
 
 def test_one_intent_that_is_advised_is_told_as_a_command() -> None:
@@ -264,7 +264,7 @@ def test_an_advice_with_a_command_names_that_intent_and_no_other(cause: FailureC
     text = FAILURES[cause].action if isinstance(cause, FailureClass) else QUARANTINE_ADVICE[cause]
     others = {Action.RESTART_CLEAN, Action.CANCEL, Action.RESUME, Action.RERUN, Action.DELETE, Action.DECOMMISSION}
     assert ONE_INTENT[cause] in text and not [other for other in others if other in text]
-    assert ACTIONS[ONE_INTENT[cause]].params is NoParams, "it can be typed as it is"
+    assert ACTIONS[ONE_INTENT[cause]].params is NoParams, "the command needs no quoting"
 
 
 def _wait(reason: str) -> Record:

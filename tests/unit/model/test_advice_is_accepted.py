@@ -1,4 +1,4 @@
-"""Whatever intent an advice names, the node accepts it in that state: asked of the real table and the real handler."""
+"""The node accepts every intent that an advice names, by the real table of actions and the real handler."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from tests.unit.model.test_clocks import workflow as workflow_view
 from tests.unit.model.test_why import why
 
 HANDLER = NodeHandler(NodeConfig(), sites={SITE.name: SITE})
-# Where a node is taken over that runs already.
+# The statuses in which a running node is adopted.
 _ADOPTED = (N.ENROLLING, N.QUARANTINED)
-# Words of the texts that are things and no intents.
+# Words in the texts that name things and not intents.
 NO_INTENTS = re.compile(
     r"the drain task|delete the node that is named|(?:a|its|the|cancel a) decommission\b|the deletion"
     r"|decommission_failed"
@@ -47,7 +47,7 @@ PARAMS: dict[Action, dict[str, Any]] = {
     Action.QUARANTINE: {"reason": "x"},
     Action.SET_POWER: {"power": "on"},
 }
-# What says by its own facts, beyond states, whether it goes: another test's.
+# Intents that depend on more than states, which other tests cover.
 BY_OBSERVATION = {Action.ADOPT_OBSERVED_STATE}
 
 
@@ -65,7 +65,7 @@ def shown(it: Node, job: Onboarding | Decommission | None) -> WorkflowView | Non
 
 
 def advised(it: Node, last: Onboarding | Decommission | None = None) -> str:
-    """What `node why` says of it."""
+    """The advice that `node why` shows for the node."""
     live = shown(it, it.workflow)
     return why(
         status=it.status,
@@ -199,7 +199,7 @@ def test_what_is_advised_while_its_workflow_waits_is_accepted(cause: QuarantineC
 def test_what_is_advised_about_a_node_without_its_decommission_is_accepted(status: N, agentless: bool) -> None:
     it = node(status, agentless=agentless, agent=None if agentless else agent())
     text = advised(it)
-    first, _, _ = text.partition("; cancel then")  # stops what resume has made by then
+    first, _, _ = text.partition("; cancel then")  # that cancel is for the workflow that resume makes
     assert named(first) == [Action.RESUME] and not list(refusals(it, first)), text
 
 

@@ -1,4 +1,4 @@
-"""Clocks of one node: each layer's from its own beginning, and none where nothing can be said."""
+"""Clocks of one node: each layer's runs from its own begin, and a layer without a known time has none."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def workflow(**fields: Any) -> WorkflowView:
 
 
 def view(**fields: Any) -> NodeView:
-    """An active node without a BMC, which nothing is wrong with."""
+    """An active node without a BMC and without faults."""
     given: dict[str, Any] = {
         "id": 1,
         "name": "gpu-1",

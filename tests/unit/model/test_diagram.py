@@ -1,4 +1,4 @@
-"""What is generated shows the whole model, once."""
+"""The generated page shows the whole model, and every part once."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import pytest
 from farrier.model import edges
 from farrier.model.edges import Layer
 
-# What may be stayed in for ever with nothing wrong.
+# States in which a node may stay for ever.
 RESTING = {Layer.STATUS: {"active", "retired"}, Layer.MANAGEMENT: {"unmanaged", "manageable"}}
 STATUS = """
 bootstrap_issued enrolling
@@ -68,7 +68,7 @@ running reconciled
 failed_retryable reconciled
 failed_manual_intervention reconciled
 """
-# Written out a second time on purpose: a change of the table has to be meant twice.
+# A deliberate copy: a change of the table has to be made twice.
 SPELLED = {
     Layer.STATUS: STATUS,
     Layer.MANAGEMENT: MANAGEMENT,

@@ -1,4 +1,4 @@
-"""Failure classes: complete advice, the model's triggers, a back-off that grows and stays bounded."""
+"""Failure classes: each has advice, the model's triggers are marked, and the back-off grows up to a limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Healthy, silent, or neither: the facts that decide, one at a time."""
+"""A node is healthy, silent, or neither: the facts that decide, one at a time."""
 
 from __future__ import annotations
 

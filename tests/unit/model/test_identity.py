@@ -1,4 +1,4 @@
-"""What proves that a machine is the recorded one, what proves the contrary, and what proves nothing."""
+"""Facts that prove that a machine is the recorded one, facts that disprove it, and facts that prove nothing."""
 
 from __future__ import annotations
 

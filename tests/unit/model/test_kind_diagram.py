@@ -1,4 +1,4 @@
-"""What is generated of a kind shows all of it, once, in words that Mermaid takes."""
+"""The generated diagram of a kind shows every part once, in syntax that Mermaid accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a `KindSpec` refuses when it is made, so that nobody installs a kind that cannot work."""
+"""Invalid specs that `KindSpec` refuses, so that a kind that cannot work is never installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose limit holds: the site's, else the model's, else everybody's, else the default; and every place has its key."""
+"""The limit that holds: the site's, else the model's, else the general one, else the default; every state has a key."""
 
 from __future__ import annotations
 

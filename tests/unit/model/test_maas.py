@@ -1,4 +1,4 @@
-"""What the model makes of a region's words."""
+"""The model's states for the statuses of a region."""
 
 from __future__ import annotations
 

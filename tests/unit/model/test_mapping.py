@@ -1,4 +1,4 @@
-"""Which node status goes with which workflow."""
+"""The mapping: the statuses of a node that each status of its workflow allows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from farrier.model import mapping
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import WorkflowKind, WorkflowStatus
 
-# As the model's page has it; what is not here must be refused.
+# The table of the model's page; all other pairs must be refused.
 ALLOWED = {
     "onboarding": {
         "pending running failed_retryable compensating failed_manual_intervention cancelled": (

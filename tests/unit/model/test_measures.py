@@ -1,4 +1,4 @@
-"""A kind's own metrics: what a spec may declare, and what a sample may be."""
+"""A kind's own metrics: valid declarations in a spec, and valid samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an outcome was made: the module and its line, whatever folder the sources lie in."""
+"""The source of an outcome: the module and the line that made it, in whatever folder the sources lie."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WAITS = "from farrier.model.outcome import Wait\n\n\ndef made():\n    return Wai
 
 
 def run_from(root: Path, statement: str) -> str:
-    """What `statement` prints in a process that imports packages from `root`."""
+    """The output of `statement` in a process that imports packages from `root`."""
     code = f"import sys; sys.path.insert(0, {str(root)!r}); {statement}"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 

@@ -1,4 +1,4 @@
-"""What an intent's parameters may be; and that the database's rules are the very same."""
+"""Valid parameters of intents; the rules of the database are the same."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_every_action_has_a_schema_of_known_words() -> None:
 
 
 def obeys(schema: dict[str, Any], given: Any) -> bool:
-    """What the database's trigger does with a schema, in Python."""
+    """The database's check of a schema, in Python."""
     if not isinstance(given, dict) or set(given) - set(schema["fields"]):
         return False
     fields = schema["fields"]

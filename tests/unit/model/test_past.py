@@ -1,4 +1,4 @@
-"""Keys and bounds of history: told and read back, and refused when they are neither."""
+"""Keys and bounds of history: printed, parsed back, and refused when malformed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits: total, switched off only where the model says, and never surprising at the edge."""
+"""Limits: defined for every state, switched off only where the model says so, and exact at the boundary."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_stage_limits_are_those_of_the_model(stage: Stage, expected: float) -> N
 )
 def test_enrolling_has_no_clock_while_it_waits_for_somebody(facts: SlaFacts) -> None:
     assert minutes(Layer.STATUS, "enrolling", facts) is None
-    assert minutes(Layer.STATUS, "offline", facts) == 30  # only `enrolling` is let off
+    assert minutes(Layer.STATUS, "offline", facts) == 30  # only `enrolling` has no limit then
 
 
 def test_enroll_has_a_clock_only_once_manage_was_asked() -> None:

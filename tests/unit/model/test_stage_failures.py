@@ -1,4 +1,4 @@
-"""Which failures are possible at which stage: as the stages themselves name them."""
+"""The possible failures of each stage are those that the stage's code names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STAGES: list[tuple[WorkflowKind, Stage, Callable[..., Any]]] = [
 
 
 def named_in(source: str) -> Iterator[FailureClass]:
-    """The classes of which a module makes failures."""
+    """The failure classes that a module uses."""
     for call in ast.walk(ast.parse(source)):
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Failed"):
             continue

@@ -1,4 +1,4 @@
-"""The walk of each mode through its stages."""
+"""The path of each mode through its stages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ADOPT = "load_site_config resolve_power_credentials create_or_find_in_maas wait_
 
 
 def walk(mode: Mode, skip: frozenset[Stage] = frozenset()) -> list[str]:
-    """What a workflow goes through when every stage is done at the first try."""
+    """The stages of a workflow when each succeeds in the first attempt."""
     stage = stages.first_stage(mode, skip=skip)
     passed: list[str] = []
     while stage is not None:

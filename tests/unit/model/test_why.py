@@ -1,4 +1,4 @@
-"""Why a node is where it is: the words, and the advice that is nearest to the cause."""
+"""`why.explain`: the reason for a node's state, and the advice that is closest to the cause."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_a_power_that_cannot_be_enforced_is_said_with_what_to_do_until_it_is_as_
     said = why(management="manageable", bmc=bmc)
     assert said.errors == ("power is off, target power is on: unsupported: no action",)
     assert said.advice.startswith("switch the machine on by hand")
-    assert why(management="enroll", bmc=bmc).errors == (), "it is not enforced there"
+    assert why(management="enroll", bmc=bmc).errors == (), "power is not enforced in this state"
     kept = msgspec.structs.replace(bmc, power=PowerState.ON)
     assert why(management="manageable", bmc=kept).errors == ()
 
@@ -194,7 +194,7 @@ def test_a_power_that_a_workflow_holds_is_said_to_be_held_by_it() -> None:
     bmc = Bmc(power=PowerState.OFF, power_at=NOW, desired_power=PowerState.ON)
     held = why(management="manageable", bmc=bmc, workflow=workflow(kind="decommission", id=7, mode="reimage"))
     assert held.errors == ("power is off, target power is on: decommission 7 controls it while it is live",)
-    assert why(management="manageable", bmc=bmc, workflow=workflow()).errors == (), "this one leaves it alone"
+    assert why(management="manageable", bmc=bmc, workflow=workflow()).errors == (), "this workflow leaves power alone"
 
 
 def test_power_that_cannot_be_read_is_said_with_what_to_do_while_the_node_is_manageable() -> None:

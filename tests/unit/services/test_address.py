@@ -1,4 +1,4 @@
-"""How a BMC's address may be written, and which numbers lie in the networks."""
+"""The syntax of BMC addresses, and the addresses that lie in allowed networks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from farrier.services.address import Networks, parse
     ],
 )
 def test_an_address_is_a_host_with_or_without_scheme_and_port(address: str, url: str) -> None:
-    """And one host is one URL: what is counted per BMC must not be counted twice."""
+    """All spellings of a host give one URL, because logins are counted per BMC."""
     assert str(parse(address)) == url
     assert parse(address) == parse(url)
 

@@ -1,4 +1,4 @@
-"""Which references fit which hosts: a star stays within a name, and no spelling leads to another directory."""
+"""Matches of references and hosts: a star matches within one name, and no spelling leads to another directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exceptions and statuses to failure classes: nothing escapes, certificates come first, no secret stays."""
+"""Exceptions and statuses become failure classes: each has one, certificate errors come first, no secret is kept."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def blank(kind: type[Exception]) -> Exception:
 
 
 def caused(error: Exception, *causes: Exception) -> Exception:
-    """`error`, from the first of `causes`, from the second, and so on."""
+    """`error`, raised from the first of `causes`, which was raised from the second, and so on."""
     outer = error
     for cause in causes:
         outer.__cause__ = cause
@@ -94,7 +94,7 @@ def test_a_peer_that_leaves_during_the_handshake_is_unreachable(kind: type[ssl.S
     ],
 )
 def test_the_innermost_cause_gives_the_text(error: Exception, expected: str, text: str) -> None:
-    """Addresses and ports stay out of it: an outcome is stored anew whenever its text changes."""
+    """The text has no addresses and ports, because an outcome is stored again whenever its text changes."""
     for raised in (error, caused(redfish.RedfishConnectionError("Redfish request failed"), error)):
         assert bmc_failure.of_exception(raised) == (expected, text)
 
@@ -140,7 +140,7 @@ def test_nor_has_one_that_was_answered_or_never_sent(error: Exception) -> None:
     ids=repr,
 )
 def test_any_other_request_may_have_arrived(error: Exception) -> None:
-    """For an action the answer that costs nothing: it is read about and not sent again."""
+    """For an action this is the safe assumption: the client reads the state, and does not send the action again."""
     assert bmc_failure.may_have_arrived(error)
 
 

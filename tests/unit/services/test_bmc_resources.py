@@ -1,4 +1,4 @@
-"""Reading Redfish resources: what counts, and that nothing a BMC sends can break the reader."""
+"""Reading Redfish resources: the fields that count, and that no data of a BMC can break the reader."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ nested = st.recursive(
 resource = st.dictionaries(st.sampled_from(FIELDS), nested, max_size=8)
 
 
-# Building such resources is slow on a busy machine; reading them is what is tested.
+# Hypothesis may be slow to build such resources on a busy machine; the test is about reading them.
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(resource)
 def test_no_resource_breaks_the_reader(sent: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The circuit breaker: what a failure refuses, for how long, who tries after it, and what closes it again."""
+"""The circuit breaker: for how long a failure opens it, which request is the trial afterwards, and what closes it."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_trial_that_fails_refuses_again_with_its_own_failure_and_for_twice_as_
 
 
 def test_failures_of_requests_that_were_under_way_count_once(clock: HandClock) -> None:
-    """Four requests that were sent together and fail of the same thing are one failure."""
+    """Four requests that were sent together and fail for the same cause count as one failure."""
     breaker: Breaker[MaasError] = Breaker(clock, pause=PAUSE, longest=LONGEST)
     began = clock.monotonic()
     clock.advance(MOMENT)

@@ -1,4 +1,4 @@
-"""The fabric managers of sites: which there are, and what stays when the sites are read anew."""
+"""The fabric managers of sites: one for each UFM, and which of them a reload of the sites keeps."""
 
 from __future__ import annotations
 

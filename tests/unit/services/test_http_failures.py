@@ -1,4 +1,4 @@
-"""Every answer and every reason for there being none is a failure that the service knows."""
+"""Every bad response, and every reason for a missing one, becomes a failure class of the service."""
 
 from __future__ import annotations
 

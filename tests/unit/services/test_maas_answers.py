@@ -1,4 +1,4 @@
-"""What a real region said, as recorded, is understood; what contradicts itself is not."""
+"""Recorded responses of a real region are parsed; contradictory ones are refused."""
 
 from __future__ import annotations
 

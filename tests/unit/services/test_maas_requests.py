@@ -1,4 +1,4 @@
-"""What is asked of a region: forms, paths that end in a slash, and nothing that would change a path."""
+"""Requests to a region: forms, paths that end in a slash, and no value that would change a path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every answer and every lack of one has a class; a change that was perhaps made is not taken for one that was not."""
+"""Every response, and the lack of one, has a class; a change that may have been made is never reported as not made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from farrier.services.quoting import scrubbed
 
 READ = Request(operation=Operation.MACHINE, path="machines/abc123/")
 CHANGE = Request(operation=Operation.RELEASE, method="POST", path="machines/abc123/", query=(("op", "release"),))
-TEXT, HTML = "text/plain; charset=utf-8", "text/html; charset=utf-8"  # a refused key is text under the second
+TEXT, HTML = "text/plain; charset=utf-8", "text/html; charset=utf-8"  # MAAS sends the text of a refused key as HTML
 PAGE = b"<html><head><title>Oops</title></head></html>"
 
 # status, body, content type, Retry-After → class
@@ -83,7 +83,7 @@ def test_no_status_is_left_without_a_class(body: bytes) -> None:
 
 
 def test_a_missing_machine_is_absent_only_in_the_region_s_own_words() -> None:
-    """A proxy that has lost the region must not make its machines look deleted."""
+    """A 404 of a proxy that has lost the region must not make machines look deleted."""
     proxy = Answer(status=404, body=b"<html>No Machine matches the given query.</html>", content_type="text/html")
     assert FAILURES.of_answer(READ, proxy, secrets=()).failure is MaasFailure.PROTOCOL
 

@@ -1,4 +1,4 @@
-"""Each attempt is signed anew, as MAAS wants it, and the key shows itself nowhere."""
+"""Each try of a request is signed anew, as MAAS requires, and no text shows the key."""
 
 from __future__ import annotations
 

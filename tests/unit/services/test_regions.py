@@ -1,4 +1,4 @@
-"""Turns at a region: a few at a time, none where the line is too long, and one trial of a region that refuses all."""
+"""Turns at a region: a few at a time, a refusal when too many wait, and one trial at a region that refuses all."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_a_turn_that_is_over_is_the_next_ones(at: Place) -> None:
 
 
 async def test_a_line_that_is_too_long_refuses_at_once_and_in_words_that_stay(at: Place) -> None:
-    """Whoever stood in it would take a place that nodes without a region need."""
+    """A run that waits would occupy a slot of the controller that nodes without a region need."""
     for _ in range(50):
         await at.turn(takes=timedelta(seconds=60))
     async with AsyncExitStack() as stack:
@@ -81,7 +81,7 @@ async def test_a_line_that_is_too_long_refuses_at_once_and_in_words_that_stay(at
         refusals = [await at.refused() for _ in range(20)]
     assert {error.failure for error in refusals} == {MaasFailure.BUSY}
     assert len({error.detail for error in refusals}) == 1
-    assert len({error.retry_after for error in refusals}) > 1, "they do not come again together"
+    assert len({error.retry_after for error in refusals}) > 1, "they are not requeued for the same time"
 
 
 async def test_whoever_is_refused_a_place_comes_again_when_the_line_is_served_that_far(at: Place) -> None:
@@ -98,7 +98,7 @@ async def test_whoever_is_refused_a_place_comes_again_when_the_line_is_served_th
             group.cancel_scope.cancel()
     seconds = [pause.total_seconds() for pause in pauses if pause is not None]
     assert all(6 <= each <= 60 for each in seconds)
-    assert sum(seconds[-10:]) > 2 * sum(seconds[:10]), "each a little later than the one before"
+    assert sum(seconds[-10:]) > 2 * sum(seconds[:10]), "each is requeued a little later than the previous one"
 
 
 async def _in_line(at: Place) -> None:
@@ -112,7 +112,7 @@ async def test_without_a_line_nobody_is_refused_however_long_a_turn_takes(at: Pl
 
 
 async def _at_once(at: Place) -> int:
-    """How many have a turn while twice as many want one."""
+    """The number of turns at once while twice as many callers wait."""
     inside = 0
 
     async def stay() -> None:
@@ -152,7 +152,7 @@ async def test_what_would_strike_every_node_is_tried_by_one_of_them(at: Place, f
         assert timedelta(0) < told.retry_after <= timedelta(seconds=10)
     at.clock.advance(timedelta(seconds=5))
     async with at.found.turn(SITE):
-        await at.refused()  # the others wait for what becomes of it
+        await at.refused()  # the others wait for the result of the trial
     await at.turn()
 
 
@@ -195,7 +195,7 @@ async def test_sites_that_are_read_anew_have_their_regions_tried_at_once(at: Pla
 
 
 async def test_several_that_failed_together_failed_once(at: Place) -> None:
-    """They began before anything was known."""
+    """All of them began before the first failure."""
     async with anyio.create_task_group() as group:
         for _ in range(TURNS):
             group.start_soon(_fails_together, at)
@@ -223,7 +223,7 @@ async def test_a_thousand_nodes_that_look_for_their_bmcs_cost_the_region_one_req
     assert at.observed.operations == ["power_addresses"]
     assert set(await client.power_addresses()) == {made.system_id}
     assert set(await client.power_addresses((made.system_id,))) == {made.system_id}
-    assert at.observed.operations == ["power_addresses"] * 2, "one machine's own are always read"
+    assert at.observed.operations == ["power_addresses"] * 2, "the addresses of single machines are not shared"
     at.clock.advance(sharing_client.ADDRESSES_KEPT)
     await client.power_addresses()
     assert at.observed.operations == ["power_addresses"] * 3

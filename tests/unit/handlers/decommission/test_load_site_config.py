@@ -1,4 +1,4 @@
-"""Stage `load_site_config` of a decommission: the node's site has a region that lets us give machines back."""
+"""Stage `load_site_config` of a decommission: the node's site has a region in which our key may release machines."""
 
 from __future__ import annotations
 

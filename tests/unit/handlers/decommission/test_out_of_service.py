@@ -44,7 +44,7 @@ async def test_a_node_in_service_drains_with_its_task_in_the_same_commit(stand: 
     is_through(await stand.settle())
     assert stand.node.status is N.DRAINING
     assert stand.writes == [CreateTask(type=TaskType.DRAIN)]
-    assert stand.node.quarantine == before, "a drain that is cancelled does not lift it"
+    assert stand.node.quarantine == before, "cancelling a drain does not end the quarantine"
 
 
 @pytest.mark.parametrize("status", [N.DRAINING, N.RETIRED])

@@ -1,4 +1,4 @@
-"""Stage `power_off_maas_node`: what was given back is off, and nothing else is switched off."""
+"""Stage `power_off_maas_node`: a released machine is off afterwards, and no other machine is switched off."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def stand() -> AsyncIterator[Stand]:
 
 @pytest.fixture
 async def slow() -> AsyncIterator[Stand]:
-    """Whose BMCs take a minute to switch."""
+    """A stand whose region takes a minute to switch power."""
     async with stand_on(Region(durations=Durations(power=timedelta(minutes=1)))) as stand:
         yield stand
 
@@ -135,7 +135,7 @@ async def test_a_machine_that_was_deleted_has_no_power_to_switch(stand: Stand) -
 
 
 async def test_a_machine_whose_agent_has_yet_to_uninstall_is_left_on(stand: Stand) -> None:
-    """MAAS never installed it, so nothing was released there: switched off, it could never be removed."""
+    """MAAS did not install the machine, so it was not released. If it were off, its agent could never uninstall."""
     await given(stand, STAGE, S.NEW, owner=None)
     skips(await stand.settle(), "must still uninstall")
     assert sent(stand) == []

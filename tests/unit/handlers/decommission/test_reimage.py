@@ -1,4 +1,4 @@
-"""Mode `reimage`: the node is emptied, its machine given back, and the same identity is installed anew."""
+"""Mode `reimage`: the node is emptied, its machine released, and the same node is installed anew."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_reimage_ends_retired_and_the_same_identity_is_installed_anew() -> Non
     begun = moved(HANDLER.handle(replace(emptied, workflow=None), NOW))
     assert isinstance(begun.workflow, Onboarding) and begun.workflow.mode is OnboardingMode.DEPLOY
     assert begun.workflow.status is W.PENDING and begun.workflow.mode_given_at == NOW
-    assert (begun.status, begun.redeploying) == (N.RETIRED, False), "it begins once"
+    assert (begun.status, begun.redeploying) == (N.RETIRED, False), "the second half begins only once"
 
 
 def test_a_paused_node_is_installed_once_the_pause_is_over() -> None:
@@ -88,7 +88,7 @@ def test_whatever_is_asked_for_before_it_began_comes_instead(action: Action, par
     assert not isinstance(after.workflow, Onboarding) or after.workflow.mode is OnboardingMode.MANUAL
 
 
-# --- what is asked for
+# --- intents
 
 
 def test_a_reimage_is_begun_where_a_machine_can_be_installed() -> None:
@@ -115,7 +115,7 @@ def test_a_reimage_is_refused_where_no_machine_can_be_installed(fields: dict[str
         (MaasStatus.READY, timedelta(0), "rejected", "no longer deployed"),
         (MaasStatus.OTHER, timedelta(0), "rejected", "no longer deployed"),
         (MaasStatus.ABSENT, timedelta(0), "rejected", "machine abc123 no longer exists in MAAS"),
-        (MaasStatus.READY, timedelta(hours=1), "accepted", ""),  # what is stale proves nothing
+        (MaasStatus.READY, timedelta(hours=1), "accepted", ""),  # a stale observation proves nothing
     ],
 )
 def test_a_node_whose_machine_was_given_back_is_not_reactivated(
@@ -143,4 +143,4 @@ def test_a_removal_that_could_not_remove_the_machine_is_not_begun(
 ) -> None:
     answer = asked(in_maas(agent=agent(), **fields), Action.REMOVE, remove_maas=True)
     assert answer[0] == verdict and told in answer[1]
-    assert asked(in_maas(agent=agent(), **fields), Action.REMOVE)[0] == "accepted", "the record stays"
+    assert asked(in_maas(agent=agent(), **fields), Action.REMOVE)[0] == "accepted", "the node keeps its machine"

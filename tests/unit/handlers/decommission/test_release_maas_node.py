@@ -1,4 +1,4 @@
-"""Stage `release_maas_node`: nobody has the machine any more, its disks are erased as its site says."""
+"""Stage `release_maas_node`: afterwards the machine has no owner, and its disks are erased as the site configures."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_a_machine_of_ours_is_released_once(stand: Stand, status: Status) 
     assert machine.status is S.READY and machine.owner is None
     assert sent(stand) == ["release"]
     is_through(await stand.settle())
-    assert sent(stand) == ["release"], "nothing is left to ask for"
+    assert sent(stand) == ["release"], "it is not released again"
 
 
 async def test_its_request_is_recognised_by_its_comment(stand: Stand) -> None:
@@ -101,7 +101,7 @@ async def test_one_whose_commissioning_had_failed_before_ends_in_new(stand: Stan
     machine.script_sets.clear()
     await stand.settle()
     assert machine.status is S.NEW
-    machine.power_state = "on"  # whoever switched it on since: what ran there was released all the same
+    machine.power_state = "on"  # switched on afterwards; it was released all the same
     stand.observe()
     is_through(await stand.settle())
     is_released(stand)
@@ -164,7 +164,7 @@ async def test_a_release_that_somebody_else_asked_for_is_waited_for(stand: Stand
 
 async def test_nothing_is_asked_for_again_before_maas_was_read(stand: Stand) -> None:
     await given_deployed(stand, STAGE)
-    stand.observe()  # shows what was before
+    stand.observe()  # a reading from before the release
     stand.pass_time(SECOND)
     waits(await stand.settle(), "for a read of MAAS")
     before = asked(stand)
@@ -207,12 +207,12 @@ async def test_work_that_is_not_ended_at_once_is_not_aborted_over_and_over(stand
     before = asked(stand)
     waits(await stand.settle(), "abort")
     assert asked(stand) == before and sent(stand) == ["abort"]
-    stand.observe(status=S.ALLOCATED.value)  # as it was between two readings
+    stand.observe(status=S.ALLOCATED.value)  # a state in between
     waits(await stand.settle(), "abort")
     assert sent(stand) == ["abort"]
     again(stand)
     await stand.settle()
-    assert sent(stand) == ["abort", "abort"], "an attempt that timed out is followed by another request"
+    assert sent(stand) == ["abort", "abort"], "the next attempt may send the request again"
 
 
 @pytest.mark.parametrize("status", [S.DEPLOYED, S.DEPLOYING], ids=lambda status: status.name)
@@ -278,7 +278,7 @@ async def test_a_bmc_that_does_not_answer_changes_nothing(stand: Stand) -> None:
 
 
 async def test_an_erasure_without_a_bmc_names_the_bmc_and_is_made_once_it_is_back(stand: Stand) -> None:
-    """The region answers 409 and leaves the machine Failed disk erasing; from there a request is 500 and changes
+    """The region responds 409 and leaves the machine in Failed disk erasing; a further request gets 500 and changes
     nothing."""
     machine = await given_deployed(stand, STAGE)
     stand.use(release=ReleaseSite(erase=Erase.SECURE))
@@ -332,13 +332,13 @@ async def test_a_machine_of_somebody_else_is_not_touched(stand: Stand) -> None:
     is_not_released(stand)
 
 
-# --- not there
+# --- machines that are absent
 
 
 async def test_a_machine_that_was_deleted_is_no_obstacle_to_a_full_decommission(stand: Stand) -> None:
     stand.region.forget(await given_deployed(stand, STAGE))
     skips(await stand.settle(), "no longer in MAAS")
-    is_not_released(stand)  # it may run on: MAAS switches nothing off when it deletes
+    is_not_released(stand)  # MAAS does not switch off a machine that it deletes
 
 
 async def test_a_machine_that_was_deleted_cannot_be_installed_anew(stand: Stand) -> None:
@@ -364,7 +364,7 @@ async def test_a_site_that_this_process_does_not_know_is_waited_for(stand: Stand
     assert isinstance(settled, Waiting) and settled.timed and "nowhere" in settled.reason
 
 
-# --- lost answers
+# --- lost responses
 
 
 @pytest.mark.parametrize("erase", [Erase.NONE, Erase.QUICK])

@@ -1,4 +1,4 @@
-"""Stages `remove_gpuaas_node_record` and `cleanup_secrets`: uninstalled, and nothing it knows opens anything."""
+"""Stages `remove_gpuaas_node_record` and `cleanup_secrets`: the agent is uninstalled, and its secrets are revoked."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_a_removal_begins_with_its_task_in_the_same_commit(stand: Stand) -
     assert stand.writes == [CreateTask(type=TaskType.UNINSTALL)]
     stand.node = with_fields(stand.node, tasks=(task(TaskType.UNINSTALL),))
     waits(await stand.settle(), "waits for an agent")
-    assert ForgetAgent() not in stand.writes, "its agent has work to do"
+    assert ForgetAgent() not in stand.writes, "the task is still open"
     stand.node = with_fields(stand.node, tasks=(task(TaskType.UNINSTALL, T.SUCCEEDED),))
     is_through(await stand.settle())
     assert ForgetAgent() in stand.writes
@@ -55,7 +55,7 @@ async def test_where_there_is_nothing_to_uninstall_the_task_is_over_before_it_be
     assert stand.writes == [ended]
     stand.node = with_fields(stand.node, tasks=(task(TaskType.UNINSTALL, T.CANCELLED, result=result),))
     skips(await stand.settle(), result)
-    assert [write for write in stand.writes if isinstance(write, CreateTask)] == [ended], "not issued again"
+    assert [write for write in stand.writes if isinstance(write, CreateTask)] == [ended], "the task is not issued again"
 
 
 async def test_secrets_are_worthless_afterwards(stand: Stand) -> None:
@@ -69,7 +69,7 @@ async def test_secrets_are_worthless_afterwards(stand: Stand) -> None:
 
 
 async def test_one_that_was_stopped_there_goes_back_into_its_removal_first(stand: Stand) -> None:
-    """Where nothing follows it the node would be deleted from `retired`, which no edge allows."""
+    """If no stage followed, the node would go from `retired` to `deleted`, which no edge allows."""
     stand.decommissions(D.CLEANUP_SECRETS, options=Options(leave_out=(D.REMOVE_MAAS_RECORD,)))
     step = await stand.once()
     assert isinstance(step, Step) and step.to.status is N.REMOVING

@@ -1,4 +1,4 @@
-"""Stage `remove_maas_record`: MAAS knows the machine no more, unless somebody still uses it."""
+"""Stage `remove_maas_record`: the machine is deleted from MAAS, unless another user still uses it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def stand() -> AsyncIterator[Stand]:
 
 
 async def removing(stand: Stand, status: Status, *, owner: str | None = None, **fields: Any) -> Machine:
-    """The node is being removed, its machine is off."""
+    """A node in removal whose machine is off."""
     machine = await given(stand, STAGE, status, owner=owner, power="off", **fields)
     if "mode" not in fields:
         stand.node = with_fields(stand.node, status=N.REMOVING)
@@ -54,7 +54,7 @@ async def test_a_machine_that_nobody_uses_is_deleted_once(stand: Stand, status: 
     machine = await removing(stand, status)
     is_through(await stand.settle())
     kept_or_not(stand, machine, kept=False)
-    assert stand.node.maas_id == machine.system_id, "for the history of the node"
+    assert stand.node.maas_id == machine.system_id, "the node keeps the id for its history"
     is_through(await stand.settle())
     assert sent(stand) == ["delete"]
 
@@ -127,7 +127,7 @@ async def test_a_deletion_whose_answer_was_lost_is_recognised(stand: Stand) -> N
 
 
 async def test_a_node_that_was_stopped_in_its_removal_goes_back_into_it_first(stand: Stand) -> None:
-    """`deleted` is reached from `removing` only."""
+    """An edge to `deleted` exists only from `removing`."""
     await removing(stand, S.READY)
     stand.node = with_fields(stand.node, status=N.RETIRED)
     step = await stand.once()

@@ -1,7 +1,7 @@
-"""Whole decommissions through the handler, on a region: from service to the end, with answers lost and runs lost.
+"""Whole decommissions through the handler, on a simulated region: with lost responses and with lost runs.
 
-Agents, the observer and commits are played; the region and its client are the real ones. Whatever is lost on the way,
-the machine is asked for each thing once.
+The tests play agents, the observer and commits; the client of the region is the real one. Whatever is lost on the way,
+each change is sent once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ IN_MAAS = ("load_site_config", "release_maas_node", "power_off_maas_node", "remo
 
 
 class Walk:
-    """A node of the stand on its way. `lost_runs`: the ends of these runs that ask MAAS are never committed."""
+    """A decommission of the stand's node. Of the runs that call MAAS, those in `lost_runs` are never committed."""
 
     def __init__(self, stand: Stand, lost_runs: frozenset[int] = frozenset()) -> None:
         self.stand = stand
@@ -48,7 +48,7 @@ class Walk:
         self.ended: dict[TaskType, object] = {}
 
     async def run(self) -> bool:
-        """One run and its commit; False once there is nothing more to run."""
+        """Make one run and its commit; returns False once the node is deleted."""
         stand = self.stand
         stand.pass_time(timedelta(seconds=20))
         before = stand.node
@@ -80,7 +80,7 @@ class Walk:
             stand.observe()
 
     def done(self, task: Any) -> Any:
-        """The agent does what it is asked, as long as it is there."""
+        """The task, succeeded if it is open and the node still has an agent."""
         return replace(task, status=TaskStatus.SUCCEEDED) if task.status in OPEN and self.stand.node.agent else task
 
     async def to_the_end(self) -> None:
@@ -126,7 +126,7 @@ async def test_a_node_is_given_back_in_this_order_and_deleted(stand: Stand) -> N
     walk = Walk(stand)
     await walk.to_the_end()
     assert walk.path == ["draining", "retired", "removing", "deleted"]
-    # Releasing switches it off, so the stage after it finds nothing to do.
+    # The release switches the machine off, so the next stage has nothing to do.
     assert walk.sent == ["unlock", "release", "delete"]
     assert walk.ended == {TaskType.UNINSTALL: "machine_released"}
     assert stand.node.agent is None and not stand.region.machines
@@ -141,7 +141,7 @@ def losses() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("op", "runs"), list(losses()))
 async def test_whatever_is_lost_nothing_is_asked_for_twice(stand: Stand, op: str | None, runs: frozenset[int]) -> None:
-    """A run that is lost has asked, and nobody knows; the next ones are made as if it had not been."""
+    """A lost run has sent its change, but is never committed, so the next run does not know of it."""
     machine = await in_service(stand, Action.DECOMMISSION, **FORCED)
     machine.locked = True
     method = "POST" if op else "DELETE"
@@ -149,7 +149,7 @@ async def test_whatever_is_lost_nothing_is_asked_for_twice(stand: Stand, op: str
     walk = Walk(stand, runs)
     await walk.to_the_end()
     assert fault.struck == (op != "nothing")
-    assert walk.steps > max(runs, default=0), "there were that many runs that asked outside"
+    assert walk.steps > max(runs, default=0), "fewer runs called MAAS than the number of the lost one"
     assert walk.path == ["draining", "retired", "removing", "deleted"]
     assert walk.sent == ["unlock", "release", "delete"]
     assert not stand.region.machines

@@ -1,4 +1,4 @@
-"""What is to be changed in UFM, given what it has: every difference has its change, and no difference none."""
+"""The plan of changes in UFM: every difference from the wanted partition has a change, and nothing else has."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_members_are_marked_by_what_was_read() -> None:
 
 
 class Refusing:
-    """`protocols.UfmClient` of which every addition is refused; nothing else is asked of it."""
+    """A `protocols.UfmClient` that refuses every addition; tests make no other calls."""
 
     named = False
 

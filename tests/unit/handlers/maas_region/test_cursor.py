@@ -1,4 +1,4 @@
-"""How far the events were read, and that none is lost or told twice, in whatever order they are committed."""
+"""The cursor of events: none is lost or reported twice, in whatever order MAAS commits them."""
 
 from __future__ import annotations
 

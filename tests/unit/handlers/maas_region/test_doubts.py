@@ -1,4 +1,4 @@
-"""What a region says that is not believed at once: that its machines are gone, or that our key is somebody else's."""
+"""Results of a region that are doubted at first: that many machines are gone, or that our key is another user's."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def at() -> AsyncIterator[Place]:
 
 
 async def machines(at: Place, many: int, *, gone: int = 0) -> tuple[DueMachine, ...]:
-    """So many that were there when they were last read, of which the last ones are not any more."""
+    """So many due machines that were present at their last reading; the last `gone` of them are deleted now."""
     made = [await created(Caller(at.region), number) for number in range(1, many + 1)]
     for system_id in made[many - gone :]:
         at.region.forget(at.region.machines[system_id])
@@ -71,13 +71,13 @@ async def test_a_few_machines_that_are_gone_are_gone(at: Place) -> None:
 
 
 async def test_a_region_that_has_none_of_its_machines_loses_none_of_them(at: Place) -> None:
-    """As one does that was put back empty, or that is another one."""
+    """The region was restored without machines, or is another region."""
     found = await looked(at, await machines(at, 60, gone=60), present=10_000)
     assert found.failure is not None
     assert found.failure.failure is MaasFailure.ABSENT
     assert "check [maas] url" in found.failure.detail
     assert found.readings == []
-    assert at.world.observed.operations.count("machine") <= 7, "nor is it asked for each of them"
+    assert at.world.observed.operations.count("machine") <= 7, "not every machine is read by itself"
     left = settle(OBSERVED, found, NOW, ObserveSite())
     assert isinstance(left, Transition)
     assert (left.to.state, left.to.swept_at) == (RegionState.FAILING, None)
@@ -135,11 +135,11 @@ async def test_a_key_of_another_user_is_taken_once_nothing_is_the_former_one_s_a
     left = settle(region, await look(at.world.client, region, NOW, events=True, identify=True), NOW, ObserveSite())
     assert isinstance(left, Update)
     assert left.to.username == ADMIN.username
-    assert Unknown(at=NOW) in left.writes, "whoever holds a machine is to be judged anew"
+    assert Unknown(at=NOW) in left.writes, "owners of machines have to be compared anew"
 
 
 async def test_what_comes_late_is_found_behind_more_than_a_page_of_others(at: Place) -> None:
-    """Both of two gaps that lie further apart than a page reaches."""
+    """Tested with two gaps that are further apart than one page of events."""
     (one,) = await machines(at, 1)
     machine = at.region.machines[one.system_id]
     for _ in range(3500):
@@ -157,7 +157,7 @@ def _all_but(ids: list[int], late: list[int]) -> Cursor:
 
 
 async def test_the_first_machine_that_is_lost_is_lost_only_where_others_are_still_there(at: Place) -> None:
-    """A node in flight is read before all others are: another region would lose its machine alone."""
+    """A machine in motion is read before all others, so in another region it would be the only one that is missed."""
     here, *gone = await machines(at, 6, gone=5)
     others = tuple(one.system_id for one in gone[1:])
     found = await looked(at, (gone[0],), present=6, known=others)

@@ -1,4 +1,4 @@
-"""What a run of a region decides, and what a look leaves: tables, without a region."""
+"""The decisions of a region's run, and the changes after an observation: tables, without a region."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOST = MaasError(MaasFailure.UNREACHABLE, "nobody answers", operation="events")
 
 
 def region(state: RegionState = RegionState.OBSERVING, **fields: Any) -> MaasRegion:
-    """One that was read a second ago."""
+    """A region that was read a second ago."""
     given: dict[str, Any] = {
         "id": 1,
         "name": "north",
@@ -45,7 +45,7 @@ def region(state: RegionState = RegionState.OBSERVING, **fields: Any) -> MaasReg
 
 
 def found(**fields: Any) -> Findings:
-    """A look that went well and found nothing new."""
+    """A successful observation that found nothing new."""
     looked = Findings(Cursor(newest=7))
     looked.complete = True
     for name, value in fields.items():

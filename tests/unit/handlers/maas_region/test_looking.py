@@ -1,4 +1,4 @@
-"""One look at a simulated region with the real client: what it brings, and what nothing and nobody is blamed for."""
+"""One observation of a simulated region with the real client: its findings, and faults that blame no machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HUGE = b'["' + b"x" * (10 << 20) + b'"]'
 
 
 class Looker:
-    """A region with machines, and looks at them one after the other."""
+    """Observes a region with machines, again and again."""
 
     def __init__(self, region: Region, world: World) -> None:
         self.region = region
@@ -76,7 +76,7 @@ async def test_machines_are_read_fifty_at_a_time(looker: Looker) -> None:
 
 
 async def test_machines_that_somebody_waits_for_are_read_and_told_before_the_others(looker: Looker) -> None:
-    """One request is filled with others; the rest comes with the next look, which is made at once."""
+    """Other machines fill up the one request; the rest is read in the next observation, which follows at once."""
     first, *others = await looker.machines(120)
     found = await looker.look(DueMachine(first.node, first.system_id, urgent=True), *others)
     assert looker.asked == ["machines"]

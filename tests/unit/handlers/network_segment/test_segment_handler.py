@@ -1,4 +1,4 @@
-"""What a run of a segment decides, from the snapshot and the time alone."""
+"""The decisions of a segment's run, from the snapshot and the time alone."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_no_request_stays_without_an_answer_but_before_ready(state: SegmentState
     requests = (asked(1, "update", mtu=9000), asked(2, "delete"), asked(3, "delete"), asked(4, "update", vlan=3))
     decided = HANDLER.handle(segment(state, requests=requests), NOW)
     answered = {write.request for write in decided.writes if isinstance(write, Answer)}
-    # What comes after a deletion that is accepted is the drain's to answer, in the next run.
+    # The next run, in the draining state, answers the requests after an accepted deletion.
     expected = {SegmentState.PROVISIONING: set[int](), SegmentState.READY: {1, 2}}
     assert answered == expected.get(state, {1, 2, 3, 4})
 
@@ -113,7 +113,7 @@ def test_parameters_that_this_version_does_not_know_are_refused_and_not_an_error
 
 @given(gaps=st.lists(st.floats(1, 145), min_size=1, max_size=60))
 def test_while_addresses_are_allocated_the_deadline_stays_ahead_and_nothing_moves(gaps: list[float]) -> None:
-    """However the runs fall, as long as they are not half a period apart."""
+    """Tested with runs at any times that are less than half a period apart."""
     now, held = NOW, draining(allocated=1, users=("a",), drain_until=NOW + PERIOD)
     pushed = 0
     for gap in gaps:
@@ -137,7 +137,7 @@ def test_a_drain_ends_a_whole_period_after_the_last_release_and_not_before(ago: 
         assert isinstance(decided, Update)
         assert decided.requeue_after == timedelta(seconds=300 - ago)
         again = HANDLER.handle(decided.to, NOW)
-        assert isinstance(again, Wait)  # written once, then only looked at
+        assert isinstance(again, Wait)  # the deadline is written only once
         assert again.requeue_after == decided.requeue_after
 
 

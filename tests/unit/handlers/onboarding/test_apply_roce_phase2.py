@@ -1,4 +1,4 @@
-"""Stage `apply_roce_phase2`: the network becomes what the site wants, one change a run, and stays so."""
+"""Stage `apply_roce_phase2`: makes the machine's network that of the site, one change per run, and then no change."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_the_network_is_as_the_site_wants_it(at: Stand) -> None:
     assert named(machine, "bond0.300").params["mtu"] == 8900
     assert links(machine, "enp2s0") == [("dhcp", None, None)]
     assert links(machine, "enp2s0.300") == [("auto", "10.31.0.0/16", None)]
-    assert links(machine, "enp3s0") == [("link_up", None, None)], "which no table names"
+    assert links(machine, "enp3s0") == [("link_up", None, None)], "no table names this port"
     assert machine.interfaces[0].links == boot
 
 
@@ -90,7 +90,7 @@ async def test_made_twice_it_sends_nothing_the_second_time(at: Stand) -> None:
     await done(at)
     at.world.observed.requests.clear()
     await done(at)
-    assert at.world.observed.operations == ["machine"], "the region's subnets are kept for seconds"
+    assert at.world.observed.operations == ["machine"], "the region's subnets are cached for seconds"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ async def test_made_twice_it_sends_nothing_the_second_time(at: Stand) -> None:
 async def test_the_fabrics_of_the_region_are_read_only_where_nothing_nearer_tells(
     at: Stand, lies_on: str, table: dict[str, Any], reads_all: bool
 ) -> None:
-    """They may be thousands. A VLAN that nothing lies on, and that has no subnet, is on that list alone."""
+    """A region may have thousands of fabrics. Only their list has a VLAN without interfaces and without a subnet."""
     machine = await ready(at, {"ports": [{"match": "enp3s0", **table}]})
     named(machine, "enp3s0").vlan = at.region.site.vlan(lies_on)
     lonely = Vlan(id=5077, fabric_id=0, vid=7)
@@ -152,7 +152,7 @@ async def test_a_duplicate_link_is_replaced_by_one(at: Stand) -> None:
 
 
 async def test_a_static_address_that_the_interface_has_already_is_not_linked_again(at: Stand) -> None:
-    """MAAS would answer 404: the address is in use, by this very link."""
+    """MAAS would respond 404, because the address is in use, by this very link."""
     link = {"mode": "static", "addresses": {"gpu-1": "10.30.0.9"}}
     machine = await ready(at, {"ports": [{"match": "enp3s0", "vlan": 200, "link": link}]})
     await done(at)
@@ -205,7 +205,7 @@ async def test_a_change_whose_answer_was_lost_is_recognised(at: Stand, number: i
     assert isinstance(await at.once(), Waiting)
     assert lost.struck == 1
     await done(at)
-    assert changes(at) == EVERY_CHANGE, "each once"
+    assert changes(at) == EVERY_CHANGE, "each change is sent once"
     assert links(machine, "bond0") == [("static", "10.30.0.0/16", "10.30.0.7")]
 
 

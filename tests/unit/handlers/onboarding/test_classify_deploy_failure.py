@@ -1,4 +1,4 @@
-"""Stage `classify_deploy_failure`: the cause is told, and whether another deployment follows, and when."""
+"""Stage `classify_deploy_failure`: finds the cause, and whether and when another deployment follows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def at() -> AsyncIterator[Stand]:
 
 
 async def after(at: Stand, fate: DeployFate, *, time: timedelta = 2 * HOUR) -> None:
-    """The deployment ended like that, and the stage begins."""
+    """End the deployment with this fate, and enter the stage."""
     at.region.default_nature = Nature(deploy=fate)
     assert isinstance(await at.settle(), Done)
     at.pass_time(time)
@@ -128,7 +128,7 @@ async def test_the_attempt_it_begins_with_is_no_other_attempt(at: Stand) -> None
     failed(await judged(at), FailureClass.DEPLOY_FAILED)
 
 
-# --- where the machine stands by now
+# --- the machine has gone on meanwhile
 
 
 async def test_one_that_is_stuck_has_timed_out_and_says_where(at: Stand) -> None:

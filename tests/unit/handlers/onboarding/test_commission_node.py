@@ -1,4 +1,4 @@
-"""Stage `commission_node`: asked for once where it is needed, and nothing is wiped that somebody set up."""
+"""Stage `commission_node`: commissions a machine once where needed, and wipes no set-up that a person made."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ async def stand() -> AsyncIterator[Stand]:
 
 
 def given(stand: Stand, status: Status, *, remembers: Upstream | None = None, **fields: Any) -> Machine:
-    """The node has this machine, and is at the stage."""
+    """Put the node at the stage, with this machine."""
     machine = has(stand, status, **fields)
     stand.node = with_fields(stand.node, maas_id=machine.system_id)
     stand.onboards(STAGE, upstream=remembers or Upstream())
     return machine
 
 
-# --- asked for
+# --- requests to commission
 
 
 async def test_a_new_machine_is_commissioned_once(stand: Stand) -> None:
@@ -62,7 +62,7 @@ async def test_a_new_machine_is_commissioned_once(stand: Stand) -> None:
     assert machine.status is S.COMMISSIONING and changes(stand) == ["commission"]
     assert upstream(stand).commissions == 1
     is_done(await stand.settle())
-    assert changes(stand) == ["commission"], "it is under way"
+    assert changes(stand) == ["commission"], "commissioning is under way already"
 
 
 async def test_one_that_failed_is_commissioned_again(stand: Stand) -> None:
@@ -107,11 +107,11 @@ async def test_what_was_commissioned_is_not_commissioned_again(stand: Stand) -> 
 
 
 async def test_a_machine_that_is_ready_without_disks_is_commissioned_again_with_its_storage(stand: Stand) -> None:
-    """As a restart finds one that was commissioned with `skip_storage`."""
+    """A restart finds such a machine if it was commissioned with `skip_storage`."""
     machine = given(stand, S.READY, disks=[])
     is_done(await stand.settle())
     assert changes(stand) == ["commission"] and machine.status is S.COMMISSIONING
-    assert not machine.skip_storage, "there is nothing to keep"
+    assert not machine.skip_storage, "the machine has no storage to keep"
     stand.pass_time(timedelta(hours=3))
     assert machine.disks
 
@@ -161,7 +161,7 @@ async def test_a_bmc_that_maas_does_not_reach_fails_the_attempt_and_the_machine_
     assert (machine.status, upstream(stand).commissions) == (S.NEW, 0)
     stand.region.natures.clear()
     is_done(await stand.settle())
-    assert machine.status is S.COMMISSIONING, "held by ourselves, it is taken up again"
+    assert machine.status is S.COMMISSIONING, "a machine of our own is commissioned again"
 
 
 async def test_a_machine_that_moves_on_while_it_is_asked_is_looked_at_again(stand: Stand) -> None:
@@ -184,7 +184,7 @@ async def test_what_maas_will_not_do_needs_a_person(stand: Stand) -> None:
     fails(await stand.settle(), F.UPSTREAM_REFUSED, "Unconfigured power type")
 
 
-# --- what is wiped
+# --- storage that is wiped
 
 
 def reading(status: Status) -> Reading:
@@ -193,7 +193,7 @@ def reading(status: Status) -> Reading:
 
 
 async def test_a_machine_without_disks_is_never_commissioned_without_its_storage(stand: Stand) -> None:
-    """MAAS would record none."""
+    """MAAS would record no disks."""
     bare = msgspec.structs.replace(reading(S.READY), blockdevice_set=())
     assert not commission(stand.node, bare, CommissionSite(keep_storage=True)).skip_storage
 
@@ -236,7 +236,7 @@ async def test_what_is_to_be_kept_is_there_after_commissioning(stand: Stand) -> 
     assert machine.status is S.READY and [interface.links for interface in machine.interfaces] == links
 
 
-# --- further on, or somebody else's
+# --- machines that are further on, or of another user
 
 
 @pytest.mark.parametrize("status", [S.DEPLOYING, S.DEPLOYED])
@@ -265,7 +265,7 @@ async def test_what_it_never_asked_for_is_somebody_elses_doing(stand: Stand, sta
 
 async def test_a_machine_on_its_way_back_is_waited_for(stand: Stand) -> None:
     given(stand, S.RELEASING)
-    assert waits(await stand.settle()).requeue_after is None, "the region's observer wakes the node"
+    assert waits(await stand.settle()).requeue_after is None, "the region's observer enqueues the node"
     assert changes(stand) == []
 
 

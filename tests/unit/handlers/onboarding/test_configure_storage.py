@@ -1,4 +1,4 @@
-"""Stage `configure_storage`: the right disk boots and is laid out, once, and a wrong one is never touched."""
+"""Stage `configure_storage`: sets boot disk and layout on the right disk, once, and never changes another disk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def at() -> AsyncIterator[Stand]:
 
 
 async def ready(at: Stand, *disks: DiskModel) -> Machine:
-    """A commissioned machine with these disks; the node stands at the stage."""
+    """Put the node at the stage, with a commissioned machine that has these disks."""
     hardware = Hardware(disks=disks or (nvme(0), nvme(1), boss()))
     at.region.natures[at.node.name] = Nature(hardware=hardware)
     machine = await created(at)
@@ -57,7 +57,7 @@ def wants(at: Stand, layout: Layout, **fields: int) -> None:
 
 
 def root(machine: Machine) -> list[str]:
-    """The disks that hold the root or what it lies on."""
+    """The disks on which the root file system lies, also by way of RAIDs and volume groups."""
     return [disk.name for disk in machine.disks if disk.partition is not None]
 
 
@@ -78,7 +78,7 @@ async def failed(at: Stand) -> Failed:
 
 async def test_the_boss_disk_boots_and_carries_the_root_after_two_changes(at: Stand) -> None:
     machine = await ready(at)
-    assert root(machine) == ["nvme0n1"], "as commissioning leaves it"
+    assert root(machine) == ["nvme0n1"], "commissioning left this layout"
     await done(at)
     assert changes(at) == ["set_boot_disk", "set_storage_layout"]
     assert root(machine) == ["sda"]
@@ -136,7 +136,7 @@ async def test_another_layout_than_the_wanted_one_is_made_anew(at: Stand) -> Non
 
 
 async def test_a_custom_layout_is_made_anew_when_the_stage_is_entered_anew(at: Stand) -> None:
-    """What is remembered of it holds for this run of the stage: the machine may have been commissioned since."""
+    """The note about a custom layout holds only for this entry of the stage, as a commissioning may have come since."""
     await ready(at)
     wants(at, Layout.CUSTOM)
     await done(at)
@@ -155,7 +155,7 @@ async def test_the_root_is_as_large_as_the_site_says(at: Stand) -> None:
     assert abs(partition.size - 100 * 10**9) < 8 << 20
     wants(at, Layout.FLAT, root_size_gb=200)
     await done(at)
-    assert changes(at).count("set_storage_layout") == 2, "of another size, it is another layout"
+    assert changes(at).count("set_storage_layout") == 2, "another size is another layout"
 
 
 async def test_a_root_larger_than_the_disk_is_what_maas_refuses(at: Stand) -> None:
@@ -221,7 +221,7 @@ async def test_what_is_told_of_many_disks_is_bounded(at: Stand) -> None:
 @pytest.mark.parametrize("op", sorted(MUTATIONS))
 @pytest.mark.parametrize("layout", list(Layout))
 async def test_a_change_whose_answer_was_lost_is_recognised(at: Stand, op: str, layout: Layout) -> None:
-    """Only a custom layout cannot be told from what was there: it is made once more, which leaves it as it is."""
+    """Only a custom layout cannot be recognised: it is applied once more, with the same result."""
     machine = await ready(at)
     wants(at, layout)
     lost = at.region.faults.add(Fault(op=op, broken=Broken.DROP))
@@ -235,7 +235,7 @@ async def test_a_change_whose_answer_was_lost_is_recognised(at: Stand, op: str, 
 
 
 async def test_a_change_that_is_taken_and_not_shown_ends_the_attempt(at: Stand) -> None:
-    """Or it would be sent for ever, as fast as the region answers."""
+    """Otherwise it would be sent for ever, as fast as the region responds."""
     machine = await ready(at)
     at.region.faults.add(Fault(op="set_boot_disk", status=200, body=b"OK", content_type="text/plain", times=None))
     settled = await failed(at)
@@ -270,7 +270,7 @@ async def test_somebody_elses_machine_is_left_alone(at: Stand) -> None:
     assert changes(at) == []
 
 
-# --- where the machine stands
+# --- states of the machine
 
 
 @pytest.mark.parametrize("status", [Status.DEPLOYING, Status.DEPLOYED])

@@ -1,4 +1,4 @@
-"""Stage `create_or_find_in_maas`: the one machine that is this node's is taken or made, and no other is touched."""
+"""Stage `create_or_find_in_maas`: finds or makes the machine of this node, and changes no other machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def stand() -> AsyncIterator[Stand]:
 
 
 def tries_again(stand: Stand) -> None:
-    """The next attempt begins."""
+    """Begin the next attempt."""
     assert stand.node.workflow is not None
     stand.pass_time(timedelta(minutes=1))
     stand.node = with_fields(stand.node, workflow=with_workflow(stand.node, attempt=2, status_entered_at=stand.now))
@@ -186,7 +186,7 @@ async def test_a_machine_that_is_as_it_should_be_is_taken_without_a_change(stand
     await is_taken(stand, machine)
     assert changes(stand) == []
     is_done(await stand.settle())
-    assert changes(stand) == [], "the second time, too"
+    assert changes(stand) == [], "nor in the second run"
 
 
 async def test_taking_is_two_runs_so_that_a_snapshot_lies_between_them(stand: Stand) -> None:
@@ -218,7 +218,7 @@ async def test_a_note_of_an_earlier_attempt_is_neither_believed_nor_held_against
     noted = has(stand)
     await stand.once()
     tries_again(stand)
-    noted.hostname, noted.interfaces, noted.power_parameters = "other", [], {}  # another machine by now
+    noted.hostname, noted.interfaces, noted.power_parameters = "other", [], {}  # now it is another machine
     stand.node = with_fields(stand.node, candidate_of="gpu-2")
     mine = has(stand)
     assert steps(await stand.once()).to.workflow is not None
@@ -241,7 +241,7 @@ async def test_a_machine_whose_owner_changes_between_the_two_runs_is_left_alone(
     assert stand.node.maas_id is None and changes(stand) == []
 
 
-# --- what MAAS discovered by itself
+# --- machines that MAAS discovered by itself
 
 
 async def test_a_discovered_machine_gets_our_bmc_and_our_name(stand: Stand) -> None:
@@ -299,7 +299,7 @@ async def test_the_recorded_machine_is_kept(stand: Stand) -> None:
 
 
 async def test_one_that_was_made_here_before_gets_the_account_of_today(stand: Stand) -> None:
-    """The password may have been changed since, at the BMC and where it is kept, and MAAS would be locked out."""
+    """The password may have changed since, at the BMC and in the store, and MAAS would have the old one."""
     machine = has(stand)
     machine.power_parameters = REDFISH | {"power_pass": "of last year"}
     stand.node = with_fields(stand.node, maas_id=machine.system_id, maas_created=True)
@@ -323,7 +323,7 @@ async def test_what_this_onboarding_deployed_is_not_looked_for_again(stand: Stan
     assert stand.world.observed.operations == ["machine", "whoami"]
 
 
-# --- what is somebody else's
+# --- machines of other users
 
 
 async def test_a_machine_that_somebody_else_holds_is_left_alone(stand: Stand) -> None:

@@ -1,4 +1,4 @@
-"""Why a deployment failed: each cause by the traces of a simulated one, by the recorded one, and by hand."""
+"""Causes of failed deployments: by the events of simulated deployments, of a recorded one, and of made-up ones."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def failed(status: StatusNumber = StatusNumber.FAILED_DEPLOYMENT, error: str = T
 
 
 def events(*said: tuple[str, str]) -> tuple[Event, ...]:
-    """Since our request, oldest first."""
+    """The events since our request, oldest first."""
     told = (("User starting deployment", f"(admin) - {OURS}"), *said)
     return tuple(
         Event(id=number, node="abc123", type=kind, description=text)
@@ -126,7 +126,7 @@ AT_DISKS = ("Node installation", "'curtin' configuring storage")
         ([("Failed to power cycle node", "x")], {}, DeployCause.POWER),
         ([("Failed to query node's BMC", "reverting to ALLOCATED")], {}, DeployCause.POWER),
         ([BOOTED, NO_POWER], {}, DeployCause.POWER),
-        ([NO_POWER, BOOTED], {}, DeployCause.DATASOURCE),  # it was on after all
+        ([NO_POWER, BOOTED], {}, DeployCause.DATASOURCE),  # the machine booted after all
         ([], {}, DeployCause.NO_NETBOOT),
         ([], {"error": ""}, DeployCause.NO_NETBOOT),
         ([], {"error": "driver fell over"}, DeployCause.UNKNOWN),

@@ -1,4 +1,4 @@
-"""A deployment and its detours, run by the handler itself from stage to stage: what bounds them, and what is sent."""
+"""A deployment and its detours, run by the handler itself from stage to stage: their limits, and the changes sent."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.support.stages import Stand, stand
 
 DETOUR = [O.CLASSIFY_DEPLOY_FAILURE, O.RECOVER_FOR_DATASOURCE_RETRY, O.DEPLOY_VIA_MAAS, O.RENDER_CLOUD_INIT]
 ENROLS = O.WAIT_FOR_AGENT_ENROLLMENT
-# Longer than anything that MAAS or we would wait for.
+# Longer than any wait of MAAS or of a stage.
 FOR_EVER = timedelta(days=30)
 
 
 @pytest.fixture
 async def at() -> AsyncIterator[Stand]:
-    """A node whose user data is to be rendered next; switching power takes the region some time."""
+    """A node whose user data is rendered next, in a region that takes some time to switch power."""
     async with stand(Region(durations=Durations(power=timedelta(seconds=20)))) as at:
         await on_ready(at, O.RENDER_CLOUD_INIT)
         at.region.advance(timedelta(hours=1))
@@ -125,7 +125,7 @@ async def test_a_node_that_was_reimaged_is_deployed_by_the_same_stages(at: Stand
     at.pass_time(timedelta(minutes=16))
     at.observe(enable_hw_sync=True, sync_interval=900.0, last_sync=synced)
     await journey.until(ENROLS)
-    assert workflow(at).stage is ENROLS  # the earlier agent's word is not this installation's
+    assert workflow(at).stage is ENROLS  # heartbeats of the earlier agent do not count
     at.node = with_fields(at.node, agent=Agent(enrolled_at=at.now, last_heartbeat_at=at.now))
     await journey.settle()
     assert at.node.status in (NodeStatus.OFFLINE, NodeStatus.ACTIVE)

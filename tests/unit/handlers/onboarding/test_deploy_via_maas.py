@@ -1,4 +1,4 @@
-"""Stage `deploy_via_maas`: one deployment is asked for, and ours is told from others'."""
+"""Stage `deploy_via_maas`: requests one deployment, and distinguishes it from deployments of others."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lose_answers(at: Stand) -> None:
 
 
 async def deploys(at: Stand, comment: str) -> None:
-    """Somebody who has our key asks for a deployment."""
+    """Another client with our key requests a deployment."""
     await at.world.client.do(await read(at), Deploy(user_data="", comment=comment))
     at.world.observed.requests.clear()
 
@@ -98,7 +98,7 @@ async def test_a_token_whose_time_runs_out_is_issued_again(at: Stand) -> None:
     at.now += at.site.deploy.bootstrap_ttl
     settled = await at.once()
     assert isinstance(settled, Step) and workflow(at).stage is RENDER and sent(at, "deploy") == 0
-    assert not upstream(at).has_deployed, "nothing was asked for"
+    assert not upstream(at).has_deployed, "no deployment was requested"
     at.onboards(RENDER, upstream=upstream(at))
     assert isinstance(await at.settle(), Done)
     assert at.writes == [IssueBootstrap(upstream(at).token or "", at.site.deploy.bootstrap_ttl)]
@@ -110,7 +110,7 @@ async def test_a_token_whose_time_runs_out_is_issued_again(at: Stand) -> None:
 async def test_user_data_without_a_token_needs_none(at: Stand, template: str) -> None:
     at.use(cloud_init=CloudInitSite(template=template))
     at.node = with_note(at.node, token=None)
-    at.services = replace(at.services, credentials=Secrets(None))  # the key of tokens is not there
+    at.services = replace(at.services, credentials=Secrets(None))  # the key of tokens does not resolve
     assert isinstance(await at.settle(), Done)
     assert base64.b64decode(record(at).user_data or "").decode() == template.replace("{{ node.name }}", "gpu-1")
 
@@ -136,7 +136,7 @@ async def test_a_template_that_fails_is_a_fault_of_the_configuration(at: Stand) 
     assert sent(at, "deploy") == 0
 
 
-# --- made again
+# --- repeated runs
 
 
 async def test_a_lost_answer_is_recognised_and_nothing_is_sent_twice(at: Stand) -> None:
@@ -193,7 +193,7 @@ async def test_a_rerun_after_a_failed_deployment_goes_on_to_recover_with_fresh_c
     assert (upstream(at).failed_deploys, upstream(at).datasource_retries) == (0, 0)
 
 
-# --- what is not ours
+# --- deployments of others
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ async def test_a_machine_on_its_way_to_ready_is_waited_for(at: Stand, status: St
     assert sent(at, "deploy") == 0
 
 
-# --- what MAAS says to it
+# --- refusals of MAAS
 
 
 async def test_a_site_whose_image_is_unknown_is_refused_with_the_fields_words(at: Stand) -> None:

@@ -1,4 +1,4 @@
-"""Which machine in MAAS is a node's: conflicts, contradictions and answers without sense change nothing anywhere."""
+"""The search for a node's machine in MAAS: conflicts, contradictions and malformed responses cause no change."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ async def test_a_region_that_ignores_what_was_asked_for_proposes_nobody_elses_ma
 @pytest.mark.parametrize("body", [HTML, TOO_LARGE, b'[{"system_id": "x'], ids=["a page", "10 MB", "cut off"])
 @pytest.mark.parametrize("request_", range(3), ids=["by MAC", "by name", "BMCs"])
 async def test_what_cannot_be_read_leads_to_no_new_machine(stand: Stand, body: bytes, request_: int) -> None:
-    """Each of the three questions; a clue that was not answered is no clue that nothing is there."""
+    """Tested for each of the three requests: a request that failed does not show that the machine is absent."""
     if request_ == 2:
         stand.region.faults.add(Fault(op="power_parameters", body=body, content_type="application/json"))
     else:

@@ -1,4 +1,4 @@
-"""Stage `ensure_pxe_interface_auto`: the boot interface has one automatic link, or a person hears why it cannot."""
+"""Stage `ensure_pxe_interface_auto`: gives the boot interface one automatic link, or reports why it cannot."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def pxe(at: Stand) -> Subnet:
 
 
 def second(at: Stand, vlan: Vlan | None = None) -> Subnet:
-    """One more subnet, on the boot VLAN unless said otherwise."""
+    """Another subnet, by default on the boot VLAN."""
     made = Subnet(id=9, name="second", cidr=SECOND_CIDR, gateway_ip=None, vlan=vlan or pxe(at).vlan)
     at.region.site.subnets.append(made)
     return made
@@ -138,7 +138,7 @@ async def test_a_vlan_on_the_boot_interface_is_no_hindrance(at: Stand) -> None:
     assert links(machine) == [("auto", PXE_CIDR)]
 
 
-# --- what cannot be mended
+# --- failures that need an operator
 
 
 def _no_interface(at: Stand, machine: Machine) -> None:

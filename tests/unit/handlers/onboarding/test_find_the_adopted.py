@@ -1,4 +1,4 @@
-"""Stage `create_or_find_in_maas` of an adoption: the recorded machine is looked at, and nothing is changed or made."""
+"""Stage `create_or_find_in_maas` of an adoption: reads the recorded machine, and changes or makes none."""
 
 from __future__ import annotations
 

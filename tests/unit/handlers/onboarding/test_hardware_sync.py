@@ -33,7 +33,7 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture
 async def at() -> AsyncIterator[Stand]:
-    """Deployed by this workflow just now."""
+    """A node that this workflow has just deployed."""
     async with open_stand() as stand:
         await on_ready(stand, OnboardingStage.DEPLOY_VIA_MAAS)
         await issue(stand)
@@ -111,7 +111,7 @@ async def test_a_machine_that_is_no_more_is_told_to_both(at: Stand) -> None:
 
 
 async def look(at: Stand, **fields: Any) -> Settled:
-    """What the stage says of what the observer saw: it asks nothing itself."""
+    """The stage's result after an observation with these fields; asserts that the stage sends no request itself."""
     at.world.observed.requests.clear()
     at.observe(**{"enable_hw_sync": True, "sync_interval": 900.0} | fields)
     settled = await at.once()
@@ -196,7 +196,7 @@ async def test_only_the_end_of_the_last_attempt_is_for_an_operator(at: Stand) ->
     entered(at, WAIT)
     taken_up_again(at, attempt=MAX_ATTEMPTS - 1)
     at.now += 46 * MINUTE
-    waits(await look(at), "no sync was recorded")  # which the engine fails as any wait that takes too long
+    waits(await look(at), "no sync was recorded")  # a deadline ends this as any wait
     taken_up_again(at, attempt=MAX_ATTEMPTS)
     waits(await look(at), "no sync was recorded")
     at.now += 46 * MINUTE

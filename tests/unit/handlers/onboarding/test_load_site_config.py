@@ -1,4 +1,4 @@
-"""Stage `load_site_config`: a site with a region that our key may administer, before anything is begun there."""
+"""Stage `load_site_config`: checks, before any change, that the site has a region that our key may administer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def stand() -> AsyncIterator[Stand]:
 
 async def test_a_region_that_our_key_administers_will_do(stand: Stand) -> None:
     assert "'admin', an administrator" in is_done(await stand.once()).reason
-    assert stand.world.observed.operations == ["whoami"], "one small read"
+    assert stand.world.observed.operations == ["whoami"], "the check takes one small read"
 
 
 async def test_it_may_run_again(stand: Stand) -> None:
@@ -72,7 +72,7 @@ async def test_what_is_no_answer_of_maas_fails_the_attempt(stand: Stand, broken:
 
 
 async def test_a_verification_of_the_bmc_is_let_through_first(stand: Stand) -> None:
-    """It has a deadline, and a region that does not answer would keep it from its turn."""
+    """The verification has a deadline, and a region that does not respond would delay it."""
     stand.node = with_fields(stand.node, management=Management.VERIFYING)
     assert not waits(await stand.once()).timed
     assert stand.world.observed.operations == []

@@ -1,4 +1,4 @@
-"""What is missing of a site's network: what tables mean, what they may not say, and what is already there."""
+"""The plan of a site's network: the meaning of tables, refused tables, and parts that exist already."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_glob_that_matches_nothing_says_what_there_was() -> None:
     assert "enp1s0f0np0 (Mellanox Technologies" in told
 
 
-# --- what tables may not say
+# --- refused tables
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_the_subnet_of_a_link_says_the_vlan() -> None:
 
 
 def test_a_link_that_stays_is_made_again_after_a_move() -> None:
-    """A move to another VLAN takes the links away."""
+    """MAAS removes the links when an interface moves to another VLAN."""
     on_dhcp = nic(4, "enp2s0", links=(Link(id=5, mode="dhcp"),))
     table = {"match": "enp2*", "vlan": 200, "link": {"mode": "dhcp"}}
     assert missing(on_dhcp, ports=[table]) == [

@@ -1,4 +1,4 @@
-"""Any site's network tables on any machine: they are refused before anything is changed, or met, and then for good."""
+"""Any network tables on any machine: they are refused before a change, or applied, and then cause no more changes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _SUBNETS = {200: "10.30.0.0/16", 300: "10.31.0.0/16"}
 
 @st.composite
 def fitting_links(draw: st.DrawFn, vid: int) -> dict[str, Any] | None:
-    """A link that an interface on that VLAN can have."""
+    """A valid link of an interface on that VLAN."""
     mode = draw(st.sampled_from([None, "auto", "dhcp", "static", "link_up"]))
     if mode is None:
         return None
@@ -84,7 +84,7 @@ def fitting_settings(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def fitting_tables(draw: st.DrawFn) -> dict[str, Any]:
-    """Every port in one bond, in a table of its own, or in none."""
+    """Valid tables: each port is in one bond, in a table of its own, or in none."""
     use = draw(st.lists(st.sampled_from(["bond0", "bond1", "alone", "none"]), min_size=4, max_size=4))
     by_use = {name: [port for port, its in zip(PORTS, use, strict=True) if its == name] for name in set(use)}
     bonds = [
@@ -97,8 +97,8 @@ def fitting_tables(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def _most(tables: dict[str, Any]) -> int:
-    """Each port of a table and each bond is set and linked at most, each port of a bond moved, each VLAN made, set and
-    linked; a glob may stand for all ports."""
+    """The largest number of changes: each port of a table and each bond is set and linked, each port of a bond moved,
+    each VLAN made, set and linked; a glob may match all ports."""
     ports = sum(2 * (1 if table["match"] in PORTS else len(PORTS)) for table in tables["ports"])
     bonds = sum(3 + len(PORTS) for _ in tables["bonds"])
     vlans = sum(3 * len(table["vlans"]) for table in (*tables["ports"], *tables["bonds"]))

@@ -1,4 +1,4 @@
-"""Stage `apply_roce_phase2`, first half: a node takes what its site has it use, and says what it waits for."""
+"""Stage `apply_roce_phase2`, first half: allocates the networks of the site, or reports what is missing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def at() -> AsyncIterator[Stand]:
 
 
 async def with_(at: Stand, segment: SegmentUse = HELD, of: PartitionUse | None = None) -> Settled:
-    """What the stage says of a node that has got so far."""
+    """The stage's result for a node with these networks."""
     known = Networks(segments=(segment,), partitions=(of or partition(port()),))
     at.node = with_fields(at.node, networks=known)
     return await at.once()
@@ -114,7 +114,7 @@ async def test_it_is_done_with_its_address_once_ufm_has_its_ports(at: Stand) -> 
 async def test_what_is_missing_is_waited_for_in_words(
     at: Stand, segment: SegmentUse, of: PartitionUse | None, told: str, timed: bool
 ) -> None:
-    """Only what is the node's own counts against the stage's time."""
+    """Only causes that lie with the node count against the stage's time limit."""
     settled = await with_(at, segment, of)
     assert isinstance(settled, Waiting), settled
     assert told in settled.reason and settled.timed is timed
@@ -141,9 +141,9 @@ async def test_what_is_missing_is_waited_for_in_words(
 async def test_what_can_be_changed_is_asked_for_again_and_not_at_once(
     at: Stand, segment: SegmentUse, of: PartitionUse | None
 ) -> None:
-    """Somebody may hold it locked: a run at once would find the same."""
+    """A client may have it locked, and a run at once would find the same."""
     asked = await with_(at, segment, of)
-    assert isinstance(asked, Step), "and what waits behind it in the node's run has its turn"
+    assert isinstance(asked, Step), "a step, so that later rules of the run have their turn"
     assert at.writes == [UseNetworks(segments=("lan",), partitions=("ib",))]
     settled = await at.once()
     assert isinstance(settled, Waiting) and settled.requeue_after == timedelta(seconds=1)

@@ -1,4 +1,4 @@
-"""Stage `recover_for_datasource_retry`: the machine is given back, and never switched on, erased or asked for twice."""
+"""Stage `recover_for_datasource_retry`: releases the machine once, and never switches it on or erases it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture
 async def at() -> AsyncIterator[Stand]:
-    """A deployment failed; switching power takes the region some time."""
+    """A node whose deployment has failed, in a region that takes some time to switch power."""
     region = Region(durations=Durations(power=timedelta(seconds=20)))
     async with stand(region) as at:
         await on_ready(at, DEPLOY)
@@ -50,12 +50,12 @@ async def at() -> AsyncIterator[Stand]:
 
 
 def asks(at: Stand) -> bool:
-    """Whether the stage wants to ask the region, or waits for what its observer writes."""
+    """Whether the stage calls the region, instead of waiting for its observer."""
     return isinstance(run_stage(at.node, workflow(at), at.now, at.policy), Call)
 
 
 async def through(at: Stand) -> None:
-    """On to the end of what the region does, as seen by its observer."""
+    """Run the stage to its end, with an observation after each minute."""
     for _ in range(5):
         settled = await at.settle()
         if isinstance(settled, Done):
@@ -91,7 +91,7 @@ async def test_what_comes_of_it_is_waited_for_and_not_asked_for(at: Stand) -> No
 
 
 async def test_a_reading_from_before_the_request_ends_no_wait(at: Stand) -> None:
-    at.observe()  # failed still
+    at.observe()  # still failed
     await at.settle()
     assert not asks(at)
 

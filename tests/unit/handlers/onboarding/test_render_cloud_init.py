@@ -1,4 +1,4 @@
-"""Stage `render_cloud_init`: the user data can be made, its token is issued, and nothing is sent."""
+"""Stage `render_cloud_init`: checks that the user data can be rendered, issues the token, and sends nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stage `resolve_power_credentials`, for a deployment: a proven BMC, and a user and password for MAAS."""
+"""Stage `resolve_power_credentials` of a deployment: needs a verified BMC, and a user and password for MAAS."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STAGE = O.RESOLVE_POWER_CREDENTIALS
 
 
 class Half(Secrets):
-    """A store whose secret lacks something."""
+    """A store whose secret lacks user name or password."""
 
     def __init__(self, **what: str) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ def keeps_secrets_in(stand: Stand, store: NodeCredentials) -> None:
 
 
 async def test_a_manageable_bmc_whose_credential_resolves_will_do(stand: Stand) -> None:
-    assert is_done(await stand.once()).to is None, "nothing is kept of it"
+    assert is_done(await stand.once()).to is None, "no part of the secret is stored"
     is_done(await stand.once())
     assert stand.secrets.looks == 2 and stand.world.observed.operations == []
 
@@ -98,7 +98,7 @@ async def test_another_machine_behind_the_bmc_stops_it(stand: Stand) -> None:
 
 
 async def test_a_bmc_that_does_not_become_manageable_in_time_fails_as_that_and_with_its_error(stand: Stand) -> None:
-    """Not as any wait: there is advice for a BMC."""
+    """The failure has a class of the BMC, and not that of any timeout, because that class has its own advice."""
     away = Bmc(asked_at=stand.now, failures=3, failure=BmcFailure.UNREACHABLE, last_error="no route to host")
     stand.node = with_fields(stand.node, management=M.ENROLL, bmc=away)
     assert "no route to host" in waits(await stand.once()).reason

@@ -1,4 +1,4 @@
-"""A site whose file is not here, at each stage of an onboarding: it may be on its way, so nothing is decided."""
+"""A site without a file, at each stage of an onboarding: the file may still come, so the stage only waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stage `wait_for_agent_enrollment`: the agent of this installation, on a machine that is still there."""
+"""Stage `wait_for_agent_enrollment`: waits for the agent of this installation while the machine stays deployed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture
 async def at() -> AsyncIterator[Stand]:
-    """Deployed by this workflow just now, with a first boot that will fail."""
+    """A node that this workflow has just deployed, and whose first boot will fail."""
     async with open_stand() as stand:
         await on_ready(stand, OnboardingStage.DEPLOY_VIA_MAAS)
         await issue(stand)
@@ -131,7 +131,7 @@ async def test_an_agentless_node_needs_fresh_power_and_a_machine_that_is_freshly
     assert isinstance(settled, Waiting) and "MAAS" in settled.reason
     at.observe()
     assert isinstance(await at.once(), Done)
-    at.now += 6 * MINUTE  # older than a reading may be
+    at.now += 6 * MINUTE  # the reading is stale then
     assert isinstance(await at.once(), Waiting)
 
 
@@ -200,6 +200,6 @@ async def test_a_token_that_has_expired_is_told_and_no_attempt_is_made_in_vain(a
 
 async def test_a_token_that_was_spent_need_not_be_good_any_more(at: Stand) -> None:
     enrols(at, asked_at(at) + SECOND)
-    at.pass_time(at.site.deploy.bootstrap_ttl)  # it is not heard of any more
+    at.pass_time(at.site.deploy.bootstrap_ttl)  # its heartbeats are too old then
     settled = await at.once()
     assert isinstance(settled, Failed) and settled.stop is None and "token" not in settled.detail

@@ -1,4 +1,4 @@
-"""Stage `wait_for_deployed`: decided on what the observer wrote down, and never by asking."""
+"""Stage `wait_for_deployed`: decides on the observations of the region's observer, and sends no requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture
 async def at() -> AsyncIterator[Stand]:
-    """The deployment was just asked for."""
+    """A node whose deployment was just requested."""
     async with open_stand() as stand:
         await on_ready(stand, OnboardingStage.DEPLOY_VIA_MAAS)
         await issue(stand)
@@ -34,7 +34,7 @@ async def at() -> AsyncIterator[Stand]:
 
 
 async def look(at: Stand, **fields: Any) -> Done | Failed | Waiting | Step:
-    """What the stage says of the machine as it is now, and what it asked for that: nothing."""
+    """The stage's result for the machine as it is now; asserts that the stage sends no request."""
     at.observe(**fields)
     settled = await at.once()
     assert at.world.observed.operations == []
@@ -96,7 +96,7 @@ async def test_while_it_deploys_the_phase_is_told(at: Stand, fields: dict[str, A
     assert isinstance(settled, Waiting) and settled.reason == f"waits for MAAS to deploy the machine: {phase}"
 
 
-# --- it fails
+# --- failures
 
 
 async def test_a_failed_deployment_is_judged_and_counted(at: Stand) -> None:

@@ -1,4 +1,4 @@
-"""Stage `wait_for_ready`: decided on what was observed; a failure is tried again, and told to a person at last."""
+"""Stage `wait_for_ready`: decides on observations; a failure is retried, and in the end waits for an operator."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def stand() -> AsyncIterator[Stand]:
 
 
 def given(stand: Stand, status: Status, *, remembers: Upstream | None = None, **fields: Any) -> Machine:
-    """The node has this machine, and is at the stage; nothing was observed since."""
+    """Put the node at the stage, with this machine, which was not observed since."""
     machine = has(stand, status, **fields)
     stand.node = with_fields(stand.node, maas_id=machine.system_id)
     stand.onboards(STAGE, upstream=remembers or Upstream(commissions=1))
@@ -43,7 +43,7 @@ def given(stand: Stand, status: Status, *, remembers: Upstream | None = None, **
 
 
 def is_tried_again(stand: Stand, **fields: Any) -> None:
-    """The stage failed, and its next attempt begins."""
+    """Let the stage fail, and begin its next attempt."""
     stand.now += SECOND
     stand.node = with_fields(
         stand.node, workflow=with_workflow(stand.node, status_entered_at=stand.now, **{"attempt": 2} | fields)
@@ -75,7 +75,7 @@ async def test_commissioning_and_testing_take_their_time(stand: Stand, status: S
     is_held(given(stand, status))
     stand.observe()
     waiting = waits(await stand.once())
-    assert waiting.timed and waiting.requeue_after is None, "the stage has a deadline, and the observer wakes the node"
+    assert waiting.timed and waiting.requeue_after is None, "the observer or the deadline enqueues the node"
 
 
 @pytest.mark.parametrize("status", [S.DEPLOYING, S.DEPLOYED])
@@ -180,18 +180,18 @@ async def test_a_machine_that_is_gone_is_said_to_be(stand: Stand) -> None:
     fails(await stand.once(), F.MACHINE_DELETED_UPSTREAM)
 
 
-# --- with the engine: both stages, back-off and an operator
+# --- with the handler: both stages, back-off and an operator
 
 
 class Engine:
-    """Runs the node's handler as the loop would, the observer reading before each run."""
+    """Runs the node's handler as the loop would, with an observation before each run."""
 
     def __init__(self, stand: Stand) -> None:
         self._stand = stand
         self._handler = NodeHandler(NodeConfig(), sites=stand.policy.sites)
 
     async def run(self) -> timedelta | None:
-        """One run; when to look again. Time passes by a second, as it does between commits."""
+        """Make one run; returns the delay until the next one. Each run takes a second, as between commits."""
         stand = self._stand
         stand.observe()
         decided = self._handler.handle(stand.node, stand.now)
@@ -210,7 +210,7 @@ class Engine:
                 raise AssertionError("it was not asked for")
 
     def _commit(self, to: Any) -> None:
-        """A value that changed is entered now."""
+        """Store the node; a changed status or stage is entered now."""
         before, after, now = self._stand.node.workflow, to.workflow, self._stand.now
         assert before is not None and after is not None
         entered: dict[str, Any] = {"status_entered_at": now} if before.status is not after.status else {}
