@@ -118,7 +118,7 @@ def acted(step: Step[Node, Write, NodeServices], bmc: Played, region: PlayedRegi
     except StopIteration as end:
         outcome: Outcome = end.value
         return outcome
-    raise AssertionError("the step waits for something")
+    raise AssertionError("the step awaits a service that waits")
 
 
 def run(place: Place) -> tuple[Place, bool]:
@@ -164,12 +164,12 @@ def holds(before: Node, after: Node) -> None:
     if job is not None:
         assert before.workflow is None or before.workflow.id == job.id, "one workflow at a time"
     if after.status in CARRIED_BY:
-        assert isinstance(job, Decommission) and job.status in LIVE, "somebody owns the way out"
+        assert isinstance(job, Decommission) and job.status in LIVE, "a live decommission owns this status"
     if after.status is N.ACTIVE:
         assert after.ever_onboarded and after.ever_active
         assert after.quarantine is None
         assert not after.not_scrubbed or before.not_scrubbed
-    assert (after.quarantine is not None) >= (after.status is N.QUARANTINED), "a quarantine has a cause"
+    assert (after.quarantine is not None) >= (after.status is N.QUARANTINED), "a quarantine needs a cause"
     if after.management in (M.VERIFYING, M.ADOPTING):
         assert after.has_bmc
 
@@ -177,20 +177,20 @@ def holds(before: Node, after: Node) -> None:
 def holds_at_rest(place: Place) -> None:
     """Assert what must hold of a node at rest."""
     it = place.node
-    assert it.bmc.switching is None or it.deleting or it.paused is not None, "a switch is brought to its end"
+    assert it.bmc.switching is None or it.deleting or it.paused is not None, "a change of power has to end"
     held = [i.action for i in it.intents]
     assert not held or (it.paused is not None and not ANSWERED_WHILE_PAUSED.intersection(held)), held
     open_tasks = {task.type for task in it.tasks if task.status in OPEN}
     if open_tasks:
-        assert isinstance(it.workflow, Decommission), "a task belongs to a decommission"
-        assert it.workflow.status is not W.FAILED_MANUAL_INTERVENTION, "nobody works on what an operator has to resolve"
+        assert isinstance(it.workflow, Decommission), "an open task needs a decommission"
+        assert it.workflow.status is not W.FAILED_MANUAL_INTERVENTION, "no open task while an operator has to act"
     if it.status in CARRIED_BY and it.workflow is not None and it.paused is None:
         waits = it.workflow.stage in (DecommissionStage.DRAIN_NODE, DecommissionStage.REMOVE_GPUAAS_NODE_RECORD)
-        assert not waits or CARRIED_BY[it.status] in open_tasks, "never left in there alone"
+        assert not waits or CARRIED_BY[it.status] in open_tasks, "the status needs an open task"
 
 
 def escapes(before: Node, way: list[Place], request: str) -> bool:
-    """True when an operator's quarantine was lifted although nobody released the node or installed it to the end."""
+    """Whether an operator's quarantine was lifted without a release or a complete installation of the node."""
     kept = before.quarantine is not None and before.quarantine.cause is QuarantineCause.OPERATOR
     onboarded = isinstance(before.workflow, Onboarding) or request in (Action.ONBOARD, Action.DRAIN)
     freed = any(place.node.status is N.ACTIVE for place in way)

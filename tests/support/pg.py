@@ -54,7 +54,7 @@ MOVABLE_CLOCK = """
     GRANT SELECT ON farrier_test.clock TO PUBLIC;
     CREATE OR REPLACE FUNCTION farrier.now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
         RETURN statement_timestamp() + (SELECT shift FROM farrier_test.clock);
-    -- Nobody edited it by hand: the next migration leaves it as it is.
+    -- Recorded as unedited, so that the next migration leaves it as it is.
     UPDATE farrier.schema_objects SET definition = md5(pg_get_functiondef('farrier.now'::regproc)) WHERE name = 'now';
 """
 

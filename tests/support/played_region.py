@@ -59,7 +59,7 @@ class PlayedClient:
         self._region = region
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise MaasError(MaasFailure.UNREACHABLE, "nobody plays this", operation=name)
+        raise MaasError(MaasFailure.UNREACHABLE, "this call is not simulated", operation=name)
 
     async def whoami(self) -> Identity:
         return Identity(username=OURS, is_superuser=True)

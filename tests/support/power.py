@@ -50,7 +50,7 @@ class World(BmcClient):
             next(iter(awaited))
         except StopIteration as end:
             return end.value
-        raise AssertionError("the step waits for something")
+        raise AssertionError("the step awaits a service that waits")
 
     def live(self, node: Node, *, until: timedelta, cut: Callable[[Step[Any, Any, Any]], bool] | None = None) -> Node:
         """The node after so much time in the loop. `cut` selects the steps whose outcome is lost."""

@@ -113,18 +113,20 @@ def test_the_environment_spells_numbers_switches_lists_and_labels() -> None:
         pytest.param("[http]\nport = 70000\n", "'port' in [http]", id="out of range"),
         pytest.param('[http]\nport = "80"\n', "'port' in [http]", id="text for a number"),
         pytest.param('[http]\nbearer_token = "s3kr1t"\n', "bearer_token must be a reference", id="a token itself"),
-        pytest.param('[http]\nbearer_token = "https:s3kr1t"\n', "must be a reference", id="no such place for a token"),
-        pytest.param('[log]\nlevel = "loud"\n', "'level' in [log]", id="no such label"),
+        pytest.param('[http]\nbearer_token = "https:s3kr1t"\n', "must be a reference", id="unknown scheme of a token"),
+        pytest.param('[log]\nlevel = "loud"\n', "'level' in [log]", id="unknown value"),
         pytest.param("port = 80\n", "outside of any section", id="outside of any section"),
         pytest.param("[http\n", "is not valid TOML", id="not TOML"),
         pytest.param('[node]\npower_sync_interval = "1h"\n', "or every read would be stale", id="reads too rare"),
-        pytest.param('[bmc]\nallowed_networks = ["10.0.0.1/8"]\n', "has host bits set", id="no network"),
-        pytest.param('[bmc]\nca_file = "/ca.pem"\ninsecure = true\n', "exclude each other", id="two trusts"),
+        pytest.param('[bmc]\nallowed_networks = ["10.0.0.1/8"]\n', "has host bits set", id="host bits in a network"),
+        pytest.param('[bmc]\nca_file = "/ca.pem"\ninsecure = true\n', "exclude each other", id="ca_file and insecure"),
         pytest.param(
-            '[bmc.hosts.bmc-1]\nfingerprint = "ab"\ninsecure = true\n', "exclude each other", id="two trusts of a host"
+            '[bmc.hosts.bmc-1]\nfingerprint = "ab"\ninsecure = true\n',
+            "exclude each other",
+            id="fingerprint and insecure of a host",
         ),
         pytest.param('[bmc.hosts.bmc-1]\nca_flie = "/ca.pem"\n', "ca_flie", id="unknown key of a host"),
-        pytest.param('[bmc]\nauth = "digest"\n', "'auth' in [bmc]", id="no such way to log in"),
+        pytest.param('[bmc]\nauth = "digest"\n', "'auth' in [bmc]", id="unknown auth"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_with_its_place_and_reason(file: Path, text: str, complaint: str) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-import pytest
-
 from farrier.controller.ownership import EXPIRED_AFTER, GIVE_UP_AFTER, RENEW_EVERY, Ownership
 from farrier.model.controllers import ACT_FOR, SHARDS, Controller, Shard, ShardRow
 

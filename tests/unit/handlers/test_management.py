@@ -114,7 +114,7 @@ def life(
     ("node", "begins"),
     [
         pytest.param(with_bmc(M.ENROLL), True, id="details are complete"),
-        pytest.param(with_bmc(M.ENROLL, auto_manage=False), False, id="not by itself"),
+        pytest.param(with_bmc(M.ENROLL, auto_manage=False), False, id="without auto_manage"),
         pytest.param(with_bmc(M.ENROLL, Bmc(asked_at=NOW), auto_manage=False), True, id="asked for"),
         pytest.param(with_bmc(M.ENROLL, paused=Pause("maintenance", NOW)), False, id="paused"),
         pytest.param(
@@ -260,7 +260,7 @@ def test_another_address_is_another_bmc_of_which_nothing_is_known() -> None:
             with_bmc(M.VERIFYING, Bmc(tries=(NOW,)), management_entered_at=NOW), "interrupted", id="no try left"
         ),
         pytest.param(msgspec.structs.replace(verifying(), paused=Pause("fire drill", NOW)), "fire drill", id="paused"),
-        pytest.param(asking(verifying(), Action.DELETE), "delete", id="a request that waits for it"),
+        pytest.param(asking(verifying(), Action.DELETE), "delete", id="a pending intent"),
     ],
 )
 def test_a_verification_that_may_not_go_on_is_begun_again_as_another_try(node: Node, why: str) -> None:

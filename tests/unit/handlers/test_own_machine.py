@@ -29,7 +29,7 @@ async def stand() -> AsyncIterator[Stand]:
 
 async def asked(stand: Stand) -> Waiting | Failed:
     async def decide(_machine: Machine, _client: MaasClient) -> Waiting:
-        pytest.fail("a machine that is not ours was given to be decided on")
+        pytest.fail("a stage was called with a machine that is not ours")
 
     result = region.with_machine(stand.node, stand.policy, decide, name="look")
     settled = await result.act(stand.services) if isinstance(result, Call) else result

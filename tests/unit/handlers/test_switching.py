@@ -84,7 +84,7 @@ def test_a_switch_that_has_to_wait_says_how_often_it_is_done_as_people_write_it(
     "node",
     [
         pytest.param(replace(kept(), paused=Pause("fire drill", NOW)), id="paused"),
-        pytest.param(kept(power=PowerState.UNKNOWN), id="nobody knows how it is"),
+        pytest.param(kept(power=PowerState.UNKNOWN), id="unknown power"),
         pytest.param(kept(power_at=NOW - HOUR, next_sync_at=NOW + HOUR), id="the read is stale"),
         pytest.param(kept(sync_failure=BmcFailure.TIMEOUT, next_sync_at=NOW + MINUTE, watched_at=NOW), id="unreadable"),
         pytest.param(kept(tries=(NOW,) * LOGIN_CAP), id="login cap"),

@@ -47,7 +47,7 @@ NOT_FRESH = msgspec.structs.replace(agentless(deployed=True), deployed=None)
     [
         pytest.param(agent(heard=False), "no heartbeat", id="no fresh heartbeat"),
         pytest.param(agent(blocking=BLOCKING), "alerts block scheduling: xid-79", id="blocking alert"),
-        pytest.param(NO_PROOF, "neither an agent nor a BMC", id="nothing to prove it by"),
+        pytest.param(NO_PROOF, "neither an agent nor a BMC", id="neither agent nor BMC"),
         pytest.param(agentless(None), "no fresh read", id="power never read, or long ago"),
         pytest.param(agentless(PowerState.OFF), "power is off", id="power off"),
         pytest.param(agentless(PowerState.UNKNOWN), "power is unknown", id="power unknown"),
@@ -78,7 +78,7 @@ def test_silent(vitals: Vitals, why: str) -> None:
     "vitals",
     [
         pytest.param(agent(blocking=BLOCKING), id="unwell is not silent"),
-        pytest.param(agentless(None), id="what its BMC said long ago proves nothing"),
+        pytest.param(agentless(None), id="a stale read proves nothing"),
         pytest.param(agentless(PowerState.UNKNOWN), id="unknown power proves nothing"),
         pytest.param(agentless(deployed=False), id="drift is not silence"),
     ],

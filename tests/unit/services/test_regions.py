@@ -43,7 +43,7 @@ class Place:
     async def refused(self) -> MaasError:
         with pytest.raises(MaasError) as raised:
             async with self.found.turn(SITE):
-                pytest.fail("a turn that nobody was to get")
+                pytest.fail("the turn had to be refused")
         return raised.value
 
 

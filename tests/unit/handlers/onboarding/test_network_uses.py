@@ -84,16 +84,18 @@ async def test_it_is_done_with_its_address_once_ufm_has_its_ports(at: Stand) -> 
             None,
             "segment lan is being deleted",
             False,
-            id="a segment that goes",
+            id="a segment being deleted",
         ),
         pytest.param(HELD, PartitionUse(name="ib"), "IB partition ib does not exist", False, id="no partition"),
-        pytest.param(HELD, partition(state="deleting"), "IB partition ib is being deleted", False, id="one that goes"),
+        pytest.param(
+            HELD, partition(state="deleting"), "IB partition ib is being deleted", False, id="a partition being deleted"
+        ),
         pytest.param(
             HELD,
             partition(port(state=MemberState.PENDING), state="error", last_error="no such rate"),
             f"until UFM has {PORT} in IB partition ib (error: no such rate)",
             False,
-            id="a port that UFM has not yet",
+            id="a port that UFM does not have yet",
         ),
         pytest.param(
             HELD,
@@ -107,7 +109,7 @@ async def test_it_is_done_with_its_address_once_ufm_has_its_ports(at: Stand) -> 
             partition(port(owner="vm-9", ours=False)),
             f"already members of IB partition ib: {PORT} for vm-9",
             True,
-            id="somebody else's port",
+            id="a port of another owner",
         ),
     ],
 )
@@ -124,18 +126,18 @@ async def test_what_is_missing_is_waited_for_in_words(
 @pytest.mark.parametrize(
     ("segment", "of"),
     [
-        pytest.param(FREE, None, id="an address that came free"),
+        pytest.param(FREE, None, id="an address that became free"),
         pytest.param(
             SegmentUse(name="lan", state="deleting/db_delete", site="north", address="10.9.0.2"),
             None,
-            id="an address of a segment that goes",
+            id="an address of a segment being deleted",
         ),
         pytest.param(HELD, READY, id="a port that is no member"),
         pytest.param(HELD, partition(state="provisioning"), id="a partition that is being made"),
         pytest.param(HELD, partition(port(state=MemberState.LEAVING)), id="a port that was leaving"),
-        pytest.param(HELD, partition(port(ours=False)), id="a port that was joined for it beforehand"),
-        pytest.param(HELD, partition(port(), port(OTHER)), id="a port that it has no more"),
-        pytest.param(HELD, partition(port(), state="deleting"), id="a port in a partition that goes"),
+        pytest.param(HELD, partition(port(ours=False)), id="a port that a client joined beforehand"),
+        pytest.param(HELD, partition(port(), port(OTHER)), id="a port that the node no longer has"),
+        pytest.param(HELD, partition(port(), state="deleting"), id="a port in a partition being deleted"),
     ],
 )
 async def test_what_can_be_changed_is_asked_for_again_and_not_at_once(
