@@ -216,8 +216,8 @@ CREATE TABLE farrier.limits (
     kind     text     NOT NULL,  -- node, management, onboarding or decommission
     state    text     NOT NULL,  -- end_to_end for the clock of a whole workflow
     substate text     NOT NULL,  -- stage of a running workflow; else empty
-    scope    text     NOT NULL CHECK (scope IN ('', 'model', 'site')),  -- a limit of the site precedes one of the model, and that
-                                                                        -- precedes '', which is for all nodes
+    scope    text     NOT NULL CHECK (scope IN ('', 'model', 'site')),  -- '' for all nodes; a limit of the site precedes one of
+                                                                        -- the model, which precedes one for all nodes
     name     text     NOT NULL,  -- of the site or model; else empty
     lasts    interval NOT NULL,
     PRIMARY KEY (kind, state, substate, scope, name)
@@ -259,7 +259,7 @@ CREATE TABLE farrier.shards (
 CREATE TABLE farrier.wakes (
     kind     text        NOT NULL,
     resource bigint      NOT NULL,
-    id       uuid        NOT NULL DEFAULT gen_random_uuid(),  -- not a sequence: its numbers are given out again after a crash
+    id       uuid        NOT NULL DEFAULT gen_random_uuid(),  -- not from a sequence, whose numbers may repeat after a crash
     xact     xid8        NOT NULL DEFAULT pg_current_xact_id(),
     at       timestamptz NOT NULL DEFAULT farrier.now(),
     PRIMARY KEY (kind, resource, id)
@@ -1013,7 +1013,8 @@ CREATE TABLE farrier.ib_partitions (
     claimed_at    timestamptz,                     -- since when the number belongs to farrier in UFM, because UFM had no such
                                                    -- partition; null before
     claimed_in    text    NOT NULL DEFAULT '',     -- URL of the UFM for which claimed_at holds
-    asked_at      timestamptz,                     -- since when UFM has not done what it accepted; null: it has
+    asked_at      timestamptz,                     -- since when UFM has not made a change that it accepted; null: no such
+                                                   -- change
     absent_at     timestamptz,                     -- when UFM was first seen without the partition during its deletion
     draining      boolean NOT NULL DEFAULT false,  -- the deletion was accepted although the partition has members, and waits until
                                                    -- they leave
@@ -1095,9 +1096,10 @@ CREATE OR REPLACE FUNCTION farrier.api_version(OUT api_min integer, OUT api_max 
 CREATE OR REPLACE FUNCTION farrier.digest(secret text) RETURNS bytea LANGUAGE sql IMMUTABLE
     RETURN sha256(convert_to(secret, 'UTF8'));
 
--- Returns what is wrong with JSON that is to be stored, as the end of a sentence, or null: it has more than `most` bytes, is
--- nested more than 64 levels deep, or has a number that no double holds. Programs that read it decode it recursively and its
--- numbers into doubles. A text that is short has room for neither of the last two faults, so most calls end with the length.
+-- Returns what is wrong with JSON that is to be stored, as the end of a sentence, or null: it has more than `most`
+-- bytes, is nested more than 64 levels deep, or has a number that is too large for a double. Programs that read the
+-- JSON decode it recursively, and its numbers as doubles. A short text cannot have the last two faults, so most calls
+-- check only the length.
 CREATE OR REPLACE FUNCTION farrier.json_fault(value jsonb, most integer) RETURNS text
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -1294,10 +1296,10 @@ END $$;
 -- Functions: time
 -- =====================================================================================================================
 
--- Records one pulse of a controller and returns by how much the database's clock was set back since the last pulse; null if it was
--- not. A setback is also recorded in mends. Controllers call it every two seconds; concurrent calls take turns on the row of pulse.
--- Differences of up to 10 seconds are ignored: calls that waited for each other and clocks that are adjusted in small steps stay
--- below, and every limit is longer.
+-- Records one pulse of a controller and returns by how much the database's clock was set back since the last pulse;
+-- null if it was not. A setback is also recorded in mends. Controllers call it every two seconds; concurrent calls take
+-- turns on the row of pulse. Differences of up to 10 seconds are ignored: calls that waited for each other, and clocks
+-- that are adjusted in small steps, cause smaller differences, and every limit is longer.
 CREATE OR REPLACE FUNCTION farrier.beat() RETURNS interval
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1314,7 +1316,8 @@ BEGIN
     RETURN back;
 END $$;
 
--- Returns whether a JSON field of this name holds a time of the database's clock. synced_at holds one of the MAAS region's.
+-- Returns whether a JSON field of this name holds a time of the database's clock. synced_at holds a time of the MAAS
+-- region's clock.
 CREATE OR REPLACE FUNCTION farrier.is_a_time(name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     RETURN name <> 'synced_at' AND (name LIKE '%\_at' OR name LIKE '%\_until' OR name LIKE '%\_since'
@@ -1393,12 +1396,13 @@ BEGIN
     INSERT INTO wakes (kind, resource) SELECT of_kind, l.id FROM living(of_kind, ids) l (id);
 END $$;
 
--- Returns the tables whose times mend corrects, in the order of place, each with the assignments (changes) and the condition
--- (wrong) that do it; in both, $1 is now, $2 the length of the setback, $3 the transaction that recorded it. Tables of kinds
--- come last and have kind set: a run writes their rows as it read them, so these also need a new version, and a run reads rows
--- of other tables, so these are mended before it is enqueued. Rows of other tables are written by statements that read the time
--- themselves. Left out are history, which keeps the times that it was written with; wakes, whose times nothing is decided on;
--- records of the schema, which hold the server's time; and JSON whose content other programs wrote.
+-- Returns the tables whose times mend corrects, in the order of place, each with the assignments (changes) that correct
+-- a row, and the condition (wrong) of such a row; in both, $1 is now, $2 the length of the setback, $3 the transaction
+-- that recorded it. Tables of kinds have kind set and come last, because a run also reads rows of other tables, which
+-- must be mended before it is enqueued. Rows of tables of kinds also get a new version, because a run writes them as it
+-- read them. Rows of other tables are written by statements that read the time themselves. Left out are history, which
+-- keeps the times that it was written with; wakes, on whose times no decision depends; records of the schema, which
+-- hold the server's time; and JSON whose content other programs wrote.
 CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclass, OUT kind text, OUT changes text, OUT wrong text) RETURNS SETOF record
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
     WITH columns AS (
@@ -1505,7 +1509,8 @@ BEGIN
     END IF;
 
     IF changes <> '{}' THEN
-        -- Nearly all commits are of nodes, and EXECUTE parses and plans on each call: a tenth of the time of one run.
+        -- EXECUTE parses and plans on each call, which takes a tenth of the time of one run. Nearly all commits are of
+        -- nodes, so their writer is called without it.
         IF writer = 'farrier.write_nodes_and_networks' THEN
             SELECT array_agg(w.run), array_agg(w.due_in) INTO failed_runs, failed_dues
               FROM farrier.write_nodes_and_networks(changes) w;
@@ -1572,9 +1577,9 @@ CREATE OR REPLACE FUNCTION farrier.filter_runs(changes jsonb, runs bigint[]) RET
                         WHERE (c ->> 'run')::bigint = ANY (runs)) AS kept
           FROM jsonb_each(changes) e) section);
 
--- Returns those of these shards that the controller owns under these epochs, and locks them until the transaction ends: a
--- controller that takes a shard over skips it meanwhile, so what the transaction writes is visible before the other one loads.
--- A comparison without the lock would let the takeover pass beside an open transaction.
+-- Returns those of these shards that the controller owns under these epochs, and locks them until the transaction ends:
+-- a controller that takes orphaned shards skips locked ones, so it loads their resources only after this transaction
+-- has ended. Without the lock, another controller could take a shard and load before an open transaction commits.
 CREATE OR REPLACE FUNCTION farrier.hold_shards(of_kind text, controller uuid, of_shards smallint[], epochs bigint[]) RETURNS smallint[]
     LANGUAGE sql AS $$
     SELECT coalesce(array_agg(h.shard), '{}') FROM (
@@ -1787,10 +1792,11 @@ CREATE OR REPLACE FUNCTION farrier.record_beginning(of_kind text, new jsonb, cau
       FROM farrier.kind_layers l WHERE l.kind = $1 AND $2 ->> l.layer IS NOT NULL;
 $$;
 
--- Takes the next step of the pass over old history if it is due and no other session takes it: prunes up to `most` rows that are
--- older than keep. Steps of a pass are `pause` apart, passes `every`. Called by controllers. The row of history_retention is the
--- lock and the progress, so a controller that dies leaves its step to another. Returns when the next step is due, whether this
--- step ended the pass, and the counts and the duration of the pass so far.
+-- Takes the next step of the pass over old history if it is due and no other session takes it: prunes up to `most` rows
+-- that are older than keep. The steps of a pass are `pause` apart, and the passes are `every` apart. Called by
+-- controllers. The row of history_retention is the lock and the progress, so another controller continues after a
+-- controller that dies. Returns when the next step is due, whether this step ended the pass, and the counts and the
+-- duration of the pass so far.
 CREATE OR REPLACE FUNCTION farrier.retain_history(keep interval, most integer, pause interval, every interval)
     RETURNS TABLE (due_in interval, ended boolean, looked bigint, deleted bigint, took interval)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -1832,9 +1838,9 @@ END $$;
 -- Functions: nodes
 -- =====================================================================================================================
 
--- Returns the extent of a BMC address, independent of its spelling: host and port with the path of one system, or, without a path,
--- with all systems behind them. Case, scheme, user, default port and trailing slashes make no difference. Names are not resolved, so
--- a name and its number are two addresses.
+-- Returns the extent of a BMC address, independent of its spelling: host and port with the path of one system, or,
+-- without a path, with all systems behind them. Case, scheme, user, default port and trailing slashes make no
+-- difference. Names are not resolved, so a name and its IP address are two addresses.
 CREATE OR REPLACE FUNCTION farrier.bmc_span_of(address text) RETURNS farrier.bmc_span
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2008,7 +2014,7 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Returns the details that the parameters of intent `set` give; what `unset` names is null.
+-- Returns the details that the parameters of intent `set` give; the details that `unset` names are null.
 CREATE OR REPLACE FUNCTION farrier.given_details(params jsonb) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN (params - 'unset')
@@ -2447,7 +2453,7 @@ BEGIN
           FROM jsonb_to_recordset(changes -> 'revoked') c (run bigint)
          WHERE t.node_id = c.run AND t.used_at IS NULL AND t.revoked_at IS NULL;
     END IF;
-    IF changes ? 'tokens' THEN  -- a token revokes earlier unused ones; the same one, if unused, begins again
+    IF changes ? 'tokens' THEN  -- a token revokes earlier unused tokens; the lifetime of the same token begins again
         UPDATE farrier.bootstrap_tokens t SET revoked_at = farrier.now()
           FROM jsonb_to_recordset(changes -> 'tokens') c (run bigint, digest text)
          WHERE t.node_id = c.run AND t.used_at IS NULL AND t.revoked_at IS NULL AND t.hash <> decode(c.digest, 'hex');
@@ -2695,9 +2701,10 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Records a heartbeat of a node's agent with one UPDATE of one row. Enqueues the node only for a report that changes something:
--- the first one, one with another health, one after a silence of offline_after, and one of the ssh_seed_limit failed SSH
--- seeds in a row that the handler counts to. FR400 for a malformed report, FR403 for a wrong key, FR404 for an unknown node.
+-- Records a heartbeat of a node's agent with one UPDATE of one row. Enqueues the node only for a report that may change
+-- a decision: the first report, a report with another health, a report after a silence of offline_after, and each of
+-- the first ssh_seed_limit reports in a row of a failed SSH seed, which the handler counts. FR400 for a malformed
+-- report, FR403 for a wrong key, FR404 for an unknown node.
 CREATE OR REPLACE FUNCTION farrier.heartbeat(node text, health jsonb, agent_key text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2709,7 +2716,7 @@ BEGIN
     IF fault IS NOT NULL THEN RAISE EXCEPTION '%', fault USING ERRCODE = 'FR400'; END IF;
     SELECT a.last_heartbeat_at, a.health, a.key_hash, a.ssh_seed_failures INTO was FROM node_agents a WHERE a.node_id = target FOR UPDATE;
     PERFORM check_agent_key(node, was.key_hash, agent_key);
-    -- A report that equals the stored one was checked when that was stored.
+    -- A report that equals the stored report was checked before that was stored.
     changed := was.health IS DISTINCT FROM health;
     IF changed THEN
         fault := json_fault(health, 65536);
@@ -2847,8 +2854,9 @@ BEGIN
     END IF;
 END $$;
 
--- Lets a login claim tasks of these types, at one site or (null) at all, in place of its earlier grant. The login also needs role
--- farrier_worker, to call the functions. FR400 for an unknown type, FR404 for an unknown login.
+-- Lets a login claim tasks of these types, at one site or (null) at all sites. Replaces an earlier grant of the login.
+-- The login also needs role farrier_worker, to call the functions. FR400 for an unknown type, FR404 for an unknown
+-- login.
 CREATE OR REPLACE FUNCTION farrier.grant_worker(login text, types text[], site text DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2867,9 +2875,9 @@ BEGIN
         DO UPDATE SET types = excluded.types, site = excluded.site, granted_at = excluded.granted_at, granted_by = excluded.granted_by;
 END $$;
 
--- Assigns the live tasks of nodes to the decommission that begins in this commit. Only a decommission that was lost leaves any,
--- and its agent may be at work on them. Skips a task that its agent is just finishing: that transaction waits for this commit.
--- Called by write_nodes.
+-- Assigns the live tasks of nodes to the decommission that begins in this commit. A node has such tasks only if its
+-- previous decommission was lost, and its agent may be at work on them. Skips a task that the agent is just finishing:
+-- the agent's transaction waits for this commit. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.inherit_tasks(begun jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -3004,9 +3012,9 @@ END $$;
 -- Functions: intents
 -- =====================================================================================================================
 
--- Records the responses of a commit to intents. Finds each intent by its id: between two ANALYZE the planner expects next to no
--- pending intents, and in a storm every commit would scan all of them. The expression on status therefore matches no index of
--- pending intents. Called by write_nodes.
+-- Records the responses of a commit to intents. Finds each intent by its id. The planner expects almost no pending
+-- intents until the next ANALYZE, so a plan with the index of pending intents would read all of them in every commit
+-- when there are many. The expression on status keeps the planner from this index. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.answer_intents(answers jsonb) RETURNS void
     LANGUAGE plpgsql SET enable_seqscan = off SET enable_nestloop = off AS $$
 BEGIN
@@ -3141,8 +3149,8 @@ END $$;
 -- Functions: kinds
 -- =====================================================================================================================
 
--- Returns the id of a resource by its current name, by its id, or else by the name of ended resources, of which it is the newest;
--- null if it does not exist. FR400 for an unknown kind, FR409 for one whose table was dropped.
+-- Returns the id of the resource that has this name now, or has this id, or else is the newest ended resource of this
+-- name; null if there is none. FR400 for an unknown kind, FR409 for one whose table was dropped.
 CREATE OR REPLACE FUNCTION farrier.any_resource(kind text, given text) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3157,8 +3165,8 @@ BEGIN
     RETURN found_id;
 END $$;
 
--- Makes the ids of a kind's new table begin after those that history and requests have of the kind: a table that was dropped may
--- have used them. Called by make_kind.
+-- Makes the ids of a kind's new table begin after the ids that history and intents have for the kind: a table that was
+-- dropped may have used them. Called by make_kind.
 CREATE OR REPLACE FUNCTION farrier.begin_ids(of_kind text, relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3389,8 +3397,8 @@ BEGIN
     DELETE FROM callable WHERE to_regprocedure(function) IS NULL;
 END $$;
 
--- Returns the states of a layer in which resources of a kind are that have not ended. Locks the kind's table against changes until
--- the transaction ends, so that the result stays true.
+-- Returns the states of a layer in which a kind has resources that have not ended. Locks the kind's table against
+-- changes until the transaction ends, so that the result stays true.
 CREATE OR REPLACE FUNCTION farrier.inhabited_states(of_kind text, layer text) RETURNS SETOF text
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -3484,8 +3492,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Returns snapshots for runs of a kind: the row as JSON, with its pending requests. The load statement of a kind that adds more
--- builds on it. Intervals are written as ISO 8601, from which farrier decodes them.
+-- Returns snapshots for runs of a kind: the row as JSON, with its pending intents. The load statement of a kind with
+-- more data calls this function. Intervals are written as ISO 8601, from which farrier decodes them.
 CREATE OR REPLACE FUNCTION farrier.load_resources(of_kind text, ids bigint[]) RETURNS TABLE (id bigint, now timestamptz, snapshot jsonb)
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp SET IntervalStyle = 'iso_8601' AS $$
 BEGIN
@@ -3497,10 +3505,10 @@ BEGIN
            FROM %s r WHERE r.id = ANY ($2)', relation_of(of_kind)) USING of_kind, ids;
 END $$;
 
--- Makes a table that was created LIKE farrier.resources INCLUDING ALL the table of a kind: records it, and adds the unique index
--- of names, the triggers of kinds and of its layers, and the rights. May be repeated: it touches only what is missing, and so waits for no
--- transaction that uses the table. FR400 for a table that lacks columns or defaults of farrier.resources, FR409 for a kind or a table that is
--- in use.
+-- Makes a table that was created LIKE farrier.resources INCLUDING ALL the table of a kind: records it, and adds the
+-- unique index of names, the triggers of kinds and of its layers, and the rights. May be repeated: it changes only
+-- missing parts, so a repeated call does not wait for transactions that use the table. FR400 for a table that lacks
+-- columns or defaults of farrier.resources, FR409 for a kind or a table that is in use.
 CREATE OR REPLACE FUNCTION farrier.make_kind(kind text, relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3605,10 +3613,10 @@ BEGIN
     END IF;
 END $$;
 
--- Returns resources of a kind as JSON for display, in the order of name and id: at most `most` resources after the key (after_name,
--- after_id). one_id selects one resource (null: all). Empty arrays select any state and any site; a state is one of any layer, and
--- includes its substates. With ended, also resources that have ended. For `detail` see detail_of; `layers` has the current state of
--- each layer, layer state first.
+-- Returns resources of a kind as JSON for display, in the order of name and id: at most `most` resources after the key
+-- (after_name, after_id). one_id selects one resource (null: all). Empty arrays select any state and any site. `states`
+-- may be states of any layer; each includes its substates. With ended, also resources that have ended. For `detail` see
+-- detail_of; `layers` has the current state of each layer, layer state first.
 CREATE OR REPLACE FUNCTION farrier.show_resources(
     kind text, one_id bigint, states text[], sites text[], ended boolean, after_name text, after_id bigint, most integer)
     RETURNS SETOF jsonb
@@ -3707,10 +3715,11 @@ CREATE OR REPLACE FUNCTION farrier.braked_at(of_site text, of_node bigint) RETUR
        AND NOT is_brake_lifted(d.site)
 $$;
 
--- Returns which of the runs that would take an active node out of service the brake of its site refuses. A run that is refused
--- counts like one that left, so nodes that would leave together are counted as a whole. Locks the row of each site in brakes, in
--- the order of sites, until the transaction ends: no more nodes leave than may, however many controllers commit at once. Finds
--- rows by keys, also when it was planned while departures was empty. Called by write_nodes.
+-- Returns the runs that the brake of the node's site refuses, among the runs that would take an active node out of
+-- service. A refused run counts like a node that left, so nodes that would leave together are counted as a whole. Locks
+-- the row of each site in brakes, in the order of sites, until the transaction ends: however many controllers commit at
+-- once, no more nodes leave than the brake allows. Finds rows by keys, even with a plan that was made while departures
+-- was empty. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.held_by_brakes(leaving jsonb, among bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql SET search_path = farrier, pg_temp SET enable_seqscan = off AS $$
 DECLARE
@@ -4235,8 +4244,8 @@ BEGIN
     RETURN mine;
 END $$;
 
--- Refuses gateways of a segment (FR400) that lie in none of its prefixes, that are a network or broadcast address, or of which
--- one prefix has two.
+-- Refuses a gateway of a segment (FR400) that lies in none of its prefixes, that is a network or broadcast address, or
+-- that is the second gateway of a prefix.
 CREATE OR REPLACE FUNCTION farrier.check_gateways(of_segment farrier.network_segments) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -4483,8 +4492,9 @@ BEGIN
     INSERT INTO farrier.segment_free VALUES (of_segment, of_prefix, low, back);
 END $$;
 
--- Releases an address and returns true; false if it is not allocated, so a repeated call succeeds, also after the segment has
--- ended. Enqueues a segment that drains, or the nodes that wait for one in use. FR400 for a null, FR404 for an unknown segment, FR409 for an address of another owner.
+-- Releases an address and returns true; false if it is not allocated, so a repeated call succeeds, also after the
+-- segment has ended. Enqueues a segment that drains, or the nodes that wait for an address of a segment in use. FR400
+-- for a null, FR404 for an unknown segment, FR409 for an address of another owner.
 CREATE OR REPLACE FUNCTION farrier.release_address(segment text, address inet, owner text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_column
@@ -4872,8 +4882,8 @@ END $$;
 -- Functions: networks
 -- =====================================================================================================================
 
--- Releases the addresses, memberships and ports of a deleted node, even if no run but an UPDATE by hand deleted it. AFTER UPDATE
--- trigger on nodes.
+-- Releases the addresses, memberships and ports of a deleted node, also of a node that an UPDATE by hand deleted. AFTER
+-- UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.drop_networks() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4902,9 +4912,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Takes all locks that use_networks needs, and waits for none: raises lock_not_available (55P03). The commit that calls it holds
--- rows of nodes meanwhile, and clients lock these rows in an order of their own, so waiting could deadlock. Called by
--- write_nodes_and_networks.
+-- Takes all locks that use_networks needs, and waits for none: raises lock_not_available (55P03) if another transaction
+-- has one. The commit that calls it holds rows of nodes meanwhile, and clients lock these rows in an order of their
+-- own, so waiting could deadlock. Called by write_nodes_and_networks.
 CREATE OR REPLACE FUNCTION farrier.lock_networks(of_node bigint, segments text[], partitions text[]) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
