@@ -60,7 +60,7 @@ async def add(  # noqa: PLR0913 - one parameter is one option
         bootstrap_token=token,
         bootstrap_ttl=session.settings.node.bootstrap_ttl,
     )
-    id_ = await session.requests.register(registration)
+    (id_,) = await session.requests.register([registration])
     if as_json:
         output.json({"id": id_, "name": name} | ({"bootstrap_token": token} if token else {}))
         return

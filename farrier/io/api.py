@@ -16,7 +16,7 @@ import msgspec
 
 from farrier.errors import DatabaseUnreachable, RefusedByModel
 from farrier.io import pool, reading, refusals, statements
-from farrier.io.pool import Pool
+from farrier.io.pool import Connection, Pool
 from farrier.model import details
 from farrier.model.requests import Answer, Registration, Request, ResourceAnswer, ResourceRequest
 
@@ -89,9 +89,9 @@ class PostgresRequests:
             return answer
         return None
 
-    async def register(self, registration: Registration) -> int:
-        node: int = await self._value(REGISTER, registrations([registration]))
-        return node
+    async def register(self, registrations: Sequence[Registration]) -> tuple[int, ...]:
+        async with refusals.borrowed(self._pool) as conn, conn.transaction():
+            return tuple([await _register(conn, each, named=len(registrations) > 1) for each in registrations])
 
     async def issue_bootstrap(self, node: str, ttl: timedelta) -> str:
         token: str = await self._value(_ISSUE_BOOTSTRAP, node, ttl)
@@ -149,6 +149,20 @@ class _Bell:
         with anyio.move_on_after(_LOOK_EVERY_SECONDS):
             await self._rung.wait()
         self._rung = anyio.Event()
+
+
+async def _register(conn: Connection, registration: Registration, *, named: bool) -> int:
+    """Register one node and return its ID. With `named`, an error begins with the name of the node."""
+    try:
+        with refusals.translated():
+            id_: int = await conn.fetchval(REGISTER, registrations([registration]))
+            return id_
+    except RefusedByModel as refusal:
+        if not named:
+            raise
+        raise type(refusal)(
+            f"{registration.name}: {refusal.text}", hint=refusal.hint, sqlstate=refusal.sqlstate
+        ) from refusal
 
 
 def registrations(nodes: Sequence[Registration]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from farrier.errors import UndecodableState
-from farrier.io import census, decoding, reading, refusals, statements
+from farrier.io import census, decoding, intents, reading, refusals, statements
 from farrier.io.pool import Connection, Pool
 from farrier.model import clocks
 from farrier.model.census import Census, Rules
@@ -22,6 +22,7 @@ from farrier.model.clocks import Overdue, OverduePage
 from farrier.model.controller_views import Ownership
 from farrier.model.edges import NODE
 from farrier.model.history import Bound, HistoryEntry, HistoryFilter, HistoryKey, HistoryPage, Order
+from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.limits import STATES, Limits
 from farrier.model.views import (
     Figures,
@@ -38,6 +39,7 @@ _NODES = statements.load("queries/nodes")
 _DETAIL = statements.load("queries/detail")
 _HISTORY = statements.load("queries/history")
 _TASKS = statements.load("queries/tasks")
+_INTENTS = statements.load("queries/intents")
 _FIGURES = statements.load("queries/figures")
 _CONTROLLERS = statements.load("queries/controllers")
 
@@ -120,6 +122,15 @@ class PostgresQueries:
         if len(walked.changes) == limit:
             return HistoryPage(walked.changes, walked.changes[-1].key)
         return HistoryPage(walked.changes, walked.last if walked.looked == most else None)
+
+    async def intent(self, intent: int) -> Page[IntentView]:
+        async with refusals.borrowed(self._pool) as conn:
+            return await intents.find(conn, _INTENTS, intent)
+
+    async def intents(self, wanted: WantedIntents, *, before: int | None = None, limit: int = 1000) -> IntentPage:
+        async with refusals.borrowed(self._pool) as conn:
+            id_ = None if wanted.resource is None else await reading.find_resource(conn, NODE, wanted.resource)
+            return await intents.page(conn, _INTENTS, wanted, resource=id_, window=(before, limit))
 
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
         async with refusals.borrowed(self._pool) as conn:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from farrier.io import reading, refusals, statements
+from farrier.errors import MalformedRequest
+from farrier.io import intents, reading, refusals, statements
 from farrier.io.census import kind_columns
 from farrier.io.pool import Pool
 from farrier.model import ib_partition, network_segment
+from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.limits import Limits
 from farrier.model.resource_views import (
     AddressView,
@@ -30,6 +32,7 @@ _DETAIL = statements.load("resources/detail")
 _LATE = statements.load("resources/late")
 _ADDRESSES = statements.load("resources/addresses")
 _MEMBERS = statements.load("resources/members")
+_INTENTS = statements.load("resources/intents")
 
 
 class PostgresResourceQueries:
@@ -55,6 +58,21 @@ class PostgresResourceQueries:
             now = await reading.now(conn)
             id_ = await reading.find_resource(conn, kind, given)
             return Page(now, await reading.fetch(conn, ResourceDetail, _DETAIL, kind, id_))
+
+    async def intent(self, intent: int) -> Page[IntentView]:
+        async with refusals.borrowed(self._pool) as conn:
+            return await intents.find(conn, _INTENTS, intent, None)
+
+    async def intents(
+        self, wanted: WantedIntents, *, kind: str | None = None, before: int | None = None, limit: int = 1000
+    ) -> IntentPage:
+        if wanted.resource is not None and kind is None:
+            raise MalformedRequest(f"resource {wanted.resource!r} needs its kind", hint="give the kind, too")
+        async with refusals.borrowed(self._pool) as conn:
+            id_ = None
+            if kind is not None and wanted.resource is not None:
+                id_ = await reading.find_resource(conn, kind, wanted.resource)
+            return await intents.page(conn, _INTENTS, wanted, kind, resource=id_, window=(before, limit))
 
     async def late(self, limits: Limits, *, limit: int = 1000) -> Page[LateResource]:
         async with refusals.borrowed(self._pool) as conn:

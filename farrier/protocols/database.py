@@ -15,6 +15,7 @@ from farrier.model.controller_views import Ownership
 from farrier.model.fleet import NodeGlance, PastMove
 from farrier.model.history import HistoryFilter, HistoryKey, HistoryPage, Order, Pruned, Retained
 from farrier.model.identity import Holder, Identity
+from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.limits import Limits
 from farrier.model.node import TaskType
 from farrier.model.requests import Answer, Registration, Request, ResourceAnswer, ResourceRequest
@@ -143,6 +144,13 @@ class Queries(Protocol):
         """Changes after the key `after` of one resource or of all, including deleted ones; at most `limit`. The cost of
         a page depends neither on the length of the history nor on the filter."""
 
+    async def intent(self, intent: int) -> Page[IntentView]:
+        """One intent of a node, as one row."""
+
+    async def intents(self, wanted: WantedIntents, *, before: int | None = None, limit: int = 1000) -> IntentPage:
+        """Intents of one node or of all, including deleted ones, newest first, from the first ID below `before`; at
+        most `limit`. The cost of a page depends neither on the number of intents nor on the filter."""
+
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
         """Agent tasks of one node or of all, the newest first."""
 
@@ -175,6 +183,15 @@ class ResourceQueries(Protocol):
     async def resource(self, kind: str, given: str) -> Page[ResourceDetail]:
         """Everything about one resource, as one row. The resource may have ended."""
 
+    async def intent(self, intent: int) -> Page[IntentView]:
+        """One intent of a resource, as one row."""
+
+    async def intents(
+        self, wanted: WantedIntents, *, kind: str | None = None, before: int | None = None, limit: int = 1000
+    ) -> IntentPage:
+        """Intents of one resource, of a kind, or of all registered kinds, like `Queries.intents`. Raises
+        `MalformedRequest` for a resource without its kind."""
+
     async def late(self, limits: Limits, *, limit: int = 1000) -> Page[LateResource]:
         """Resources above their limit, the worst first, at most `limit`. `limits` are the limits that differ from those
         of their kind."""
@@ -205,8 +222,8 @@ class Requests(Protocol):
     async def answer_resource(self, intent: int, patience: timedelta) -> ResourceAnswer | None:
         """Wait for the answer to an intent for a resource. None: the intent is still pending after `patience`."""
 
-    async def register(self, registration: Registration) -> int:
-        """Register a node and return its ID."""
+    async def register(self, registrations: Sequence[Registration]) -> tuple[int, ...]:
+        """Register all of these nodes, or none, and return their IDs. With several, the error names the node."""
 
     async def issue_bootstrap(self, node: str, ttl: timedelta) -> str:
         """Issue a bootstrap token, which is returned only here. Earlier unused tokens of the node become invalid."""

@@ -231,7 +231,7 @@ async def test_a_machine_of_another_node_is_refused_with_its_name(site: Site, db
     await site.conn.execute("SELECT farrier.register_node('gpu-2', site => 'eu-2', maas_id => 'abc')")
     async with db.pool(size=1) as connections:
         with pytest.raises(RefusedByModel, match="another node of this site has the same MAAS ID: gpu-1"):
-            await PostgresRequests(connections, db.dsn).register(Registration(name="x", site="eu-1", maas_id="abc"))
+            await PostgresRequests(connections, db.dsn).register([Registration(name="x", site="eu-1", maas_id="abc")])
 
 
 async def test_nothing_cannot_be_woken(site: Site) -> None:

@@ -1,0 +1,133 @@
+"""Intents as they are listed: each once, newest first, those that are wanted, and to clients that may only ask."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from farrier.errors import MalformedRequest, RefusedByModel
+from farrier.io.api import PostgresRequests
+from farrier.io.pool import Connection, Pool
+from farrier.io.queries import PostgresQueries
+from farrier.io.resource_queries import PostgresResourceQueries
+from farrier.model.intent_views import WantedIntents
+from farrier.model.requests import Registration
+from tests.support import crates, pg
+from tests.support.crates import Yard
+
+# Every second intent of two nodes has an answer, and every third one names its client.
+ASKED = """
+    SELECT farrier.register_node(name) FROM unnest('{gpu-1, gpu-2}'::text[]) name;
+    INSERT INTO farrier.intents (node, action, params, requested_by, idempotency_key, api_version)
+    SELECT 'gpu-' || 1 + n % 2, (ARRAY['manage', 'cancel'])[1 + n % 2], '{}', CASE WHEN n % 3 = 0 THEN 'ann' END,
+           'k' || n, 2
+      FROM generate_series(1, 12) n ORDER BY n;
+    UPDATE farrier.intents SET status = 'rejected', reason = 'no', answered_at = farrier.now() WHERE id % 2 = 0;
+"""
+
+
+@pytest.fixture
+async def conn(db: pg.Database) -> AsyncIterator[Connection]:
+    async with db.connect() as connection:
+        await connection.execute(ASKED)
+        yield connection
+
+
+@pytest.fixture
+async def pool(db: pg.Database) -> AsyncIterator[Pool]:
+    async with db.pool(size=2) as connections:
+        yield connections
+
+
+@pytest.fixture
+async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
+    async with crates.opened(every_db) as opened:
+        yield opened
+
+
+async def ids(pool: Pool, wanted: WantedIntents, limit: int = 1000) -> list[int]:
+    """All pages."""
+    found: list[int] = []
+    before: int | None = None
+    while True:
+        page = await PostgresQueries(pool).intents(wanted, before=before, limit=limit)
+        assert len(page.rows) <= limit
+        found += [intent.id for intent in page.rows]
+        before = page.following
+        if before is None:
+            return found
+
+
+@pytest.mark.usefixtures("conn")
+async def test_pages_of_intents_have_each_matching_one_once_and_the_newest_first(pool: Pool) -> None:
+    everything = list(range(12, 0, -1))
+    for wanted, expected in (
+        (WantedIntents(), everything),
+        (WantedIntents(resource="gpu-2"), [id_ for id_ in everything if id_ % 2]),
+        (WantedIntents(statuses=("pending",)), [id_ for id_ in everything if id_ % 2]),
+        (WantedIntents(statuses=("pending", "rejected")), everything),
+        (WantedIntents(statuses=("pending",), resource="gpu-1"), []),
+        (WantedIntents(actions=("manage",)), [id_ for id_ in everything if id_ % 2 == 0]),
+        (WantedIntents(requested_by=("ann", "bob"), statuses=("rejected",)), [12, 6]),
+    ):
+        for limit in (1, 5, 1000):
+            assert await ids(pool, wanted, limit) == expected, (wanted, limit)
+
+
+@pytest.mark.usefixtures("conn")
+async def test_an_intent_is_shown_with_its_node_its_answer_and_all_that_was_asked(pool: Pool) -> None:
+    (shown,) = (await PostgresQueries(pool).intent(6)).rows
+    assert (shown.kind, shown.resource, shown.name, shown.action, shown.params) == ("node", 1, "gpu-1", "manage", {})
+    assert (shown.status, shown.reason, shown.requested_by) == ("rejected", "no", "ann")
+    assert (shown.idempotency_key, shown.api_version) == ("k6", 2)
+    assert shown.answered_at is not None
+    for queries in (PostgresQueries(pool), PostgresResourceQueries(pool)):
+        with pytest.raises(RefusedByModel, match="no intent has the ID 99") as refused:
+            await queries.intent(99)
+        assert refused.value.sqlstate == "FR404"
+
+
+@pytest.mark.parametrize("role", ["farrier_intents", "farrier_reader"])
+@pytest.mark.usefixtures("conn")
+async def test_a_client_that_may_ask_or_read_sees_intents(db: pg.Database, role: str) -> None:
+    async with pg.Database(f"{db.dsn}&options=-c%20role%3D{role}").pool(size=1) as connections:
+        assert len((await PostgresQueries(connections).intents(WantedIntents())).rows) == 12
+        assert (await PostgresQueries(connections).intent(1)).rows[0].name == "gpu-2"
+        assert (await PostgresResourceQueries(connections).intents(WantedIntents())).rows == ()
+
+
+async def test_intents_of_every_other_kind_are_listed_like_those_of_nodes(yard: Yard) -> None:
+    queries = PostgresResourceQueries(yard.pool)
+    for name in ("c-1", "c-2"):
+        await yard.create(name)
+        await yard.pool.execute("SELECT farrier.resource_intent('crate', $1, 'delete')", name)
+    (newest, *others) = (await queries.intents(WantedIntents())).rows
+    assert (newest.kind, newest.name, newest.action, newest.status) == ("crate", "c-2", "delete", "pending")
+    assert [(intent.name, intent.action) for intent in others] == [
+        ("c-2", "create"),
+        ("c-1", "delete"),
+        ("c-1", "create"),
+    ]
+    assert (await queries.intent(newest.id)).rows == (newest,)
+    for kind, wanted, expected in (
+        ("crate", WantedIntents(resource="c-1"), ["delete", "create"]),
+        ("crate", WantedIntents(statuses=("accepted",)), ["create", "create"]),
+        (None, WantedIntents(statuses=("pending",)), ["delete", "delete"]),
+        ("network_segment", WantedIntents(), []),
+    ):
+        page = await queries.intents(wanted, kind=kind)
+        assert ([intent.action for intent in page.rows], page.following) == (expected, None)
+    with pytest.raises(MalformedRequest, match="resource 'c-1' needs its kind"):
+        await queries.intents(WantedIntents(resource="c-1"))
+
+
+async def test_several_nodes_are_registered_together_or_not_at_all_and_the_wrong_one_is_named(
+    db: pg.Database, pool: Pool
+) -> None:
+    requests = PostgresRequests(pool, db.dsn)
+    good, bad = Registration(name="gpu-1"), Registration(name="gpu-2", site="no site")
+    with pytest.raises(MalformedRequest, match=r"^gpu-2: parameter site 'no site'"):
+        await requests.register([good, bad])
+    assert await pool.fetchval("SELECT count(*) FROM farrier.nodes") == 0
+    assert len(set(await requests.register([good, Registration(name="gpu-2")]))) == 2
