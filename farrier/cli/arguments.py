@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
 import typer
 
-from farrier.model import duration, history
+from farrier.config.reading import nearest
+from farrier.model import duration, history, selection
 from farrier.model.params import Field
+from farrier.model.selection import LabelTest
 
 _BOOLEANS = {"true": True, "false": False}
 _WHOLE = re.compile(r"-?[0-9]{1,18}|0[xX][0-9a-fA-F]{1,15}")  # what fits into 64 bits
@@ -27,6 +29,24 @@ def pairs(given: Sequence[str]) -> dict[str, str]:
             raise typer.BadParameter(f"{key} is given twice")
         found[key] = value
     return found
+
+
+def among(what: str, given: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
+    """Convert texts, each with one value or several separated by commas. Each value must be known."""
+    values = tuple(value for text in given for value in text.split(","))
+    names = tuple(map(str, known))
+    for value in values:
+        if value not in names:
+            raise typer.BadParameter(f"no {what} is named {value!r}; {nearest(value, names)}")
+    return values
+
+
+def label_tests(given: Iterable[str]) -> tuple[LabelTest, ...]:
+    """Convert tests of labels."""
+    try:
+        return selection.label_tests(given)
+    except ValueError as error:
+        raise typer.BadParameter(f"--label: {error}") from None
 
 
 def typed(fields: Mapping[str, Field], given: Mapping[str, str]) -> dict[str, object]:

@@ -17,6 +17,7 @@ import typer
 
 from farrier.cli import arguments, history_options, intent_answers, output, resource_view
 from farrier.cli.connection import Session
+from farrier.cli.missing import Missing
 from farrier.model.history import HistoryEntry, HistoryFilter, Order
 from farrier.model.kinds import CREATE, is_in
 from farrier.model.params import Field
@@ -82,31 +83,36 @@ async def kinds(session: Session, as_json: output.AsJson = False) -> None:
     output.table(resource_view.KIND_COLUMNS, map(resource_view.kind_row, found))
 
 
-async def list_(
+async def list_(  # noqa: PLR0913 - one parameter is one option
     session: Session,
     kind: KindArgument,
-    state: Annotated[list[str] | None, typer.Option(help="Only this state. Repeatable.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME|GLOB", help="Only these: names, IDs, globs such as gpu-1*.")
+    ] = None,
+    state: Annotated[list[str] | None, typer.Option(help="Only these states, separated by commas.")] = None,
     site: Annotated[list[str] | None, typer.Option(help="Only this site. Repeatable.")] = None,
     ended: Annotated[bool, typer.Option("--ended", help="Include resources that have ended.")] = False,
     as_json: output.AsJson = False,
 ) -> None:
     """List resources by name."""
-    await _refuse_unknown(session, kind, *(state or ()))
-    wanted = WantedResources(kind=kind, states=tuple(state or ()), sites=tuple(site or ()), ended=ended)
+    states = tuple(each for given in state or () for each in given.split(","))
+    await _refuse_unknown(session, kind, *states)
+    wanted = WantedResources(kind=kind, names=tuple(names or ()), states=states, sites=tuple(site or ()), ended=ended)
+    missing = Missing(kind, wanted.names if wanted == WantedResources(kind=kind, names=wanted.names) else ())
+    pages = _pages(session, wanted, missing)
     limits = session.settings.sla
     if as_json:
-        pages = (
-            [resource_view.as_object(each, page.now, limits) for each in page.rows]
-            async for page in _pages(session, wanted)
+        await output.json_array(
+            [resource_view.as_object(each, page.now, limits) for each in page.rows] async for page in pages
         )
-        await output.json_array(pages)
-        return
-    there = False
-    async for page in _pages(session, wanted):
-        there = there or bool(page.rows)
-        output.table(resource_view.COLUMNS, [resource_view.row(each, page.now, limits) for each in page.rows])
-    if not there:
-        typer.echo(f"no such {output.words(kind)}", err=True)
+    else:
+        there = False
+        async for page in pages:
+            there = there or bool(page.rows)
+            output.table(resource_view.COLUMNS, [resource_view.row(each, page.now, limits) for each in page.rows])
+        if not there:
+            typer.echo(f"no {output.words(kind)} matches", err=True)
+    missing.refuse()
 
 
 async def _refuse_unknown(session: Session, kind: str, *states: str) -> None:
@@ -126,10 +132,11 @@ async def _refuse_unknown(session: Session, kind: str, *states: str) -> None:
             )
 
 
-async def _pages(session: Session, wanted: WantedResources) -> AsyncIterator[Page[ResourceView]]:
+async def _pages(session: Session, wanted: WantedResources, missing: Missing) -> AsyncIterator[Page[ResourceView]]:
     after, full = ("", 0), True
     while full:
         page = await session.resources.resources(wanted, after=after, limit=_PAGE)
+        missing.seen(page.rows)
         yield page
         full = len(page.rows) == _PAGE
         after = (page.rows[-1].name, page.rows[-1].id) if full else after

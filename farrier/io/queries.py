@@ -16,7 +16,7 @@ import msgspec
 from farrier.errors import UndecodableState
 from farrier.io import census, decoding, intents, reading, refusals, statements
 from farrier.io.pool import Connection, Pool
-from farrier.model import clocks
+from farrier.model import clocks, selection
 from farrier.model.census import Census, Rules
 from farrier.model.clocks import Overdue, OverduePage
 from farrier.model.controller_views import Ownership
@@ -24,6 +24,7 @@ from farrier.model.edges import NODE
 from farrier.model.history import Bound, HistoryEntry, HistoryFilter, HistoryKey, HistoryPage, Order
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.limits import STATES, Limits
+from farrier.model.selection import LabelTest, NameRange
 from farrier.model.views import (
     Figures,
     NodeDetail,
@@ -34,6 +35,7 @@ from farrier.model.views import (
 )
 
 _INVENTORY = statements.load("queries/inventory")
+_NAMES = statements.load("queries/names")
 _OVERDUE = statements.load("queries/overdue")
 _NODES = statements.load("queries/nodes")
 _DETAIL = statements.load("queries/detail")
@@ -64,15 +66,16 @@ class PostgresQueries:
     async def inventory(self, wanted: Wanted, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
         async with refusals.borrowed(self._pool) as conn:
             now = await reading.now(conn)
-            ids = [record[0] for record in await conn.fetch(_INVENTORY, *_columns(wanted), after, limit, wanted.failed)]
+            selected = await _selected(conn, wanted)
+            ids = [record[0] for record in await conn.fetch(_INVENTORY, *selected, after, limit)]
             return Page(now, await _nodes(conn, ids))
 
     async def overdue(self, wanted: Wanted, limits: Limits, *, limit: int | None = None) -> OverduePage:
         found: list[Overdue] = []
         async with refusals.borrowed(self._pool) as conn:
             now = await reading.now(conn)
-            held = census.node_columns(limits)
-            late = await conn.fetch(_OVERDUE, *_columns(wanted), now, *held, *_KNOWN, limit, wanted.failed)
+            selected = await _selected(conn, wanted)
+            late = await conn.fetch(_OVERDUE, *selected, now, *census.node_columns(limits), *_KNOWN, limit)
             for chunk in _chunks([record["id"] for record in late]):
                 above = ((node, clocks.above(node, now, limits)) for node in await _nodes(conn, chunk))
                 found += [Overdue(node, over) for node, over in above if over]
@@ -184,8 +187,29 @@ async def _nodes(conn: Connection, ids: Sequence[int]) -> tuple[NodeView, ...]:
     return await reading.fetch(conn, NodeView, _NODES, ids) if ids else ()
 
 
-def _columns(wanted: Wanted) -> tuple[list[str], list[str], str]:
-    return list(wanted.statuses), list(wanted.managements), msgspec.json.encode(wanted.details).decode()
+async def _selected(conn: Connection, wanted: Wanted) -> tuple[Any, ...]:
+    """The first ten arguments of the statements that select nodes."""
+    return (
+        list(wanted.statuses),
+        list(wanted.managements),
+        msgspec.json.encode(wanted.details).decode(),
+        wanted.failed,
+        *_transposed(wanted.labels, LabelTest),
+        *_transposed(await _ranges(conn, wanted.names), NameRange),
+    )
+
+
+async def _ranges(conn: Connection, names: Sequence[str]) -> Sequence[NameRange]:
+    if not names:
+        return [selection.ANY_NAME]
+    ids = [int(name) for name in names if selection.is_id(name)]
+    named = [record[0] for record in await conn.fetch(_NAMES, ids)] if ids else []
+    return [selection.name_range(name) for name in (*names, *named)]
+
+
+def _transposed(rows: Sequence[msgspec.Struct], type_: type[msgspec.Struct]) -> list[list[Any]]:
+    """One array for each field."""
+    return [[getattr(row, field) for row in rows] for field in type_.__struct_fields__]
 
 
 def _chunks(ids: Sequence[int]) -> Iterator[Sequence[int]]:

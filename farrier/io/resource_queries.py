@@ -12,7 +12,7 @@ from farrier.errors import MalformedRequest
 from farrier.io import intents, reading, refusals, statements
 from farrier.io.census import kind_columns
 from farrier.io.pool import Pool
-from farrier.model import ib_partition, network_segment
+from farrier.model import ib_partition, network_segment, selection
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.limits import Limits
 from farrier.model.resource_views import (
@@ -49,9 +49,12 @@ class PostgresResourceQueries:
         self, wanted: WantedResources, *, after: tuple[str, int] = ("", 0), limit: int = 1000
     ) -> Page[ResourceView]:
         which: tuple[Any, ...] = (wanted.kind, list(wanted.states), list(wanted.sites), wanted.ended)
+        ranges = [selection.name_range(name) for name in wanted.names]
+        named = [each.first for each in ranges if not each.pattern]
+        matching = [each.pattern for each in ranges if each.pattern]
         async with refusals.borrowed(self._pool) as conn:
             now = await reading.now(conn)
-            return Page(now, await reading.fetch(conn, ResourceView, _SHOWN, *which, *after, limit))
+            return Page(now, await reading.fetch(conn, ResourceView, _SHOWN, *which, *after, limit, named, matching))
 
     async def resource(self, kind: str, given: str) -> Page[ResourceDetail]:
         async with refusals.borrowed(self._pool) as conn:

@@ -144,10 +144,11 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WantedResources(msgspec.Struct, frozen=True, kw_only=True):
-    """A filter of resources of one kind; an empty field accepts all. `states` may be states of any layer; each includes
-    its substates."""
+    """A filter of resources of one kind; an empty field accepts all. `names` are names, IDs and globs. `states` may be
+    states of any layer; each includes its substates."""
 
     kind: str
+    names: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
     sites: tuple[str, ...] = ()
     ended: bool = False

@@ -17,6 +17,7 @@ from farrier.model.details import RowDetails
 from farrier.model.health import Alert
 from farrier.model.node import Bmc
 from farrier.model.outcome import Record
+from farrier.model.selection import LabelTest
 
 T = TypeVar("T")
 
@@ -30,9 +31,11 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """A filter of nodes. A node fits if each field, and each of the `LISTED` details in `details`, contains the node's
-    value; an empty field accepts all. `failed`: of these only the nodes whose workflow failed, or whose BMC or power
-    cannot be read."""
+    value; an empty field accepts all. `names` are names, IDs and globs. A node must pass all tests of `labels`.
+    `failed`: of these only the nodes whose workflow failed, or whose BMC or power cannot be read."""
 
+    names: tuple[str, ...] = ()
+    labels: tuple[LabelTest, ...] = ()
     statuses: tuple[str, ...] = ()
     managements: tuple[str, ...] = ()
     details: Mapping[str, tuple[str, ...]] = {}

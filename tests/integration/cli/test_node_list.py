@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from farrier.errors import ExitCode
 from tests.integration.cli.conftest import Prompt
 from tests.integration.cli.test_node import force, names
 from tests.support import pg
@@ -78,3 +79,36 @@ async def test_those_that_failed_are_listed_alone_with_what_else_is_asked_for(fa
     await db.advance(timedelta(days=7))
     late = await names(farrier, "--failed")
     assert sorted(late) == failed and late != failed, "nodes above a limit come first here, too"
+
+
+async def test_names_globs_and_labels_select_what_is_listed(farrier: Prompt) -> None:
+    for name, *options in (("gpu-1", "--label", "row=a"), ("gpu-10",), ("gpu-2", "--label", "row=b"), ("cpu-1",)):
+        await farrier("node", "add", name, *options)
+    assert await names(farrier, "gpu-1") == ["gpu-1"]
+    assert await names(farrier, "gpu-1*", "cpu-1") == ["cpu-1", "gpu-1", "gpu-10"]
+    assert await names(farrier, "1", "gpu-[2-9]") == ["gpu-1", "gpu-2"]
+    assert await names(farrier, "-l", "row") == ["gpu-1", "gpu-2"]
+    assert await names(farrier, "gpu-*", "-l", "row!=a") == ["gpu-10", "gpu-2"]
+    assert await names(farrier, "-l", "row=a,!spare", "--status", "active,enrolling") == ["gpu-1"]
+    assert (await farrier("node", "list", "gpu-1", "--status", "active")).err == "no node matches\n"
+    assert (await farrier("node", "list", "*-3")).err == "no node matches\n"
+
+
+async def test_a_name_that_no_node_has_is_refused_after_those_that_exist(farrier: Prompt) -> None:
+    await farrier("node", "add", "gpu-1")
+    said = await farrier("node", "list", "gpu-1", "gpu-9", "rack-*", ends=ExitCode.REFUSED)
+    assert [line.split()[0] for line in said.out.splitlines()] == ["NODE", "gpu-1"]
+    assert said.err.splitlines()[0] == "farrier: no node is named 'gpu-9'"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--status", "active,activ"], "no status is named 'activ'; did you mean 'active'?"),
+        (["--management", "manageble"], "did you mean 'manageable'?"),
+        (["-l", "!a=b"], "--label: expected KEY, !KEY, KEY=VALUE or KEY!=VALUE, got '!a=b'"),
+    ],
+)
+async def test_a_selection_that_cannot_be_is_a_usage_error(farrier: Prompt, options: list[str], text: str) -> None:
+    refused = await farrier("node", "list", *options, ends=ExitCode.USAGE)
+    assert text in " ".join(refused.err.replace("│", " ").split())

@@ -50,7 +50,22 @@ async def test_a_list_has_every_resource_that_has_not_ended(farrier: Prompt, yar
     assert "c-2" in everything
     assert "size=3" in everything
     assert (await farrier("resource", "list", "crate", "--state", "packing", "--json")).json == []
-    assert "no such crate" in (await farrier("resource", "list", "crate", "--site", "ams")).err
+    assert "no crate matches" in (await farrier("resource", "list", "crate", "--site", "ams")).err
+
+
+async def test_names_globs_and_ids_select_what_is_listed(farrier: Prompt, yard: Yard) -> None:
+    for name in ("c-1", "c-12", "c-2", "d"):
+        await yard.create(name)
+
+    async def listed(*words: str) -> list[str]:
+        return [each["name"] for each in (await farrier("resource", "list", "crate", "--json", *words)).json]
+
+    assert await listed("c-1*", "d") == ["c-1", "c-12", "d"]
+    assert await listed("c-1", "4") == ["c-1", "d"]
+    assert await listed("x*", "[z-a]") == []
+    assert await listed("c-?", "--state", "packing,packed") == ["c-1", "c-2"]
+    refused = await farrier("resource", "list", "crate", "d", "e", "ü", ends=ExitCode.REFUSED)
+    assert "d" in refused.out and refused.err.startswith("farrier: no crate is named 'e', 'ü'\n")
 
 
 async def test_a_state_is_meant_with_its_substates(farrier: Prompt, yard: Yard) -> None:

@@ -4,7 +4,7 @@
 -- its runs write the row.
 CREATE TABLE farrier.nodes (
     id                    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name                  text        NOT NULL,                -- unique among nodes that are not deleted
+    name                  text COLLATE "C" NOT NULL,           -- unique among nodes that are not deleted
     site                  text,                                -- name of the site's file without .toml; null: no site
     model                 text,                                -- model of the machine; limits may depend on it
     rack                  text,                                -- rack in which the machine stands

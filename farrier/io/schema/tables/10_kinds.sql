@@ -46,7 +46,7 @@ CREATE TABLE farrier.kind_actions (
 -- Template for the tables of kinds, which begin with these columns. It has no rows. A resource that has ended keeps its row.
 CREATE TABLE farrier.resources (
     id               bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name             text        NOT NULL CHECK (
+    name             text COLLATE "C" NOT NULL CHECK (
         octet_length(name) <= 253 AND name ~ '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$' AND name !~ '^[0-9]+$'),
                                                                   -- unique among resources of the kind that have not ended
     site             text,                                        -- null: no site

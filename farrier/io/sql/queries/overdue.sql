@@ -1,14 +1,13 @@
 -- Returns the nodes above a limit, and their number. The nodes are in the order of the times at which the first of
--- their limits ended. $1 and $2: selected statuses and managements, empty for any; $3: selected values by detail; $4
--- the time; $5 to $10: limits as (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $11 to $13:
--- states of this program's model, because nodes in other states are skipped; $14 how many, null for all; $15 as $6 of
--- the inventory. An index finds the clocks that are older than the shortest limit in their state and do not stand
--- still.
+-- their limits ended. $1 to $10 select nodes as in the inventory; $11 the time; $12 to $17: limits as (kind, state,
+-- substate, scope, name, lasts), scope '', 'model' or 'site'; $18 to $20: states of this program's model, because nodes
+-- in other states are skipped; $21 how many, null for all. An index finds the clocks that are older than the shortest
+-- limit in their state and do not stand still.
 WITH limits AS MATERIALIZED (
-    SELECT * FROM unnest($5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::interval[])
+    SELECT * FROM unnest($12::text[], $13::text[], $14::text[], $15::text[], $16::text[], $17::interval[])
                   AS l (kind, state, substate, scope, name, lasts)),
 known AS MATERIALIZED (
-    SELECT * FROM unnest($11::text[], $12::text[], $13::text[]) AS k (kind, state, substate)),
+    SELECT * FROM unnest($18::text[], $19::text[], $20::text[]) AS k (kind, state, substate)),
 floors AS MATERIALIZED (
     SELECT row_number() OVER () AS place, kind, state, substate, min(lasts) AS lasts, min(lasts) FILTER (WHERE scope = '') AS usual,
            jsonb_object_agg(name, lasts) FILTER (WHERE scope = 'model') AS models,
@@ -21,7 +20,7 @@ late AS (
     SELECT f.place, n.id, n.site, n.model, n.entered_at
       FROM floors f CROSS JOIN LATERAL (
            SELECT x.id, x.site, x.model, x.status_entered_at AS entered_at FROM farrier.nodes x
-            WHERE x.status = f.state AND x.status_entered_at < $4::timestamptz - f.lasts
+            WHERE x.status = f.state AND x.status_entered_at < $11::timestamptz - f.lasts
               AND (NOT f.stops OR (SELECT true FROM farrier.still_clocks s WHERE s.node_id = x.id AND s.kind = f.kind AND s.state = f.state LIMIT 1) IS NULL)
            OFFSET 0) n
      WHERE f.kind = 'node'
@@ -29,7 +28,7 @@ late AS (
     SELECT f.place, n.id, n.site, n.model, n.entered_at
       FROM floors f CROSS JOIN LATERAL (
            SELECT x.id, x.site, x.model, x.management_entered_at AS entered_at FROM farrier.nodes x
-            WHERE x.management = f.state AND x.management_entered_at < $4 - f.lasts AND x.status <> 'deleted'
+            WHERE x.management = f.state AND x.management_entered_at < $11 - f.lasts AND x.status <> 'deleted'
               AND (NOT f.stops OR (SELECT true FROM farrier.still_clocks s WHERE s.node_id = x.id AND s.kind = f.kind AND s.state = f.state LIMIT 1) IS NULL)
            OFFSET 0) n
      WHERE f.kind = 'management'
@@ -37,18 +36,18 @@ late AS (
     SELECT w.place, n.id, n.site, n.model, w.entered_at
       FROM (SELECT f.place, w.kind, w.id, w.node_id, w.entered_at
               FROM floors f JOIN workflows w ON w.kind = f.kind AND w.status = f.state AND w.substate = f.substate
-             WHERE w.entered_at < $4 - f.lasts
+             WHERE w.entered_at < $11 - f.lasts
                AND (NOT f.stops OR (SELECT true FROM farrier.still_clocks s WHERE s.node_id = w.node_id AND s.kind = f.kind AND s.state = f.state LIMIT 1) IS NULL)
             UNION ALL
             SELECT f.place, w.kind, w.id, w.node_id, w.mode_given_at
               FROM floors f JOIN workflows w ON w.kind = f.kind AND f.state = 'end_to_end'
-             WHERE w.mode_given_at < $4 - f.lasts) w
+             WHERE w.mode_given_at < $11 - f.lasts) w
       JOIN farrier.nodes n ON n.id = w.node_id AND n.live_workflow_kind = w.kind AND n.live_workflow_id = w.id),
 above AS MATERIALIZED (
     SELECT id, min(over_at) AS over_at
       FROM (SELECT l.id, l.entered_at + coalesce((f.sites ->> l.site)::interval, (f.models ->> l.model)::interval, f.usual) AS over_at
               FROM late l JOIN floors f USING (place) OFFSET 0) c
-     WHERE over_at < $4
+     WHERE over_at < $11
      GROUP BY id)
 SELECT n.id, count(*) OVER () AS n
   FROM above a
@@ -58,10 +57,15 @@ SELECT n.id, count(*) OVER () AS n
    AND (cardinality($2::text[]) = 0 OR n.management = ANY ($2))
    AND ($3::jsonb = '{}' OR NOT EXISTS (
         SELECT FROM farrier.columns_of(n) c CROSS JOIN jsonb_each($3::jsonb) w WHERE (w.value ? (to_jsonb(c) ->> w.key)) IS NOT TRUE))
-   AND (NOT $15::boolean
+   AND (NOT $4::boolean
         OR n.bmc ->> 'failure' IS NOT NULL OR n.management = 'manageable' AND n.sync_failure IS NOT NULL
         OR EXISTS (SELECT FROM workflows w WHERE w.kind = n.live_workflow_kind AND w.id = n.live_workflow_id
                       AND w.status = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.failed))))
+   AND (cardinality($5::text[]) = 0 OR NOT EXISTS (
+        SELECT FROM unnest($5, $6::text[], $7::boolean[]) AS l (key, value, negated)
+         WHERE CASE WHEN l.value IS NULL THEN n.labels ? l.key ELSE (n.labels ->> l.key) IS NOT DISTINCT FROM l.value END = l.negated))
+   AND (SELECT true FROM unnest($8::text[], $9::text[], $10::text[]) AS r (first, beyond, pattern)
+         WHERE n.name >= r.first AND n.name < r.beyond AND n.name ~ r.pattern LIMIT 1)
    AND n.status = ANY (ARRAY(SELECT k.state FROM known k WHERE k.kind = 'node'))
    AND n.management = ANY (ARRAY(SELECT k.state FROM known k WHERE k.kind = 'management'))
    AND (n.live_workflow_id IS NULL
@@ -70,4 +74,4 @@ SELECT n.id, count(*) OVER () AS n
                       AND (w.status = 'running' AND w.substate = ''
                            OR (w.kind, w.status, w.substate) IN (SELECT k.kind, k.state, k.substate FROM known k))))
  ORDER BY a.over_at, n.id
- LIMIT $14
+ LIMIT $21

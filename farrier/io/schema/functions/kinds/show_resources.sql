@@ -1,9 +1,11 @@
 -- Returns resources of a kind as JSON for display, in the order of name and id: at most `most` resources after the key
 -- (after_name, after_id). one_id selects one resource (null: all). Empty arrays select any state and any site. `states`
--- may be states of any layer; each includes its substates. With ended, also resources that have ended. For `detail` see
--- detail_of; `layers` has the current state of each layer, layer state first.
+-- may be states of any layer; each includes its substates. With ended, also resources that have ended. `named` are names
+-- or IDs, and `matching` regular expressions of names: a resource fits if any of them does, or if both are empty. For
+-- `detail` see detail_of; `layers` has the current state of each layer, layer state first.
 CREATE OR REPLACE FUNCTION farrier.show_resources(
-    kind text, one_id bigint, states text[], sites text[], ended boolean, after_name text, after_id bigint, most integer)
+    kind text, one_id bigint, states text[], sites text[], ended boolean, after_name text, after_id bigint, most integer,
+    named text[] DEFAULT '{}', matching text[] DEFAULT '{}')
     RETURNS SETOF jsonb
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -24,6 +26,8 @@ BEGIN
                    AND (cardinality($3) = 0 OR %3$s)
                    AND (cardinality($4) = 0 OR r.site = ANY ($4))
                    AND (r.name, r.id) > ($6, $7)
+                   AND (cardinality($9) = 0 AND cardinality($10) = 0
+                        OR r.name = ANY ($9) OR r.id::text = ANY ($9) OR r.name ~ ANY ($10))
                  ORDER BY r.name, r.id LIMIT $8) r
           LEFT JOIN LATERAL (
                SELECT coalesce(jsonb_agg(jsonb_build_object(
@@ -37,5 +41,5 @@ BEGIN
           LEFT JOIN farrier.effects e ON e.kind = $1 AND e.resource = r.id
           LEFT JOIN farrier.shard_owners so ON r.ended_at IS NULL AND so.kind = $1 AND so.shard = farrier.shard_of(r.id)
          ORDER BY r.name, r.id
-    $q$, relation, detail_of(kind, relation), is_in) USING kind, one_id, states, sites, ended, after_name, after_id, most;
+    $q$, relation, detail_of(kind, relation), is_in) USING kind, one_id, states, sites, ended, after_name, after_id, most, named, matching;
 END $$;

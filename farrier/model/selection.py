@@ -1,0 +1,95 @@
+"""Selects resources by name and by label: globs such as `gpu-1*`, and tests of labels such as `rack=r7,!spare`.
+
+Pure; the command line, the API and the pages parse the texts here, and the SQL of lists applies the result.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+import msgspec
+
+_WILD = re.compile(r"[*?\[]")
+# A wildcard, a set of characters, or one character that stands for itself.
+_PIECE = re.compile(r"\*+|\?|\[!?\]?[^\]]*\]|.", re.DOTALL)
+# The characters of names; the hyphen is first, as a set of a regular expression requires.
+_CHARACTERS = f"-._{string.digits}{string.ascii_letters}"
+# Sort before and after every character of a name.
+_LOWEST, _HIGHEST = "\x01", "\x7f"
+# A name has 253 characters at most; PostgreSQL refuses regular expressions of some thousands.
+_LONGEST = 1000
+# What fits into a bigint.
+_DIGITS = 18
+_TEST = re.compile(r"(?P<absent>!?)(?P<key>[^!=,]+)(?:(?P<compare>!=|==?)(?P<value>[^,]*))?")
+
+
+class NameRange(msgspec.Struct, frozen=True):
+    """Names from `first` up to, but without, `beyond`, byte by byte, that match a regular expression of PostgreSQL."""
+
+    first: str
+    beyond: str
+    pattern: str
+
+
+ANY_NAME = NameRange("", _HIGHEST, "")
+_NO_NAME = NameRange("", "", "^$")
+
+
+class LabelTest(msgspec.Struct, frozen=True):
+    """A test of a label: the resource has the label, with this value if one is given; `negated`: it has not."""
+
+    key: str
+    value: str | None = None
+    negated: bool = False
+
+
+def is_glob(text: str) -> bool:
+    """Whether the text may match several names: it contains `*`, `?` or `[`."""
+    return _WILD.search(text) is not None
+
+
+def is_id(text: str) -> bool:
+    """Whether the text is an ID. No name consists of digits only."""
+    return text.isascii() and text.isdecimal() and len(text) <= _DIGITS
+
+
+def name_range(text: str) -> NameRange:
+    """The names that a name or a glob matches. `*` matches any characters, `?` one, `[a-c]` one of these, `[!a]` any
+    other. A text that no name can match gives an empty range."""
+    if len(text) > _LONGEST:
+        return _NO_NAME
+    wild = _WILD.search(text)
+    fixed = text[: wild.start()] if wild else text
+    pieces = [_expression(piece) for piece in _PIECE.findall(text)]
+    if not all(pieces):
+        return _NO_NAME
+    if wild is None:
+        return NameRange(text, text + _LOWEST, "")
+    return NameRange(fixed, fixed + _HIGHEST, f"^{''.join(pieces)}$")
+
+
+def _expression(piece: str) -> str:
+    """The regular expression of a piece of a glob, empty if no character of a name matches it."""
+    if piece.startswith("*"):
+        return ".*"
+    if piece == "?":
+        return "."
+    members = "".join(character for character in _CHARACTERS if fnmatchcase(character, piece))
+    return f"[{members}]" if members else ""
+
+
+def label_tests(texts: Iterable[str]) -> tuple[LabelTest, ...]:
+    """Parse tests of labels: KEY, !KEY, KEY=VALUE or KEY!=VALUE, several separated by commas. A resource without the
+    label passes KEY!=VALUE. Raises ValueError."""
+    return tuple(_label_test(part.strip()) for text in texts for part in text.split(","))
+
+
+def _label_test(text: str) -> LabelTest:
+    found = _TEST.fullmatch(text)
+    if found is None or not text.isprintable() or (found["absent"] and found["compare"]):
+        raise ValueError(f"expected KEY, !KEY, KEY=VALUE or KEY!=VALUE, got {text!r}")
+    negated = bool(found["absent"]) or found["compare"] == "!="
+    return LabelTest(found["key"].strip(), found["value"], negated)

@@ -1,0 +1,116 @@
+"""Lists select nodes by names, globs, IDs and labels, and read only the part of the fleet that these can match."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+import pytest
+
+from farrier.io import statements
+from farrier.io.pool import Connection
+from farrier.io.queries import PostgresQueries
+from farrier.model import selection
+from farrier.model.limits import Limits
+from farrier.model.selection import LabelTest
+from farrier.model.views import Wanted
+from tests.support import pg
+
+LABELLED = """
+    INSERT INTO farrier.nodes (name, status, management, status_entered_at, labels)
+    SELECT p || n, 'offline', 'unmanaged', farrier.now() - n * interval '1 h',
+           jsonb_strip_nulls(jsonb_build_object('row', n % 3, 'spare', CASE WHEN n % 2 = 0 THEN 'yes' END))
+      FROM unnest('{gpu-,gpu-1,rack.}'::text[]) p, generate_series(2, 9) n
+"""
+MANY = """
+    INSERT INTO farrier.nodes (name, status, management)
+    SELECT 'n' || md5(n::text), 'active', 'unmanaged' FROM generate_series(1, 20000) n
+"""
+
+
+@pytest.fixture
+async def conn(db: pg.Database) -> AsyncIterator[Connection]:
+    """For what the guards would not let happen at once."""
+    async with db.connect() as connection:
+        await connection.execute("SET session_replication_role = replica")
+        yield connection
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (("gpu-1*",), ()),
+        (("gpu-[2-4]", "rack.5", "7", "*9"), ()),
+        (("gpu-12", "gpu-12", "nosuch", "no such", "99999", "gpu-[z-a]"), ()),
+        ((), ("row=1",)),
+        ((), ("spare,row!=2",)),
+        ((), ("!spare", "row=0")),
+        ((), ("shelf!=7",)),
+        (("gpu-*",), ("spare=yes",)),
+    ],
+)
+async def test_each_node_that_fits_is_listed_once_in_order(
+    db: pg.Database, conn: Connection, names: tuple[str, ...], labels: tuple[str, ...]
+) -> None:
+    await conn.execute(LABELLED)
+    wanted = Wanted(names=names, labels=selection.label_tests(labels))
+    async with db.pool(size=1) as connections:
+        queries = PostgresQueries(connections)
+        everything = (await queries.inventory(Wanted())).rows
+        found: list[str] = []
+        while len(page := (await queries.inventory(wanted, after=found[-1] if found else "", limit=3)).rows) == 3:
+            found += [node.name for node in page]
+        found += [node.name for node in page]
+        late = [overdue.node.name for overdue in (await queries.overdue(wanted, Limits())).rows]
+    fitting = [
+        node.name
+        for node in everything
+        if not names or any(fnmatchcase(node.name, name) or str(node.id) == name for name in names)
+        if all(_passes(node.labels, test) for test in wanted.labels)
+    ]
+    assert 0 < len(fitting) < len(everything) or labels == ("shelf!=7",)
+    assert found == fitting
+    assert sorted(late) == fitting
+
+
+def _passes(labels: Mapping[str, Any], test: LabelTest) -> bool:
+    held = test.key in labels and test.value in (None, str(labels[test.key]))
+    return held is not test.negated
+
+
+async def test_names_that_none_can_have_select_no_node(db: pg.Database, conn: Connection) -> None:
+    await conn.execute(LABELLED)
+    async with db.pool(size=1) as connections:
+        queries = PostgresQueries(connections)
+        for names in (("nosuch",), ("99999",), ("[z-a]",), ("ü", "\udcff", "\x00")):
+            assert not (await queries.inventory(Wanted(names=names))).rows
+            assert not (await queries.overdue(Wanted(names=names), Limits())).rows
+
+
+@pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
+async def test_a_page_reads_only_its_part_of_a_large_fleet(conn: Connection, mode: str) -> None:
+    await conn.execute(MANY)
+    await conn.execute("ANALYZE farrier.nodes")
+    await conn.execute(f"SET plan_cache_mode = {mode}")
+    await conn.execute(f"PREPARE inventory AS {statements.load('queries/inventory')}")
+    for names, most in ((("*",), 150), (("nab*",), 150), (("n0*", "nf*"), 300), (("nabc*", "n1234"), 20)):
+        ranges = [msgspec.structs.astuple(selection.name_range(name)) for name in names]
+        arguments = ", ".join(map(_literal, zip(*ranges, strict=True)))
+        plan = await conn.fetchval(
+            "EXPLAIN (ANALYZE, TIMING off, FORMAT JSON)"
+            f" EXECUTE inventory ('{{}}', '{{}}', '{{}}', false, '{{}}', '{{}}', '{{}}', {arguments}, '', 100)"
+        )
+        assert 0 < _read(msgspec.json.decode(plan)[0]["Plan"]) <= most, names
+
+
+def _literal(texts: Sequence[str]) -> str:
+    return "'{" + ", ".join(f'"{text}"' for text in texts) + "}'"
+
+
+def _read(plan: dict[str, Any]) -> int:
+    """How many rows of nodes a plan read."""
+    own = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
+    mine = own if plan.get("Relation Name") == "nodes" or plan.get("Index Name") == "nodes_name" else 0
+    return int(mine) + sum(_read(below) for below in plan.get("Plans", ()))
