@@ -62,7 +62,7 @@ class Tally(PrometheusSink):
     """The daemon's metrics, and how many runs there were."""
 
     def __init__(self) -> None:
-        super().__init__(Vocabulary(kinds={NODE_KIND.name: KindWords(layers={}, labels=())}, services={}))
+        super().__init__(Vocabulary(kinds={NODE_KIND.name: KindWords(layers={}, errors=())}, services={}))
         self.runs = 0
         self.transitions = 0
         self._changed = anyio.Event()

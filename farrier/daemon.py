@@ -65,7 +65,7 @@ class Daemon:
         config = self._config
         self._sites = site_files.load(config.sites.directory)
         extensions = wiring.extensions(config.controller.kinds)
-        sink = PrometheusSink(wiring.vocabulary(wiring.specs_of(extensions)))
+        sink = PrometheusSink(wiring.vocabulary(wiring.specs_of(extensions)), named=config.metrics.name_nodes)
         gauges = wiring.fleet_gauges(config)
         sink.registry.register(gauges)
         sink.registry.register(wiring.trust_gauge(config.bmc))

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from farrier.controller.runner import Run
-from farrier.model.runs import Move, Result, Verdict
+from farrier.model.runs import Failure, Move, Result, Verdict
 from farrier.protocols import Kind, MetricsSink
 
 R = TypeVar("R")
@@ -50,16 +50,16 @@ class Publisher(Generic[R, S]):
     def _publish_one(self, run: Run[R, S, Any], result: Result, log: structlog.stdlib.BoundLogger) -> None:
         finished, kind, name = run.finished, self._kind.name, self._name_of(run)
         if run.error:
-            state, substate = ("unknown", "") if run.resource is None else self._kind.label(run.resource)
-            self._sink.failed(kind, state, substate, run.error)
+            failure = self._failure(run, run.error)
+            self._sink.failed(kind, failure)
             text = "" if finished.record is None else finished.record.reason
             log.warning(
                 "run.failed",
                 kind=kind,
                 id=finished.id,
                 name=name,
-                state=state,
-                substate=substate,
+                state=failure.state,
+                substate=failure.substate,
                 label=run.error,
                 error=text,
             )
@@ -82,7 +82,7 @@ class Publisher(Generic[R, S]):
         if samples:
             self._sink.sampled(kind, samples)
         for move in finished.moves:
-            self._sink.moved(kind, move.layer, move.source, move.target, _seconds_in_source(move, result))
+            self._sink.moved(kind, name, move, _seconds_in_source(move, result), finished.cause)
             log.info(
                 "state.moved",
                 kind=kind,
@@ -108,8 +108,12 @@ class Publisher(Generic[R, S]):
             level = _log.error if result.verdict is Verdict.REFUSED else _log.warning
             level("commit.not_won", kind=kind, id=id_, name=name, verdict=verdict, error=str(result.error))
         if result.verdict is Verdict.REFUSED and run.resource is not None and result.error is not None:
-            state, substate = self._kind.label(run.resource)
-            self._sink.failed(self._kind.name, state, substate, result.error.label)
+            self._sink.failed(kind, self._failure(run, result.error.label))
+
+    def _failure(self, run: Run[R, S, Any], error: str) -> Failure:
+        if run.resource is None:
+            return Failure(error, None)
+        return Failure(error, self._name_of(run), *self._kind.label(run.resource))
 
     def _name_of(self, run: Run[R, S, Any]) -> str | None:
         """The name of the resource, or None if it could not be read."""

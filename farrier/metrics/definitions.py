@@ -1,12 +1,12 @@
 """Every series that one process counts: name, help, labels, buckets. Dashboards and alert rules build on these.
 
-`wiring` passes the states of kinds and the operations of services as a `Vocabulary`, from which each series gets its
-zeros.
+`wiring` passes a `Vocabulary` of the label values that the model permits together. Only these have a series at zero.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 
 import msgspec
 
@@ -41,6 +41,14 @@ TIME_IN_STATE = Definition(
     ("kind", "state"),
     _STATE_SECONDS,
 )
+SHORT_STAY = timedelta(minutes=15)
+"""A resource that leaves its normal state after less than this was not in service."""
+SHORT_STAYS = Definition(
+    "farrier_short_stays",
+    "How often a resource left the normal state of its kind within 15 minutes of entering it, without an intent that "
+    "requested it.",
+    ("kind", "state"),
+)
 HANDLER_RUNS = Definition(
     "farrier_handler_runs", "Number of handler runs that were committed or had nothing to commit.", ("kind", "outcome")
 )
@@ -51,7 +59,13 @@ HANDLER_DURATION = Definition(
     _RUN_SECONDS,
 )
 HANDLER_ERRORS = Definition(
-    "farrier_handler_errors", "Number of handler runs that ended in an error.", ("kind", "state", "substate", "error")
+    "farrier_handler_errors", "Number of handler runs that ended in an error.", ("kind", "error")
+)
+HANDLER_ERRORS_BY_STATE = Definition(
+    "farrier_handler_errors_by_state",
+    "Number of handler runs that ended in an error, by the state of the resource. A series begins with the first error "
+    "in its state.",
+    ("kind", "state", "substate"),
 )
 RERUN_LIMITED = Definition(
     "farrier_rerun_limited",
@@ -79,11 +93,14 @@ WORKFLOW_FAILURES = Definition(
     ("workflow", "stage", "failure_class"),
 )
 SERVICE_REQUESTS = Definition(
-    "farrier_service_requests", "Number of requests to outside services, by result.", ("service", "operation", "result")
+    "farrier_service_requests",
+    "Number of requests to outside services, by result. The series of an operation begin with its first request.",
+    ("service", "operation", "result"),
 )
 SERVICE_DURATION = Definition(
     "farrier_service_request_duration_seconds",
-    "Duration of a request to an outside service, with any result.",
+    "Duration of a request to an outside service, with any result. The series of an operation begin with its first "
+    "request.",
     ("service", "operation"),
     _REQUEST_SECONDS,
 )
@@ -97,24 +114,33 @@ class OwnMetric(msgspec.Struct, frozen=True, kw_only=True):
     series: tuple[Labels, ...]
 
 
-class KindWords(msgspec.Struct, frozen=True, kw_only=True):
-    """The label values of one kind: its layers as (label `kind`, states), and every (state, substate) that its `label`
-    may return."""
+class LayerWords(msgspec.Struct, frozen=True, kw_only=True):
+    """The label values of one layer of a kind: its `kind`, and the states that resources enter and leave in runs."""
 
-    layers: Mapping[str, tuple[str, tuple[str, ...]]]
-    labels: tuple[tuple[str, str], ...]
+    label: str
+    entered: tuple[str, ...]
+    left: tuple[str, ...]
+
+
+class SteadyWords(msgspec.Struct, frozen=True, kw_only=True):
+    """The normal state of a kind, in `layer`. Only an operator takes a resource from it to a state in `on_request`."""
+
+    layer: str
+    state: str
+    on_request: frozenset[str]
+
+
+class KindWords(msgspec.Struct, frozen=True, kw_only=True):
+    """The label values of one kind: its layers by name, its normal state, and the errors that may end a run."""
+
+    layers: Mapping[str, LayerWords]
+    errors: tuple[str, ...]
+    steady: SteadyWords | None = None
     metrics: tuple[OwnMetric, ...] = ()
 
 
-class ServiceWords(msgspec.Struct, frozen=True, kw_only=True):
-    """The label values of one outside service."""
-
-    operations: tuple[str, ...]
-    results: tuple[str, ...]
-
-
 class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that may become a label value, by kind and by service."""
+    """Everything that may become a label value: by kind, and the results of each operation of a service."""
 
     kinds: Mapping[str, KindWords]
-    services: Mapping[str, ServiceWords]
+    services: Mapping[str, Mapping[str, tuple[str, ...]]]

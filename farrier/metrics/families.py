@@ -7,15 +7,19 @@ own metrics need. Reading happens in the same thread. Both are collectors that a
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
 from typing_extensions import override
 
 Labels = tuple[str, ...]
+
+# OpenMetrics allows 128 characters in the names and values of an exemplar's labels.
+_LONGEST_NAME = 128 - len("name")
 
 
 class Definition(msgspec.Struct, frozen=True):
@@ -54,6 +58,7 @@ class Counter(Collector):
     def __init__(self, definition: Definition) -> None:
         self._definition = definition
         self._sums: dict[Labels, float] = {}
+        self._exemplars: dict[Labels, Exemplar] = {}
 
     def exist(self, every: Iterable[Labels]) -> None:
         """Create a series at zero for each of these label values, unless it exists."""
@@ -63,24 +68,29 @@ class Counter(Collector):
     def __contains__(self, labels: Labels) -> bool:
         return labels in self._sums
 
-    def add(self, labels: Labels, by: float = 1) -> None:
+    def add(self, labels: Labels, by: float = 1, *, name: str | None = None) -> None:
+        """Count; `name` becomes the exemplar of the series."""
         self._sums[labels] = self._sums.get(labels, 0.0) + by
+        if name is not None:
+            self._exemplars[labels] = _exemplar(name, by)
 
     @override
     def collect(self) -> Iterable[CounterMetricFamily]:
         definition = self._definition
         family = CounterMetricFamily(definition.name, definition.help, labels=definition.labels)
         for labels, sum_ in self._sums.items():
-            family.add_metric(labels, sum_)
+            family.add_metric(labels, sum_, exemplar=self._exemplars.get(labels))
         return [family]
 
 
 class _Cell(msgspec.Struct):
-    """Observations of one set of labels: how many were at most each bound, how many in all, and their sum."""
+    """Observations of one set of labels: how many were at most each bound, how many in all, and their sum. `exemplars`
+    are by the index of their bucket."""
 
     below: list[int]
     count: int = 0
     sum: float = 0.0
+    exemplars: dict[int, Exemplar] = {}
 
 
 class Histogram(Collector):
@@ -108,6 +118,12 @@ class Histogram(Collector):
         cell.count += len(ordered)
         cell.sum += sum(ordered)
 
+    def observe_of(self, name: str | None, labels: Labels, value: float) -> None:
+        """Count one value; `name` becomes the exemplar of its bucket."""
+        self.observe(labels, (value,))
+        if name is not None:
+            self._cell(labels).exemplars[bisect_left(self._definition.buckets, value)] = _exemplar(name, value)
+
     def _cell(self, labels: Labels) -> _Cell:
         cell = self._cells.get(labels)
         if cell is None:
@@ -119,10 +135,15 @@ class Histogram(Collector):
         definition = self._definition
         family = HistogramMetricFamily(definition.name, definition.help, labels=definition.labels)
         for labels, cell in self._cells.items():
-            bounds = zip(definition.buckets, cell.below, strict=True)
+            bounds = [*(str(float(bound)) for bound in definition.buckets), "+Inf"]
+            counts = zip(bounds, (*cell.below, cell.count), strict=True)
             buckets = [
-                *((str(float(bound)), float(below)) for bound, below in bounds),
-                ("+Inf", float(cell.count)),
+                (bound, float(count), cell.exemplars[index]) if index in cell.exemplars else (bound, float(count))
+                for index, (bound, count) in enumerate(counts)
             ]
             family.add_metric(labels, buckets, cell.sum)
         return [family]
+
+
+def _exemplar(name: str, value: float) -> Exemplar:
+    return Exemplar({"name": name[:_LONGEST_NAME]}, value)

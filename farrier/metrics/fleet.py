@@ -9,7 +9,6 @@ cancel a count. While the database is unreachable the last figures stay, never r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import product
 
 import anyio
 import msgspec
@@ -23,7 +22,8 @@ from farrier.errors import FarrierError
 from farrier.metrics import gauges
 from farrier.metrics.families import Gauge, Labels
 from farrier.model.census import Census, Rules
-from farrier.model.limits import PLACES, STATES, Place
+from farrier.model.kinds import label
+from farrier.model.limits import PLACES, STATES, Limits, Place, kind_rules, rules
 from farrier.protocols import Clock, Queries
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -47,7 +47,6 @@ _GIVEN_UP_AFTER_SECONDS = 45.0
 class FleetWords(msgspec.Struct, frozen=True, kw_only=True):
     """Label values besides states. Each value has a series, even at zero."""
 
-    errors: tuple[str, ...]
     failures: tuple[str, ...]
     health: tuple[str, ...]
     power: tuple[str, ...]
@@ -132,17 +131,14 @@ class FleetGauges(Collector):
         yield gauges.STATE_SLA.family(values)
         yield gauges.COLLECTED.family({(): 0.0 if census is None else census.now.timestamp()})
         if census is not None:
-            yield from _of_states(census)
+            yield from _of_states(census, self._rules.limits)
             yield from self._of_words(census)
 
     def _of_words(self, census: Census) -> Iterator[GaugeMetricFamily]:
         words = self._words
         yield from _of_shards(census)
         yield gauges.WAKES_PENDING.family({(): census.wakes})
-        kinds = sorted({each.kind for each in census.shards})
-        failing: dict[Labels, float] = dict.fromkeys(product(kinds, words.errors), 0)
-        failing |= {(each.kind, each.error): each.count for each in census.failing}
-        yield gauges.RESOURCES_FAILING.family(failing)
+        yield gauges.RESOURCES_FAILING.family({(each.kind, each.error): each.count for each in census.failing})
         yield gauges.INTENTS_PENDING.family({(): census.intents_pending})
         yield gauges.INTENTS_OLDEST_PENDING.family({(): census.oldest_intent})
         yield _by_word(gauges.MANUAL_INTERVENTION, words.failures, census.manual)
@@ -164,14 +160,14 @@ def _rest(took: float) -> float:
     return min(_SCRAPED_EVERY_SECONDS * took / _SCRAPE_SECONDS, _AT_LEAST_EVERY_SECONDS)
 
 
-def _of_states(census: Census) -> Iterator[GaugeMetricFamily]:
+def _of_states(census: Census, limits: Limits) -> Iterator[GaugeMetricFamily]:
     """A state of a newer release or of another package's kind is reported like any other."""
     counts = dict.fromkeys(map(_labels, STATES), 0.0)
     oldest = dict(counts)
     for place in census.places:
         labels = (place.kind, place.state, place.substate)
         counts[labels], oldest[labels] = place.count, place.oldest
-    above = dict.fromkeys((*map(_labels, PLACES), *counts), 0.0)
+    above = dict.fromkeys(_limited(census, limits), 0.0)
     above |= {(late.kind, late.state, late.substate): late.count for late in census.above}
     yield gauges.RESOURCES.family(counts)
     yield gauges.OLDEST_IN_STATE.family(oldest)
@@ -179,6 +175,14 @@ def _of_states(census: Census) -> Iterator[GaugeMetricFamily]:
     yield gauges.NODE_ABOVE_SLA.family(
         {(late.node, late.kind, late.state, late.substate): late.seconds for late in census.worst}
     )
+
+
+def _limited(census: Census, limits: Limits) -> Iterator[Labels]:
+    """The clocks that have a limit, for all resources, or those of a site or of a model: no other can be above one."""
+    yield from (_labels(rule.place) for rule in rules(limits))
+    yield from ((each.kind, each.state, each.substate) for each in census.kind_limits)
+    kinds = {place.kind for place in census.places}
+    yield from ((rule.kind, *label(rule.state)) for rule in kind_rules(limits) if rule.kind in kinds)
 
 
 def _of_shards(census: Census) -> Iterator[GaugeMetricFamily]:

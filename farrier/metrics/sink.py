@@ -15,33 +15,34 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from typing_extensions import override
 
 import farrier
-from farrier import errors, protocols
+from farrier import protocols
 from farrier.metrics import definitions, gauges
-from farrier.metrics.definitions import OwnMetric, Vocabulary
+from farrier.metrics.definitions import OwnMetric, SteadyWords, Vocabulary
 from farrier.metrics.families import Counter, Definition, Gauge, Histogram, Labels
 from farrier.model.measures import Sample
-from farrier.model.runs import Verdict
+from farrier.model.runs import Failure, Move, Verdict, is_requested
 
 _log = structlog.stdlib.get_logger(__name__)
 
 OUTCOMES = ("transition", "update", "wait", "do_nothing", "deleted", "error")
 WAKE_SOURCES = ("notify", "poll")
-# A resource whose snapshot could not be read has no state to show.
-UNKNOWN = ("unknown", "")
 
 
 class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
-    """The counters and histograms of one process, in a registry of its own."""
+    """The counters and histograms of one process, in a registry of its own. `named`: exemplars name resources."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, *, named: bool = True) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         self._words = vocabulary
+        self._named = named
         self._entered = self._counter(definitions.STATE_ENTERED)
         self._exited = self._counter(definitions.STATE_EXITED)
         self._time_in_state = self._histogram(definitions.TIME_IN_STATE)
+        self._short_stays = self._counter(definitions.SHORT_STAYS)
         self._runs = self._counter(definitions.HANDLER_RUNS)
         self._duration = self._histogram(definitions.HANDLER_DURATION)
         self._errors = self._counter(definitions.HANDLER_ERRORS)
+        self._errors_by_state = self._counter(definitions.HANDLER_ERRORS_BY_STATE)
         self._rerun_limited = self._counter(definitions.RERUN_LIMITED)
         self._wakeups = self._counter(definitions.WAKEUPS)
         self._wake_wait = self._histogram(definitions.WAKE_WAIT)
@@ -64,17 +65,26 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
             self._duration.observe((kind,), seconds)
 
     @override
-    def failed(self, kind: str, state: str, substate: str, error: str) -> None:
-        self._errors.add((kind, state, substate, error))
+    def failed(self, kind: str, failure: Failure) -> None:
+        name = self._shown(failure.name)
+        self._errors.add((kind, failure.error), name=name)
+        self._errors_by_state.add((kind, failure.state, failure.substate), name=name)
 
     @override
-    def moved(self, kind: str, layer: str, source: str | None, target: str, seconds: float | None) -> None:
-        label = self._label_of(kind, layer)
-        self._entered.add((label, target))
-        if source is not None:
-            self._exited.add((label, source))
-            if seconds is not None:
-                self._time_in_state.observe((label, source), (seconds,))
+    def moved(self, kind: str, name: str | None, move: Move, seconds: float | None, cause: str) -> None:
+        words = self._words.kinds.get(kind)
+        known = words is not None and words.layers.get(move.layer)
+        label = known.label if known else move.layer
+        self._entered.add((label, move.target))
+        if move.source is None:
+            return
+        self._exited.add((label, move.source))
+        if seconds is None:
+            return
+        self._time_in_state.observe_of(self._shown(name), (label, move.source), seconds)
+        steady = None if words is None else words.steady
+        if steady is not None and seconds < definitions.SHORT_STAY.total_seconds() and _left(steady, move, cause):
+            self._short_stays.add((label, move.source), name=self._shown(name))
 
     @override
     def sampled(self, kind: str, samples: Sequence[Sample]) -> None:
@@ -111,8 +121,14 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
 
     @override
     def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
+        if (service, operation) not in self._request_duration:
+            results = self._words.services.get(service, {}).get(operation, ())
+            self._requests.exist((service, operation, each) for each in results)
         self._requests.add((service, operation, result))
         self._request_duration.observe((service, operation), (seconds,))
+
+    def _shown(self, name: str | None) -> str | None:
+        return name if self._named else None
 
     def _of(self, own: OwnMetric) -> Counter | Histogram:
         family = self._histogram(own.definition) if own.definition.buckets else self._counter(own.definition)
@@ -129,39 +145,31 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
         self.registry.register(histogram)
         return histogram
 
-    def _label_of(self, kind: str, layer: str) -> str:
-        words = self._words.kinds.get(kind)
-        return words.layers[layer][0] if words is not None and layer in words.layers else layer
-
     def _make_zeros(self) -> None:
         kinds = tuple(self._words.kinds)
-        for family in (self._entered, self._exited, self._time_in_state):
-            family.exist(self._states())
+        layers = [layer for words in self._words.kinds.values() for layer in words.layers.values()]
+        self._entered.exist((layer.label, state) for layer in layers for state in layer.entered)
+        for left in (self._exited, self._time_in_state):
+            left.exist((layer.label, state) for layer in layers for state in layer.left)
+        self._short_stays.exist(self._steady_states())
         self._runs.exist((kind, outcome) for kind in kinds for outcome in OUTCOMES)
-        self._errors.exist(self._failures())
+        self._errors.exist((kind, error) for kind, words in self._words.kinds.items() for error in words.errors)
         lost = [verdict for verdict in Verdict if verdict not in (Verdict.COMMITTED, Verdict.LOCKED)]
         self._conflicts.exist((kind, verdict.value) for kind in kinds for verdict in lost)
         for per_kind in (self._duration, self._wake_wait, self._steps_cut, self._rerun_limited):
             per_kind.exist((kind,) for kind in kinds)
         self._wakeups.exist((source,) for source in WAKE_SOURCES)
-        services = self._words.services.items()
-        self._requests.exist(
-            (name, operation, result)
-            for name, words in services
-            for operation in words.operations
-            for result in words.results
-        )
-        self._request_duration.exist((name, operation) for name, words in services for operation in words.operations)
 
-    def _states(self) -> Iterator[Labels]:
+    def _steady_states(self) -> Iterator[Labels]:
         for words in self._words.kinds.values():
-            for label, states in words.layers.values():
-                yield from ((label, state) for state in states)
+            if words.steady is not None:
+                yield words.layers[words.steady.layer].label, words.steady.state
 
-    def _failures(self) -> Iterator[Labels]:
-        for kind, words in self._words.kinds.items():
-            for state, substate in (*words.labels, UNKNOWN):
-                yield from ((kind, state, substate, label) for label in run_error_labels())
+
+def _left(steady: SteadyWords, move: Move, cause: str) -> bool:
+    """Whether the resource left its normal state, and no intent requested that."""
+    left = (move.layer, move.source) == (steady.layer, steady.state)
+    return left and move.target not in steady.on_request and not is_requested(cause)
 
 
 class Constant(Collector):
@@ -181,18 +189,3 @@ class _Build(Collector):
     @override
     def collect(self) -> list[GaugeMetricFamily]:
         return [gauges.BUILD_INFO.family({(farrier.__version__, platform.python_version()): 1})]
-
-
-def run_error_labels() -> tuple[str, ...]:
-    """The labels of all errors that may end a run: errors of the handler, of a service, and unexpected errors."""
-    ends_a_run = (errors.HandlerError, errors.ServiceError)
-    single = (errors.CredentialError, errors.RefusedByModel, errors.InternalError)
-    return tuple(
-        sorted({error.label for root in ends_a_run for error in _tree(root)} | {error.label for error in single})
-    )
-
-
-def _tree(root: type[errors.FarrierError]) -> Iterator[type[errors.FarrierError]]:
-    yield root
-    for branch in root.__subclasses__():
-        yield from _tree(branch)

@@ -69,6 +69,16 @@ class Move(msgspec.Struct, frozen=True):
     since: datetime | None
 
 
+class Failure(msgspec.Struct, frozen=True):
+    """The error of a run by its label, and the resource: its name and the metric labels of its state. A resource that
+    could not be read has no name."""
+
+    error: str
+    name: str | None
+    state: str = "unknown"
+    substate: str = ""
+
+
 class Answered(msgspec.Struct, frozen=True):
     """An intent that a run answers, as the log shows it. `by` is its client."""
 
@@ -77,6 +87,11 @@ class Answered(msgspec.Struct, frozen=True):
     verdict: str
     reason: str
     by: str | None
+
+
+def is_requested(cause: str) -> bool:
+    """Whether an intent is the cause of a transition."""
+    return cause.partition(" ")[0] == "intent"
 
 
 class Due(enum.StrEnum):

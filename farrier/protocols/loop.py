@@ -10,7 +10,7 @@ from uuid import UUID
 from farrier.model.controllers import Listed, Seen, Woken
 from farrier.model.measures import Sample
 from farrier.model.outcome import Decision, Transition
-from farrier.model.runs import Answered, Finished, Loaded, Marking, Place, Result
+from farrier.model.runs import Answered, Failure, Finished, Loaded, Marking, Move, Place, Result
 
 R = TypeVar("R")
 R_contra = TypeVar("R_contra", contravariant=True)
@@ -162,11 +162,11 @@ class MetricsSink(Protocol):
     def ran(self, kind: str, runs: Mapping[str, Sequence[float]]) -> None:
         """Record committed runs: outcome → the duration of each in seconds."""
 
-    def failed(self, kind: str, state: str, substate: str, error: str) -> None:
-        """Record a run that ended with an error, given by its label."""
+    def failed(self, kind: str, failure: Failure) -> None:
+        """Record a run that ended with an error."""
 
-    def moved(self, kind: str, layer: str, source: str | None, target: str, seconds: float | None) -> None:
-        """Record a change of a layer; `seconds` is the time spent in `source`."""
+    def moved(self, kind: str, name: str | None, move: Move, seconds: float | None, cause: str) -> None:
+        """Record a change of a layer of the resource `name`; `seconds` is the time spent in the source state."""
 
     def sampled(self, kind: str, samples: Sequence[Sample]) -> None:
         """Record the samples of the kind's own metrics. A metric that the kind has not declared is dropped."""

@@ -86,6 +86,12 @@ _STATUSES = {
     504: BmcFailure.UNREACHABLE,
 }
 
+OF_A_REQUEST = tuple(
+    failure
+    for failure in BmcFailure
+    if failure in {BmcFailure.INTERNAL, *_STATUSES.values(), *(failure for _, failure, _ in _RULES)}
+)
+"""The failures of single requests. The others are found by comparing what was read."""
 
 # Ends of a request after which the BMC has responded to it or never received it.
 _ANSWERED_OR_NEVER_HAD = (

@@ -81,6 +81,12 @@ class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
     credential: str
     retried: frozenset[StrEnum] = frozenset()
 
+    def possible(self, operation: StrEnum) -> tuple[StrEnum, ...]:
+        """The classes of failure that a request of this operation may have."""
+        rules = {rule.failure for rule in self.rules if rule.operations is None or operation in rule.operations}
+        found = rules | {self.failure(reason) for reason in Reason} | {self.unauthorized}
+        return tuple(failure for failure in self.failure if failure in found)
+
     def of_answer(self, request: Request, answer: Answer, *, secrets: Iterable[str]) -> E:
         """The error that an answer is which is no success."""
         rule = next(rule for rule in self.rules if rule.fits(request, answer))

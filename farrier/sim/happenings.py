@@ -7,7 +7,7 @@ nodes are out of service because of them.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from itertools import cycle
@@ -36,6 +36,8 @@ _PATIENCE = timedelta(minutes=5)
 # any size stays healthy for as long as the demo runs.
 _AWAY_EVERY = 6
 _REMOVED_EVERY = 10
+# More silent agents in an hour are a fault that FarrierFlapping reports, and the demo's fleet is healthy.
+_SILENCE_EVERY = timedelta(minutes=15)
 
 
 class Event(StrEnum):
@@ -69,6 +71,17 @@ def removals(nodes: int) -> int:
     return min(ceil(nodes / _REMOVED_EVERY), nodes - 1)
 
 
+def turns(now: Callable[[], float]) -> Iterator[Event]:
+    """The events in turn, without end; `now` is in seconds. Agents are seldom silent."""
+    silent_at = float("-inf")
+    for event in cycle(Event):
+        if event is Event.SILENCE:
+            if now() - silent_at < _SILENCE_EVERY.total_seconds():
+                continue
+            silent_at = now()
+        yield event
+
+
 class Happenings:
     """See above. Never touches the database but as others do."""
 
@@ -81,7 +94,7 @@ class Happenings:
     async def run(self) -> None:
         """Cause events one after the other, until cancelled."""
         async with anyio.create_task_group() as tasks:
-            for event in cycle(Event):
+            for event in turns(anyio.current_time):
                 await anyio.sleep(_EVENT_EVERY.total_seconds())
                 if event is Event.REMOVAL:
                     if self._removed == removals(len(self._fleet)):

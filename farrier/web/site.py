@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -17,7 +17,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from farrier.errors import CredentialError, DatabaseUnreachable, RefusedByModel, UndecodableState
-from farrier.web import api, breaches, pages, resources
+from farrier.web import api, breaches, exposition, pages, resources
 from farrier.web.backend import Backend
 from farrier.web.hosts import KnownHosts
 from farrier.web.refusals import left, no_token, refused, undecodable, unforeseen, unreachable, wrong_path
@@ -82,9 +82,9 @@ class Site:
             return PlainTextResponse("ready\n")
         return PlainTextResponse(f"not ready: {reason}\n", status_code=503)
 
-    async def _metrics(self, _request: Request) -> Response:
+    async def _metrics(self, request: Request) -> Response:
         await self._refresh()
-        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
+        return exposition.response(self._registry, request.headers.get("accept", ""))
 
 
 class _Headers:

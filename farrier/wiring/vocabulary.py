@@ -7,34 +7,54 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
 from farrier import config as settings
+from farrier import errors
 from farrier.clock import MonotonicClock
-from farrier.errors import ConfigError
+from farrier.errors import ConfigError, FarrierError
 from farrier.handlers.node.kind import FAILURES
 from farrier.metrics import definitions, gauges
-from farrier.metrics.definitions import KindWords, OwnMetric, ServiceWords, Vocabulary
+from farrier.metrics.definitions import KindWords, LayerWords, OwnMetric, SteadyWords, Vocabulary
 from farrier.metrics.families import Definition
 from farrier.metrics.fleet import FleetGauges, FleetWords
-from farrier.metrics.sink import Constant, run_error_labels
-from farrier.model import kinds, mapping, node_spec, stage_failures, stages
-from farrier.model.bmc import BmcFailure, PowerState
+from farrier.metrics.sink import Constant
+from farrier.model import ib_partition, maas_region, network_segment, node_spec, stage_failures
+from farrier.model.bmc import BmcError, BmcFailure, PowerState
 from farrier.model.built_in import BUILT_IN
 from farrier.model.census import Condition, Rules, Source
 from farrier.model.failures import FailureClass
-from farrier.model.kinds import KindSpec
-from farrier.model.maas import MaasFailure
+from farrier.model.kinds import KindLayer, KindSpec
+from farrier.model.maas import MaasError
 from farrier.model.measures import KindMetric
-from farrier.model.status import NodeStatus
-from farrier.model.ufm import UfmFailure
-from farrier.model.workflow import LIVE, WorkflowKind
+from farrier.model.ufm import UfmError
+from farrier.services import bmc_failure, maas_service, ufm_service, vault_answers
 from farrier.services.bmc_exchange import Operation as BmcOperation
+from farrier.services.http_failures import Failures
 from farrier.services.maas_requests import Operation as MaasOperation
 from farrier.services.ufm_requests import Operation as UfmOperation
 from farrier.services.vault_answers import Operation as VaultOperation
-from farrier.services.vault_answers import Result as VaultResult
+
+# What requests report besides failures: a response, and the end of the run that sent them.
+_NO_FAILURE = ("ok", "cancelled")
+
+_OF_ANY_RUN: tuple[type[FarrierError], ...] = (
+    *(errors.UndecodableState, errors.IllegalEdge, errors.HandlerTimeout, errors.HandlerGarbage),
+    *(errors.RefusedByModel, errors.InternalError),
+)
+"""Errors that may end a run of any kind."""
+
+_OF_CALLS: Mapping[str, tuple[type[FarrierError], ...]] = {
+    node_spec.SPEC.name: (BmcError, MaasError, errors.CredentialError),
+    maas_region.SPEC.name: (MaasError, errors.CredentialError),
+    network_segment.SPEC.name: (),
+    ib_partition.SPEC.name: (UfmError, errors.CredentialError),
+}
+"""Errors of the services that a built-in kind calls. Services of a kind of another package are not known here."""
+
+_OF_ANY_CALL = (errors.ServiceError, errors.CredentialError)
 
 
 def fleet_gauges(config: settings.Config) -> FleetGauges:
@@ -59,16 +79,26 @@ def trust_gauge(config: settings.BmcConfig) -> Constant:
 
 def vocabulary(specs: Iterable[KindSpec] = BUILT_IN) -> Vocabulary:
     """Every label value that metrics of this program may have, if it runs these kinds besides nodes."""
-    services = {
-        "bmc": _service(BmcOperation, BmcFailure),
-        "maas": _service(MaasOperation, MaasFailure),
-        "ufm": _service(UfmOperation, UfmFailure),
-        "vault": ServiceWords(operations=tuple(VaultOperation), results=tuple(VaultResult)),
-    }
-    nodes = msgspec.structs.replace(_kind_words(node_spec.SPEC), labels=_node_labels(), metrics=(_failures(),))
+    nodes = msgspec.structs.replace(_kind_words(node_spec.SPEC), metrics=(_failures(),))
     words = {node_spec.SPEC.name: nodes, **{spec.name: _kind_words(spec) for spec in specs}}
     _check_names(words)
-    return Vocabulary(kinds=words, services=services)
+    return Vocabulary(kinds=words, services=_services())
+
+
+def _services() -> dict[str, dict[str, tuple[str, ...]]]:
+    """The results of each operation."""
+    vault = _http(vault_answers.FAILURES, VaultOperation)
+    vault[VaultOperation.READ] += (str(vault_answers.Result.MISSING),)
+    return {
+        "bmc": dict.fromkeys(map(str, BmcOperation), (*_NO_FAILURE, *map(str, bmc_failure.OF_A_REQUEST))),
+        "maas": _http(maas_service.FAILURES, MaasOperation),
+        "ufm": _http(ufm_service.FAILURES, UfmOperation),
+        "vault": vault,
+    }
+
+
+def _http(failures: Failures[Any], operations: Iterable[StrEnum]) -> dict[str, tuple[str, ...]]:
+    return {str(each): (*_NO_FAILURE, *map(str, failures.possible(each))) for each in operations}
 
 
 def _check_names(words: Mapping[str, KindWords]) -> None:
@@ -83,17 +113,32 @@ def _check_names(words: Mapping[str, KindWords]) -> None:
                 )
 
 
-def _service(operations: Iterable[StrEnum], failures: Iterable[StrEnum]) -> ServiceWords:
-    return ServiceWords(operations=tuple(map(str, operations)), results=("ok", "cancelled", *map(str, failures)))
-
-
 def _kind_words(spec: KindSpec) -> KindWords:
-    """The labels of a kind. A state with a substate counts as one state in metrics of transitions."""
+    """A state with a substate is one state where it is entered and left."""
+    calls = _OF_CALLS.get(spec.name, _OF_ANY_CALL)
     return KindWords(
-        layers={layer.name: (layer.label, tuple(map(str, layer.states))) for layer in spec.every_layer},
-        labels=tuple(map(kinds.label, spec.states)),
+        layers={layer.name: _layer_words(layer) for layer in spec.every_layer},
+        errors=tuple(error.label for error in (*_OF_ANY_RUN, *calls)),
+        steady=_steady(spec) if spec.steady else None,
         metrics=tuple(_own_metric(spec, metric) for metric in spec.metrics),
     )
+
+
+def _layer_words(layer: KindLayer) -> LayerWords:
+    """An INSERT begins a layer in the kind's own table, and a run begins any other."""
+    begun = layer.first if layer.relation else frozenset()
+    entered = begun | {target for _, target in layer.pairs}
+    left = {source for source, _ in layer.pairs}
+    return LayerWords(
+        label=layer.label,
+        entered=tuple(str(state) for state in layer.states if state in entered),
+        left=tuple(str(state) for state in layer.states if state in left),
+    )
+
+
+def _steady(spec: KindSpec) -> SteadyWords:
+    only_asked = {edge.target for edge in spec.edges if edge.source == spec.steady and edge.owner == "operator"}
+    return SteadyWords(layer=spec.layer, state=str(spec.steady), on_request=frozenset(only_asked))
 
 
 def _own_metric(spec: KindSpec, metric: KindMetric) -> OwnMetric:
@@ -117,23 +162,9 @@ def _failures() -> OwnMetric:
 def fleet_words() -> FleetWords:
     """The label values of the fleet's figures, except for states."""
     return FleetWords(
-        errors=run_error_labels(),
         failures=tuple(map(str, FailureClass)),
         health=tuple(map(str, Condition)),
         power=tuple(map(str, PowerState)),
         sources=tuple(map(str, Source)),
         bmc_failures=tuple(map(str, BmcFailure)),
-    )
-
-
-def _node_labels() -> tuple[tuple[str, str], ...]:
-    """Each status alone, and with each stage that a workflow may have in that status."""
-    stages_of: dict[WorkflowKind, type[stages.OnboardingStage | stages.DecommissionStage]] = {
-        WorkflowKind.ONBOARDING: stages.OnboardingStage,
-        WorkflowKind.DECOMMISSION: stages.DecommissionStage,
-    }
-    at_work = {(row.kind, row.node_status) for row in mapping.ROWS if row.workflow_status in LIVE}
-    return (
-        *((status.value, "") for status in NodeStatus),
-        *((status.value, stage.value) for kind, status in sorted(at_work) for stage in stages_of[kind]),
     )

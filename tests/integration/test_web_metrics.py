@@ -69,6 +69,9 @@ async def test_a_scrape_tells_of_the_fleet_as_it_is_now(backend: Backend, conn: 
     await register(conn, "gpu-1")
     async with figures.counted(gauges, backend.queries), client_of(site) as client:
         text = (await client.get("/metrics")).text
+        openmetrics = await client.get("/metrics", headers={"accept": "application/openmetrics-text"})
+    assert openmetrics.headers["content-type"].startswith("application/openmetrics-text")
+    assert openmetrics.text.endswith("# EOF\n")
     assert 'farrier_resources{kind="node",state="enrolling",substate=""} 1.0' in text
     assert 'farrier_resources{kind="onboarding",state="running",substate="wait_for_ready"} 0.0' in text
     assert 'farrier_state_sla_seconds{kind="maas_region",state="failing",substate=""} 300.0' in text

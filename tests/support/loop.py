@@ -28,6 +28,7 @@ from farrier.io.pool import Pool
 from farrier.io.state import PostgresStateIO
 from farrier.model.measures import Sample
 from farrier.model.outcome import DoNothing, Outcome, Step
+from farrier.model.runs import Failure, Move
 from farrier.protocols import Clock, MetricsSink
 from tests.support import again, pg, toy
 
@@ -68,13 +69,13 @@ class Ledger(MetricsSink):
         self._tell()
 
     @override
-    def failed(self, kind: str, state: str, substate: str, error: str) -> None:
-        self.errors.append(error)
+    def failed(self, kind: str, failure: Failure) -> None:
+        self.errors.append(failure.error)
         self._tell()
 
     @override
-    def moved(self, kind: str, layer: str, source: str | None, target: str, seconds: float | None) -> None:
-        self.moves.append((source, target))
+    def moved(self, kind: str, name: str | None, move: Move, seconds: float | None, cause: str) -> None:
+        self.moves.append((move.source, move.target))
         self.seconds_in_source.append(seconds)
         self._tell()
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from farrier.metrics.alerts.fleet import SHORT_STAYS
 from farrier.model.fleet import NodeGlance
 from farrier.model.management import Management
 from farrier.model.status import NodeStatus
-from farrier.sim.happenings import Event, candidates, removals
+from farrier.sim.happenings import Event, candidates, removals, turns
 
 
 def fleet(size: int, *, deleted: int = 0) -> list[NodeGlance]:
@@ -49,3 +50,13 @@ def test_only_a_machine_whose_bmc_is_usable_is_reimaged_or_removed(event: Event)
     nodes = [msgspec.structs.replace(by_hand, management=Management.UNMANAGED), *rest]
     expected = [2, 3] if event in (Event.REIMAGE, Event.REMOVAL) else [1, 2, 3]
     assert [node.id for node in candidates(event, nodes, away=())] == expected
+
+
+def test_no_more_agents_are_silent_in_an_hour_than_a_healthy_fleet_may_have() -> None:
+    """A silent agent is the one event that no intent requests, so FarrierFlapping counts it."""
+    clock = iter(range(0, 4 * 3600, 6))
+    now = 0
+    events = turns(lambda: now)
+    silent = [now for now in clock if next(events) is Event.SILENCE]
+    assert silent[0] < 60, "a visitor of the demo sees one"
+    assert max(sum(start <= at <= start + 3600 for at in silent) for start in silent) <= SHORT_STAYS

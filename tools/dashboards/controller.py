@@ -133,7 +133,7 @@ def _runs() -> Panels:
             About("Errors by place", "The ten states and stages with the most failed runs per second.", 12),
             [
                 Query(
-                    f"topk(10, {rate(definitions.HANDLER_ERRORS, 'kind', 'state', 'substate')} > 0)",
+                    f"topk(10, {rate(definitions.HANDLER_ERRORS_BY_STATE, 'kind', 'state', 'substate')} > 0)",
                     "{{kind}} {{state}} {{substate}}",
                 )
             ],

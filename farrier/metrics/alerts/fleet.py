@@ -23,7 +23,7 @@ from farrier.metrics.alerts.rules import (
     none_of,
     series,
 )
-from farrier.model import duration, maas_region, node_spec
+from farrier.model import duration, maas_region
 from farrier.model.bmc import BmcFailure
 from farrier.model.built_in import BUILT_IN
 from farrier.model.edges import NODE
@@ -42,10 +42,8 @@ do the work, and the alert pages."""
 # An intent waits while its node is verifying or adopting, for ten minutes at most; then it has an answer.
 _ANSWERED_WITHIN = timedelta(minutes=15)
 
-# A bound of the histogram. A node that leaves service sooner counts as flapping.
-SHORT_STAY = timedelta(minutes=15)
-# An operator may take a node out of service right after it entered service, but hardly five nodes in an hour.
-_SHORT_STAYS = 5
+SHORT_STAYS = 5
+"""How many resources may leave their normal state by themselves soon after entering it, in an hour."""
 
 # farrier reads a BMC every minute. An unreadable BMC has had no good read for `node.observation_ttl`, five minutes.
 _BMC_AWAY = timedelta(minutes=30)
@@ -81,7 +79,7 @@ def alerts(config: Config) -> tuple[Alert, ...]:
         _same_machine(),
         _brake(),
         _intents_unanswered(),
-        _flapping(config),
+        _flapping(),
     )
 
 
@@ -349,32 +347,16 @@ def _intents_unanswered() -> Alert:
     )
 
 
-def _flapping(config: Config) -> Alert:
-    short = equals("le", str(SHORT_STAY.total_seconds()))
-    stays = " or ".join(
-        increase(
-            series(
-                definitions.TIME_IN_STATE,
-                equals("kind", spec.name),
-                equals("state", spec.steady),
-                short,
-                suffix="_bucket",
-            ),
-            timedelta(hours=1),
-            "kind",
-            "state",
-        )
-        for spec in (node_spec.SPEC, *_kinds(config))
-        if spec.steady
-    )
+def _flapping() -> Alert:
+    stays = increase(series(definitions.SHORT_STAYS), timedelta(hours=1), "kind", "state")
     return Alert(
         name="FarrierFlapping",
         severity=Severity.TICKET,
-        expr=f"({stays}) > {_SHORT_STAYS}",
+        expr=f"{stays} > {SHORT_STAYS}",
         hold=timedelta(minutes=5),
         because="a replica may be missing for a moment; against noise, the query itself counts over an hour",
         summary="{{ $labels.kind }}s leave {{ $labels.state }} soon after entering it",
         description=f"In the last hour, resources left {{{{ $labels.state }}}} {{{{ $value | humanize }}}} times, "
-        f"each time within {duration.human(SHORT_STAY)} of entering it. To list them, run farrier history "
-        f"list --last 1h --from {{{{ $labels.state }}}}",
+        f"each time within {duration.human(definitions.SHORT_STAY)} of entering it and without an intent. To list "
+        f"them, run farrier history list --last 1h --from {{{{ $labels.state }}}}",
     )

@@ -14,9 +14,8 @@ ANSWERS = frozenset(
         "ok",
         "cancelled",  # by farrier
         *(MaasFailure.ABSENT, MaasFailure.ADDRESS_TAKEN, MaasFailure.CAPACITY, MaasFailure.CONFLICT),
-        *(MaasFailure.FOREIGN_OWNER, MaasFailure.POWER),
-        *(MaasFailure.FORBIDDEN, MaasFailure.INVALID),
-        *(BmcFailure.IDENTITY_MISMATCH, BmcFailure.INCOMPLETE, BmcFailure.UNSUPPORTED),
+        *(MaasFailure.POWER, MaasFailure.FORBIDDEN, MaasFailure.INVALID),
+        *(BmcFailure.INCOMPLETE, BmcFailure.UNSUPPORTED),
         "missing",  # Vault does not have this secret
     }
 )

@@ -13,10 +13,10 @@ import pytest
 
 from farrier.config import Config
 from farrier.metrics import alerts, definitions, gauges
-from farrier.metrics.alerts.fleet import SHORT_STAY
 from farrier.metrics.alerts.rules import STALE_AFTER
 from farrier.metrics.alerts.upstream import ANSWERS
 from farrier.metrics.families import Definition, Gauge
+from farrier.metrics.runbooks import Runbooks
 from farrier.model.bmc import BmcFailure
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.wiring.vocabulary import vocabulary
@@ -46,7 +46,7 @@ for _metric in [*vars(definitions).values(), *vars(gauges).values()]:
 
 def written(config: Config, directory: Path) -> Path:
     file = directory / "rules.yml"
-    file.write_text(alerts.yaml(alerts.exposition(alerts.groups(config), runbooks="https://docs.example")))
+    file.write_text(alerts.yaml(alerts.exposition(alerts.groups(config), runbooks=Runbooks.at("https://docs.example"))))
     return file
 
 
@@ -188,13 +188,10 @@ def test_every_failure_has_a_section_and_nothing_else_has() -> None:
 
 
 def test_results_that_are_answers_are_results() -> None:
-    results = {result for service in vocabulary().services.values() for result in service.results}
+    services = vocabulary().services.values()
+    results = {result for operations in services for each in operations.values() for result in each}
     assert results >= ANSWERS
     assert results - ANSWERS >= {"unreachable", "timeout", "tls", "auth", "denied", "upstream"}
-
-
-def test_a_short_stay_is_a_bound_of_the_histogram() -> None:
-    assert SHORT_STAY.total_seconds() in definitions.TIME_IN_STATE.buckets
 
 
 def stuck(config: Config) -> dict[str, str]:
@@ -223,14 +220,6 @@ def test_so_is_a_limit_of_another_kind_of_farriers_own_or_of_another_package() -
     assert ours in tickets
     assert theirs in tickets
     assert ours not in stuck(Config())["ticket"]
-
-
-def test_a_kind_of_another_package_flaps_by_the_state_that_it_names() -> None:
-    theirs = 'kind="crate",state="packed",le="900.0"'
-    with_crates = type(Config().controller)(kinds=("tests.support.crates:SPEC",))
-    for config, flaps in ((Config(), False), (msgspec.structs.replace(Config(), controller=with_crates), True)):
-        (flapping,) = [alert for alert in alerts.groups(config)[0].alerts if alert.name == "FarrierFlapping"]
-        assert (theirs in flapping.expr) is flaps
 
 
 def test_lag_is_measured_by_the_period_of_the_settings() -> None:

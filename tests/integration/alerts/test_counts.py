@@ -16,10 +16,9 @@ LOST = 'farrier_commit_conflicts_total{kind="node",verdict="lost"}'
 REFUSED = 'farrier_commit_conflicts_total{kind="node",verdict="refused"}'
 CUT = 'farrier_steps_cut_total{kind="node"}'
 RERUNS = 'farrier_rerun_limited_total{kind="node"}'
-BUG = 'farrier_handler_errors_total{kind="node",state="active",substate="",error="internal"}'
-SERVICE = 'farrier_handler_errors_total{kind="node",state="active",substate="",error="service"}'
-SHORT = 'farrier_time_in_state_seconds_bucket{kind="node",state="active",le="900.0"}'
-LONG = 'farrier_time_in_state_seconds_bucket{kind="node",state="active",le="+Inf"}'
+BUG = 'farrier_handler_errors_total{kind="node",error="internal"}'
+SERVICE = 'farrier_handler_errors_total{kind="node",error="maas"}'
+SHORT = 'farrier_short_stays_total{kind="node",state="active"}'
 OK = 'farrier_service_requests_total{service="maas",operation="machines",result="ok"}'
 UNREACHABLE = 'farrier_service_requests_total{service="maas",operation="machines",result="unreachable"}'
 ABSENT = 'farrier_service_requests_total{service="maas",operation="machines",result="absent"}'
@@ -87,6 +86,7 @@ CASES = (
     Case("FarrierRerunLimit", "none", alike({RERUNS: "0x200"}), 100),
     Case("FarrierRerunLimit", "a restart", restarted({RERUNS: STOOD}), 100),
     Case("FarrierServiceFailing", "half of all", alike({OK: "0+5x200", UNREACHABLE: "0+5x200"}), 40, MAAS),
+    Case("FarrierServiceFailing", "no request succeeds", alike({OK: "_x5 0x99", UNREACHABLE: "_x5 1+5x99"}), 40, MAAS),
     Case("FarrierServiceFailing", "a tenth of all", alike({OK: "0+90x200", UNREACHABLE: "0+10x200"}), 100),
     Case("FarrierServiceFailing", "three in all", alike({OK: "0x200", UNREACHABLE: "0x30 1x200"}), 100),
     Case("FarrierServiceFailing", "machines that are not there", alike({OK: "0+5x200", ABSENT: "0+50x200"}), 100),
@@ -94,13 +94,13 @@ CASES = (
     Case(
         "FarrierFlapping",
         "one node, ten times an hour, on whichever replica",
-        alike({SHORT: "0+1x200", LONG: "0+1x200"}),
+        alike({SHORT: "0+1x200"}),
         100,
         NODE | {"state": "active"},
     ),
-    Case("FarrierFlapping", "a fleet that is drained", alike({SHORT: "0x200", LONG: "0x30 500x200"}), 100),
-    Case("FarrierFlapping", "a few", alike({SHORT: "0x30 1x200", LONG: "0x30 1x200"}), 100),
-    Case("FarrierFlapping", "a restart", restarted({SHORT: STOOD, LONG: STOOD}), 100),
+    Case("FarrierFlapping", "a few", alike({SHORT: "0x30 1x200"}), 100),
+    Case("FarrierFlapping", "the silent agents of the demo", alone({SHORT: "0x14 1x14 2x14 3x14 4x14 5x14 6x14"}), 100),
+    Case("FarrierFlapping", "a restart", restarted({SHORT: STOOD}), 100),
     Case(
         "FarrierBmcTlsInsecure", "told by all", alike({INSECURE: "1x200"}), 61, {"job": "farrier", "severity": "info"}
     ),

@@ -30,6 +30,7 @@ from farrier.library import (
     Transition,
     Wait,
 )
+from farrier.metrics.definitions import LayerWords
 from farrier.model.limits import Limits, keys_of, places_of
 from farrier.model.resource_views import WantedResources, clocks_of
 from farrier.model.resource_why import explain
@@ -164,7 +165,10 @@ async def test_a_run_moves_a_layer_and_each_is_counted_by_its_label(every_db: pg
     moved = "SELECT cause FROM farrier.history WHERE kind = 'rack' AND layer = 'power' AND from_value = 'off'"
     assert await conn.fetchval(moved) == "feed"
     words = wiring.vocabulary([SPEC]).kinds["rack"]
-    assert words.layers == {"state": ("rack", ("empty", "filled", "gone")), "power": ("rack_power", ("off", "on"))}
+    assert words.layers == {
+        "state": LayerWords(label="rack", entered=("filled", "gone"), left=("empty", "filled")),
+        "power": LayerWords(label="rack_power", entered=("on",), left=("off",)),
+    }
 
 
 async def test_each_layer_has_limits_of_its_own_which_a_site_may_change(

@@ -18,6 +18,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from farrier.metrics import dashboards, definitions, gauges
 from farrier.metrics.families import Definition, Gauge
+from farrier.metrics.runbooks import Runbooks
 from farrier.model.failures import FailureClass
 from farrier.model.limits import END_TO_END
 from farrier.wiring.vocabulary import vocabulary
@@ -156,11 +157,14 @@ def test_a_query_picks_one_fleet_and_counts_no_replica_twice() -> None:
 
 def test_every_label_value_that_is_asked_for_is_one_that_is_exported() -> None:
     words = vocabulary()
+    layers = [layer for kind in words.kinds.values() for layer in kind.layers.values()]
     known = {
-        "kind": {label for kind in words.kinds.values() for label, _ in kind.layers.values()},
-        "state": {state for kind in words.kinds.values() for _, states in kind.layers.values() for state in states},
+        "kind": {layer.label for layer in layers},
+        "state": {state for layer in layers for state in (*layer.entered, *layer.left)},
         "service": set(words.services),
-        "result": {result for service in words.services.values() for result in service.results},
+        "result": {
+            each for operations in words.services.values() for results in operations.values() for each in results
+        },
     }
     known["state"].add(END_TO_END)
     for where, expr, _ in QUERIES:
@@ -179,12 +183,13 @@ def test_every_variable_that_is_used_is_one_of_the_dashboard(name: str) -> None:
 
 
 def test_the_stuck_node_is_a_link_to_its_page_and_its_runbook() -> None:
-    board = dashboards.load("stuck", {"pages": "https://farrier.example/", "runbooks": "https://docs.example"})
-    variables = {variable["name"]: variable["query"] for variable in board["templating"]["list"]}
-    assert (variables["pages"], variables["runbooks"]) == ("https://farrier.example", "https://docs.example")
-    links = re.findall(r'"url": "(\$[^"]+)"', json.dumps(board))
-    assert "${pages:raw}/nodes/${__data.fields.Node:percentencode}" in links
-    assert any(link.startswith("${runbooks:raw}/failures.md#failure-") for link in links)
+    for url, suffix in (("https://docs.example", ".md"), ("https://docs.example/{page}/", "/")):
+        board = dashboards.load("stuck", pages="https://farrier.example/", runbooks=Runbooks.at(url))
+        variables = {variable["name"]: variable["query"] for variable in board["templating"]["list"]}
+        assert (variables["pages"], variables["runbooks"]) == ("https://farrier.example", "https://docs.example")
+        links = re.findall(r'"url": "(\$[^"]+)"', json.dumps(board))
+        assert "${pages:raw}/nodes/${__data.fields.Node:percentencode}" in links
+        assert any(link.startswith(f"${{runbooks:raw}}/failures{suffix}#failure-") for link in links)
 
 
 def test_a_runbook_is_there_for_every_link() -> None:

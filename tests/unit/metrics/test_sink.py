@@ -1,4 +1,4 @@
-"""The counts of the metrics sink, and that every series exists before the first event."""
+"""What the sink counts, and that every series that may be is there before anything happened, and no other."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from farrier.metrics import definitions
-from farrier.metrics.definitions import KindWords, OwnMetric, ServiceWords, Vocabulary
+from farrier.metrics.definitions import KindWords, LayerWords, OwnMetric, SteadyWords, Vocabulary
 from farrier.metrics.families import Definition, Histogram
 from farrier.metrics.sink import PrometheusSink
 from farrier.model.measures import Sample
+from farrier.model.runs import Failure, Move
 
 PAINT = OwnMetric(
     sample="paint",
@@ -30,12 +33,13 @@ HEIGHT = OwnMetric(
 WORDS = Vocabulary(
     kinds={
         "widget": KindWords(
-            layers={"state": ("widget", ("new", "done"))},
-            labels=(("new", ""), ("new", "painting")),
+            layers={"state": LayerWords(label="widget", entered=("used", "worn"), left=("new", "used"))},
+            errors=("timeout", "internal"),
+            steady=SteadyWords(layer="state", state="used", on_request=frozenset({"sold"})),
             metrics=(PAINT, HEIGHT),
         )
     },
-    services={"press": ServiceWords(operations=("stamp",), results=("ok", "timeout"))},
+    services={"press": {"stamp": ("ok", "timeout"), "fold": ("ok",)}},
 )
 
 
@@ -58,13 +62,13 @@ def test_every_series_stands_at_zero_before_anything_happened(sink: PrometheusSi
     """An alert rule would miss the first error if the series appeared only with it."""
     start = samples(sink)
     for series in (
-        "farrier_state_entered_total{kind=widget,state=new}",
-        "farrier_state_exited_total{kind=widget,state=done}",
+        "farrier_state_entered_total{kind=widget,state=worn}",
+        "farrier_state_exited_total{kind=widget,state=new}",
         "farrier_time_in_state_seconds_count{kind=widget,state=new}",
+        "farrier_short_stays_total{kind=widget,state=used}",
         "farrier_handler_runs_total{kind=widget,outcome=error}",
         "farrier_handler_duration_seconds_count{kind=widget}",
-        "farrier_handler_errors_total{error=timeout,kind=widget,state=new,substate=painting}",
-        "farrier_handler_errors_total{error=undecodable_state,kind=widget,state=unknown,substate=}",
+        "farrier_handler_errors_total{error=timeout,kind=widget}",
         "farrier_wakeups_total{source=notify}",
         "farrier_wake_wait_seconds_count{kind=widget}",
         "farrier_commit_conflicts_total{kind=widget,verdict=lost}",
@@ -72,8 +76,6 @@ def test_every_series_stands_at_zero_before_anything_happened(sink: PrometheusSi
         "farrier_rerun_limited_total{kind=widget}",
         "farrier_kind_widget_paint_total{colour=red}",
         "farrier_kind_widget_height_bucket{le=1.0}",
-        "farrier_service_requests_total{operation=stamp,result=timeout,service=press}",
-        "farrier_service_request_duration_seconds_count{operation=stamp,service=press}",
     ):
         assert start[series] == 0
     others = {name for name, value in start.items() if value != 0}
@@ -84,15 +86,86 @@ def test_every_series_stands_at_zero_before_anything_happened(sink: PrometheusSi
 def test_what_was_reported_makes_no_series_that_was_not_there(sink: PrometheusSink) -> None:
     before = samples(sink).keys()
     sink.ran("widget", {"wait": [0.1], "error": [0.2]})
-    sink.failed("widget", "new", "painting", "timeout")
-    sink.moved("widget", "state", "new", "done", 5)
+    sink.moved("widget", "w-1", Move("state", "used", "worn", None), 5, "rule: wear")
     sink.waited("widget", [1.0])
     sink.conflicted("widget", "conflict")
     sink.step_cut("widget")
     sink.rerun_limited("widget")
     sink.woken("poll")
-    sink.requested("press", "stamp", "ok", 0.3)
     assert samples(sink).keys() == before
+
+
+def test_a_pair_that_cannot_be_has_no_series(sink: PrometheusSink) -> None:
+    there = samples(sink)
+    assert "farrier_state_entered_total{kind=widget,state=new}" not in there
+    assert "farrier_state_exited_total{kind=widget,state=worn}" not in there
+    assert "farrier_time_in_state_seconds_count{kind=widget,state=worn}" not in there
+    assert not [series for series in there if series.startswith(("farrier_service", "farrier_handler_errors_by_state"))]
+
+
+def test_an_operation_has_the_series_of_all_its_results_from_its_first_request_on(sink: PrometheusSink) -> None:
+    sink.requested("press", "stamp", "ok", 0.3)
+    requests = {series: value for series, value in samples(sink).items() if series.startswith("farrier_service_req")}
+    assert requests["farrier_service_requests_total{operation=stamp,result=ok,service=press}"] == 1
+    assert requests["farrier_service_requests_total{operation=stamp,result=timeout,service=press}"] == 0
+    assert requests["farrier_service_request_duration_seconds_count{operation=stamp,service=press}"] == 1
+    assert not [series for series in requests if "fold" in series]
+
+
+def test_an_error_is_counted_by_its_class_and_by_the_state_of_its_resource(sink: PrometheusSink) -> None:
+    sink.failed("widget", Failure("timeout", "w-1", "new", "painting"))
+    sink.failed("widget", Failure("internal", None))
+    after = samples(sink)
+    assert after["farrier_handler_errors_total{error=timeout,kind=widget}"] == 1
+    assert after["farrier_handler_errors_by_state_total{kind=widget,state=new,substate=painting}"] == 1
+    assert after["farrier_handler_errors_by_state_total{kind=widget,state=unknown,substate=}"] == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "seconds", "cause", "counted"),
+    [
+        ("worn", 899.0, "rule: wear", 1),
+        ("worn", 900.0, "rule: wear", 0),  # it was in service
+        ("worn", 5.0, "intent 7", 0),
+        ("sold", 5.0, "stage: sale", 0),  # no other than an operator sells
+    ],
+)
+def test_a_short_stay_counts_unless_an_intent_ended_it(
+    sink: PrometheusSink, target: str, seconds: float, cause: str, counted: int
+) -> None:
+    sink.moved("widget", "w-1", Move("state", "used", target, None), seconds, cause)
+    sink.moved("widget", "w-1", Move("state", "new", "used", None), 1.0, "rule: begin")
+    assert samples(sink)["farrier_short_stays_total{kind=widget,state=used}"] == counted
+
+
+def exemplars(sink: PrometheusSink) -> dict[str, tuple[str, float]]:
+    """The name and the value of each exemplar, by `name[label values]`, as a parser of OpenMetrics reads them."""
+    text = openmetrics.generate_latest(sink.registry).decode()  # type: ignore[no-untyped-call]
+    return {
+        f"{sample.name}{sorted(sample.labels.values())}": (sample.exemplar.labels["name"], sample.exemplar.value)
+        for family in openmetrics_parser.text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
+        for sample in family.samples
+        if sample.exemplar
+    }
+
+
+def test_an_exemplar_names_the_last_resource_that_failed_or_stayed(sink: PrometheusSink) -> None:
+    sink.failed("widget", Failure("timeout", "w-1", "new", ""))
+    sink.failed("widget", Failure("timeout", "w-2" * 60, "new", ""))
+    sink.moved("widget", "w-3", Move("state", "new", "used", None), 10.0, "rule: begin")
+    sink.moved("widget", "w-4", Move("state", "new", "used", None), 1e9, "rule: begin")
+    found = exemplars(sink)
+    assert found["farrier_handler_errors_total['timeout', 'widget']"] == (("w-2" * 60)[:124], 1)
+    assert found["farrier_time_in_state_seconds_bucket['10.0', 'new', 'widget']"] == ("w-3", 10)
+    assert found["farrier_time_in_state_seconds_bucket['+Inf', 'new', 'widget']"] == ("w-4", 1e9)
+    assert len([series for series in found if series.startswith("farrier_time")]) == 2
+
+
+def test_no_exemplar_names_a_resource_if_metrics_may_not() -> None:
+    sink = PrometheusSink(WORDS, named=False)
+    sink.failed("widget", Failure("timeout", "w-1", "new", ""))
+    sink.moved("widget", "w-3", Move("state", "used", "worn", None), 10.0, "rule: wear")
+    assert exemplars(sink) == {}
 
 
 def test_a_batch_of_runs_is_counted_by_outcome_and_measured(sink: PrometheusSink) -> None:
@@ -105,12 +178,12 @@ def test_a_batch_of_runs_is_counted_by_outcome_and_measured(sink: PrometheusSink
 
 
 def test_a_move_leaves_one_state_and_enters_another_with_the_time_between(sink: PrometheusSink) -> None:
-    sink.moved("widget", "state", None, "new", None)
-    sink.moved("widget", "state", "new", "done", 61.5)
+    sink.moved("widget", "w-1", Move("state", None, "new", None), None, "rule: begin")
+    sink.moved("widget", "w-1", Move("state", "new", "used", None), 61.5, "rule: begin")
     after = samples(sink)
     assert after["farrier_state_entered_total{kind=widget,state=new}"] == 1
     assert after["farrier_state_exited_total{kind=widget,state=new}"] == 1
-    assert after["farrier_state_entered_total{kind=widget,state=done}"] == 1
+    assert after["farrier_state_entered_total{kind=widget,state=used}"] == 1
     assert after["farrier_time_in_state_seconds_bucket{kind=widget,le=60.0,state=new}"] == 0
     assert after["farrier_time_in_state_seconds_bucket{kind=widget,le=300.0,state=new}"] == 1
 
@@ -123,9 +196,13 @@ def test_a_request_is_counted_by_result_and_measured(sink: PrometheusSink) -> No
 
 
 def test_a_label_that_nobody_foresaw_becomes_a_series_and_no_error(sink: PrometheusSink) -> None:
-    sink.moved("widget", "colour", "red", "blue", 1)
-    sink.failed("gadget", "odd", "", "timeout")
-    assert samples(sink)["farrier_state_entered_total{kind=colour,state=blue}"] == 1
+    sink.moved("widget", "w-1", Move("colour", "red", "blue", None), 1, "rule: paint")
+    sink.failed("gadget", Failure("timeout", "g-1", "odd", ""))
+    sink.requested("oven", "bake", "burnt", 1.0)
+    after = samples(sink)
+    assert after["farrier_state_entered_total{kind=colour,state=blue}"] == 1
+    assert after["farrier_handler_errors_total{error=timeout,kind=gadget}"] == 1
+    assert after["farrier_service_requests_total{operation=bake,result=burnt,service=oven}"] == 1
 
 
 @given(st.lists(st.floats(0, 1000), max_size=60))

@@ -1,0 +1,88 @@
+"""Which series a process has at its start: those that the model permits, and none for a pair that cannot be."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+
+from farrier.metrics.sink import PrometheusSink
+from farrier.model import node_spec
+from farrier.model.built_in import BUILT_IN
+from farrier.wiring.vocabulary import vocabulary
+from tests.support import crates
+
+SPECS = (node_spec.SPEC, *BUILT_IN)
+LAYERS = {layer.label: layer for spec in SPECS for layer in spec.every_layer}
+
+
+@pytest.fixture(scope="module")
+def there() -> dict[str, set[tuple[str, ...]]]:
+    """The label values of each series, by name."""
+    found = defaultdict(set)
+    for family in PrometheusSink(vocabulary()).registry.collect():
+        for sample in family.samples:
+            found[sample.name].add(tuple(sample.labels.values()))
+    return found
+
+
+def test_only_states_with_an_edge_from_them_are_left(there: dict[str, set[tuple[str, ...]]]) -> None:
+    left = {(label, source) for label, layer in LAYERS.items() for source, _ in layer.pairs}
+    assert there["farrier_state_exited_total"] == left
+    assert there["farrier_time_in_state_seconds_count"] == left
+
+
+def test_only_states_with_an_edge_to_them_are_entered_and_those_in_which_a_run_begins_a_workflow(
+    there: dict[str, set[tuple[str, ...]]],
+) -> None:
+    entered = {(label, target) for label, layer in LAYERS.items() for _, target in layer.pairs}
+    assert there["farrier_state_entered_total"] == entered | {("onboarding", "pending"), ("decommission", "pending")}
+
+
+def test_a_kind_has_the_errors_of_the_services_that_it_calls_and_no_others(
+    there: dict[str, set[tuple[str, ...]]],
+) -> None:
+    of_services = {"bmc", "maas", "ufm", "service", "credential", "simulator"}
+    errors = defaultdict(set)
+    for kind, error in there["farrier_handler_errors_total"]:
+        errors[kind].add(error)
+    assert {kind: of & of_services for kind, of in errors.items()} == {
+        "node": {"bmc", "maas", "credential"},
+        "maas_region": {"maas", "credential"},
+        "network_segment": set(),
+        "ib_partition": {"ufm", "credential"},
+    }
+    assert all(of >= {"timeout", "internal", "illegal_edge"} for of in errors.values())
+
+
+def test_a_kind_of_another_package_may_call_any_service() -> None:
+    assert {"service", "credential", "timeout"} <= set(vocabulary([crates.SPEC]).kinds["crate"].errors)
+
+
+def test_only_the_normal_states_of_kinds_have_short_stays(there: dict[str, set[tuple[str, ...]]]) -> None:
+    assert there["farrier_short_stays_total"] == {("node", "active"), ("maas_region", "observing")}
+    assert vocabulary([crates.SPEC]).kinds["crate"].steady is not None
+
+
+def test_a_drain_of_a_node_is_always_on_request() -> None:
+    steady = vocabulary().kinds["node"].steady
+    assert steady is not None
+    assert steady.on_request == {"draining"}
+
+
+def test_no_operation_has_a_series_before_its_first_request(there: dict[str, set[tuple[str, ...]]]) -> None:
+    assert not [name for name in there if name.startswith("farrier_service")]
+
+
+def test_an_operation_has_only_the_results_that_its_requests_may_have() -> None:
+    services = vocabulary().services
+    assert "foreign_owner" not in services["maas"]["deploy"]  # farrier refuses to send such a request
+    assert "identity_mismatch" not in services["bmc"]["system"]  # found by comparing, after the request
+    assert "absent" in services["ufm"]["pkey"]
+    assert "absent" not in services["ufm"]["list_ports"]
+    assert "missing" in services["vault"]["read"]
+    assert "missing" not in services["vault"]["look_up_token"]
+    for operations in services.values():
+        assert all(
+            {"ok", "cancelled", "unreachable", "timeout", "tls", "protocol"} <= set(o) for o in operations.values()
+        )
