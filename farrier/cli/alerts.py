@@ -13,25 +13,19 @@ from farrier.cli.connection import with_settings
 from farrier.config import Config
 from farrier.errors import ConfigError
 from farrier.metrics import alerts as rules
+from farrier.metrics.runbooks import Runbooks
 
 
 @with_settings
 def alerts(
     settings: Config,
-    runbooks: Annotated[
-        str,
-        typer.Option(
-            metavar="URL",
-            help="Base URL of docs/operating/ of this version. Runbooks are URL/alerts/NAME.md.",
-        ),
-    ] = "docs/operating",
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File to write to, instead of standard output.")
     ] = None,
     as_json: output.AsJson = False,
 ) -> None:
     """Print alert rules for Prometheus, generated from the limits and periods of the settings."""
-    made = rules.exposition(rules.groups(settings), runbooks=runbooks)
+    made = rules.exposition(rules.groups(settings), runbooks=Runbooks.at(settings.metrics.runbooks_url))
     text = f"{msgspec.json.format(msgspec.json.encode(made), indent=2).decode()}\n" if as_json else rules.yaml(made)
     if out is None:
         typer.echo(text, nl=False)

@@ -1,16 +1,21 @@
-"""`farrier dashboard`: dashboards for Grafana over the metrics of this program. Needs no database and no settings."""
+"""`farrier dashboard`: dashboards for Grafana over the metrics of this program. Needs no database."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
 from farrier.cli import output
+from farrier.cli.connection import with_settings
+from farrier.config import Config
 from farrier.errors import ConfigError
 from farrier.metrics import dashboards
+from farrier.metrics.runbooks import Runbooks
 
 
 class About(msgspec.Struct, frozen=True):
@@ -28,7 +33,9 @@ class Written(msgspec.Struct, frozen=True):
     path: str
 
 
+@with_settings
 def dashboard(
+    settings: Config,
     name: Annotated[str | None, typer.Argument(help="Print this dashboard. With --out, write only this one.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Directory to write to. It is created if missing.")
@@ -40,30 +47,24 @@ def dashboard(
             metavar="URL", help="Base URL of farrier's own pages, as browsers reach them. Links to nodes begin with it."
         ),
     ] = dashboards.DEFAULTS[dashboards.PAGES],
-    runbooks: Annotated[
-        str,
-        typer.Option(
-            metavar="URL", help="Base URL of docs/operating/ of this version. Links to runbooks begin with it."
-        ),
-    ] = dashboards.DEFAULTS[dashboards.RUNBOOKS],
     as_json: output.AsJson = False,
 ) -> None:
     """Print one dashboard for Grafana, or write all of them to a directory."""
     if name is not None and name not in dashboards.NAMES:
         raise typer.BadParameter(f"no dashboard {name!r}; expected one of {', '.join(dashboards.NAMES)}")
-    addresses = {dashboards.PAGES: pages, dashboards.RUNBOOKS: runbooks}
+    load = partial(dashboards.load, pages=pages, runbooks=Runbooks.at(settings.metrics.runbooks_url))
     if listing:
         _list(as_json=as_json)
     elif out is not None:
-        _write((name,) if name else dashboards.NAMES, out, addresses, as_json=as_json)
+        _write((name,) if name else dashboards.NAMES, out, load, as_json=as_json)
     elif name is not None:
-        output.json(dashboards.load(name, addresses))
+        output.json(load(name))
     else:
         raise typer.BadParameter(f"give one of {', '.join(dashboards.NAMES)}, or write all with --out DIR")
 
 
 def _list(*, as_json: bool) -> None:
-    boards = {name: dashboards.load(name, {}) for name in dashboards.NAMES}
+    boards = {name: dashboards.load(name) for name in dashboards.NAMES}
     found = tuple(About(name, board["title"], board["description"]) for name, board in boards.items())
     if as_json:
         output.json(found)
@@ -71,13 +72,13 @@ def _list(*, as_json: bool) -> None:
         output.table(("NAME", "TITLE", "ANSWERS"), ((each.name, each.title, each.answers) for each in found))
 
 
-def _write(names: tuple[str, ...], out: Path, addresses: dict[str, str], *, as_json: bool) -> None:
+def _write(names: tuple[str, ...], out: Path, load: Callable[[str], Any], *, as_json: bool) -> None:
     written = []
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name in names:
             path = out / f"farrier-{name}.json"
-            path.write_bytes(msgspec.json.format(msgspec.json.encode(dashboards.load(name, addresses)), indent=1))
+            path.write_bytes(msgspec.json.format(msgspec.json.encode(load(name)), indent=1))
             written.append(Written(name, str(path)))
     except OSError as error:
         raise ConfigError(f"--out: cannot write {out}: {error.strerror}") from error

@@ -11,6 +11,7 @@ from msgspec import Meta
 from farrier.log import Format, Level
 
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+_ABSOLUTE = re.compile(r"https?://[^\s/]+(/\S*)?")
 # The schemes of references that a credential store resolves.
 _SCHEMES = frozenset({"file", "env", "systemd", "vault"})
 
@@ -65,9 +66,24 @@ class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         bool,
         Meta(
             description="The metric farrier_node_above_sla_seconds names up to a hundred nodes above a limit, so that "
-            "alerts can name them."
+            "alerts can name them. Exemplars of counters and histograms name nodes and other resources, too."
         ),
     ] = True
+    runbooks_url: Annotated[
+        str,
+        Meta(
+            description="URL at which the pages of docs/operating/ of this version are published, for the links of "
+            "farrier alerts and farrier dashboard. With {page}, such as https://docs.example.com/operating/{page}/, "
+            "the path of a page replaces it; else the path and .md are appended. Empty: links are paths in a checkout."
+        ),
+    ] = ""
+
+    def __post_init__(self) -> None:
+        if self.runbooks_url and not _ABSOLUTE.fullmatch(self.runbooks_url):
+            raise ValueError(
+                "runbooks_url must be an absolute URL such as https://docs.example.com/operating; got "
+                f"{self.runbooks_url!r}"
+            )
 
 
 class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

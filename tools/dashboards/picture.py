@@ -103,7 +103,7 @@ def main() -> int:
         prometheus = Prometheus(client, given.job, span, given.rate)
         for name in given.names or dashboards.NAMES:
             path = given.out / f"dashboard-{name}.svg"
-            path.write_text(picture(dashboards.load(name, {}), prometheus, span), encoding="utf-8")
+            path.write_text(picture(dashboards.load(name), prometheus, span), encoding="utf-8")
             sys.stdout.write(f"drew {path}\n")
     return 0
 

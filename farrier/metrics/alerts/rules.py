@@ -14,6 +14,7 @@ import msgspec
 
 from farrier.metrics import gauges
 from farrier.metrics.families import Definition, Gauge
+from farrier.metrics.runbooks import Runbooks
 from farrier.model import duration
 
 STALE_AFTER = timedelta(minutes=3)
@@ -66,17 +67,16 @@ class Group(msgspec.Struct, frozen=True):
     alerts: tuple[Alert, ...]
 
 
-def exposition(groups: Iterable[Group], *, runbooks: str) -> dict[str, Any]:
-    """The rules in Prometheus' format; `runbooks` is the URL of docs/operating/."""
+def exposition(groups: Iterable[Group], *, runbooks: Runbooks) -> dict[str, Any]:
+    """The rules in Prometheus' format."""
     return {
         "groups": [
-            {"name": group.name, "rules": [_rule(alert, runbooks.rstrip("/")) for alert in group.alerts]}
-            for group in groups
+            {"name": group.name, "rules": [_rule(alert, runbooks) for alert in group.alerts]} for group in groups
         ]
     }
 
 
-def _rule(alert: Alert, runbooks: str) -> dict[str, Any]:
+def _rule(alert: Alert, runbooks: Runbooks) -> dict[str, Any]:
     return {
         "alert": alert.name,
         "expr": alert.expr,
@@ -85,7 +85,7 @@ def _rule(alert: Alert, runbooks: str) -> dict[str, Any]:
         "annotations": {
             "summary": alert.summary,
             "description": alert.description,
-            "runbook_url": f"{runbooks}/{alert.page}",
+            "runbook_url": runbooks.link(alert.page),
         },
     }
 

@@ -6,11 +6,14 @@ builders; a test proves that the files are what the builders make. `farrier dash
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from farrier.metrics.runbooks import Runbooks
 
 NAMES = ("fleet", "stuck", "workflows", "controller", "upstream")
 """Every dashboard, in the order in which operators use them."""
@@ -19,10 +22,13 @@ PAGES = "pages"
 RUNBOOKS = "runbooks"
 """The variables with which links begin."""
 
-DEFAULTS: Mapping[str, str] = {PAGES: "http://127.0.0.1:9464", RUNBOOKS: "docs/operating"}
-"""Values of these variables in the files: a replica on this machine with the default port, and a checkout's pages."""
+_CHECKOUT = Runbooks()
+DEFAULTS: Mapping[str, str] = {PAGES: "http://127.0.0.1:9464", RUNBOOKS: _CHECKOUT.before.rstrip("/")}
+"""Their values in the files: a replica on this machine with the default port, and the pages of a checkout."""
 
 HERE = Path(__file__).parent
+
+_RUNBOOK = re.compile(rf"(\$\{{{RUNBOOKS}:raw\}}/[\w/]+)\.md")
 
 
 def path(name: str) -> Path:
@@ -30,9 +36,11 @@ def path(name: str) -> Path:
     return HERE / f"{name}.json"
 
 
-def load(name: str, addresses: Mapping[str, str]) -> dict[str, Any]:
+def load(name: str, *, pages: str = DEFAULTS[PAGES], runbooks: Runbooks = _CHECKOUT) -> dict[str, Any]:
     """A dashboard as Grafana takes it, with these addresses in its variables."""
-    board: dict[str, Any] = msgspec.json.decode(path(name).read_bytes())
+    text = _RUNBOOK.sub(lambda link: link[1] + runbooks.after, path(name).read_text(encoding="utf-8"))
+    board: dict[str, Any] = msgspec.json.decode(text)
+    addresses = {PAGES: pages, RUNBOOKS: runbooks.before}
     for variable in board["templating"]["list"]:
         if address := addresses.get(variable["name"]):
             variable["query"] = address.rstrip("/")

@@ -4,18 +4,38 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from farrier.errors import ExitCode
 from tests.integration.cli.conftest import Prompt
 
 
-async def test_rules_are_printed_as_yaml_and_as_json_with_links_to_the_pages(nowhere: Prompt) -> None:
-    url = "https://docs.example/farrier/"
-    said = await nowhere("alerts", "--runbooks", url)
+@pytest.mark.parametrize(
+    ("url", "link"),
+    [
+        ("https://docs.example/farrier/", "https://docs.example/farrier/failures.md#failure-timeout"),
+        ("https://docs.example/{page}/", "https://docs.example/failures/#failure-timeout"),
+        ("", "docs/operating/failures.md#failure-timeout"),
+    ],
+)
+async def test_rules_are_printed_as_yaml_and_as_json_with_links_to_the_pages_of_the_setting(
+    nowhere: Prompt, tmp_path: Path, url: str, link: str
+) -> None:
+    file = tmp_path / "farrier.toml"
+    file.write_text(f'[metrics]\nrunbooks_url = "{url}"\n')
+    said = await nowhere("alerts", "--config", file)
     assert said.out.startswith("groups:\n  - name: 'farrier-fleet'\n")
-    made = (await nowhere("alerts", "--runbooks", url, "--json")).json
+    made = (await nowhere("alerts", "--config", file, "--json")).json
     links = {rule["annotations"]["runbook_url"] for group in made["groups"] for rule in group["rules"]}
-    assert "https://docs.example/farrier/failures.md#failure-timeout" in links
-    assert all(f"runbook_url: '{link}'" in said.out for link in links)
+    assert link in links
+    assert all(f"runbook_url: '{each}'" in said.out for each in links)
+
+
+async def test_a_url_of_runbooks_that_is_not_absolute_is_refused(nowhere: Prompt, tmp_path: Path) -> None:
+    file = tmp_path / "farrier.toml"
+    file.write_text('[metrics]\nrunbooks_url = "docs.example/operating"\n')
+    said = await nowhere("alerts", "--config", file, ends=ExitCode.USAGE)
+    assert "absolute URL" in said.err and "docs.example/operating" in said.err
 
 
 async def test_rules_are_those_of_the_settings(nowhere: Prompt, tmp_path: Path) -> None:

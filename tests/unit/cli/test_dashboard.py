@@ -35,8 +35,9 @@ def test_one_is_written_alone_and_says_so_in_json(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["farrier-stuck.json"]
 
 
-def test_links_start_where_the_options_say() -> None:
-    board = json.loads(run("stuck", "--pages", "https://farrier.example/", "--runbooks", "https://docs.example").stdout)
+def test_links_start_where_the_option_and_the_setting_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FARRIER_METRICS_RUNBOOKS_URL", "https://docs.example")
+    board = json.loads(run("stuck", "--pages", "https://farrier.example/").stdout)
     variables = {variable["name"]: variable for variable in board["templating"]["list"]}
     assert variables["pages"]["query"] == variables["pages"]["current"]["value"] == "https://farrier.example"
     assert variables["runbooks"]["query"] == "https://docs.example"

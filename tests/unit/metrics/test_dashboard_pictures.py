@@ -25,9 +25,7 @@ def _drawn(name: str, *found: dict[str, str]) -> ElementTree.Element:
         return httpx.Response(200, json={"data": {"result": [{"metric": labels, **value} for labels in found]}})
 
     with httpx.Client(base_url="http://prometheus.test", transport=httpx.MockTransport(answer)) as client:
-        return ElementTree.fromstring(
-            picture(dashboards.load(name, {}), Prometheus(client, "farrier", _SPAN, "1m"), _SPAN)
-        )
+        return ElementTree.fromstring(picture(dashboards.load(name), Prometheus(client, "farrier", _SPAN, "1m"), _SPAN))
 
 
 def _texts(drawn: ElementTree.Element) -> list[str]:
@@ -36,7 +34,7 @@ def _texts(drawn: ElementTree.Element) -> list[str]:
 
 @pytest.mark.parametrize("name", dashboards.NAMES)
 def test_every_panel_is_drawn_with_its_title(name: str) -> None:
-    titles = {panel["title"] for panel in dashboards.load(name, {})["panels"]}
+    titles = {panel["title"] for panel in dashboards.load(name)["panels"]}
     assert titles <= set(_texts(_drawn(name, {"kind": "node", "state": "offline"})))
 
 
@@ -46,11 +44,11 @@ def test_a_table_has_a_row_for_each_node_with_what_was_answered() -> None:
 
 
 def test_where_nothing_was_answered_nothing_is_shown() -> None:
-    panels = [panel for panel in dashboards.load("fleet", {})["panels"] if panel["type"] != "row"]
+    panels = [panel for panel in dashboards.load("fleet")["panels"] if panel["type"] != "row"]
     assert _texts(_drawn("fleet")).count("none") == len(panels)
 
 
 def test_a_line_is_broken_where_points_are_missing() -> None:
     texts = ElementTree.tostring(_drawn("controller", {"kind": "node"}), encoding="unicode")
-    lines = len([panel for panel in dashboards.load("controller", {})["panels"] if panel["type"] == "timeseries"])
+    lines = len([panel for panel in dashboards.load("controller")["panels"] if panel["type"] == "timeseries"])
     assert texts.count("polyline") > lines
