@@ -1,4 +1,4 @@
-"""Clients of the outside services that nodes depend on: BMCs over Redfish, and the secrets they need.
+"""Clients of the outside services: BMCs over Redfish, MAAS regions, UFM, and the stores of their credentials.
 
 `wiring` builds them; handlers reach them through `farrier.protocols`. A client holds no database connection,
 reports every request to a `ServiceObserver`, has a deadline for each call and lets no secret into a text.

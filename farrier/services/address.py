@@ -27,13 +27,13 @@ PRIVATE_NETWORKS: tuple[Network, ...] = tuple(
 
 
 class Networks:
-    """The networks that may be dialled."""
+    """The networks in which farrier may connect."""
 
     def __init__(self, networks: Sequence[Network] = PRIVATE_NETWORKS) -> None:
         self._networks = tuple(networks)
 
     def allows(self, address: str) -> bool:
-        """Whether a numeric address is in one of the networks; IPv4 in IPv6 clothes counts as IPv4."""
+        """Whether a numeric address is in one of the networks; an IPv4-mapped IPv6 address counts as IPv4."""
         try:
             number = ip_address(address)
         except ValueError:
@@ -55,8 +55,8 @@ class Networks:
 def parse(address: str) -> URL:
     """The base URL of a BMC given as `https://host[:port]` or `host[:port]`. Raises `BmcError`.
 
-    A user name or password in the address is never repeated. IPv6 addresses may come with or, without a port,
-    without brackets.
+    A user name or password in the address is never repeated. An IPv6 address may have brackets; with a port it must
+    have them.
     """
     text = address.strip()
     try:
@@ -74,12 +74,12 @@ def parse(address: str) -> URL:
         )
     try:
         return _one_spelling(url)
-    except ValueError:  # a host with characters that no host has
+    except ValueError:  # a host with invalid characters
         raise _malformed() from None
 
 
 def _one_spelling(url: URL) -> URL:
-    """The same for every way to write a host and its port, since turns and logins are counted by it."""
+    """The URL in one canonical form, by which turns and logins are counted."""
     host = (url.host or "").rstrip(".")
     with suppress(ValueError):  # a name
         host = str(ip_address(host))

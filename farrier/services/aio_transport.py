@@ -26,8 +26,8 @@ from aiohttp.tracing import Trace
 from typing_extensions import override
 from yarl import URL
 
-# Idle for longer than this, a connection is closed. Servers keep theirs for a minute or more, so that ours is rarely
-# sent on while it is being closed.
+# Idle for longer than this, a connection is closed. Servers keep idle connections for a minute or more, so farrier
+# rarely sends on a connection that the server is closing.
 KEPT = timedelta(seconds=5)
 
 # A ValueError means a header that cannot be sent, or an invalid host.
@@ -74,10 +74,10 @@ class AioTransport(httpx.AsyncBaseTransport):
     def __init__(self, *, context: ssl.SSLContext, connect_timeout: timedelta) -> None:
         self._session = aiohttp.ClientSession(
             connector=_Connector(context),
-            # From the name to the end of the handshake.
+            # From the resolution of the name to the end of the handshake.
             timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout.total_seconds()),
             cookie_jar=aiohttp.DummyCookieJar(),
-            # Or a POST without a body would claim to have one of octets.
+            # Otherwise aiohttp would add the type application/octet-stream to a POST without a body.
             skip_auto_headers=("Content-Type",),
             auto_decompress=False,
             middlewares=(sent_once,),
@@ -120,11 +120,11 @@ class _Connector(aiohttp.TCPConnector):
             ssl=context,
             limit=0,
             keepalive_timeout=KEPT.total_seconds(),
-            # A name that moved is asked for again, and its errors are the system's own.
+            # Each connection resolves the name again, and errors are those of the system's resolver.
             use_dns_cache=False,
             resolver=aiohttp.ThreadedResolver(),
         )
-        # On a connection that carried no request yet, something to be read is part of its handshake.
+        # Unread data on a connection that has carried no request is part of its handshake.
         self._used: WeakSet[ResponseHandler] = WeakSet()
 
     @override
@@ -166,7 +166,7 @@ class _Body(httpx.AsyncByteStream):
     def __init__(self, response: aiohttp.ClientResponse, request: httpx.Request) -> None:
         self._response = response
         self._request = request
-        connection = response.connection  # None: all of the body is here
+        connection = response.connection  # None: the whole body was received
         protocol = None if connection is None else connection.protocol
         self._closed = None if protocol is None else protocol.closed
         if self._closed is not None:
@@ -185,7 +185,7 @@ class _Body(httpx.AsyncByteStream):
             _raise(error, self._request)
         if chunk:
             return chunk
-        # aiohttp takes a body that lasts as long as its connection for complete after a reset, too.
+        # If the end of the connection ends the body, aiohttp takes the body as complete even after a reset.
         end = self._end
         if end is not None and end.done() and not end.cancelled() and end.exception() is not None:
             raise httpx.ReadError("the connection was reset during the response", request=self._request)

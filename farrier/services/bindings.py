@@ -43,8 +43,8 @@ class Bound(msgspec.Struct, frozen=True):
         )
 
     def check_for_others(self) -> None:
-        """Raise `CredentialError` if the host is a name that only its address binds: a region, which resolves the name
-        later, may be led elsewhere. To be called on what `at` returns."""
+        """Raise `CredentialError` if the host is a name and only its networks are bound: MAAS resolves the name itself,
+        perhaps to another address. Call it on a result of `at`."""
         if any(binding.hosts for binding in self.bindings) or is_number(self.host):
             return
         raise CredentialError(
@@ -62,7 +62,7 @@ class Bindings:
         self._of_site: Mapping[str, tuple[CredentialBinding, ...]] = {}
 
     def use_sites(self, sites: Sites) -> None:
-        """Have exactly the bindings of these sites, beside those of the settings."""
+        """Use the bindings of these sites from now on, in addition to those of the settings."""
         self._of_site = {name: site.credentials.bindings for name, site in sites.items()}
 
     def of(self, target: BmcTarget, host: str) -> Bound:
@@ -100,7 +100,7 @@ def _fits(binding: CredentialBinding, reference: str, host: str) -> bool:
 
 
 def _is_host(pattern: str, host: str) -> bool:
-    """A star stands for a part of a name: of an address it could be any digits."""
+    """A star stands for a part of a name, but never of an address, in which it could match any digits."""
     if _IN_NUMBERS.fullmatch(host):
         number = _number(host)
         return pattern == host if number is None else _number(pattern) == number

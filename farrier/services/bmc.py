@@ -1,10 +1,10 @@
-"""The BMC client over Redfish: DMTF's asyncio library, basic authentication unless sessions are asked for.
+"""The BMC client over Redfish: DMTF's asyncio library, basic authentication unless sessions are configured.
 
-Opened by `wiring`, called by the node's steps through `protocols.BmcClient`. Guarantees: one call in flight per BMC;
-a deadline, which waiting for a turn does not use up; a limit of failed logins; every failure is a `BmcError` with a
-class, whose text and traceback hold no secret. Sends nothing but GETs unless power is to be set, and a session opened.
-For each call in this order: the address's host is held against the bindings of the reference, the name is resolved
-once, its addresses are held against the networks, they are dialled, and only then the secret is read.
+Opened by `wiring`, called by the node's steps through `protocols.BmcClient`. Guarantees: one call in flight per BMC; a
+deadline, which waiting for a turn does not use up; a limit of failed logins; every failure is a `BmcError` with a
+class, whose text and traceback hold no secret. Sends only GETs, except to switch power and to open or close a session.
+Each call checks the host against the bindings of the reference, resolves the name once, checks its addresses against
+the networks, connects, and only then reads the secret.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ class RedfishBmc(protocols.BmcClient):
             raise  # nothing was sent, and nothing of this call is to be stored
         except Exception as error:
             failure = self._failure(error, exchange)
-        # Out here the new exception carries neither the old one nor its frames, which hold the headers.
+        # Raised outside the `except` block, the new exception carries neither the old one nor its frames, which hold
+        # the headers.
         raise failure
 
     def _access(self, target: BmcTarget) -> Access:
@@ -177,7 +178,7 @@ class RedfishBmc(protocols.BmcClient):
             bmc_failure.scrub(detail, credential, *secrets),
             credential_version=credential.version if credential is not None else None,
             retry_after=bmc_failure.retry_after(error),
-            # Details that cannot be used, and a secret that cannot be read, cost the BMC nothing that counts.
+            # An error in the BMC details or in reading the secret does not count as a request to the BMC.
             dialled=exchange is not None and exchange.requests > 0 and not _is_ours(error, failure),
             sent=exchange is not None and exchange.sent,
         )

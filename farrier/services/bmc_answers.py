@@ -26,7 +26,7 @@ although they are ready after a minute.
 
 
 class Answered(BmcError):
-    """The BMC answered with a status that is no success."""
+    """The BMC responded with a status other than success."""
 
     def __init__(self, status: int, failure: BmcFailure, detail: str, *, retry_after: timedelta | None = None) -> None:
         super().__init__(failure, detail, retry_after=retry_after)
@@ -34,7 +34,7 @@ class Answered(BmcError):
 
 
 def accepted(path: str, response: Response) -> None:
-    """Nothing, for a success. Raises `Answered` for any other status."""
+    """Check that the response is a success. Raises `Answered` for any other status."""
     failure = bmc_failure.of_status(response.status)
     if failure is None:
         return
@@ -45,7 +45,7 @@ def accepted(path: str, response: Response) -> None:
 
 
 def resource(path: str, response: Response) -> Resource:
-    """The JSON object in a successful answer. Raises `BmcError` for another status or body."""
+    """The JSON object in a successful response. Raises `BmcError` for another status or body."""
     accepted(path, response)
     body = response.dict
     if not isinstance(body, dict):
@@ -59,7 +59,7 @@ def opened(path: str, response: Response) -> tuple[str, str | None, str | None]:
     token = response.getheader("X-Auth-Token")
     if not isinstance(token, str) or not token.strip():
         raise BmcError(BmcFailure.PROTOCOL, f"{path} opened a session without a token")
-    # Some name another host than was dialled, or http; only the path counts.
+    # Some BMCs return a URL with another host or with http; only its path counts.
     try:
         place = URL(response.getheader("Location") or "").path
     except ValueError:

@@ -1,8 +1,8 @@
 """The requests of one call to a BMC: sent one at a time, within a deadline, reported, and decoded or refused.
 
-Sends the credential with each request, or once for a session; its reference is read once per call, after a connection
-to the checked address. Every login counts against the login cap; nothing is sent after a refusal. An action is sent
-once, with one of three results: responded, never sent, unknown.
+Reads the credential once per call, after connecting to the checked address, and sends it with each request, or once for
+a session. Every login counts against the login cap; nothing is sent after a refusal. An action is sent once, with one
+of three results: responded, never sent, unknown.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from farrier.services.bmc_settings import BmcSettings
 from farrier.services.bmc_transport import Dial, Headers, Route, dialling
 
 SERVICE_ROOT = "/redfish/v1/"
-# Where every known BMC has them; asked only where the link that should lead there is missing.
+# The path on every known BMC; used only if the service root lacks the link to it.
 STANDARD_SESSIONS = "/redfish/v1/SessionService/Sessions"
 SESSION_SERVICE = "/redfish/v1/SessionService"
 
-# An error in transit or during the action, which may have happened nevertheless.
+# Errors after which the action may have taken effect nevertheless: they occur in transit or during the action.
 _PERHAPS_DONE = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ class Operation(StrEnum):
 
 
 class _AnotherSecret(Exception):
-    """The session that was to be used is another secret's; nothing was sent in it."""
+    """The open session belongs to another secret; nothing was sent in it."""
 
 
 class _Shows(Enum):
@@ -91,7 +91,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
-    """What all calls of a client share."""
+    """The objects that all calls of a client share."""
 
     settings: BmcSettings
     logins: Logins
@@ -128,13 +128,13 @@ class Exchange:
         return () if session is None else (session.token,)
 
     def begin(self, within: timedelta | None = None) -> None:
-        """A turn begins, and with it the time. Raises `BmcError` where the limit of logins forbids to dial."""
+        """Begin a turn and its deadline. Raises `BmcError` if the login cap is reached."""
         self._shared.logins.admit(self._access.bmc)
         within = within or self._shared.settings.deadline
         self.deadline = anyio.current_time() + within.total_seconds()
 
     async def log_in(self) -> None:
-        """From here on requests carry the credential, or belong to a session. Once a turn, and after the root."""
+        """Send the credential with all further requests, or use a session. Called once per turn, after `root`."""
         match self._access.auth:
             case BmcAuth.BASIC:
                 self._shows = _Shows.HEADER
@@ -144,8 +144,8 @@ class Exchange:
                 assert_never(never)
 
     async def root(self) -> Resource | None:
-        """The service root, read at most once; None where it takes a login, against the standard. Asking with the
-        credential could cost a login that is not needed, so it has to be asked for before `log_in`."""
+        """The service root, read at most once; None if the BMC requires a login for it, against the standard. Call it
+        before `log_in`: with the credential, the read could cost an unnecessary login."""
         if not self._asked_for_root:
             self._asked_for_root = True
             request = partial(self._client.get, SERVICE_ROOT)
@@ -165,13 +165,15 @@ class Exchange:
         except Answered as refusal:
             if refusal.status != HTTPStatus.UNAUTHORIZED or not self._session_is_old:
                 raise
-        # Outside the `try`, so that an error here does not look like a response. The BMC has ended the session, or
-        # reports so: if it is still open, the BMC would be left with one session fewer.
+        # Outside the `try`, so that an error here is not taken for one of the read. The BMC has ended the session, or
+        # reports so. If the session is still open, `_replace_session` ends it; otherwise it would occupy one of the
+        # BMC's few sessions.
         await self._replace_session()
         return await self._get(operation, path)
 
     async def act(self, operation: Operation, path: str, body: Mapping[str, str]) -> None:
-        """Send an action, once. Raises `Answered` for a refusal; `sent` stays false where it cannot have arrived."""
+        """Send an action, once. Raises `Answered` for a refusal; `sent` is false afterwards if the action cannot have
+        arrived."""
         self.sent = True
         try:
             await self._send(operation, path, partial(self._client.post, path, body=dict(body)), bmc_answers.accepted)
@@ -213,7 +215,7 @@ class Exchange:
 
     async def _connected(self, operation: Operation, login: ExitStack, headers: Headers) -> None:
         """Read the secret and add it to the headers, once TLS has proven the host at the checked address. The login
-        counts until `login` closes. Without the right to act no secret is sent, and no login counts."""
+        counts until `login` closes. Without a valid lease, a change sends no secret, and no login counts."""
         secret = await self._show(headers)
         if operation.changes:
             require_lease()
@@ -221,7 +223,7 @@ class Exchange:
             login.enter_context(self._shared.logins.attempt(self._access.bmc, secret))
 
     async def _show(self, headers: Headers) -> Secret | None:
-        """The secret with which the request logs in; None for one that is no login."""
+        """Authenticate the request. Returns the secret with which the request logs in; None if it does not log in."""
         match self._shows:
             case _Shows.NOTHING:
                 return None
@@ -249,7 +251,7 @@ class Exchange:
         return Secret(self._access.reference, (await self._read()).version)
 
     async def _join_session(self) -> None:
-        """Use the session that is open, or open the only one."""
+        """Use the open session of the BMC, or open one."""
         session = self._shared.sessions.of(self._access.bmc)
         changed = session is not None and self.credential is not None and session.secret != await self._secret()
         if session is None or changed:
@@ -259,9 +261,8 @@ class Exchange:
             self._enter(session)
 
     async def _replace_session(self) -> None:
-        """End the open session, if any, and open the only one. If no session may be opened, send the credential with
-        each request. A login for a session is a POST, and a second session while another one of farrier's is open is
-        one too many."""
+        """End the open session, if any, and open another. If none may be opened, send the credential with each request:
+        a target with `only_reads` forbids the POST of the login, and farrier has at most one open session at a BMC."""
         self._session_is_old = False
         bmc, sessions = self._access.bmc, self._shared.sessions
         if self._access.only_reads:
@@ -283,7 +284,7 @@ class Exchange:
         self._client, self._shows = self._anonymous(), _Shows.HEADER
 
     async def _waits_for_expiry(self) -> bool:
-        """Whether a session of farrier's is open that cannot be closed."""
+        """Whether farrier has an open session that it cannot close, which must expire first."""
         bmc, sessions = self._access.bmc, self._shared.sessions
         await sessions.forget_expired(bmc)
         stuck = [entry for entry in sessions.left(bmc) if sessions.is_stuck(entry)]
@@ -296,7 +297,8 @@ class Exchange:
         return bool(stuck)
 
     async def _closed_all_left(self) -> bool:
-        """Close, in our session, those of dead processes by their recorded ids."""
+        """Close the sessions of ended processes by their recorded IDs, in the current session. Returns whether none is
+        left."""
         sessions = self._shared.sessions
         for entry in sessions.left(self._access.bmc):
             if await self._closed(entry):
@@ -306,9 +308,10 @@ class Exchange:
         return not sessions.left(self._access.bmc)
 
     async def _closed(self, entry: Entry) -> bool:
-        """Whether the session of a record is over. It is looked at first: a BMC may give an id again, to others."""
+        """Close the session of a record, and return whether it is over. It is read first, because the BMC may have
+        given its ID to another session."""
         place = entry.record.location
-        assert place is not None, "one without waits for its expiry"
+        assert place is not None, "a session without a location waits for its expiry"
         credential = await self._read()
         try:
             found = await self._get(Operation.SESSION, place)
@@ -320,7 +323,7 @@ class Exchange:
         return same is not None
 
     async def _session_timeout(self) -> timedelta:
-        """After which the BMC ends a session that is not used."""
+        """The time after which the BMC ends an unused session."""
         try:
             service = await self._get(Operation.SESSION, SESSION_SERVICE)
         except Answered as refusal:
@@ -365,7 +368,7 @@ class Exchange:
         )
 
     async def _log_in_at(self, path: str) -> tuple[str, str | None, str | None]:
-        """Send the login for a session, and understand the answer."""
+        """Send the login for a session, and return its decoded response."""
         credential = await self._read()
         body = {"UserName": credential.username, "Password": credential.password}
         self._shows = _Shows.BODY

@@ -1,8 +1,8 @@
-"""From what went wrong underneath to a failure class and a text: total, so that nothing passes unclassified.
+"""Maps each exception and HTTP status to a failure class and a text. Total: an unknown exception is `internal`.
 
-Used by the BMC client for exceptions of aiohttp, ssl, the redfish library and the operating system, and for
-HTTP statuses. Texts are our own words and short reasons of the layers below; a body is never quoted. They are
-the same each time for the same cause, because an outcome is stored only when it changed.
+Used by the BMC client for exceptions of aiohttp, ssl, the redfish library and the operating system, and for HTTP
+statuses. Texts are farrier's words and short reasons of the layers below; a body is never quoted. The same cause always
+gives the same text, because an outcome is stored only when it changes.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ def _always(text: str) -> Callable[[Exception], str]:
     return lambda _: text
 
 
-# The first rule that fits any exception of the chain decides, and the innermost that fits gives the text.
-# Certificates and time before connections, for their errors arrive inside connection errors.
+# The first rule that fits any exception of the chain decides, and the innermost exception that fits gives the text. The
+# rules for certificates and time-outs come before those for connections, because connection errors wrap their
+# exceptions.
 _RULES: tuple[Rule, ...] = (
-    # A peer that leaves in the handshake is a rebooting BMC more often than a certificate in question.
+    # A peer that closes the connection during the handshake is more often a rebooting BMC than a wrong certificate.
     (
         (ssl.SSLEOFError, ssl.SSLZeroReturnError),
         BmcFailure.UNREACHABLE,
@@ -105,18 +106,18 @@ _ANSWERED_OR_NEVER_HAD = (
     socket.gaierror,
     redfish.RedfishInvalidTargetError,
     redfish.RedfishProtocolError,
-    RecursionError,  # the JSON of an answer
+    RecursionError,  # the JSON of a response
 )
 
 
 def of_exception(error: Exception) -> tuple[BmcFailure, str]:
-    """Class and text of any exception; `internal` for what no rule foresees."""
+    """Class and text of any exception; `internal` if no rule fits."""
     chain = tuple(_innermost_first(error))
     for cause in chain:
         if isinstance(cause, BmcError):
             return cause.failure, cause.detail
         if isinstance(cause, CredentialError):
-            # Details that are wrong wait for an edit; a Vault that is down heals by itself.
+            # Wrong details wait for an operator's edit; a Vault that is down recovers by itself.
             return (BmcFailure.UNREACHABLE if cause.temporary else BmcFailure.INCOMPLETE), str(cause)
     for kinds, failure, text in _RULES:
         for cause in chain:
@@ -126,12 +127,12 @@ def of_exception(error: Exception) -> tuple[BmcFailure, str]:
 
 
 def is_of_credential(error: Exception) -> bool:
-    """Whether it is the secret that could not be had."""
+    """Whether the cause is that the secret could not be read."""
     return any(isinstance(cause, CredentialError) for cause in _innermost_first(error))
 
 
 def of_status(status: int) -> BmcFailure | None:
-    """Class of an HTTP status; None for success. Redirects are not followed, so they are none."""
+    """Class of an HTTP status; None for success. Redirects are not followed, so they are failures."""
     if 200 <= status < 300:
         return None
     return _STATUSES.get(status, BmcFailure.PROTOCOL)

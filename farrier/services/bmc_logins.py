@@ -45,7 +45,7 @@ class Logins:
         self._good: dict[URL, Secret] = {}
 
     def admit(self, bmc: URL) -> None:
-        """Raise `BmcError`, with the time to wait in `retry_after`, while one more refusal would be one too many."""
+        """Raise `BmcError`, with the time to wait in `retry_after`, if the login cap is reached."""
         now = self._clock.monotonic()
         recent = [login for login in self._counted.pop(bmc, ()) if now - login.at < LOGIN_WINDOW.total_seconds()]
         if not recent:
@@ -65,7 +65,7 @@ class Logins:
 
     @contextmanager
     def attempt(self, bmc: URL, secret: Secret) -> Iterator[None]:
-        """Around a request that carries the secret; notes how the login ended."""
+        """Enclose a request that carries the secret, and record the result of its login."""
         login = _Login(secret, self._clock.monotonic(), refused=False)
         # Counted until it has succeeded: otherwise interrupted calls could try without limit.
         counted = self._counted.setdefault(bmc, [])

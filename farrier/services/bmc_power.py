@@ -1,8 +1,8 @@
 """Switches the power of one system: decides what to send, sends it once, and reads until it takes effect.
 
-The BMC client makes one for each call. Every read and the action are separate turns, so that other calls to the BMC can
-run while a machine takes minutes. Raises the errors that occur; the client converts them to a `BmcError` with whether
-the action may have arrived.
+The BMC client creates a `PowerChange` for each call. Every read and the action are separate turns, so that other calls
+to the BMC can run while a machine takes minutes. Raises the errors that occur; the client converts them to a `BmcError`
+with whether the action may have arrived.
 
 Off is `ForceOff`, which always ends. An operating system may ignore `GracefulShutdown`, and a node is drained before an
 orderly shutdown; so it is used only if the BMC allows nothing else.
@@ -38,9 +38,9 @@ _TYPES: Mapping[PowerRequest, tuple[str, ...]] = {
 # A change is proven by the state at its end; PoweringOn and PoweringOff may last, and may fail.
 _AT_LAST = {PowerRequest.ON: "On", PowerRequest.OFF: "Off", PowerRequest.RESET: "On"}
 
-# Such a BMC may already be in the wanted state, or be busy with the previous change.
+# With these statuses, the machine may already be in the target state, or the BMC be busy with the previous change.
 _CONFLICTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT)
-# While a machine is switched its BMC may be slow, restart its web server, or show half of a page.
+# While a machine is switched, its BMC may be slow, restart its web server, or send half of a response.
 _PASSES = (BmcFailure.UNREACHABLE, BmcFailure.TIMEOUT, BmcFailure.PROTOCOL)
 
 
@@ -83,7 +83,7 @@ class PowerChange:
         target = bmc_resources.reset_target(system)
         if target is None:
             raise BmcError(BmcFailure.UNSUPPORTED, f"{self._path} has no action that switches its power")
-        # What is off cannot be reset, and would come back with an error: it is switched on.
+        # A machine that is off cannot be reset: the BMC would return an error. So it is switched on.
         off = bmc_resources.power_text(system) == "Off"
         kind = PowerRequest.ON if wanted is PowerRequest.RESET and off else wanted
         async with self._turn(None):
@@ -118,7 +118,7 @@ class PowerChange:
             return None
 
     async def _proven(self, system: Resource, wanted: PowerRequest) -> Resource:
-        """The system once it is as wanted; `system` is how it was seen last. A read that fails is done again."""
+        """The system once its power is as requested. `system` is the last reading. A failed read is repeated."""
         pause = self._settings.power_reread_pause
         end = anyio.current_time() + self._settings.power_deadline.total_seconds()
         changes, failed = self._exchange.sent, ""
@@ -136,7 +136,7 @@ class PowerChange:
                 failure, text = bmc_failure.of_exception(error)
                 if failure not in _PASSES:
                     raise
-                if left >= self._settings.deadline or failure is not BmcFailure.TIMEOUT:  # else we cut it short
+                if left >= self._settings.deadline or failure is not BmcFailure.TIMEOUT:  # else `left` is the cause
                     failed = f"; the last read failed: {text}"
         return system
 
@@ -149,7 +149,8 @@ def _unclear(system: Resource, wanted: PowerRequest) -> bool:
 
 
 def _is_or_becomes(system: Resource, wanted: PowerRequest) -> bool:
-    """Whether nothing has to be sent. Not for a machine on its way off: that may be a shutdown that hangs."""
+    """Whether nothing has to be sent. A machine that is powering off does not count as off, because its shutdown may
+    hang."""
     match wanted:
         case PowerRequest.ON:
             return bmc_resources.power(system) is PowerState.ON

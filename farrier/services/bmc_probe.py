@@ -1,8 +1,8 @@
 """Reads one BMC once: the host system, its power state, its manager.
 
-The BMC client makes one for each verification. Sends GETs only, one at a time, at most three if the system's path is
-known (an intermediate power state is read again, and interfaces are read on request). Raises the errors that occur; the
-client converts them to a `BmcError`.
+The BMC client creates a `Probe` for each verification. Sends GETs only, one at a time, at most three if the system's
+path is known (an intermediate power state is read again, and interfaces are read on request). Raises the errors that
+occur; the client converts them to a `BmcError`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from farrier.services.bmc_exchange import Exchange, Operation
 from farrier.services.bmc_resources import Resource
 from farrier.services.bmc_settings import BmcSettings
 
-# Where every known BMC has them; asked only where the links that should lead there are missing.
+# The paths on every known BMC; used only if the links to them are missing.
 STANDARD_SYSTEMS = "/redfish/v1/Systems"
 STANDARD_MANAGERS = "/redfish/v1/Managers"
 
@@ -44,14 +44,14 @@ async def read_system(exchange: Exchange, path: str) -> Found:
 
 
 class Probe:
-    """A pass. Its turn has begun."""
+    """One read of a BMC, within a turn that has begun."""
 
     def __init__(self, exchange: Exchange, settings: BmcSettings) -> None:
         self._exchange = exchange
         self._settings = settings
 
     async def run(self, system_path: str | None, *, macs: bool) -> Found:
-        """The pass, from the system at `system_path` or from the service root."""
+        """Read the BMC, beginning with the system at `system_path` or with the service root."""
         if system_path is None:
             system_path, system = await self._discover()
         else:
@@ -88,13 +88,13 @@ class Probe:
         return path
 
     async def _manager(self, system: Resource) -> str:
-        """The path of a manager of the system, proven readable: the management interface works."""
+        """The path of a manager of the system. Reading the manager proves that the management interface works."""
         paths = bmc_resources.managers(system)
         if not paths:
             paths = await self._members(Operation.MANAGERS, STANDARD_MANAGERS)
             if len(paths) != 1:
                 raise BmcError(BmcFailure.UNSUPPORTED, f"the system lists no manager and the BMC lists {len(paths)}")
-        # Each that is named manages this very system, so any of them proves it.
+        # Every listed manager manages this system, so reading any of them is proof.
         path = paths[0]
         if not bmc_resources.is_manager(await self._exchange.get(Operation.MANAGER, path)):
             raise BmcError(BmcFailure.PROTOCOL, f"{path} is not a manager")
@@ -115,7 +115,7 @@ class Probe:
         return system
 
     async def _macs(self, system: Resource) -> tuple[str, ...]:
-        """The addresses of the system's interfaces; none where the BMC cannot list them, which is common."""
+        """The addresses of the system's interfaces; none if the BMC cannot list them, which is common."""
         collection = bmc_resources.link(system.get("EthernetInterfaces"))
         if collection is None:
             return ()

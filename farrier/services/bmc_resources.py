@@ -16,7 +16,7 @@ Resource: TypeAlias = Mapping[str, Any]
 
 RESET = "#ComputerSystem.Reset"
 
-# Vendors' names and serial numbers have a few dozen characters; what is longer is not one.
+# Vendors' names and serial numbers have a few dozen characters; a longer text is neither.
 LONGEST_TEXT = 128
 LONGEST_PATH = 512
 
@@ -55,7 +55,7 @@ def link(value: object) -> str | None:
 
 
 def links(value: object) -> tuple[str, ...]:
-    """The paths in a list of references, in its order; what is no reference is left out."""
+    """The paths in a list of references, in the order of the list; other elements are ignored."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
     return tuple(path for path in map(link, value) if path is not None)
@@ -107,7 +107,7 @@ def reset_info(system: Resource) -> str | None:
 
 
 def reset_types_of(info: Resource) -> frozenset[str] | None:
-    """The same as `reset_types`, of that resource."""
+    """The reset types that this resource lists; None if it lists none."""
     parameters = info.get("Parameters")
     for parameter in parameters if isinstance(parameters, list) else ():
         if isinstance(parameter, Mapping) and parameter.get("Name") == "ResetType":
@@ -128,7 +128,7 @@ def is_manager(resource: Resource) -> bool:
 
 
 def health(system: Resource) -> str | None:
-    """The health of the system with all below it, or its own."""
+    """The health of the system with all its parts or, without such a value, its own."""
     status = system.get("Status")
     if not isinstance(status, Mapping):
         return None
@@ -136,7 +136,7 @@ def health(system: Resource) -> str | None:
 
 
 def uuid(system: Resource) -> str | None:
-    """The system's UUID in lower case: the same machine is spelled both ways by different firmware."""
+    """The system's UUID in lower case: versions of firmware spell it differently."""
     value = text(system.get("UUID"))
     return value.lower() if value else None
 

@@ -1,9 +1,9 @@
-"""Sessions that are open, on disk: what a process that is killed leaves at BMCs, its successor finds and closes.
+"""Records open sessions on disk, so that a new process finds and closes those that a killed process left at BMCs.
 
 Used by the BMC client, one directory for each process below the configured one. A session is recorded before its login
-is sent and again, with its id, when the BMC has opened it; the record goes when the session has ended. A directory
-whose lock can be taken is a dead process's, and its records are handed on. No secret is recorded: neither token nor
-password. Disk access runs in threads.
+is sent and again, with its ID, once the BMC has opened it; the record is removed when the session has ended. If the
+lock of a directory is free, its process has ended, and the new process closes its sessions. No secret is recorded:
+neither token nor password. Disk access runs in threads.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A record and where it is."""
+    """A record and its file."""
 
     path: Path
     record: Record
 
 
 class SessionRecords:
-    """The records of this process, and those that dead ones left, by BMC."""
+    """The records of this process and of ended processes, by BMC."""
 
     def __init__(self, own: Path, left: list[Entry]) -> None:
         self._own = own
@@ -79,7 +79,7 @@ class SessionRecords:
         return entry
 
     async def opened(self, entry: Entry, *, location: str | None, created: str | None) -> Entry:
-        """The BMC has opened it. Raises `OSError` if its id cannot be recorded."""
+        """Record that the BMC has opened the session. Raises `OSError` if its ID cannot be recorded."""
         known = Entry(entry.path, Record(bmc=entry.record.bmc, location=location, created=created))
         await _in_thread(partial(_write, known))
         return known
@@ -94,7 +94,8 @@ class SessionRecords:
 
 
 def open_records(directory: Path) -> tuple[SessionRecords, Callable[[], None]]:
-    """The records below `directory`, and what lets go of them. Raises `ConfigError` if none can be written there."""
+    """The records below `directory`, and a function that releases them. Raises `ConfigError` if none can be written
+    there."""
     locks: list[int] = []
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -117,7 +118,7 @@ def open_records(directory: Path) -> tuple[SessionRecords, Callable[[], None]]:
 
 
 def _made(directory: Path, locks: list[int]) -> Path:
-    """A directory of our own, which appears under its name when it is locked."""
+    """Create the directory of this process. It gets its visible name once it is locked."""
     name = uuid4().hex
     hidden = directory / f".{name}"
     hidden.mkdir(mode=0o700)
@@ -162,7 +163,7 @@ def _read(place: Path) -> Iterator[Entry]:
 
 
 def _write(entry: Entry) -> None:
-    """On disk when this returns, whole or not at all."""
+    """Write the record atomically. It is on disk when this function returns."""
     new = entry.path.with_suffix(".new")
     with open(new, "wb", opener=partial(os.open, mode=0o600)) as file:
         file.write(msgspec.json.encode(entry.record))

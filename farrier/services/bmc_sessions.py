@@ -1,4 +1,4 @@
-"""Redfish sessions that are kept: at most one per BMC, for sites that chose them over basic authentication.
+"""Keeps Redfish sessions: at most one per BMC, if sessions are configured instead of basic authentication.
 
 A BMC has four to eight sessions for all its clients, and takes half an hour to end an abandoned one. So every call uses
 the same session. It is replaced only if the BMC has ended it or the secret changed, and ended with the client. A
@@ -72,7 +72,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     entry: Entry
 
     def client(self, bmc: URL) -> redfish.AsyncRedfishClient:
-        """Requests in this session."""
+        """A client that sends its requests in this session."""
         return redfish.AsyncRedfishClient(
             str(bmc), session=self.http, session_key=self.token, session_location=self.location
         )
@@ -89,7 +89,7 @@ class Sessions:
         self._open: dict[URL, Session] = {}
         self._records = records
         self._clock = clock
-        self._expire: dict[Path, float] = {}  # when those do that cannot be closed
+        self._expire: dict[Path, float] = {}  # when sessions that cannot be closed expire
 
     def of(self, bmc: URL) -> Session | None:
         return self._open.get(bmc)
@@ -98,7 +98,7 @@ class Sessions:
         self._open[bmc] = session
 
     async def begin(self, bmc: URL) -> Entry | None:
-        """A record of the session that is about to be opened; None if nothing can be recorded, so that it must not."""
+        """Record the session that is about to be opened; None if it cannot be recorded, and so must not be opened."""
         try:
             return await self._records.begin(bmc)
         except OSError as error:
@@ -142,11 +142,11 @@ class Sessions:
         await self._records.forget(entry)
 
     def leave(self, entry: Entry) -> None:
-        """No process uses it any more, and it may be open."""
+        """Record that no process uses the session any more, although it may be open."""
         self._records.leave(entry)
 
     async def end(self, bmc: URL) -> None:
-        """End it on the BMC, too, as far as that can be done now. Raises nothing but cancellation."""
+        """End the session of this BMC, also at the BMC if it responds in time. Raises nothing but cancellation."""
         session = self._open.pop(bmc, None)
         if session is None:
             return
@@ -155,7 +155,7 @@ class Sessions:
             with anyio.fail_after(END_TIMEOUT.total_seconds()), dialling(Dial(session.route)):
                 await session.client(bmc).logout()
         except (redfish.RedfishError, errors.ServiceError, OSError) as error:
-            reason = type(error).__name__  # its text may quote what the BMC sent
+            reason = type(error).__name__  # its text may quote the response
         if reason is None:
             await self.forget(session.entry)
         else:
@@ -163,7 +163,7 @@ class Sessions:
             log.warning("bmc.session_left", bmc=str(bmc), error=reason)
 
     async def close(self) -> None:
-        """End all of them, within a bound, even when the program is cancelled."""
+        """End all sessions within `CLOSE_TIMEOUT`, even if the program is cancelled."""
         some = anyio.CapacityLimiter(MOST_AT_ONCE)
 
         async def end(bmc: URL) -> None:

@@ -46,7 +46,7 @@ class BmcSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     patience: timedelta = timedelta(seconds=1)
-    """Time after which a call gives up its place and continues. Working BMCs answer in less time, and dead BMCs must
+    """Time after which a call gives up its place and continues. Working BMCs respond in less time, and dead BMCs must
     not delay them."""
 
     power_rereads: int = 5

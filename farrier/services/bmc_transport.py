@@ -3,8 +3,8 @@
 The BMC client opens it for its lifetime. A request goes to the checked addresses of the route in its `Dial`, even if
 the name now resolves to others. Secrets are added once it is connected. Connections are not kept: BMCs fail with
 long-lived ones, and each idle TLS connection would cost a quarter of a megabyte. No cookies, and no proxy or netrc from
-the environment. No connection limit of aiohttp's, whose queue would count as the BMC's time. No request is sent twice,
-and the size of a response is limited.
+the environment. aiohttp's connection limit is off, because its queue would count as the BMC's time. No request is sent
+twice, and the size of a response is limited.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Check: TypeAlias = Callable[[Sequence[str]], None]
 
 
 async def look_up(host: str) -> Sequence[str]:
-    """The addresses of a name, as the system has them. Raises `OSError`."""
+    """The addresses of a name, as the system resolves it. Raises `OSError`."""
     found = await anyio.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     return tuple(str(where[0]) for *_, where in found)
 
@@ -128,7 +128,7 @@ class _Checked(AbstractResolver):
 
 
 def _socket(info: AddrInfo) -> socket.socket:
-    """A socket for one of the checked addresses; there are no others."""
+    """A socket for a checked address. Raises `RuntimeError` for any other."""
     family, kind, protocol, _, where = info
     if where[0] not in _DIAL.get().route.addresses:
         raise RuntimeError("an address was to be dialled that was not checked")
@@ -136,7 +136,7 @@ def _socket(info: AddrInfo) -> socket.socket:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Resolves and checks, connects, and only then has the request completed with what is secret."""
+    """Resolves the name, checks its addresses, connects, and only then lets `Dial.connected` add the secret."""
 
     @override
     async def connect(
@@ -154,7 +154,7 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class BodyTooLarge(aiohttp.ClientPayloadError):
-    """An answer went past `LARGEST_BODY_BYTES` and was cut off."""
+    """A response exceeded `LARGEST_BODY_BYTES` and was cut off."""
 
 
 class _Bounded(aiohttp.ClientResponse):
@@ -175,7 +175,7 @@ class _Bounded(aiohttp.ClientResponse):
                 self.close()
                 raise
             self.whole = bytes(body)
-            await super().read()  # nothing is left: for what it makes of the end of the answer
+            await super().read()  # nothing is left; this handles the end of the response
         return self.whole
 
 
@@ -200,7 +200,7 @@ async def open_sessions(
                 cookie_jar=aiohttp.DummyCookieJar(),
                 response_class=_Bounded,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout.total_seconds()),
-                middlewares=(sent_once,),  # or a login would be sent twice when the BMC hangs up
+                middlewares=(sent_once,),  # or aiohttp would send a login again if the BMC hangs up
                 trust_env=False,
             )
             sessions[trust] = await stack.enter_async_context(session)

@@ -1,7 +1,7 @@
 """Limits concurrency: one call in flight per BMC, and a bounded number of BMCs at a time.
 
-Used around every exchange, outside of its deadline, so waiting fails no call. A long call gives its place back while it
-continues, so a slow BMC does not hold up the others.
+Used around every exchange, outside of its deadline, so that no call fails because it waits. A long call gives its place
+back while it continues, so a slow BMC does not hold up the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, bmc: URL) -> AsyncIterator[None]:
-        """The only exchange with this BMC at the time."""
+        """Wait until no other call uses this BMC and a place is free; hold both in the block."""
         lock = self._one_at_a_time.setdefault(bmc, anyio.Lock())
         async with lock:
             await self._places.acquire()

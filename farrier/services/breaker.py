@@ -1,4 +1,4 @@
-"""A circuit breaker: sends no request while a failure is known that the next request would meet, too.
+"""A circuit breaker: refuses requests while a known failure would affect them, too.
 
 One for each instance of a service, held by the code that refuses requests: the turns of a region, the clients of UFM
 and of Vault. It neither decides which failures count nor raises errors.
@@ -18,7 +18,7 @@ E = TypeVar("E", bound=RequestError[Any])
 
 
 class Trouble(msgspec.Struct, Generic[E], frozen=True):
-    """The failure that the next request would meet. `left`: how long until one is tried, of a pause of this length."""
+    """The failure that the next request would meet. `left`: the time until a request is tried, of the whole `pause`."""
 
     error: E
     left: timedelta
@@ -35,9 +35,9 @@ class _Opened(msgspec.Struct, Generic[E], frozen=True):
 
 
 class Breaker(Generic[E]):
-    """Closed at first. It stays open for `pause` after each failure, or twice as long as after the failure before and
-    at most `longest`, if that is set. `one_tries`: after a pause one request is sent, and the others are refused for
-    one more pause unless it succeeds; otherwise all are."""
+    """Closed at first. It stays open for `pause` after a failure. With `longest`, each further failure doubles the
+    pause up to `longest`. `one_tries`: after a pause one request is sent, and the others are refused for one more pause
+    unless it succeeds; without `one_tries`, all are sent."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Breaker(Generic[E]):
 
     @property
     def last(self) -> E | None:
-        """The failure it was opened with, also when its pause is over; None since a success."""
+        """The last failure, even after its pause; None after a success."""
         return None if self._opened is None else self._opened.error
 
     def trouble(self) -> Trouble[E] | None:

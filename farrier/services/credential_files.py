@@ -45,7 +45,7 @@ def _read_below(reference: str, path: Path, *, roots: tuple[Path, ...]) -> str:
         real = _real(path)
     except (OSError, RuntimeError, ValueError):
         raise CredentialError(reference, "is not a usable path: a loop of symlinks or a null byte") from None
-    # With a slash after both, so that a neighbour whose name only begins like a root's is outside.
+    # With a slash after both, so that a directory whose name only begins with that of a root is outside.
     if not any(f"{real}/".startswith(os.path.join(_real(root), "")) for root in roots):
         allowed = ", ".join(str(root) for root in roots)
         raise CredentialError(
@@ -70,7 +70,7 @@ def _real(path: Path) -> str:
     """`path` with all symlinks followed. Raises what `Path.resolve` raises.
 
     The kernel follows them three times as fast, and O_PATH has no effect on a FIFO or a device. For a path that the
-    kernel does not find, Python returns where it would be: an error reveals only below the roots whether a file exists.
+    kernel does not find, Python returns where it would be: so errors reveal whether a file exists only below the roots.
     """
     if _ONLY_LOOK is None:
         return str(path.resolve())
@@ -82,7 +82,7 @@ def _real(path: Path) -> str:
             os.close(found)
     except OSError:
         return str(path.resolve())
-    # A rotation put another in its place a moment ago: that one is meant.
+    # A rotation has just replaced the file, so read the new one.
     return str(path.resolve()) if real.endswith(" (deleted)") else real
 
 

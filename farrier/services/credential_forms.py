@@ -68,8 +68,8 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 def parts(reference: str) -> tuple[Scheme, str]:
-    """Scheme and place of a reference. Raises `CredentialError`, which does not repeat it: perhaps it is a secret that
-    was given in the place of its reference."""
+    """Scheme and place of a reference. Raises `CredentialError`, which does not repeat it, because it may be a secret
+    that was given instead of a reference."""
     scheme, separator, place = reference.partition(":")
     if not (scheme and separator and place):
         raise CredentialError("(not shown)", "is not a reference; expected scheme:place, such as file:/path")
@@ -116,10 +116,10 @@ def token(reference: str, source: Source) -> str:
 
 
 def version(reference: str, source: Source, username: str, password: str, *, key: bytes) -> str:
-    """Eight hexadecimal digits: equal on every replica, different after a rotation but for one in 2**32; the keeper's
-    own number before them, where there is one.
+    """Eight hexadecimal digits, after the version number of the store if it has one. They are equal on every replica,
+    and differ after a rotation except by a chance of one in 2**32.
 
-    So short on purpose: of a password with real entropy it leaves too many candidates to find the right one.
+    They are short on purpose: too many passwords have the same digits for an attacker to find the right one.
     """
     secret = "\0".join((reference, username, password)).encode()
     digest = hashlib.blake2b(secret, key=key, digest_size=4, person=b"farrier-version").hexdigest()
@@ -146,13 +146,14 @@ def _without_line_end(text: str) -> str:
 
 
 def _check_mark(reference: str, text: str) -> None:
-    """Raise `CredentialError` for a mark at the beginning, before which neither JSON nor a name is recognised."""
+    """Raise `CredentialError` for a byte order mark at the beginning, after which neither JSON nor a name is
+    recognised."""
     if text.startswith(_BYTE_ORDER_MARK):
         raise CredentialError(reference, "begins with a byte order mark; remove it")
 
 
 def _check_characters(reference: str, what: str, text: str) -> None:
-    """Raise `CredentialError`, with the name of the fault, for characters that no secret intends."""
+    """Raise `CredentialError`, with the name of the fault, for characters that are in a secret only by mistake."""
     fault = _fault(text)
     if fault is not None:
         raise CredentialError(reference, f"the {what} {fault}; remove it")

@@ -1,13 +1,13 @@
-"""Credential references resolved: `file:`, `env:`, `systemd:` and `vault:`.
+"""Resolves credential references: `file:`, `env:`, `systemd:` and `vault:`.
 
     file:/run/creds/bmc-1       a file below one of the configured directories, after symlinks
     env:FARRIER_SECRET_BMC      an environment variable with the configured prefix
     systemd:bmc                 a file in the unit's credentials directory (LoadCredential=)
     vault:farrier/bmc/gpu-1     a secret of a Vault KV v2 mount, below the configured path
 
-Made by `wiring`. What lies outside the configured places is refused before anything is read or dialled. Sources
-on this machine are read anew for each call, Vault's are kept for some seconds; no error's text repeats what a
-source contains.
+Made by `wiring`. A reference to a place that is not configured is refused before anything is read or dialled. Sources
+on this machine are read anew for each call, Vault's are kept for some seconds; no error's text repeats what a source
+contains.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from farrier.services.vault import Vault, VaultSettings, open_vault
 
 
 class CredentialPlaces(msgspec.Struct, frozen=True, kw_only=True):
-    """Where references may point. The defaults allow `env:` with a prefix of our own and `systemd:`, no file.
+    """The places to which references may point. The defaults allow `systemd:` and, with farrier's prefix, `env:`, but
+    no file.
 
     `version_key` (up to 64 bytes, the same on every replica) keys the digests that distinguish versions. Without it, a
     reader of the digests could test guesses of a weak password.
@@ -62,7 +63,7 @@ async def open_credentials(
     clock: protocols.Clock,
     observer: protocols.ServiceObserver,
 ) -> AsyncIterator[Credentials]:
-    """The store, for as long as the context lasts. Raises `ConfigError` for an unusable file of authorities."""
+    """The store, for as long as the context lasts. Raises `ConfigError` for an unusable CA file."""
     local = Credentials(places)
     if vault is None:
         yield local
@@ -99,7 +100,7 @@ class Credentials(protocols.CredentialStore):
 
     @override
     async def token(self, reference: str) -> str:
-        """The present secret of a reference without a user name, such as a bearer token. Raises `CredentialError`."""
+        """The current secret of a reference without a user name, such as a bearer token. Raises `CredentialError`."""
         return credential_forms.token(reference, await self._read(reference))
 
     async def _read(self, reference: str) -> Source:

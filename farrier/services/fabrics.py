@@ -23,7 +23,7 @@ from farrier.services.ufm_service import UfmSettings, pass_of
 
 
 class FabricSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A UFM, and the reference of what it is shown."""
+    """A UFM, and the reference to its credential."""
 
     ufm: UfmSettings
     reference: str
@@ -49,7 +49,7 @@ def settings_of(sites: Sites) -> Mapping[str, FabricSettings]:
 
 
 class Fabrics(SiteClients[FabricSettings, Ufm]):
-    """`protocols.Fabrics`, for real."""
+    """The implementation of `protocols.Fabrics`."""
 
     def client(self, site: str) -> protocols.UfmClient | None:
         kept = self._sites.get(site)

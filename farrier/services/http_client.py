@@ -2,9 +2,9 @@
 
 The client of each service opens one for each instance. Properties of a service are data: its `Service`. A read that
 failed temporarily is sent again, at most `attempts` times in all and not before the service allows it. A request that
-may change something is sent once, and only while the controller may act. The time of a request begins when it has a
-slot. Requests bypass httpx's client and use a transport of httpx: cookies, redirects and merged URLs are not needed,
-and cost half of a request.
+may change something is sent once, and only while the controller holds its lease. The time of a request begins when it
+has a slot. Requests bypass httpx's client and use a transport of httpx: cookies, redirects and merged URLs are not
+needed, and cost half of a request.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _E = TypeVar("_E", bound=RequestError[Any])
 # Doubled for each try, if the service requires no delay.
 _FIRST_PAUSE = timedelta(seconds=1)
 
-# So that nothing grows behind the bound.
+# Without compression, no body can exceed the size limit after it was read.
 _HEADERS: Final = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "farrier"}
 
 
@@ -80,7 +80,7 @@ class Endpoint(Protocol):
 
 
 class Shown(Protocol):
-    """A credential as requests show it. `secrets` must be in no text."""
+    """A credential as requests send it. No text may contain `secrets`."""
 
     @property
     def secrets(self) -> tuple[str, ...]: ...
@@ -90,7 +90,7 @@ class Shown(Protocol):
 
 
 class Pass(msgspec.Struct, frozen=True):
-    """A credential that every request shows in the same headers."""
+    """A credential that every request sends in the same headers."""
 
     shown: Mapping[str, str]
     secrets: tuple[str, ...]
@@ -117,8 +117,8 @@ async def open_client(
     observer: protocols.ServiceObserver,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[HttpClient[_C, _E]]:
-    """Connections to one instance, or over `transport`; it dials when it is first asked. `credential` returns what
-    requests are to show now. Raises `ConfigError` for an unusable file of authorities."""
+    """A client of one instance, which connects at its first request. `transport` replaces its connections. `credential`
+    returns the current credential. Raises `ConfigError` for an unusable CA file."""
     if transport is None:
         transport = AioTransport(context=verifying(endpoint.ca_file), connect_timeout=endpoint.connect_timeout)
     elif endpoint.ca_file is not None:
@@ -230,7 +230,8 @@ class HttpClient(Generic[_C, _E]):
             raise error.of_another(operation=operation)
 
     def _refusal(self, request: Request, answer: Answer, shown: _C) -> _E:
-        """The service's error for a response that is no success. A refused credential is read again for the next."""
+        """The service's error for a response that is no success. After a refused credential, the next request reads it
+        again."""
         refusal = self._failures.of_answer(request, answer, secrets=(*shown.secrets, *request.secrets))
         if answer.status == httpx.codes.UNAUTHORIZED:
             self._known = None
@@ -259,7 +260,7 @@ class HttpClient(Generic[_C, _E]):
                             raise Garbled(f"the response is larger than {most} bytes")
                 finally:
                     await response.stream.aclose()
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:  # TimeoutError is one of the last
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:  # TimeoutError is an OSError
             raise self._failures.of_exception(request, error, within=within) from None
         said = response.headers
         return Answer(response.status_code, bytes(body), said.get("Content-Type", ""), said.get("Retry-After", ""))

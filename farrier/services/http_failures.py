@@ -68,9 +68,10 @@ def redirect(failure: StrEnum, named: str) -> Rule:
 
 
 class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
-    """Failures of one service. `failure` has a class for each `Reason`; of `rules` the first that fits decides, and the
-    last fits all. `retried` are those that pass, `busy` is what a line of our own is that is too long. `unauthorized`
-    is what it is that `credential` cannot be had."""
+    """Failures of one service. `failure` is the type of the classes, with one for each `Reason`. The first of `rules`
+    that fits decides; the last fits every response. `retried` are the temporary classes. `busy` is the class if
+    farrier's own queue is too long, and `unauthorized` if the credential cannot be read; `credential` is its name in
+    texts."""
 
     service: str
     error: type[E]
@@ -88,7 +89,7 @@ class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
         return tuple(failure for failure in self.failure if failure in found)
 
     def of_answer(self, request: Request, answer: Answer, *, secrets: Iterable[str]) -> E:
-        """The error that an answer is which is no success."""
+        """The error for a response that is no success."""
         rule = next(rule for rule in self.rules if rule.fits(request, answer))
         text = said(answer, secrets) if "{said}" in rule.detail else ""
         return self.error(
@@ -96,17 +97,17 @@ class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
             rule.detail.format(service=self.service, status=answer.status, said=text),
             operation=request.operation,
             ambiguous=request.changes and answer.status >= 500,
-            retry_after=answer.stay or None,  # none at all is no answer to how long
+            retry_after=answer.stay or None,  # a wait of zero counts as none
         )
 
     def of_exception(self, request: Request, error: Exception, *, within: timedelta) -> E:
-        """The error that it is that there was no complete answer."""
+        """The error for a missing or incomplete response."""
         why = no_answer(self.service, error, within=within)
         ambiguous = request.changes and why.arrived
         return self.error(self.failure(why.reason), why.detail, operation=request.operation, ambiguous=ambiguous)
 
     def garbled(self, request: Request, detail: str) -> E:
-        """A success whose body cannot be used: what was asked for was perhaps done."""
+        """The error for a successful response with an unusable body. A requested change may have been made."""
         failure = self.failure(Reason.PROTOCOL)
         return self.error(failure, detail, operation=request.operation, ambiguous=request.changes)
 
@@ -131,7 +132,7 @@ class Reason(StrEnum):
 
 
 class NoAnswer(msgspec.Struct, frozen=True):
-    """`arrived`: the request may have been done."""
+    """A missing response. `arrived`: the service may have received the request."""
 
     reason: Reason
     detail: str
@@ -158,14 +159,14 @@ def no_answer(service: str, error: Exception, *, within: timedelta) -> NoAnswer:
 
 
 def _before_any_request(service: str, error: Exception) -> NoAnswer | None:
-    """Names and certificates, which the layers above hide in a failed connection."""
+    """Classify failures of name resolution and TLS, which httpx wraps in a failed connection."""
     connecting = isinstance(error, httpx.ConnectError)
     for cause in _chain(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             detail = f"{service}'s certificate is not trusted: {cause.verify_message}"
             return NoAnswer(Reason.TLS, detail, arrived=False)
         if connecting and isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-            # A service that is starting more often than a certificate in question.
+            # The cause is more often a service that is starting than a wrong certificate.
             detail = f"{service} closed the connection during the TLS handshake"
             return NoAnswer(Reason.UNREACHABLE, detail, arrived=False)
         if connecting and isinstance(cause, ssl.SSLError):
@@ -177,7 +178,7 @@ def _before_any_request(service: str, error: Exception) -> NoAnswer | None:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what it came of, the outermost first."""
+    """The error and its causes, outermost first."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

@@ -1,4 +1,4 @@
-"""Requests to MAAS, UFM and Vault, and their responses: read up to a limit, never shown, or `Garbled`.
+"""Requests to MAAS, UFM and Vault, and their responses. No representation contains a body.
 
 Sent and received by `http_client`. Each client decodes its own responses; this module depends on no service.
 """
@@ -53,7 +53,7 @@ class Garbled(Exception):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """An answer as it came. Not for representations: bodies hold passwords."""
+    """A response as received. Its representation omits the body, which may contain passwords."""
 
     status: int
     body: bytes
@@ -91,5 +91,5 @@ def understood(answer: Answer, shape: type[_T], *, service: str) -> _T:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         if answer.is_page:
             raise Garbled("the response is a web page instead of JSON") from None
-        # Its reasons name places and types, never values.
+        # The decoder's errors name places and types, never values.
         raise Garbled(f"the response is not of the form that {service} documents: {error}") from None

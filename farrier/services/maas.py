@@ -35,7 +35,7 @@ from farrier.services.maas_signing import ApiKey
 
 # One decision lies between reading a machine and acting on it. An older reading is repeated.
 FRESH = timedelta(seconds=10)
-# 41 kB and 18 ms of the region each: more would hold one of its workers for too long.
+# Each takes 41 kB and 18 ms of the region: more would hold one of its workers for too long.
 MOST_MACHINES = 50
 MOST_EVENTS = 1000
 DEPLOY_AGAIN = timedelta(seconds=5)
@@ -44,7 +44,7 @@ UNANSWERED_HOLDS = timedelta(minutes=5)
 
 
 class Maas:
-    """`MaasClient`, for real."""
+    """The implementation of `MaasClient`."""
 
     def __init__(self, http: MaasHttp, *, clock: protocols.Clock, settings: MaasSettings) -> None:
         self._http = http
@@ -52,7 +52,7 @@ class Maas:
         self._settings = settings
         self._user: tuple[ApiKey, Identity] | None = None
         self._deploying = 0
-        self._unanswered: list[float] = []  # until when each of them counts
+        self._unanswered: list[float] = []  # the time until which each of them counts
 
     async def version(self) -> str:
         request = Request(operation=Operation.VERSION, path="version/")
@@ -175,7 +175,7 @@ class Maas:
         return await send(request, maas_answers.shaped(Identity))
 
     async def _ourselves(self, send: Send | None = None) -> Identity:
-        """Asked once for each key; it cannot change its user."""
+        """The user of the API key, requested once for each key, because a key cannot change its user."""
         key = await self._http.credential(Operation.WHOAMI)
         if self._user is None or self._user[0] != key:
             self._user = key, await self._whoami(send or self._http.send)

@@ -65,7 +65,8 @@ def path(collection: str, system_id: str, *parts: str | int) -> str:
 
 
 def creation(new: NewMachine) -> Request:
-    """Create without commissioning, which MAAS would do by default and whose failure it would not report."""
+    """The request that creates a machine without commissioning it. By default, MAAS would commission it, and not report
+    a failure of that."""
     return Request(
         operation=Operation.CREATE,
         method="POST",
@@ -176,7 +177,7 @@ def _network(
                 mode=change.mode.value,
                 subnet=change.subnet,
                 ip_address=change.ip_address,
-                force=True,  # or each repetition adds one more link
+                force=True,  # otherwise each repetition adds a link
             )
             return _operation(Operation.LINK_SUBNET, path("nodes", system_id, "interfaces", change.interface), *form)
         case changes.UnlinkSubnet():
@@ -198,7 +199,8 @@ def _update(system_id: str, change: changes.Update) -> Request:
 
 
 def _deploy(system_id: str, change: changes.Deploy, agent_name: str) -> Request:
-    """The user data has a token in it, and a refusal may quote what was sent."""
+    """The request to deploy. The user data counts as a secret, because it contains a token, and a refusal may quote
+    it."""
     encoded = base64.b64encode(change.user_data.encode()).decode()
     asked = _on_machine(
         Operation.DEPLOY,

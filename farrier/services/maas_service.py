@@ -25,11 +25,11 @@ from farrier.services.quoting import quoted
 
 # A region has four workers with four requests each for all clients; more requests would only queue inside it.
 CONCURRENCY = 4
-# A region that is restarted is away longer than any number of tries that is worth holding a caller for.
+# A region that restarts is unavailable for longer than a caller should wait, so more attempts would not help.
 ATTEMPTS = 3
-# A rotation is seen this much later, or after the first request that is refused.
+# farrier notices a rotation after this time, or after the first refused request.
 KEY_KEPT = timedelta(seconds=1)
-# Fifty machines, the most that are asked for together, have 2 MB; a thousand events half of one.
+# A list of fifty machines, the most that one request reads, has 2 MB; a thousand events have half a megabyte.
 LARGEST_BODY_BYTES = 8 * 1024 * 1024
 
 # Failures of MAAS at a BMC: provisioningserver/drivers/power/__init__.py:256, maasserver/models/node.py:6343. The last
@@ -45,7 +45,7 @@ _NO_KEY: Final = f"{_START}: it received no API key; a proxy in between removes 
 
 # No rule for 401 quotes its text: if the secret is wrong, it contains the right one (piston3/oauth.py:509).
 RULES: Final = (
-    # What a list responds to a request without a key, and what everything else does (piston3/utils.py:44).
+    # The responses to a request without a key: first that of a list, then that of any other path (piston3/utils.py:44).
     Rule(failure=F.AUTH, statuses={400}, text=re.compile("^Unrecognised signature"), detail=_NO_KEY),
     Rule(failure=F.AUTH, statuses={401}, text=re.compile("^Forbidden$"), detail=_NO_KEY),
     Rule(
@@ -55,7 +55,7 @@ RULES: Final = (
         detail=f"{_START}: the clocks of this machine and the region differ by more than five minutes; correct them",
     ),
     Rule(failure=F.AUTH, statuses={401}, detail=f"{_START}: it refuses the API key"),
-    # It moved on between our reading and our asking.
+    # The machine changed between farrier's read and its request.
     Rule(failure=F.CONFLICT, statuses={400}, operations={Operation.COMMISSION}, text=re.compile("current state")),
     Rule(failure=F.INVALID, statuses={400}, page=False),
     Rule(failure=F.FORBIDDEN, statuses={403}, page=False),
@@ -63,10 +63,10 @@ RULES: Final = (
     Rule(failure=F.ABSENT, statuses={404}, text=re.compile(r"No (Machine|Node) matches the given query")),
     # maasserver/exceptions.py:164: StaticIPAddressUnavailable is status 404.
     Rule(failure=F.ADDRESS_TAKEN, statuses={404}, text=re.compile("^IP address is already in use")),
-    # Others are of a link or a disk: the machine may well be there.
+    # Any other text is about a link or a disk; the machine itself may exist.
     Rule(failure=F.CONFLICT, statuses={404}, page=False),
     Rule(failure=F.BUSY, statuses={429}),
-    # The database's own conflicts come back as a page, those of a machine's state as text.
+    # The region returns conflicts of its database as a page, and those of a machine's state as text.
     Rule(failure=F.BUSY, statuses={409, 503}, stay=True),
     Rule(failure=F.BUSY, statuses={409, 503}, page=True),
     Rule(
@@ -137,13 +137,13 @@ class MaasSettings(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     ca_file: Path | None = None
     agent_name: str = "farrier"
-    # Each holds a slot of the region while addresses are probed and power is asked for, up to minutes.
+    # Each request holds a slot of the region for up to minutes, while MAAS probes addresses and queries power.
     deploys_at_once: int = 2
     connect_timeout: timedelta = timedelta(seconds=5)
-    # Fifty machines take a second, and a read may be made again.
+    # Fifty machines take a second, and a read may be repeated.
     read_timeout: timedelta = timedelta(seconds=15)
-    # The region does power and remote calls inside the request, which may last longer: what became of it is read
-    # afterwards. A step that reads, changes and is not to be interrupted is over within a minute.
+    # The region switches power and makes remote calls within the request. If this takes longer, farrier reads the
+    # result afterwards. A step that reads and changes must end within a minute.
     change_timeout: timedelta = timedelta(seconds=45)
 
     @property

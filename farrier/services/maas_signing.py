@@ -33,7 +33,8 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     def headers(self, now: float) -> Mapping[str, str]:
         """The OAuth header of one attempt. `now` is the Unix time: the region refuses a header that is five minutes
         old."""
-        # Its parts are letters and digits. Before the ampersand would be the consumer's secret, which is empty.
+        # The parts are letters and digits, so nothing is escaped. The consumer's secret, which precedes the ampersand,
+        # is empty.
         return {
             "Authorization": (
                 f'OAuth oauth_nonce="{uuid4().hex}", oauth_timestamp="{int(now)}", oauth_version="1.0", '

@@ -14,7 +14,8 @@ from farrier.services.http_messages import Answer
 # A sentence or two: the usual text of a service, unless it lists many things.
 _LONGEST_QUOTE = 300
 
-# Characters of a secret that is not quoted whole, as user data with a token in it; a password or a key is shorter.
+# From this length on, a service may quote only a part of a secret, such as user data with a token. Passwords and keys
+# are shorter.
 _LONG = 128
 # A token is several times as long, so most of it is removed wherever the quoted part begins.
 _PIECE = 12
@@ -32,7 +33,7 @@ def said(answer: Answer, secrets: Iterable[str]) -> str:
 def quoted(body: bytes, secrets: Iterable[str]) -> str:
     """A text of a service: one line, not too long, without secrets in any spelling in which they were sent or may
     return."""
-    # Cut after the secrets are out: one that is cut through would not be found.
+    # Cut only after the secrets are removed: a secret that is cut in two would not be found.
     text = scrubbed(" ".join(body[: 64 * _LONGEST_QUOTE].decode(errors="replace").split()), secrets)
     text = "".join(one if one.isprintable() else "?" for one in text)
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"

@@ -19,19 +19,19 @@ from farrier.model.maas import MaasFailure as F
 from farrier.services.breaker import Breaker
 from farrier.services.maas_service import CONCURRENCY
 
-# One of the region's slots is left to its observer, which everybody waits for, unless turns are so short that one comes
-# free at once.
+# One of the region's slots is left to its observer, on which all nodes depend, unless turns are so short that a slot
+# becomes free at once.
 TURNS = CONCURRENCY - 1
 QUICK = timedelta(milliseconds=250)
 # A node that would wait longer retries later: while it waits, it holds the slot of a node that needs no region.
 PATIENCE = timedelta(seconds=10)
 # The longest delay of a retry: the queue may shorten.
 LONGEST_AGAIN = timedelta(seconds=60)
-# How long a turn takes is measured; until then the line is let grow, and what is refused for is known.
+# The first estimate of the duration of a turn; later ones are measured. It is low, so that the queue may grow at first.
 _FIRST_GUESS_SECONDS = 0.02
-# About the last twenty turns.
+# The weight of a turn in the average, which covers about the last twenty turns.
 _WEIGHT = 0.1
-# A connection that breaks is soon there again; a key that is refused is replaced by a person.
+# A broken connection is soon restored, but a refused key waits for an operator.
 _FIRST_PAUSE = timedelta(seconds=5)
 _LONGEST_PAUSE = timedelta(seconds=60)
 _OF_ALL = frozenset({F.AUTH, F.CLOCK_SKEW, F.TLS, F.UNREACHABLE})
@@ -50,7 +50,7 @@ class Turns:
         self._breaker: Breaker[MaasError] = Breaker(clock, pause=_FIRST_PAUSE, longest=_LONGEST_PAUSE, one_tries=True)
 
     def forget_trouble(self) -> None:
-        """The cause may have been removed: the next one tries."""
+        """Close the breaker, because the cause may have been removed: the next request is sent."""
         self._breaker.close()
 
     @asynccontextmanager
@@ -92,7 +92,7 @@ class Turns:
             raise self._too_long(wait)
 
     def _too_long(self, wait: float) -> MaasError:
-        """A refusal, with the next place behind all that were promised one."""
+        """The error for a refused caller. Its time to retry is after those of all callers that were refused before."""
         now, longest = self._clock.monotonic(), LONGEST_AGAIN.total_seconds()
         self._promised = min(max(self._promised, now + wait) + self._takes / self._places.total_tokens, now + longest)
         # Early rather than late: a queue that is too long costs nothing, and an empty one wastes slots.

@@ -25,7 +25,7 @@ from farrier.services.times import Times
 
 
 class RegionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A region, and the reference of its key."""
+    """A region, and the reference to its key."""
 
     maas: MaasSettings
     key: str
@@ -49,7 +49,7 @@ def settings_of(sites: Sites) -> Mapping[str, RegionSettings]:
 
 
 class Regions(SiteClients[RegionSettings, Turns]):
-    """`protocols.Regions`, for real."""
+    """The implementation of `protocols.Regions`."""
 
     @override
     def take(self, opened: Opened[RegionSettings, Turns]) -> None:
@@ -67,7 +67,7 @@ class Regions(SiteClients[RegionSettings, Turns]):
         return kept.client.turn()
 
     def client(self, site: str) -> protocols.MaasClient | None:
-        """The client of a site's region, for its observer, which is in no line."""
+        """The client of a site's region, for its observer, which does not queue."""
         kept = self._sites.get(site)
         return None if kept is None else kept.client.client
 

@@ -21,7 +21,7 @@ _C = TypeVar("_C")
 
 
 class Kept(msgspec.Struct, Generic[_S, _C], frozen=True):
-    """A client, and what it was opened with."""
+    """A client and its settings."""
 
     settings: _S
     client: _C
@@ -34,7 +34,7 @@ class Opened(msgspec.Struct, Generic[_S, _C], frozen=True):
 
 
 class SiteClients(ABC, Generic[_S, _C]):
-    """The clients of those sites that were taken last; none at first. `stack` closes them."""
+    """The clients that were passed to `take` last; none at first. `stack` closes them."""
 
     def __init__(
         self,

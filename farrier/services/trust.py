@@ -1,4 +1,4 @@
-"""TLS policies: one per site, or per host if one differs, and the verification of other services.
+"""TLS policies: a default and exceptions by host for BMCs, and the verification of other services.
 
 `wiring` builds the policies from the configuration. Verification against a CA is the default, and the only policy for
 MAAS, UFM and Vault. A pinned certificate replaces it, name check included. `Insecure` must be configured explicitly,
@@ -60,7 +60,7 @@ def verifying(ca_file: Path | None = None) -> ssl.SSLContext:
     Raises `ConfigError` for an unusable file."""
     try:
         return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:  # an SSLError, for what is no certificate, is one too
+    except OSError as error:  # includes SSLError, for a file without a certificate
         raise errors.ConfigError(
             f"cannot load CA certificates from {ca_file}: {error.strerror or error}; expected a PEM file"
         ) from error

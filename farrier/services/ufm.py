@@ -31,9 +31,9 @@ _log = structlog.stdlib.get_logger(__name__)
 
 # A third of the time between two reads of a partition: drift is seen a little later, with a hundredth of the requests.
 READING_KEPT = timedelta(seconds=10)
-# Spares partitions that read one after the other a separate wait for a UFM that is down.
+# Without this pause, partitions that are read one after the other would each wait for a UFM that is down.
 TROUBLE_KEPT = timedelta(seconds=5)
-# What would strike a reading of any other partition, too.
+# Failures that would affect a read of any other partition, too.
 _OF_ALL = frozenset(
     {UfmFailure.AUTH, UfmFailure.TLS, UfmFailure.UNREACHABLE, UfmFailure.TIMEOUT, UfmFailure.BUSY, UfmFailure.FORBIDDEN}
 )
@@ -48,7 +48,8 @@ class _Reading(msgspec.Struct, frozen=True):
     qos: Listed
 
     def pkey(self, number: int) -> Pkey | None:
-        """Raises `UfmError` for what cannot be understood of this partition; no other is struck by that."""
+        """The partition of this number. Raises `UfmError` if its entry cannot be decoded, which does not affect other
+        partitions."""
         try:
             return ufm_answers.of_lists(number, self.ports, self.qos)
         except Garbled as error:
@@ -80,7 +81,7 @@ class Ufm:
 
     async def read_anew(self, number: int) -> Pkey | None:
         """A partition from a new request. It counts as absent only if the list of all partitions lacks it, too: a proxy
-        in front of UFM may return 404 or `{}`, and a number is claimed or released on that."""
+        in front of UFM may return 404 or `{}`, and farrier claims or releases a number on this result."""
         self._refuse_in_trouble()
         found: Pkey | None = None
         try:
@@ -149,7 +150,7 @@ async def open_ufm(
     observer: protocols.ServiceObserver,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[Ufm]:
-    """A client of one UFM. Raises `ConfigError` for an unusable file of authorities. Nothing is sent yet."""
+    """A client of one UFM. Raises `ConfigError` for an unusable CA file. Nothing is sent yet."""
     if not settings.url.startswith("https://"):
         _log.warning("ufm.not_encrypted", url=settings.url)
     async with open_client(

@@ -35,7 +35,7 @@ class _Qos(msgspec.Struct, frozen=True):
 
 
 class _Pkey(msgspec.Struct, frozen=True):
-    """`guids` and `qos_conf` come with the list that was asked for."""
+    """`guids` and `qos_conf` are set only if the request asked for them."""
 
     partition: str = ""
     ip_over_ib: bool = True

@@ -14,7 +14,7 @@ from farrier.model.ufm import Membership, Port, Qos, Wanted, spelled
 from farrier.services.http_messages import Request
 
 _PKEYS = "resources/pkeys"
-# With the slash that UFM's own documentation has where ports are added and set.
+# UFM's documentation has this final slash in the requests that add and set ports.
 _PORTS = f"{_PKEYS}/"
 
 
@@ -49,7 +49,7 @@ def pkey(number: int) -> Request:
 
 
 def creation(wanted: Wanted) -> Request:
-    """A partition without ports."""
+    """The request that creates a partition without ports."""
     body = {"pkey": spelled(wanted.number), "index0": wanted.index0, "ip_over_ib": wanted.ip_over_ib}
     body |= _qos(wanted.qos) | _named(wanted)
     return Request(operation=Operation.CREATE, method="POST", path=f"{_PKEYS}/add", json=body)
@@ -61,7 +61,7 @@ def qos(number: int, wanted: Qos) -> Request:
 
 
 def addition(wanted: Wanted, guids: Sequence[str], membership: Membership) -> Request:
-    """These ports, besides those that it has."""
+    """The request that adds these ports to those of the partition."""
     body = {
         "pkey": spelled(wanted.number),
         "guids": list(guids),
@@ -73,7 +73,7 @@ def addition(wanted: Wanted, guids: Sequence[str], membership: Membership) -> Re
 
 
 def setting(wanted: Wanted, ports: Mapping[str, Port]) -> Request:
-    """These ports and no others, by our name if we give it one."""
+    """The request that sets exactly these ports, and the name if farrier names its partitions."""
     body = {
         "pkey": spelled(wanted.number),
         "guids": list(ports),

@@ -23,7 +23,7 @@ from farrier.services.ufm_requests import Operation
 LARGEST_BODY_BYTES = 9 * 1024 * 1024
 ATTEMPTS = 3
 
-# Only a change can be refused, and only a key can be missing: UFM always has a list.
+# UFM can refuse only changes, and only a single partition can be missing: the lists always exist.
 _CHANGES: Final = frozenset(Operation) - {Operation.LIST_PORTS, Operation.LIST_QOS, Operation.PKEY}
 
 RULES: Final = (

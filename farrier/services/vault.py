@@ -35,7 +35,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 # A Vault responds in milliseconds; a dozen concurrent requests are enough for a fleet of any size.
 CONCURRENCY = 12
-# Long enough that an outage costs a Vault that comes back next to nothing, short against every back-off.
+# Long enough not to load a Vault that recovers, and shorter than every back-off.
 PAUSE = timedelta(seconds=5)
 
 VAULT: Final = Service(failures=FAILURES, concurrency=CONCURRENCY, largest_body_bytes=LARGEST_SECRET_BYTES)
@@ -72,8 +72,8 @@ async def open_vault(
     clock: protocols.Clock,
     observer: protocols.ServiceObserver,
 ) -> AsyncIterator[Vault]:
-    """The client, for as long as the context lasts; it dials when it is first asked. `token` is called before
-    each request. Raises `ConfigError` for an unusable file of authorities."""
+    """The client, for as long as the context lasts; it connects at its first request. `token` is called before each
+    request. Raises `ConfigError` for an unusable CA file."""
     shown = {"X-Vault-Request": "true"} | ({"X-Vault-Namespace": settings.namespace} if settings.namespace else {})
 
     async def credential() -> Pass:
@@ -136,7 +136,7 @@ class Vault:
         self._kept[path] = now + self._settings.keep.total_seconds(), source
 
     async def _fetch(self, send: Send, path: str) -> Source:
-        """Raises `VaultError`, also the one of a moment ago."""
+        """Read the secret. Raises `VaultError`; during the pause after a failure, the error of that failure."""
         trouble = self._breaker.trouble()
         if trouble is not None:
             raise trouble.error.of_another()

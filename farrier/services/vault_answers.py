@@ -38,11 +38,11 @@ class Result(StrEnum):
     UNREACHABLE = "unreachable"
     TIMEOUT = "timeout"
     TLS = "tls"
-    PROTOCOL = "protocol"  # no answer of a KV v2 engine
+    PROTOCOL = "protocol"  # not a response of a KV v2 engine
 
 
 class VaultError(RequestError[Result]):
-    """Why there is no secret. `temporary`: the same question may be answered later."""
+    """Why there is no secret. `temporary`: a later read may succeed."""
 
     temporary = True
 
@@ -105,14 +105,14 @@ FAILURES: Final = _VaultFailures(
 
 
 def lasting(result: Result, reason: str) -> VaultError:
-    """A failure that waits for an edit."""
+    """A failure that lasts until an operator changes the settings or the secret."""
     error = VaultError(result, reason)
     error.temporary = False
     return error
 
 
 def nothing(_: Answer) -> None:
-    """For a request that was accepted."""
+    """Ignore the body of a successful response."""
 
 
 def secret(answer: Answer) -> Source:

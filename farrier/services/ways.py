@@ -1,7 +1,7 @@
-"""From a BMC's address and reference to the one way on which its secret may go, and secrets that are used otherwise.
+"""Determines the only route on which the secret of a BMC may be sent, from its address and credential reference.
 
-`Ways` is asked by the BMC client for each call. `BoundCredentials` is what a node's steps have in the place of the
-store itself: a node's reference reaches nothing that its address is not bound to.
+The BMC client uses `Ways` for each call. A node's steps have `BoundCredentials` instead of the store, so that a node
+can use a reference only with an address to which the reference is bound.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from farrier.services.bmc_transport import Lookup, Route, look_up
 
 
 class Ways:
-    """The ways to BMCs that the bindings and the networks allow."""
+    """The routes to BMCs that the bindings and the networks allow."""
 
     def __init__(self, bindings: Bindings, networks: Sequence[Network], *, lookup: Lookup = look_up) -> None:
         self._bindings = bindings
@@ -36,12 +36,12 @@ class Ways:
         return bmc, self.route(bound)
 
     def bound(self, target: BmcTarget) -> tuple[URL, Bound]:
-        """The BMC, and what binds the reference to its host. Raises as `to` does."""
+        """The BMC, and the bindings of the reference to its host. Raises as `to` does."""
         bmc = address.parse(target.address)
         return bmc, self._bindings.of(target, bmc.raw_host or "")
 
     def route(self, bound: Bound) -> Route:
-        """The way to a host that is bound."""
+        """The route to a host with a binding."""
 
         def check(addresses: Sequence[str]) -> None:
             self._networks.check(addresses)
