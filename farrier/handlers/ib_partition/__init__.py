@@ -1,6 +1,7 @@
 """InfiniBand partitions: keeps UFM in the target state of each partition, whatever other clients change there.
 
-`PartitionHandler.handle` decides everything that does not need UFM; `steps` does the rest, by a `plan`.
+`PartitionHandler.handle` decides everything that does not need UFM; `steps` reads UFM and makes the changes of a
+`plan`.
 """
 
 from __future__ import annotations

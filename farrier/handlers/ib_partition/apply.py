@@ -29,7 +29,7 @@ class Refused(msgspec.Struct):
 
     @property
     def text(self) -> str:
-        """One of them, in words that stay the same while UFM does; empty if there are none."""
+        """The text of one refusal, which changes only if UFM's refusals change; empty without a refusal."""
         if self.partition:
             return self.partition[0]
         if not self.ports:

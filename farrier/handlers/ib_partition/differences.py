@@ -1,4 +1,4 @@
-"""Describes the differences between UFM and a partition, in texts that stay equal while UFM does. Pure."""
+"""Describes the differences between UFM and a partition, in texts that change only if UFM changes. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from farrier.model.ufm import Pkey, Port, Wanted, spelled
 
 
 def differences(partition: IbPartition, have: Pkey | None, plan: Plan, *, named: bool) -> str:
-    """All differences that `plan` ends."""
+    """The differences that the changes of `plan` remove."""
     if have is None:
         return f"partition {spelled(partition.pkey)} is missing"
     ports = {member.guid: Port(member.membership, partition.index0) for member in partition.users}

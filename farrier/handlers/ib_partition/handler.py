@@ -1,7 +1,7 @@
 """One run of one partition: first its intents, then the comparison of UFM with the target state.
 
 Decisions without UFM are made here, purely; the rest is a step. If UFM cannot be reached, the partition waits in its
-state. If UFM refuses the partition, the state is `error`, which ends by itself.
+state. If UFM refuses the partition, the state is `error` until UFM accepts the changes.
 """
 
 from __future__ import annotations

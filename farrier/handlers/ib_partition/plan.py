@@ -1,8 +1,7 @@
 """Compares a partition with UFM: the changes to make, and the states of its members. Pure.
 
-The changes are independent, so a refused one blocks no other. Ports are removed before others are added, unless none
-would be left; refused ports come last. A port that is not a member is removed only if a later reading still shows
-it.
+The changes are independent, so a refused one blocks no other. Ports are removed before others are added, unless no port
+would remain; refused ports come last. A port that is not a member is removed only if a later reading still shows it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from farrier.model.ufm import Membership, Pkey, Port, Qos, Wanted
 SEEN_AGAIN_AFTER = timedelta(seconds=20)
 # A removal has its GUIDs in the path: 1.7 kB, of the 8 kB that servers accept.
 MOST_AT_ONCE = 100
-# Stored in the partition's row, 80 bytes each. Further ones follow once these are gone.
+# Each takes 80 bytes of the partition's row. Further ones are recorded once these are removed.
 MOST_STRANGERS = 500
 
 
@@ -40,8 +39,8 @@ class Add(msgspec.Struct, frozen=True):
 
 
 class SetPorts(msgspec.Struct, frozen=True):
-    """Restores what an addition cannot set: name, IP, and the memberships of ports. `ports` are the ports in UFM
-    without those to remove; `off` are those of them with another membership."""
+    """Restores what an addition cannot set: name, IP, and the memberships of ports. `ports` are the ports to keep in
+    UFM; `off` are those of them whose properties in UFM differ."""
 
     wanted: Wanted
     ports: Mapping[str, Port]
@@ -62,7 +61,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     changes: tuple[PartitionChange, ...]
     strangers: tuple[Stranger, ...]
-    removed: tuple[str, ...]  # of the strangers
+    removed: tuple[str, ...]  # the strangers to remove
 
 
 def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: bool) -> Plan:
@@ -81,7 +80,8 @@ def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: 
     missing = [member for member in partition.users if member.guid not in have.ports]
     kept = {guid: ports.get(guid, port) for guid, port in have.ports.items() if guid not in gone}
     off = tuple(guid for guid, port in kept.items() if have.ports[guid] != port)
-    # A list without ports may delete the key. An addition restores most of the settings, and the next run the rest.
+    # Setting an empty list of ports may delete the partition in UFM. An addition restores most of the settings, and the
+    # next run the rest.
     if (off or _is_off(wanted, have)) and (kept or not missing):
         changes.append(SetPorts(wanted, kept, off))
     removals = [Remove(partition.pkey, tuple(chunk)) for chunk in _chunks(list(gone))]

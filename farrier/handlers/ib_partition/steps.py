@@ -35,7 +35,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 # UFM may make a change after its response, and a response may be lost, so the partition is read again soon.
 SOON = timedelta(seconds=5)
-# UFM makes an accepted change mostly before the next reading. A change that takes longer than this will hardly happen.
+# UFM makes most accepted changes before the next reading. A change that takes longer than this counts as failed.
 DONE_WITHIN = timedelta(minutes=2)
 _AT_ONCE = timedelta(0)
 
@@ -70,8 +70,8 @@ async def keep(partition: IbPartition, now: datetime, services: PartitionService
 
 
 async def give_up(partition: IbPartition, now: datetime, services: PartitionServices) -> Outcome:
-    """Delete the partition in UFM; the run ends it once UFM no longer has it. If farrier did not delete it, UFM must
-    still be without it a while later, because UFM may still be making an earlier change."""
+    """Delete the partition in UFM, and enter `gone` once UFM no longer has it. If UFM lacks it at the first read
+    already, a later read must confirm this, because UFM may still be making an earlier change."""
     client = _client(partition, services)
     if client is None:
         return _no_client(partition)
@@ -160,7 +160,8 @@ async def _reconcile(partition: IbPartition, now: datetime, client: UfmClient) -
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """The last reading of a run, the remaining differences, the refusals of UFM, and the ports without a member."""
+    """The last reading of a run, the remaining differences, the refusals of UFM, and the ports without a member that
+    the run removed."""
 
     have: Pkey | None
     plan: Plan
@@ -200,7 +201,7 @@ def _settled(partition: IbPartition, now: datetime, seen: Seen) -> Outcome:
 def _not_done(
     partition: IbPartition, to: IbPartition, now: datetime, off: str, writes: tuple[PartitionWrite, ...]
 ) -> Outcome:
-    """UFM accepted a change but does not show it: read again after twice the time, and finally enter `error`."""
+    """UFM accepted a change but does not show it: read again after growing pauses, and finally enter `error`."""
     since = partition.asked_at or now
     to = msgspec.structs.replace(to, asked_at=since)
     reason = f"UFM has not made all accepted changes yet: {off}"

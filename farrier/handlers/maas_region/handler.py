@@ -27,13 +27,14 @@ from farrier.protocols import Regions, StateHandler
 NOT_HERE = timedelta(seconds=5)
 # A replica may be down for the upgrade of its host, and its sites with it.
 UNCONFIGURED_AFTER = timedelta(minutes=10)
-# Recorded by each controller with the site in its settings, also while the region is paused after a failure.
+# How often a controller with the site in its settings records this, also while the region is paused after a failure.
 _NOTED_EVERY = timedelta(minutes=1)
 # A read has its own limit, and the work after it takes no time.
 DEADLINE = LONGEST + timedelta(seconds=15)
 # As long as the confirmation of a contradiction takes: an unreadable machine costs one request a minute.
 UNREADABLE_AGAIN = timedelta(minutes=1)
-# The newest are kept. A region with more of them has another problem.
+# The most unreadable machines that a region records; the newest are kept. A region with more of them has another
+# problem.
 MOST_UNTOLD = 200
 _AT_ONCE = timedelta(0)
 _SHORT = (timedelta(seconds=5), timedelta(minutes=1))
@@ -73,7 +74,7 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
         if site is None or site.maas is None:
             return _not_here(resource, now)
         if site.maas.url.rstrip("/") != resource.url:
-            # A replica that has read its sites earlier or later uses another region.
+            # Replicas reload their settings at different times, so another replica may use another region.
             return Wait(
                 reason=f"the region of site {resource.site} has another URL in this controller's settings",
                 requeue_after=NOT_HERE,

@@ -25,10 +25,12 @@ from farrier.protocols import MaasClient
 # The region's limit of one response. Further pages wait for the next read, so that machines are read too.
 PAGE = 1000
 MOST_PAGES = 10
-# This takes 0.9 s of one of the region's workers. Of its four requests for farrier, handlers keep at least one.
+# A request for this many machines takes 0.9 s of one of the region's workers. Of the four requests that farrier sends
+# at a time, at least one is left to the handlers.
 CHUNK = 50
 AT_ONCE = 3
-# A third of a second each, ten seconds in total; then nodes that wait for an event come first.
+# A request takes a third of a second, so with three at a time these take ten seconds. After that, nodes that wait for
+# an event come first.
 MOST_ALONE = 90
 # A single unreadable machine may be broken; this many are a failure of the region.
 ENOUGH = 3
@@ -129,7 +131,7 @@ async def _follow(client: MaasClient, found: Findings, now: datetime) -> None:
 
 
 async def _begin(client: MaasClient, found: Findings, *, unless: int | None = None) -> None:
-    """Begin after the newest event; not if the region has an event as new as `unless`."""
+    """Set the cursor to the newest event, unless the region has an event as new as `unless`."""
     newest = max((event.id for event in await client.events(limit=1)), default=0)
     if unless is None or newest < unless:
         found.cursor = Cursor(newest=newest)
@@ -205,8 +207,8 @@ async def _alone(client: MaasClient, one: DueMachine, found: Findings, now: date
 
 
 async def _ask_for_others(client: MaasClient, region: MaasRegion, found: Findings) -> None:
-    """Look for other known machines if every machine in this read is lost. Without any, the URL may lead to another
-    region, and none counts as lost."""
+    """Look for other known machines if every machine in this read is lost. If the region has none of them, the URL may
+    lead to another region, and none counts as lost."""
     if not found.lost or found.failure is not None or _there(found):
         return
     others = set(region.known) - found.lost
@@ -222,7 +224,8 @@ def _there(found: Findings) -> int:
 
 
 def _note_absent(one: DueMachine, found: Findings, now: datetime, most_lost: int | None) -> None:
-    """Record the readings. If too many machines are lost, record none of the losses."""
+    """Record that the machine is absent. If too many machines are lost, the read fails and records none of the
+    losses."""
     if one.present:
         found.lost.add(one.system_id)
     found.readings.append(absent(one, now))

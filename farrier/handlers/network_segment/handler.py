@@ -1,8 +1,7 @@
 """One run of one segment. Pure, without steps: the database counts everything that the decision needs.
 
-A drain ends when no address has been allocated for the drain period. Moving its deadline is an update of the payload:
-the state is entered once and keeps its history. The next run is at the deadline, at a release, or after the period of
-all resources.
+A drain ends when no address has been allocated for the drain period. A new deadline is an `Update`, so the segment
+enters the state only once. The next run is at the deadline, at a release, or after the usual period.
 """
 
 from __future__ import annotations
@@ -118,8 +117,7 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
         return segment.last_released_at + self._drain_period
 
     def _never_nearer(self, segment: NetworkSegment, until: datetime, now: datetime) -> datetime:
-        """The end of a drain never moves forward to an earlier time than recorded; a shortened period
-        counts from now."""
+        """The end of a drain. It is never earlier than recorded, except that a shortened period counts from now."""
         if segment.drain_until is None:
             return until
         return max(until, min(segment.drain_until, now + self._drain_period))

@@ -2,8 +2,7 @@
 
 The BMC is read once, and at least one recorded value of the machine must match the reading. The adoption ends with the
 result of the read, its deadline, or an intent that must not wait. After a crash, the next process counts another try
-and reads again. If the machine is proven, the same commit continues the onboarding, and completes it if no stage is
-left.
+and reads again. After a match, the same commit continues the onboarding, and completes it if no stage is left.
 """
 
 from __future__ import annotations
@@ -80,8 +79,8 @@ def _adopted(node: Node, now: datetime, reading: BmcReading, config: Policy) -> 
 
 
 def _goes_on(node: Node, now: datetime, config: Policy) -> Node:
-    """The node with its onboarding past the probe, or complete if every further stage is done. Otherwise the onboarding
-    stops at the next stage, and its own runs continue it, one recorded stage at a time."""
+    """The node with its onboarding past the probe, or complete if every further stage is already done. Otherwise the
+    onboarding is at the next stage, and later runs continue it, one recorded stage at a time."""
     waits = node.workflow is not None and node.workflow.status is W.RUNNING
     if not waits or not onboarding_adopt.is_at_the_gate(node):
         return node

@@ -24,8 +24,8 @@ async def token(services: NodeServices, site: Site, node: Node, deploy: int) -> 
     assert site.maas is not None, "deploys only where there is a region"
     assert node.workflow is not None, "only called while a workflow is live"
     key = await services.credentials.token(site.maas.key)
-    # Each database starts its IDs again, and the user data of some machine may contain the token of a node of an
-    # earlier database.
+    # A new database starts its IDs again, and the user data of a machine may still contain a token from an earlier
+    # database.
     said = f"{_LABEL}\n{node.id}\n{node.workflow.id}\n{node.workflow.mark}\n{deploy}"
     return bootstrap.token(hmac.new(key.encode(), said.encode(), hashlib.sha256).hexdigest())
 

@@ -37,7 +37,8 @@ _STOP_CAUSE = {
     StopRequest.FAILED: QuarantineCause.DECOMMISSION_FAILED,
 }
 
-# An onboarding in these follows its adoption. An onboarding that an operator froze or ended does not change.
+# An onboarding in these statuses stops with its adoption. An onboarding that an operator froze or ended does not
+# change.
 _GOES_ALONG = (W.RUNNING, W.FAILED_RETRYABLE)
 
 
@@ -124,8 +125,8 @@ def freeze(
 
 
 def adoption_cut_short(node: Node, why: str) -> Node:
-    """The node after an adoption that ended for something else. It is unknown whether the adoption had logged in, so
-    its try stays counted."""
+    """The node after its adoption was interrupted. It is unknown whether the adoption had logged in, so its try stays
+    counted."""
     bmc = replace(node.bmc, trying=None, failure=None, last_error=f"the adoption {why}")
     return adoption_stopped(
         with_fields(node, management=Management.ADOPT_FAILED, bmc=bmc), FailureClass.ADOPT_FAILED, f"the adoption {why}"

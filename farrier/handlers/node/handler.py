@@ -3,8 +3,8 @@
 An intent that changes the node comes first, then the layers in order. Answers that change nothing are committed with
 the decision of the rules. After a rule that only waits, the run continues with the next rule. The writes of a rule are
 committed alone, on the state for which it decided. Then the node runs again at once, so that the other rules are
-called. No rule starves behind another one if, after its write, transition or step, a rule needs nothing more at once
-(`tests/unit/handlers/test_every_rule_has_its_turn.py`).
+called. A rule must not need another write, transition or step directly after its own, because the rules behind it would
+starve (`tests/unit/handlers/test_every_rule_has_its_turn.py`).
 """
 
 from __future__ import annotations
@@ -225,8 +225,8 @@ def _with_answers(decision: Decision, answered: Answers) -> Decision:
 
 def _the_bmc_first(step: _NodeStep, of_the_bmc: _Decide, node: Node, now: datetime, policy: Policy) -> Decision:
     """Choose between a step of a stage and one of the BMC. The BMC's step comes first: it is due only now and then,
-    while a stage may request steps without end if MAAS is unavailable. The stage's step follows at once. It comes first
-    if the BMC was just read, because a slow read may have been the only event since."""
+    while a stage may request steps without end if MAAS is unavailable. The stage's step follows at once. If the BMC was
+    just read, the stage's step comes first, so that slow reads in a row do not starve the stage."""
     tended = of_the_bmc(node, now, policy)
     match tended:
         case None | Wait() | DoNothing():

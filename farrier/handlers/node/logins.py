@@ -21,7 +21,7 @@ from farrier.model.workflow import OnboardingMode
 # The first two refusals may be temporary; the third in a row counts as definite and backs off like any failure.
 SECOND_LOGIN_AFTER = timedelta(seconds=60)
 DEFINITE_REFUSALS = 3
-# A login takes about a second. A node that waits for logins of others retries after this time.
+# A login takes about a second. A node that waits for the logins of other nodes retries after this time.
 OTHERS_TAKE = timedelta(seconds=5)
 
 # The longest pause that a BMC may request: the longest of any class of failure.

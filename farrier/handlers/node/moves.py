@@ -93,7 +93,7 @@ class Failed(Made, frozen=True, kw_only=True):
 Settled: TypeAlias = Done | Waiting | Step | Failed
 
 # The call waits for a slot of the region, reads the machine and sends one change, for which the region may need as long
-# as its BMC. A step that changes something is never interrupted, so this bounds the wait of an intent.
+# as the machine's BMC. A step that changes something is never interrupted, so this bounds the wait of an intent.
 CALL_DEADLINE = timedelta(seconds=60)
 
 

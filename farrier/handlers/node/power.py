@@ -76,8 +76,8 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
 
 
 def recover(node: Node, now: datetime, *, step: str) -> Decision | None:
-    """Decide after a step of this name whose end is not recorded: what it may have sent counts. None if it cannot have
-    sent anything, or if nothing more will be sent before that stops counting."""
+    """Decide after a step of this name whose end is not recorded: a login that it may have sent counts. None if it
+    cannot have sent one, or if the login cap is reached without it."""
     if node.management is not Management.MANAGEABLE or node.deleting:
         return None
     if node.bmc.switching is not None:
@@ -226,7 +226,7 @@ def _pause(node: Node, error: BmcError, failures: int) -> timedelta:
 
 
 def _counted_once(bmc: Bmc, now: datetime) -> Bmc:
-    """The BMC with the login counted that may have been refused, if it was not counted before."""
+    """The BMC after a login that may have been refused: counted, unless it was counted before."""
     return bmc if has_try(bmc) else counted(bmc, now)
 
 

@@ -44,7 +44,7 @@ def begin_verify(node: Node, now: datetime, *, reason: str, cause: str) -> Chang
 
 
 def begin_asked(node: Node, now: datetime) -> Change | Wait[Write] | None:
-    """Verify a manageable node, if an intent requested it and had to wait for the login cap."""
+    """Verify the node, if an intent requested it and had to wait for the login cap."""
     if node.bmc.asked_at is None:
         return None
     return begin_verify(node, now, reason="manage was requested", cause="rule: manage")
@@ -57,8 +57,8 @@ def put_off(node: Node, now: datetime) -> Node:
 
 
 def cut_short(node: Node) -> Node:
-    """The node after its verification ended for something else. It is unknown whether the verification had logged in,
-    so its try stays counted."""
+    """The node after its verification was interrupted. It is unknown whether the verification had logged in, so its try
+    stays counted."""
     return with_fields(node, management=Management.ENROLL, bmc=replace(node.bmc, trying=None))
 
 
@@ -109,7 +109,7 @@ def refusal(node: Node, reading: BmcReading, *, must_prove: bool) -> BmcError | 
 
 
 async def judged(node: Node, reading: BmcReading, services: NodeServices, *, must_prove: bool) -> BmcError | None:
-    """`refusal`, or the failure for a machine that belongs to another node, of which nothing is recorded."""
+    """`refusal`, or the failure for a machine that another node has recorded."""
     refused = refusal(node, reading, must_prove=must_prove)
     if refused is not None:
         return refused

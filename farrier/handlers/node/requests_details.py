@@ -1,7 +1,7 @@
 """The response to `set`: changes registration data, except values that a live workflow uses.
 
 The database refused malformed values when the intent was inserted, with the functions of the registration. The commit
-writes a history row for each changed value, because it has the values from before.
+writes a history row for each changed value, because it reads the former values.
 """
 
 from __future__ import annotations

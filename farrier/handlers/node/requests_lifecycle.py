@@ -100,7 +100,7 @@ def delete(request: Request) -> Reply:
         return Accept(
             reason="being deleted", to=removal.begin(node, request.now, request.config).to, writes=(RevokeBootstrap(),)
         )
-    if compensating.has_work(node):  # also if the undo is done already: the deletion replaces what was to follow
+    if compensating.has_work(node):  # also during an undo: the deletion replaces what was to follow
         undone = with_fields(marked, workflow=compensating.undoing(node, AfterUndo.CANCEL))
         return Accept(
             reason="the node is deleted when the undo of its workflow is done", to=undone, writes=(RevokeBootstrap(),)

@@ -31,8 +31,8 @@ ENFORCE_EVERY = timedelta(minutes=5)
 # Slow machines need more than a minute to power off, and the BMC client allows two.
 DEADLINE = timedelta(minutes=3)
 
-# An action is sent at once. After this time, a step may have begun without a record, and a lost reset is better than a
-# second one.
+# An action is sent right after its record. If the record is older than this, an earlier step may have sent it, and a
+# lost reset is better than a second one.
 AT_ONCE = timedelta(seconds=10)
 
 _REACHED = {PowerRequest.ON: PowerState.ON, PowerRequest.OFF: PowerState.OFF, PowerRequest.RESET: PowerState.ON}

@@ -1,7 +1,7 @@
 """Agent tasks for the handler: issue, reissue, count failures, skip by force.
 
-A task that no agent claims, or whose lease expired, is issued again without limit, and its stage shows as above its
-limit. Only `failed` results count; after `max_task_attempts` of them the task has failed for good (model §8).
+A task waits for an agent without limit, and is issued again without limit after its lease expires. Its stage shows as
+above its limit. Only `failed` results count; after `max_task_attempts` of them the task has failed for good (model §8).
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def pointless(node: Node) -> str | None:
 
 
 def reissue(node: Node, type_: TaskType, now: datetime) -> tuple[Write, ...]:
-    """The writes with which `resume` issues a task again. None while the task is new, its lease is live, or after it
-    succeeded or was cancelled by force."""
+    """The writes with which `resume` issues a task again. Empty while the task is new or its lease is live, and after
+    it succeeded or was cancelled by force."""
     task = _current(node, type_)
     if task is None:
         return (CreateTask(type=type_),)

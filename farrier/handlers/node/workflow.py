@@ -41,7 +41,7 @@ from farrier.model.writes import Write
 
 AGAIN_WHILE_UNREAD = timedelta(seconds=15)
 """Interval at which a stage retries a request while the region cannot be read. It is the interval after any other
-failure of a stage."""
+failure of the region."""
 
 NOTICED_WITHIN = timedelta(seconds=90)
 """Longest time for which calls may fail before farrier notices an outage of the region: a poll begins 5 s after the
@@ -96,7 +96,8 @@ def orphaned(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def redeploy(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """Begin the second half of a reimage: an onboarding installs the node again, which stays retired until then."""
+    """Begin the second half of a reimage: an onboarding that installs the node again. The node stays retired until the
+    onboarding completes."""
     if not node.redeploying:
         return None
     if node.paused is not None:

@@ -48,7 +48,7 @@ _FREE = frozenset(
         StatusNumber.READY,
     }
 )
-# The fields with which MAAS refuses to create an existing machine.
+# The fields that MAAS names if it refuses to create a machine that exists.
 _IS_THERE = frozenset({"hostname", "mac_addresses"})
 
 

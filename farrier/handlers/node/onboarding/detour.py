@@ -2,7 +2,8 @@
 
 Used by the stages of a deployment; pure, except for the functions that read the last deployment. Each stage on this
 path restarts its count of attempts, so this count would never end the path. Therefore the workflow counts failed
-deployments, and passes the count to the classification as its attempt: limit and back-off are those of deployments.
+deployments, and the stage that classifies a failure has this count as its attempt: limit and back-off apply to
+deployments.
 """
 
 from __future__ import annotations

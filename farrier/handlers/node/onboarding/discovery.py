@@ -165,7 +165,7 @@ def the_one(found: tuple[Found, ...]) -> Found | Failed | None:
 
 
 def contradiction(known: Clues, found: Found) -> Failed | None:
-    """Why the machine is not the node's, whatever found it. A value that one side lacks proves nothing."""
+    """Why the machine is not the node's, whichever clue found it. A value that one side lacks proves nothing."""
     machine = found.machine
     what = f"machine {_named(machine)}, found by {' and '.join(found.by)},"
     other = _other_serial(known.serial, machine)
@@ -213,8 +213,8 @@ def taken_by_other(system_id: str, other: str) -> Failed:
 
 def _other_serial(serial: str | None, machine: Machine) -> str | None:
     """The serial of the machine's system, if it differs from the one that the BMC reports. Some BMCs report the serial
-    of the board, which some boards write among others. These serials can only prove the same machine, never another
-    one."""
+    of the board, which some boards write among other serials. Serials of the board and the chassis can prove the same
+    machine, never another one."""
     info = machine.hardware_info or HardwareInfo()
     ours = Identity(serial=serial)
     if not isinstance(identity.compare(ours, Identity(serial=info.system_serial)), Another):

@@ -1,8 +1,8 @@
 """Stage `ensure_hardware_sync_configured`: makes MAAS expect hardware reports of the machine, if the site uses hardware
 sync.
 
-Only a deployment installs the reporting service, as the request of this workflow does. A later setting only makes MAAS
-expect reports.
+Only a deployment installs the reporting service; the deployment request of this workflow asks for it. A later setting
+only makes MAAS expect reports.
 """
 
 from __future__ import annotations

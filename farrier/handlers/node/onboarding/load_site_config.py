@@ -1,7 +1,7 @@
 """Stage `load_site_config`: checks that the node's site is configured, and that farrier may use its region.
 
 The first stage of the modes `deploy` and `adopt`. It only reads. An adoption sends no request here, because nothing may
-delay its probe; a later stage searches its machine.
+delay its probe; a later stage searches for its machine.
 """
 
 from __future__ import annotations

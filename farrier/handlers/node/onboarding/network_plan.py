@@ -1,4 +1,4 @@
-"""Plans the missing changes from a machine's network to the one of its site's tables, in the order of their requests.
+"""Plans the changes that bring a machine's network to its site's tables, in the order of their requests.
 
 Stage `apply_roce_phase2` requests the first change, then plans again. Pure and idempotent: what the region already
 shows is not in the list, and an empty list means done. A change that depends on a missing interface, such as a VLAN on
@@ -150,7 +150,7 @@ def _of_vlan(seen: Seen, below: Interface, vlan: Vlan, want: VlanSite, place: Pl
 
 def _settings(interface: Interface, vlan: Vlan | None, mtu: int | None) -> Iterator[Missing]:
     move = vlan is not None and vlan.id != _id(interface.vlan)
-    # The MTU of its former VLAN does not move with it.
+    # A moved interface does not keep the MTU of its former VLAN.
     resize = mtu is not None and mtu != _own_mtu(interface) and (move or mtu != interface.effective_mtu)
     if not move and not resize:
         return

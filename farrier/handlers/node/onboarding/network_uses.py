@@ -1,7 +1,8 @@
 """Allocates a node's segment addresses and IB memberships before its deployment, as its site requires.
 
 Pure: the allocation is a write of the run, and the partition's own handler changes UFM and enqueues the node. A missing
-segment fails no commit; the next run waits for it by name. What a machine was deployed with stays until its release.
+segment does not fail the commit; the next run waits for it and names it. A machine keeps the networks with which it was
+deployed until its release.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _DELETING = "deleting"
 
 
 class Lack(msgspec.Struct, frozen=True):
-    """A network that the node does not have yet. `own`: the cause is the node's own and counts as a failure in the end.
-    A cause in a segment, a partition or UFM delays all nodes of the site: each waits, and continues by itself."""
+    """A network that the node does not have yet. `own`: the cause is the node's own, so the stage fails after its
+    deadline. A cause in a segment, a partition or UFM delays all nodes of the site, and each continues by itself."""
 
     what: str
     own: bool = False

@@ -58,7 +58,8 @@ async def _may_undo(client: MaasClient, node: Node, machine: Machine) -> bool:
 
 
 def _waits(node: Node) -> bool:
-    """Whether a change that this attempt requested is still in progress, according to the readings since."""
+    """Whether a change that this attempt requested is still in progress, according to the readings after the
+    request."""
     assert node.workflow is not None, "a stage runs in a workflow"
     known = detour.upstream(node)
     if known.asked_at is None or known.asked_at < attempt_began_at(node.workflow):

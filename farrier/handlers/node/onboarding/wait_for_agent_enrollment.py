@@ -85,7 +85,7 @@ def _deployed_it(node: Node) -> bool:
 
 
 def _of_an_earlier_installation(node: Node, enrolled_at: datetime) -> bool:
-    """Whether the node was or will be installed again since its agent enrolled."""
+    """Whether the agent enrolled before the node's last installation, or before one that is still to come."""
     assert node.workflow is not None, "a stage runs in a workflow"
     asked_at = node.workflow.upstream.asked_at if _deployed_it(node) else None
     if asked_at is not None:

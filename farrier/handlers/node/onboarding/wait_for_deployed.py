@@ -58,7 +58,8 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _noted(node: Node, seen: MaasObservation) -> Node:
-    """Record the first reading that showed this deployment as deployed, and its sync, which is no second one."""
+    """Record when MAAS first reported this deployment as deployed, and its sync of that time, which does not count as a
+    later sync."""
     known = detour.upstream(node)
     if known.deployed_at is not None:
         return node

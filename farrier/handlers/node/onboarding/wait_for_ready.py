@@ -2,7 +2,7 @@
 
 It decides by the readings of the region's observer and sends no request. A failed commissioning fails the attempt, and
 the next attempt goes back to `commission_node`. This restarts the stage and its count of attempts, so the workflow
-counts commissionings: the last of `MAX_ATTEMPTS` needs an operator.
+counts commissionings: after `MAX_ATTEMPTS` of them it waits for an operator.
 """
 
 from __future__ import annotations
