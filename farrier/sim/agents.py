@@ -25,7 +25,7 @@ from farrier.protocols import AgentApi
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# The fleet's heartbeats go out in so many batches per interval: real agents do not keep step, and a hundred in one
+# The number of batches of heartbeats per interval: real agents are not synchronized, and a hundred heartbeats in one
 # transaction keep a core busy for as long as a reaction may take.
 _BATCHES = 100
 
@@ -73,11 +73,11 @@ class SimulatedAgents:
         self._silent.discard(node)
 
     def fail_next(self, node: int, times: int) -> None:
-        """The agent's next tasks end as failed."""
+        """Let the agent's next `times` tasks fail."""
         self._to_fail[node] = times
 
     async def run(self) -> None:
-        """Live, for ever. A database that is away is waited for."""
+        """Send heartbeats and do tasks, without end. While the database is unreachable, wait for it."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._beat_for_ever)
             while True:

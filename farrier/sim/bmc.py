@@ -1,8 +1,8 @@
 """Simulated BMCs: OpenStack's sushy-emulator, a Redfish server that is not ours, with its fake driver.
 
-Run by `farrier demo` and by tests. One process serves any number of systems over TLS with basic
-authentication on a free port of 127.0.0.1, with a CA, a credential and a state directory of its own. It ends
-with the context, and by itself when this process is gone, however it went.
+Run by `farrier demo` and by tests. One process serves any number of systems over TLS with basic authentication on a
+free port of 127.0.0.1, with a CA, a credential and a state directory of its own. It ends with the context, and by
+itself after any end of this process.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ HOST = "127.0.0.1"
 USERNAME = "admin"
 PASSWORD = "simulated"  # guards a simulation on loopback; nothing else uses it
 
-# Importing Flask and its friends takes one to three seconds on a busy machine.
+# Importing Flask and its dependencies takes one to three seconds on a busy machine.
 START_TIMEOUT = timedelta(seconds=60)
 STOP_TIMEOUT = timedelta(seconds=5)
 POLL = timedelta(milliseconds=50)
 
-# The emulator's configuration is Python. Our end of its stdin closes when we are gone; werkzeug would log a
-# line for each request.
+# The emulator's configuration is Python. It ends when this process no longer holds the other end of its stdin; werkzeug
+# would log a line for each request.
 _CONFIGURATION = """\
 import logging, os, threading
 
@@ -81,7 +81,7 @@ class SimulatedBmc(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimulatorFailed(errors.ServiceError):
-    """The emulator did not start; the text holds the end of what it printed."""
+    """The emulator did not start; the text contains the end of its output."""
 
     label = "simulator"
 
@@ -110,7 +110,7 @@ async def simulated_bmc(
     """Run an emulator of `systems`, all with the given power state, that keeps its files in `directory`.
 
     Power states are kept there too: over a restart they stay as they were. With `prompt` a change of power takes a
-    second. `certificate` replaces the sound one of `authority`. Raises `SimulatorFailed`.
+    second. `certificate` replaces the valid one of `authority`. Raises `SimulatorFailed`.
     """
     authority = authority or Authority("farrier simulation", now=datetime.now(UTC))
     served = _write_certificates(directory, authority, certificate)
@@ -214,8 +214,8 @@ def _printed(directory: Path) -> str:
 
 
 async def _becomes_ready(bmc: SimulatedBmc, process: anyio.abc.Process, *, verified: bool) -> bool:
-    """Wait for an answer over TLS. A bare connection would prove nothing and hold up the emulator, which
-    shakes hands in its accept loop."""
+    """Wait for a response over TLS. A connection without a handshake would prove nothing and block the emulator, which
+    makes handshakes in its accept loop."""
     context: ssl.SSLContext | bool = ssl.create_default_context(cafile=bmc.ca_file) if verified else False
     with anyio.move_on_after(START_TIMEOUT.total_seconds()):
         async with httpx.AsyncClient(verify=context, trust_env=False) as client:

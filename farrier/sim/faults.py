@@ -1,8 +1,8 @@
-"""Faults that a simulated service has on purpose: which requests they strike, how often, and what then happens.
+"""Injected faults of a simulated service: the requests that they affect, how often, and the result.
 
-Set by tests and the demo on a service's `faults`, asked once per request by its application. A rule strikes `times`
-requests that it matches (None: all), the oldest rule first, one rule per request. `drop` strikes after the work was
-done: the answer is lost, not the deed.
+Tests and the demo add rules to a service's `faults`; its application looks for a rule once per request. A rule strikes
+`times` requests that it matches (None: all), the oldest rule first, one rule per request. `drop` strikes after the
+operation: only the response is lost.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class Broken(enum.Enum):
     """What happens to a response's body, or to the connection."""
 
     HANG = enum.auto()
-    """Nothing is done and nothing is answered."""
+    """Nothing is done, and no response is sent."""
     DROP = enum.auto()
-    """All is done, and the connection closes without an answer."""
+    """Everything is done, and the connection closes without a response."""
     TRUNCATE = enum.auto()
     """The body ends in the middle; its length says so too, so only a parser notices."""
     GARBLE = enum.auto()
-    """The body is a proxy's HTML page, under the status that was due."""
+    """The body is a proxy's HTML page, with the status of the real response."""
 
 
 class Fault(msgspec.Struct, kw_only=True):
     """A rule. `path` is a pattern with `*` for the whole path; `machine` a name that is a part of the path.
 
-    `status` is the response instead of the service's, before anything is done, with `body`, `headers` and
-    `content_type`; `latency` delays. `body` without `status` replaces the body of the true response.
+    With `status`, nothing is done, and the response has this status, `body`, `headers` and `content_type`. `latency`
+    delays the response. `body` without `status` replaces the body of the true response.
     """
 
     method: str | None = None
@@ -98,7 +98,7 @@ class Faults:
         self._rules: list[Fault] = []
 
     def add(self, rule: Fault) -> Fault:
-        """Have `rule` strike from now on; it counts in `struck`."""
+        """Apply `rule` from now on; `struck` counts its requests."""
         self._rules.append(rule)
         return rule
 
@@ -106,7 +106,7 @@ class Faults:
         self._rules.clear()
 
     def strike(self, method: str, path: str, op: str | None) -> Fault | None:
-        """The rule for this request, used up by one."""
+        """The rule for this request, which counts as one of its `times`."""
         for rule in self._rules:
             spent = rule.times is not None and rule.struck >= rule.times
             if not spent and rule.matches(method, path, op):

@@ -28,7 +28,7 @@ from farrier.sim.bmc import SimulatedBmc, SimulatedSystem
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# Of so many nodes one has no BMC that we may use: it is installed by hand, and its agent brings a token.
+# One of this many nodes has no BMC for farrier: it is installed by hand, and its agent has a token.
 _UNMANAGED_EVERY = 5
 _ENROL_AT_ONCE = 8
 _LOOK_EVERY = timedelta(seconds=0.5)
@@ -83,9 +83,8 @@ class SimulatedFleet:
         return len(self._nodes)
 
     async def arrive(self, over: timedelta) -> None:
-        """Register all nodes, then have them onboarded: those with a BMC by MAAS once it is manageable, the others by
-        their agents, which come at random moments within `over`; at once, without any. For ever: a node that comes back
-        is onboarded. A database that is away is waited for."""
+        """Register all nodes and onboard them, without end. MAAS deploys the nodes with a BMC once it is manageable;
+        the agents of the others enrol at random times within `over`. While the database is unreachable, wait for it."""
         await self._register()
         if not over:
             await self._manage()
@@ -121,7 +120,7 @@ class SimulatedFleet:
             while True:
                 try:
                     await self._agents.enroll(token)
-                except DatabaseUnreachable as away:  # an agent tries until it is heard
+                except DatabaseUnreachable as away:  # an agent retries until the database responds
                     _log.warning("fleet.database_away", error=str(away))
                     await anyio.sleep(_LOOK_EVERY.total_seconds())
                 except RefusedByModel as refused:

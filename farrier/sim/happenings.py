@@ -83,7 +83,7 @@ def turns(now: Callable[[], float]) -> Iterator[Event]:
 
 
 class Happenings:
-    """See above. Never touches the database but as others do."""
+    """Causes the events, only with the means of operators and agents."""
 
     def __init__(self, fleet: SimulatedFleet, agents: SimulatedAgents) -> None:
         self._fleet = fleet

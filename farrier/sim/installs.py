@@ -51,7 +51,7 @@ class Installations:
         region.on_move.append(self._moved)
 
     async def run(self) -> None:
-        """Boot what is deployed, once and until cancelled."""
+        """Boot deployed machines until cancelled. Call it once."""
         slots = anyio.CapacityLimiter(_BOOTS_AT_ONCE)
         async with self._send, self._receive, anyio.create_task_group() as tasks:
             try:
@@ -76,7 +76,7 @@ class Installations:
             while True:
                 try:
                     self._nodes[system_id] = await self._agents.enroll(token)
-                except DatabaseUnreachable as away:  # an agent tries until it is heard
+                except DatabaseUnreachable as away:  # an agent retries until the database responds
                     _log.warning("install.database_away", machine=system_id, error=str(away))
                     await anyio.sleep(_AGAIN.total_seconds())
                 except RefusedByModel as refused:

@@ -1,6 +1,6 @@
 """Two ways to reach a simulated service: in this process, by an httpx transport, and over a socket of 127.0.0.1.
 
-Used by the simulations of MAAS and UFM. Both show faults as a client sees them: a dropped answer is a closed
+Used by the simulations of MAAS and UFM. Both show faults as a client sees them: a dropped response is a closed
 connection, a hanging request ends by the client's own timeout.
 """
 
@@ -89,7 +89,7 @@ class _Server(uvicorn.Server):
 
 
 def _closing(app: ASGIApp) -> ASGIApp:
-    """`app`, with a dropped answer as a connection that ends before the body does."""
+    """`app`, in which a dropped response closes the connection before the end of the body."""
 
     async def closing(scope: Scope, receive: Receive, send: Send) -> None:
         try:

@@ -23,7 +23,7 @@ from farrier.sim.maas.statuses import Status
 _log = structlog.stdlib.get_logger(__name__)
 
 _LOOK_EVERY = timedelta(seconds=2)
-# Long enough to be seen on the board before it is mended.
+# Long enough to be seen on the board before the repair.
 _OPERATOR_TAKES = timedelta(seconds=12)
 
 _NATURES: Mapping[int, Nature] = {
@@ -35,7 +35,7 @@ _STRAY = 6
 
 
 def prepare(region: Region, *, after: int, nodes: int) -> None:
-    """Give some of the nodes their trouble, before they are registered."""
+    """Give the machines of some nodes a fault, before the nodes are registered."""
     for number, nature in _NATURES.items():
         if number <= nodes:
             region.natures[name_of(after + number)] = nature
@@ -51,7 +51,7 @@ def _enlist_stray(region: Region, hostname: str) -> None:
 
 
 class Operator:
-    """Mends what waits for a person. `region` is where the causes are."""
+    """Repairs the causes of workflows that wait for an operator, which are in `region`."""
 
     def __init__(self, fleet: SimulatedFleet, region: Region) -> None:
         self._fleet = fleet

@@ -62,7 +62,7 @@ def encoded(
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):
-    """A request and what it is answered."""
+    """A request and its response."""
 
     method: str
     path: str
@@ -81,8 +81,8 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Call(msgspec.Struct, kw_only=True):
-    """A request that is being answered. Power is switched and work is started by `later`, after the answer's text is
-    made and the change of state is kept: MAAS does the same after its commit."""
+    """One request. `later` switches power and starts work after the response is built and the state has changed, as
+    MAAS does after its commit."""
 
     method: str
     op: str | None
@@ -141,13 +141,13 @@ class Call(msgspec.Struct, kw_only=True):
         return {name: [text] for name, text in found.items() if text is not None}
 
     def check(self) -> None:
-        """Refuse what the form refuses."""
+        """Raise Refused with the errors of the form."""
         problems = self.problems()
         if problems:
             raise Refused(400, problems)
 
     def unnamed(self, origin: Origin) -> list[tuple[str, str]]:
-        """All that was sent, for the operations that take any name."""
+        """All parameters, for operations that accept any name."""
         return [(name, str(value)) for name, value in self._data(origin).pairs if name != "op"]
 
     def _fields(self) -> Mapping[str, Field]:

@@ -1,8 +1,7 @@
 """The region's event log: what happened to machines, with ids that only grow.
 
 Written by operations and by the steps of running work; read by `events/?op=query` and for a machine's status message.
-Types and descriptions are the recorded ones. An event is never changed or removed;
-one may come late.
+Types and descriptions are the recorded ones. An event is never changed or removed, but may appear late.
 """
 
 from __future__ import annotations
@@ -60,14 +59,14 @@ class EventLog:
         self._by_node: dict[str, list[Event]] = {}
 
     def add(self, event: Event) -> None:
-        """Keep `event` under the next id; the one it came with does not matter."""
+        """Keep `event` under the next id; its own id is ignored."""
         kept = msgspec.structs.replace(event, id=self._next_id)
         self._next_id += 1
         self._all.append(kept)
         self._by_node.setdefault(event.node, []).append(kept)
 
     def skip(self) -> int:
-        """An id that is allocated and not, or not yet, committed."""
+        """Allocate an id without an event, like a transaction that is rolled back or commits later."""
         skipped = self._next_id
         self._next_id += 1
         return skipped
@@ -90,5 +89,5 @@ class EventLog:
         return events[: bisect.bisect_left(events, event_id, key=lambda event: event.id)]
 
     def newest(self, node: str, *, level: Level) -> Event | None:
-        """The last event of a machine that is at least so loud."""
+        """The last event of a machine with at least this level."""
         return next((event for event in reversed(self.of(node)) if event.level >= level), None)

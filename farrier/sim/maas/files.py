@@ -23,7 +23,7 @@ class RegionFiles(msgspec.Struct, frozen=True, kw_only=True):
 def write_site(
     directory: Path, site: str, url: str, *, template: str, events_every: timedelta, motion_every: timedelta
 ) -> RegionFiles:
-    """Make `site` the only site there. `url` is what `open_region` answered."""
+    """Make `site` the only site there. `url` is the one that `open_region` yields."""
     files = RegionFiles(sites=directory / "sites", secrets=directory / "secrets")
     for place in (files.sites, files.secrets):
         place.mkdir(parents=True, exist_ok=True)

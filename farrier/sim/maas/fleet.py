@@ -1,8 +1,8 @@
 """The operations on machines as records: find, list, create, change, delete, annotate, allocate.
 
 Called by `app`. Lists have no pages and no choice of fields, and refuse unknown filters; host names and MAC addresses
-are unique in the region, BMC addresses are not. A user without rights on everything sees his own machines and those
-without an owner.
+are unique in the region, BMC addresses are not. A user who is no administrator sees only machines of that user and
+those without an owner.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def listed(region: Region, call: Call) -> object:
 
 
 def selected(region: Region, call: Call) -> list[Machine]:
-    """The machines a list is of; each filter holds if one of its values does."""
+    """The machines that match all filters; a filter matches if one of its values does."""
     wanted: dict[str, set[str]] = {}
     for name, value in call.unnamed(Origin.GET):
         if name.removeprefix("not_") not in _FILTERS:
@@ -162,7 +162,7 @@ def _check_place(region: Region, call: Call, problems: dict[str, object]) -> Non
 
 
 def update(region: Region, call: Call, machine: Machine) -> object:
-    """PUT: what is not given stays."""
+    """Change the given fields; all others stay."""
     problems = call.problems()
     hostname = call.one("hostname") or machine.hostname
     if hostname != machine.hostname and hostname in region.hostnames:

@@ -80,7 +80,7 @@ def _new_disk(region: Region, model: DiskModel) -> Disk:
     )
 
 
-# Of a layout whose root is on a device of its own: that device's name, and what its partition is called.
+# For layouts with the root on a virtual device: the name of the device, and the file system of the partition below it.
 _ON_VIRTUAL = {"lvm": ("vgroot-lvroot", "lvm-pv"), "bcache": ("bcache0", "bcache-backing")}
 
 

@@ -120,7 +120,8 @@ class _Steps:
         self._debug("Script result", f"{name} changed status from '{was}' to '{status.label}'")
 
     def report(self) -> None:
-        """The installed system fetched its user data: that is all that Deployed means."""
+        """The installed system fetched its user data. MAAS then reports Deployed, although cloud-init may still
+        fail."""
         region, machine = self._region, self._machine
         image = f"{machine.osystem}/{machine.distro_series}/{machine.architecture}"
         region.note(machine, "Image Deployed", f"deployed {image}")

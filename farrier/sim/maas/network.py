@@ -1,7 +1,7 @@
 """The operations on interfaces: links to subnets, bonds, VLAN interfaces, MTU.
 
-Called by `app` for a machine the caller may change. Linking is as repeatable as the real thing, which is: not, unless
-`force` clears first. Refusals are by status, by the form, and by addresses in use.
+Called by `app` for a machine the caller may change. As in MAAS, a repeated request adds one more link, unless `force`
+removes the others first. A request is refused because of the status, the form, or an address in use.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def listed(region: Region, call: Call, machine: Machine) -> object:
 
 
 def update(region: Region, call: Call, machine: Machine, interface: Interface) -> object:
-    """PUT: what is not given stays."""
+    """Change the given fields; all others stay."""
     _check(machine, "update interface", deployed_too=True)
     call.check()
     vlan = call.one("vlan")
@@ -69,7 +69,7 @@ def _set_params(call: Call, params: dict[str, object]) -> None:
 
 
 def _move(region: Region, interface: Interface, vlan: Vlan) -> None:
-    """Move an interface to another VLAN: its links stay behind, and the ports of a bond move with it."""
+    """Move an interface to another VLAN: it loses its links, and the ports of a bond move with it."""
     if interface.vlan is not vlan:
         _clear(region, interface)
     interface.vlan = vlan
@@ -171,7 +171,7 @@ def disconnect(region: Region, call: Call, machine: Machine, interface: Interfac
     return show_network.interface(machine, interface)
 
 
-# What a bond has of each when it is not given (maasserver/forms/interface.py:533-543).
+# The defaults of a bond (maasserver/forms/interface.py:533-543).
 _BOND_NUMBERS = {"bond_miimon": 100, "bond_downdelay": 0, "bond_updelay": 0, "bond_num_grat_arp": 1}
 
 

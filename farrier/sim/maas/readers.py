@@ -19,7 +19,7 @@ _REQUIRED = "This field is required."
 
 
 class Reader(Enum):
-    """A way of making a value of what was sent; each names the code that does it."""
+    """A way of parsing a parameter. The value names the code that does it."""
 
     RAW = "request.POST.get"
     """The text as it came; None when absent."""
@@ -66,11 +66,11 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     default: bool = False
     """The value of an absent flag."""
     sent_as: str = ""
-    """The name a client sends, of a field that MAAS reads in two ways."""
+    """The name that clients send, if MAAS reads the field in two ways."""
 
 
 class BadParameter(Exception):
-    """A validator refused a single parameter; the text is MAAS's answer."""
+    """A validator refused a single parameter; the text is MAAS's response."""
 
 
 class Data:
@@ -81,12 +81,12 @@ class Data:
 
     @classmethod
     def of_json(cls, body: Mapping[str, object]) -> Data:
-        """A list is a value for each of its members (maasserver/api/utils.py:listify)."""
+        """A list counts as one value for each of its members (maasserver/api/utils.py:listify)."""
         pairs = [(name, one) for name, value in body.items() for one in (value if isinstance(value, list) else [value])]
         return cls(pairs)
 
     def get(self, name: str) -> object | None:
-        """The last of that name, as Django takes it."""
+        """The last value of this name, as in Django."""
         return next((value for key, value in reversed(self.pairs) if key == name), None)
 
     def getlist(self, name: str) -> list[str]:
@@ -159,7 +159,7 @@ def _string_bool(field: Field, name: str, value: object) -> bool:
 
 
 def number(field: Field, name: str, data: Data) -> int | None:
-    """The number; of a form's field only after `problem` found none. Raises `BadParameter` for a single parameter."""
+    """The number. For a field of a form, check `problem` first. Raises `BadParameter` for a single parameter."""
     value = data.get(name)
     if value is None or value == "":
         return None

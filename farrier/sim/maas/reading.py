@@ -22,7 +22,8 @@ _DEFAULT_EVENTS = 100
 
 
 def events(region: Region, call: Call) -> object:
-    """Newest first. After an id the oldest that follow it, so that a cursor misses none."""
+    """The events, newest first. A page after an id has the oldest events that follow it, so that a cursor misses
+    none."""
     after, before = call.number("after"), call.number("before")
     limit = call.number("limit")
     limit = _DEFAULT_EVENTS if limit is None else max(limit, 1)
@@ -144,7 +145,7 @@ def results(region: Region, call: Call, machine: Machine) -> object:
 
 
 def current_result(region: Region, call: Call, machine: Machine, name: str) -> object:
-    """`current-installation` and its like; with `op=download` the text itself."""
+    """The result of `current-installation` and the like; with `op=download` only its output."""
     kind = SetType.__members__.get(name.removeprefix("current-").upper())
     kept = machine.newest_set(kind) if kind is not None else None
     if kept is None:

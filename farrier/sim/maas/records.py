@@ -168,11 +168,11 @@ class Machine:
         return next((kept for kept in reversed(self.script_sets) if kept.type is kind), None)
 
     def boot_disk(self) -> Disk | None:
-        """The chosen one, or the oldest that is large enough (512 MiB)."""
+        """The chosen disk, or the oldest one that is large enough (512 MiB)."""
         physical = [disk for disk in self.disks if not disk.is_virtual]
         chosen = next((disk for disk in physical if disk.id == self.boot_disk_id), None)
         return chosen or next((disk for disk in physical if disk.size >= 512 << 20), None)
 
     def boot_interface(self) -> Interface | None:
-        """The first one that is a NIC: the machine boots from it."""
+        """The first NIC, from which the machine boots."""
         return next((interface for interface in self.interfaces if interface.type == "physical"), None)

@@ -87,7 +87,7 @@ class Region:
             self.macs[interface.mac_address] = machine.system_id
 
     def forget(self, machine: Machine) -> None:
-        """Remove it and its addresses; its events stay."""
+        """Remove the machine and its addresses; its events stay."""
         self.release_addresses(machine)
         machine.epoch += 1
         del self.machines[machine.system_id]
@@ -103,11 +103,11 @@ class Region:
     def note(
         self, machine: Machine, kind: str, description: str = "", *, level: Level = Level.INFO, action: str = ""
     ) -> None:
-        """Write an event of the system's own."""
+        """Write an event that no user caused."""
         self._write(machine, kind, description, level=level, username="unknown", action=action)
 
     def requested(self, machine: Machine, kind: str, user: User, comment: str | None) -> None:
-        """Write that a user asked for something; this is where a client finds its own comment again."""
+        """Write the event of a user's request, in which a client finds its own comment."""
         text = f"({user.username})" + (f" - {comment}" if comment else "")
         self._write(machine, kind, text, level=Level.DEBUG, username=user.username, action="")
 
@@ -129,7 +129,7 @@ class Region:
         )
 
     def move(self, machine: Machine, to: Status) -> None:
-        """Change the status. Work that was planned for the old one will find that its epoch is over."""
+        """Change the status; work that was planned for the old status becomes void."""
         before = machine.status
         if before is to:
             return
@@ -169,7 +169,7 @@ class Region:
         raise Refused(503, f"No more IPs available in subnet: {subnet.cidr}.")
 
     def release_addresses(self, machine: Machine) -> None:
-        """Take back what AUTO links claimed; STATIC ones stay."""
+        """Release the addresses of AUTO links; those of STATIC links stay."""
         for interface in machine.interfaces:
             for link in interface.links:
                 if link.mode == "auto" and link.ip_address is not None:

@@ -1,7 +1,7 @@
 """Two ways to reach a region: in this process, by an httpx transport, and over a socket of 127.0.0.1.
 
-Used by tests, benchmarks and the demo. With `speed` the region's clock follows the real one, so many times as fast;
-without, it moves only by `Region.advance`.
+Used by tests, benchmarks and the demo. With `speed`, the region's clock runs that many times as fast as real time;
+without, only `Region.advance` moves it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from farrier.sim.maas.app import RegionApp
 from farrier.sim.maas.region import Region
 from farrier.sim.serving import AppTransport, open_app
 
-# The simulated clock moves in such steps of real time.
+# The real time between two steps of the simulated clock.
 _TICK_SECONDS = 0.02
 
 

@@ -46,8 +46,8 @@ def _networks() -> list[Subnet]:
 
 @dataclass(kw_only=True)
 class Site:
-    """The surroundings of the machines. The first subnet is the one they boot from; NICs that boot nothing lie in
-    `spare`, one VLAN for all of them. `spares` are VLANs that nothing lies in."""
+    """The surroundings of the machines. Machines boot from the first subnet. All other NICs are on VLAN `spare`. The
+    VLANs in `spares` have no NICs."""
 
     subnets: list[Subnet] = field(default_factory=_networks)
     spare: Vlan = field(default_factory=lambda: Vlan(id=5004, fabric_id=0))
@@ -68,7 +68,7 @@ class Site:
         return next((vlan for vlan in self.vlans() if str(vlan.id) == wanted), None)
 
     def subnet(self, wanted: str) -> Subnet | None:
-        """A subnet by id, name or CIDR; a prefix `name:` or `cidr:` selects which."""
+        """A subnet by id, name or CIDR; a prefix `name:` or `cidr:` is accepted, and ignored."""
         plain = wanted.removeprefix("cidr:").removeprefix("name:")
         return next((found for found in self.subnets if plain in {str(found.id), found.name, found.cidr}), None)
 
@@ -100,7 +100,7 @@ def version() -> dict[str, object]:
 
 
 def address_in(subnet: Subnet, number: int) -> str:
-    """The `number`-th address, and the first again after the last; below is room for routers and racks."""
+    """The `number`-th address, starting over after the last one. Lower addresses are reserved for routers and racks."""
     network = ipaddress.ip_network(subnet.cidr)
     return str(network.network_address + min(50, network.num_addresses // 2) + number % addresses_of(subnet))
 

@@ -1,8 +1,8 @@
 """The operations that change a machine's status: commission, allocate, deploy, release, abort, broken, rescue, power.
 
-Called by `app` for a machine the caller may change. Each decides by the status alone, in the words and codes that were
-recorded, changes the record at once and leaves power and work to `call.later`, so the answer shows the state before.
-When the BMC then fails, each reverts as MAAS does and the answer is an error.
+Called by `app` for a machine the caller may change. Each operation decides by the status alone, with the recorded texts
+and codes of MAAS. It changes the record at once and leaves power and work to `call.later`, so the response shows the
+state before them. If the BMC then fails, the operation reverts its change as MAAS does, and the response is an error.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _switch_later(
 
 
 def acquire(region: Region, call: Call, machine: Machine) -> None:
-    """Ready → Allocated to the caller; the status was checked."""
+    """Allocate a machine to the user; its status is already checked."""
     machine.owner = call.user.username
     machine.agent_name = call.one("agent_name") or ""
     region.requested(machine, "User acquiring node", call.user, call.one("comment"))
@@ -123,7 +123,7 @@ def _begin_deployment(region: Region, call: Call, machine: Machine) -> None:
         region.note(machine, "Failed to query node's BMC", text, level=Level.WARNING)
         region.move(machine, Status.ALLOCATED)
 
-    # Power and installation belong to a workflow that starts after the answer, a moment later.
+    # Power and installation belong to a workflow that starts shortly after the response.
     def start() -> None:
         try:
             for interface in machine.interfaces:
@@ -156,7 +156,8 @@ def release(region: Region, call: Call, machine: Machine) -> None:
 
 
 def _refuse_without_a_bmc(region: Region, machine: Machine, *, erases: bool) -> None:
-    """Recorded: a plain release changes nothing then. An erasing one cannot go back from erasing, and fails there."""
+    """Refuse a release while the BMC fails. As recorded, a plain release changes nothing, but a release with erasure
+    ends in Failed disk erasing."""
     problem = region.nature_of(machine).bmc_error
     if problem is None:
         return
@@ -175,7 +176,7 @@ def _start_release(region: Region, machine: Machine) -> None:
 
 
 def abort(region: Region, call: Call, machine: Machine) -> None:
-    """Ends running work; the answer still shows it running."""
+    """End running work; the response still shows it as running."""
     status = machine.status
     before = machine.previous_status if machine.previous_status is Status.DEPLOYED else Status.READY
     ends = {

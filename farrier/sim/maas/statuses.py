@@ -1,6 +1,6 @@
-"""The states of a machine in MAAS: their numbers, the words shown for them, and what may follow what.
+"""The states of a machine in MAAS: their numbers, their labels, and the operations that they allow.
 
-Read by every module of the simulated region. The numbers and words are MAAS's own; clients key on the numbers. It
+Read by every module of the simulated region. The numbers and words are MAAS's own; clients rely on the numbers. It
 decides nothing: the operations do.
 """
 
@@ -10,7 +10,7 @@ import enum
 
 
 class Status(enum.IntEnum):
-    """A machine's state, by the number that MAAS gives it; the name is how a list filter spells it."""
+    """A machine's state, by the number that MAAS gives it; the name is its spelling in a list filter."""
 
     NEW = 0
     COMMISSIONING = 1

@@ -1,7 +1,7 @@
 """The operations on disks: the list, which one boots, the layout.
 
 Called by `app` for a machine the caller may change. Only a Ready machine's storage can be changed; a layout destroys
-what was there and may be asked for again.
+the former one, and may be requested again.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _THOUSANDS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
 
 def _size(call: Call, layout: str, *, whole: int) -> int | None:
-    """Bytes, thousands of them by a letter, or a share of the disk without its EFI partition
-    (maasserver/fields_storage.py:32)."""
+    """The size in bytes: from a number with an optional decimal unit, or from a share of the disk without its EFI
+    partition (maasserver/fields_storage.py:32)."""
     text = call.one("root_size")
     if not text:
         return None

@@ -28,14 +28,14 @@ class Timeline:
         return self._now
 
     def after(self, delay: timedelta, step: Step) -> None:
-        """Run `step` so much later; with no delay, at once."""
+        """Run `step` after this delay; at once without one."""
         if delay <= timedelta(0):
             step()
             return
         heapq.heappush(self._due, (self._now + delay, next(self._order), step))
 
     def advance(self, by: timedelta) -> None:
-        """Move the time, and run all that falls due on the way."""
+        """Advance the time, and run the steps that become due."""
         until = self._now + by
         while self._due and self._due[0][0] <= until:
             moment, _, step = heapq.heappop(self._due)

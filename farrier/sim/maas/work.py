@@ -34,13 +34,13 @@ _SCRIPTS = (
 )
 
 
-# A workflow is picked up by a worker some time after the answer.
+# A worker starts a workflow some time after the response.
 _WORKFLOW_STARTS = timedelta(milliseconds=1)
 
 
 def switch(region: Region, machine: Machine, *, on: bool, then: Callable[[], None] | None = None) -> None:
-    """Switch power and, when it is switched, go on. Raises Refused 500 when the BMC does not answer, and 503 when it
-    never did (maasserver/models/node.py:5869); nothing is changed then."""
+    """Switch the power, then run `then`. Raises Refused 500 if the BMC does not respond, and 503 if it never did
+    (maasserver/models/node.py:5869); nothing changes then."""
     problem = region.nature_of(machine).bmc_error
     if problem is not None and machine.power_state == "unknown":
         text = f"No rack controllers can access the BMC of node {machine.hostname}"
@@ -60,7 +60,7 @@ def switch(region: Region, machine: Machine, *, on: bool, then: Callable[[], Non
 
 
 def fail(region: Region, machine: Machine, reason: str) -> None:
-    """End running work with a failure: its status, the reason in the place that a client reads, power off."""
+    """End running work with a failure: set the failed status and the error description, and switch the machine off."""
     machine.error_description = reason
     machine.power_state = "off"
     region.note(machine, "Marking node failed", reason, level=Level.ERROR, action="mark_failed")
@@ -168,7 +168,7 @@ def enter_rescue(region: Region, machine: Machine) -> None:
 
 
 def leave_rescue(region: Region, machine: Machine) -> None:
-    """Back to where rescue came from: a deployed machine starts again, any other is switched off."""
+    """Return to the state before the rescue: a deployed machine starts again, any other is switched off."""
     before = machine.previous_status
     deployed = before is Status.DEPLOYED
 
@@ -181,8 +181,8 @@ def leave_rescue(region: Region, machine: Machine) -> None:
 
 
 def switch_in_workflow(region: Region, machine: Machine, then: Callable[[], None]) -> None:
-    """Power on for a deployment: it is done by a workflow, so the call is answered before it. Raises Refused 500 where
-    no rack reaches the BMC (maastemporalworker/workflow/power.py:296)."""
+    """Power on for a deployment. A workflow of MAAS does this after the response. Raises Refused 500 if no rack
+    controller reaches the BMC (maastemporalworker/workflow/power.py:296)."""
     if region.nature_of(machine).bmc_error is not None:
         raise Refused(500, f"Error determining BMC task queue for machine {machine.system_id}")
 

@@ -1,4 +1,4 @@
-"""A simulated UFM: the part of its REST interface that is about partition keys, with its rules and its ways.
+"""A simulated UFM: the part of its REST interface that is about partition keys, with its rules and peculiarities.
 
 Used by tests, benchmarks and the demo. Everything is in memory and nothing happens by itself:
 
@@ -6,8 +6,8 @@ Used by tests, benchmarks and the demo. Everything is in memory and nothing happ
     client = httpx.AsyncClient(transport=UfmTransport(manager), base_url="http://ufm.test/ufmRest/")
     manager.ports = {"0002c903000e0b72"}                   # UFM refuses any other port; None: it takes all
     manager.refuses[0x12] = "no resources"                 # every change of this key
-    manager.asynchronous = True                            # what it takes is done at `settle`
-    manager.faults.add(Fault(op="add", broken=Broken.DROP))  # once: done, but the answer is lost
+    manager.asynchronous = True                            # accepted changes are made at `settle`
+    manager.faults.add(Fault(op="add", broken=Broken.DROP))  # once: done, but the response is lost
     async with open_ufm(manager) as url: ...               # over a socket
 """
 

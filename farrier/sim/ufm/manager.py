@@ -64,11 +64,11 @@ class Manager:
 
     @property
     def changes(self) -> list[str]:
-        """The operations that were asked for and are no readings."""
+        """The requested operations, without reads."""
         return [op for op in self.requests if op not in ("list", "pkey", "version")]
 
     def settle(self) -> None:
-        """Do what was taken and not done yet."""
+        """Make the accepted changes that are still pending."""
         later, self._later = self._later, []
         for step in later:
             step()
@@ -194,7 +194,7 @@ def _shown(found: Partition, *, guids: bool, qos: bool) -> dict[str, object]:
 
 
 def _put_qos(partition: Partition, body: Mapping[str, Any]) -> None:
-    """All that are given, or nothing."""
+    """Set all given values, or none if one is invalid."""
     mtu = body.get("mtu_limit", partition.mtu_limit)
     rate = body.get("rate_limit", partition.rate_limit)
     level = body.get("service_level", partition.service_level)
