@@ -1,6 +1,6 @@
 """The benchmark suite: `python -m bench`, `make bench`.
 
 Every figure is taken on the real loop: processor, storage, node handler, metrics, over a PostgreSQL with fsync on. Each
-is stated with its target and, where that means something, with its share of the floor: the same SQL statements driven
-by a few lines that decide nothing. Nothing here is imported by farrier.
+has its target and, if it has a floor, its share of the floor: the speed of a few lines of code that do the same work
+and decide nothing. Nothing here is imported by farrier.
 """

@@ -1,4 +1,4 @@
-"""`python -m bench`: take the figures that are asked for, show them, and fail if one misses its target."""
+"""`python -m bench`: take the requested figures, show them, and fail if one misses its target."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Calls of a MAAS region made again, by a few lines that decide nothing: `python -m bench.bare_client URL FILE`.
+"""Repeats calls of a MAAS region, with a few lines of code that decide nothing: `python -m bench.bare_client URL FILE`.
 
 A process of its own, as the daemon is. It makes the calls of FILE, as many at a time as farrier does: machine after
-machine, those about one machine in their order, and between them those about none or many. Of each answer it reads no
-more than the ids that later calls need. In the end it writes how long that took.
+machine, the calls about one machine in their order, and between them the calls about none or several. From a response
+it reads only the ids that later calls need. At its end it prints how long the calls took.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class _Bare:
 
 
 async def make(url: str, calls: Sequence[Made]) -> Took:
-    """All `calls` to the region at `url`."""
+    """Make all `calls` to the region at `url`."""
     parts = urlsplit(url)
     async with httpx.AsyncClient(
         base_url=f"{parts.scheme}://{parts.netloc}",

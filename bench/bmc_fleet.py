@@ -1,4 +1,4 @@
-"""The benchmarks' BMCs, seen from outside: where they are, what opens them, what they were asked.
+"""The benchmarks' BMCs as their clients see them: addresses, credential, and counts of requests.
 
 The fleet is a process of its own (`bench.bmc_server`), because its handshakes cost as much as the client's, which are
 what is measured. It ends with the block that started it, or with this process, whichever is first.
@@ -25,7 +25,7 @@ from farrier.services.bmc_settings import BmcSettings
 from farrier.services.credentials import CredentialPlaces
 from farrier.services.trust import CaFile
 
-# Five thousand listeners take some seconds; a fleet that is not there by then never will be.
+# Five thousand listeners take some seconds; a fleet that is not ready by then has failed.
 _PATIENCE_SECONDS = 60
 _LONGEST_LINE = 1 << 16
 _LOOPBACK = "127.0.0.0/8"
@@ -48,12 +48,12 @@ class BmcFleet:
 
     @property
     def dead(self) -> frozenset[str]:
-        """The addresses that answer nothing."""
+        """The addresses of the BMCs that do not respond."""
         return frozenset(address for address, dead in zip(self.addresses, self._dead, strict=True) if dead)
 
     @property
     def credential(self) -> str:
-        """The reference that opens each of them. A file, which is what most sites have."""
+        """The reference to the credential of all BMCs: a file, as at most sites."""
         return f"file:{self.directory / 'credential.json'}"
 
     @property

@@ -31,20 +31,20 @@ from farrier.services.bindings import Bindings
 from farrier.services.bmc import RedfishBmc, open_bmc
 from farrier.services.credentials import Credentials
 
-# So many polls under way fill the event loop; more only make each slower.
+# This many concurrent polls fill the event loop; more only make each slower.
 _AT_A_TIME = 50
 _POLLS = 2_000
 _VERIFIED = 200
 
-# By then each node was run once, whichever were late with their poll have made up for it, and the daemon has loaded its
-# code and planned its statements.
+# By then each node has run once, late polls have caught up, and the daemon has loaded its code and planned its
+# statements.
 _WARM_UP = timedelta(seconds=35)
 # As long as the interval in which each BMC is to be polled once.
 _MINUTE = timedelta(seconds=60)
 
 _GUARDS = ("ALTER TABLE farrier.nodes DISABLE TRIGGER USER", "ALTER TABLE farrier.nodes ENABLE TRIGGER USER")
-# The nodes of a fleet at rest get the BMCs that run, each last read half an interval ago: then all are due once in the
-# next, each at its own moment.
+# Assigns the running BMCs to the nodes of a fleet at rest, as if each was last read half an interval ago. So each is
+# due once in the next interval, at its own moment.
 _CONNECT = """
     UPDATE farrier.nodes n
        SET bmc_address = b.address, bmc_credential = $4,
@@ -58,14 +58,14 @@ _CONNECT = """
 
 
 class Polled(msgspec.Struct, frozen=True):
-    """A daemon's minute: share of a core that it took, and what the BMCs were asked in it."""
+    """A daemon's minute: the share of a core that it took, and the counts of the BMCs."""
 
     cores: float
     counts: Counts
 
 
 class _Nobody(ServiceObserver):
-    """Metrics are the daemon's."""
+    """Records nothing."""
 
     @override
     def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
@@ -209,7 +209,7 @@ BMC_POLL = Benchmark(
         Goal("requests, first verify", "", Bound.AT_MOST, 4),
         Goal("requests, verify", "", Bound.AT_MOST, 3),
         Goal("requests, poll", "", Bound.AT_MOST, 1),
-        # Some moments at the edges of the minute come twice, or not at all.
+        # A poll at the edge of the minute may count twice, or not at all.
         Goal("requests in a minute", "/BMC", Bound.AT_MOST, 1.05),
         Goal("polled in a minute", "of all", Bound.AT_LEAST, 0.99),
         Goal("cpu", "cores", Bound.AT_MOST, 0.5),

@@ -40,8 +40,8 @@ USERNAME = "farrier"
 PASSWORD = "never-used-elsewhere"
 
 _FIRST = IPv4Address("127.77.0.1")
-# One certificate names so many addresses: its few hundred bytes more cost a handshake nothing that could be measured,
-# and five thousand certificates would take their time to make.
+# The number of addresses in one certificate. Its additional bytes cost no measurable time in a handshake, and creating
+# five thousand certificates would take long.
 _SHARE_A_CERTIFICATE = 20
 _BACKLOG = 64
 _LONGEST_REQUEST = 16 * 1024
@@ -105,7 +105,7 @@ class _Fleet:
         self._counts.connections += 1
 
     def answer(self, number: int, path: str, authorization: str | None) -> bytes:
-        """The whole answer of one BMC."""
+        """The complete response of one BMC."""
         self._counts.requests[path] = self._counts.requests.get(path, 0) + 1
         if path != ROOT and authorization != _RIGHT:
             self._counts.refused += 1

@@ -26,8 +26,8 @@ _DEAD_OF = 10
 _SPREAD = timedelta(seconds=30)
 _LOOK_SECONDS = 0.1
 
-# A node waits since its registration began, and is known once that is committed: in one transaction with thousands of
-# others it would be late from the start.
+# A node's wait begins with the transaction that registers it, but the daemon sees the node only after the commit. In
+# one transaction with thousands of others, it would be late from the start.
 _REGISTERED_AT_ONCE = 20
 
 _REGISTER = """
@@ -47,7 +47,7 @@ _FIRST_FAILURES = """
        AND h.layer = 'management' AND h.from_value = 'verifying' AND h.to_value = 'enroll'
      GROUP BY n.id
 """
-# A verification without a free slot has waited since its registration.
+# A node that is not verified yet has waited since its registration.
 _WAITS = """
     SELECT extract(epoch FROM CASE WHEN n.management = 'manageable' THEN n.management_entered_at ELSE farrier.now() END
                               - n.created_at)::float8 AS seconds
@@ -64,7 +64,7 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 async def verify(ground: Ground, bmcs: BmcFleet) -> Verified:
-    """All nodes at once, by a daemon that waits for them. Every healthy one is manageable after that."""
+    """Register all nodes at once while a daemon runs, and wait until every healthy one is manageable."""
     dead = list(bmcs.dead)
     async with daemon.running(ground.dsn, bmcs.environment):
         async with ground.pool.acquire() as conn, conn.transaction():
@@ -91,8 +91,8 @@ async def _until_verified(ground: Ground, dead: list[str]) -> None:
 
 
 async def lag(ground: Ground, bmcs: BmcFleet, *, spread: timedelta) -> float:
-    """Milliseconds from the registration of a healthy node until its BMC was verified, 99 % of them no longer, while
-    registrations come over so long."""
+    """The 99th percentile of the milliseconds from the registration of a healthy node until its BMC is verified, with
+    registrations spread over `spread`."""
     addresses = bmcs.addresses
     some = range(0, len(addresses), _REGISTERED_AT_ONCE)
     async with daemon.running(ground.dsn, bmcs.environment):

@@ -40,7 +40,7 @@ class Running(msgspec.Struct, frozen=True):
         return sum(int(float(line.rpartition(" ")[2])) for line in lines if line.startswith(_NODE_RUNS))
 
     async def until_runs(self, wanted: int) -> None:
-        """Return once it has counted so many."""
+        """Return once it has counted this many runs."""
         with anyio.fail_after(_LONG_SECONDS):
             while await self.node_runs() < wanted:  # noqa: ASYNC110 - another process
                 await anyio.sleep(_LOOK_SECONDS)
@@ -66,11 +66,12 @@ class Running(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def running(dsn: str, settings: Mapping[str, str] | None = None) -> AsyncIterator[Running]:
-    """A daemon on the database of `dsn`, with `settings` as in its environment; drained and gone after the block."""
+    """A daemon on the database of `dsn`, with `settings` as in its environment; it is drained at the end of the
+    block."""
     command = [sys.executable, "-m", "farrier", "run", "--dsn", dsn, "--http-port", "0"]
     environment = {**os.environ, **(settings or {})}
     async with await anyio.open_process(command, stdin=None, stdout=None, env=environment) as process:
-        assert process.stderr is not None, "it is a pipe unless one asks for something else"
+        assert process.stderr is not None, "it is a pipe by default"
         try:
             with anyio.fail_after(_PATIENCE_SECONDS):
                 log, url = await _until_ready(process.stderr)

@@ -43,7 +43,7 @@ async def _cost_of_a_wake(ground: Ground, work: Work, ids: Sequence[int]) -> flo
 
 
 async def _wake_all(ground: Ground, ids: Sequence[int]) -> None:
-    """Wake nodes again and again, and have each of these wakes seen and deleted."""
+    """Insert wakes in batches, and wait until the controller has deleted each batch."""
     for number in range(_WAKES // _AT_ONCE):
         first = number * _AT_ONCE % len(ids)
         await ground.pool.execute(_WAKE, ids[first : first + _AT_ONCE])
@@ -96,8 +96,8 @@ RSS = Benchmark(
 )
 OLD_SNAPSHOT = Benchmark(
     name="old_snapshot",
-    what="a transaction is held open through 200,000 wakes: how many times what a poll and a load cost at first they "
-    "cost at last",
+    what="a transaction is held open through 200,000 wakes: the cost of a poll and a load at the end, as a "
+    "multiple of their cost at the beginning",
     nodes=20_000,
     goals=(Goal("wake", "×", Bound.AT_MOST, 1.1), Goal("first", "ms"), Goal("last", "ms")),
     open=_under_a_snapshot,

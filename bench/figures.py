@@ -34,7 +34,7 @@ class Goal(msgspec.Struct, frozen=True):
     target: float | None = None
 
     def is_met_by(self, value: float) -> bool:
-        """Exactly at the target is met."""
+        """Whether the value meets the target, as a value equal to the target does."""
         if self.target is None:
             return True
         return value >= self.target if self.bound is Bound.AT_LEAST else value <= self.target
@@ -52,8 +52,8 @@ Measure: TypeAlias = Callable[[], Awaitable[Readings]]
 
 
 class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
-    """`open` fills the ground with `nodes` nodes and yields what takes one reading, any number of times. One that is
-    `long` is run only when it is named."""
+    """`open` fills the ground with `nodes` nodes and yields a function that takes one reading at each call. A `long`
+    benchmark runs only if it is named."""
 
     name: str
     what: str

@@ -26,7 +26,7 @@ _ACTIVE = """
 _BMC = """{"power": "on", "good_version": "1", "tried_version": "1", "system_path": "/redfish/v1/Systems/1",
            "manager_path": "/redfish/v1/Managers/1", "manufacturer": "Example",
            "product": "HGX"}"""
-# The rules for nodes and workflows hold for steps of the handler; a fleet that begins in the middle takes none.
+# The guards allow only transitions of the handler; a fleet that is inserted at rest makes none.
 WITHOUT_GUARDS = "ALTER TABLE farrier.nodes DISABLE TRIGGER USER"
 WITH_GUARDS = "ALTER TABLE farrier.nodes ENABLE TRIGGER USER"
 _AGENTS = """
@@ -80,8 +80,8 @@ async def _insert(ground: Ground, first: int, last: int) -> None:
 
 
 async def settle(ground: Ground) -> None:
-    """Leave nothing for the measurement to do that bulk statements have made. The checkpoint comes before the vacuum:
-    right after one, every page that is touched goes into the log whole."""
+    """Finish the work that bulk statements leave behind, so that it is not measured. The checkpoint is before the
+    vacuum: the first change of a page after a checkpoint writes the whole page to the WAL."""
     async with ground.pool.acquire() as conn:
         await conn.execute("CHECKPOINT", timeout=_SECONDS)
         await conn.execute("VACUUM ANALYZE", timeout=_SECONDS)

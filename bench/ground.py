@@ -70,7 +70,7 @@ async def ground(dsn: str) -> AsyncIterator[Ground]:
 
 
 async def refuse_if_there(conn: pool.Connection, schema: str) -> None:
-    """Raises ConfigError if the database has that schema: it belongs to someone else, and would be dropped."""
+    """Raises ConfigError if the database has that schema: it belongs to another program, and would be dropped."""
     if await conn.fetchval(_EXISTS, schema):
         raise ConfigError(f"the database has a schema {schema} already; benchmarks need one without, and drop theirs")
 

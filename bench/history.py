@@ -24,7 +24,7 @@ from farrier.io.retention import PostgresRetention
 from farrier.model.history import HistoryFilter, HistoryKey, Order
 
 _DAYS = 100
-# Of the node that never rests.
+# The changes of the node that changes all the time.
 _RESTLESS = 100_000
 # The API's default number of rows.
 _PAGE = 100
@@ -114,7 +114,7 @@ _Walk = tuple[Order, HistoryFilter, Sequence[HistoryKey]]
 
 
 def _walks(past: _Past, chance: random.Random, removed: int) -> Mapping[str, _Walk]:
-    """The beginning is the newest, where the order is by time."""
+    """The keys of each walk. In an order by time, the first page is the newest."""
     everything, restless = HistoryFilter(), HistoryFilter(resource=("node", str(past.last)))
     gone = (removed + 2) / _DAYS
     parts = {"first": (0.98, 0.99), "middle": (0.5, 0.6), "last": (gone, gone + 0.02)}
@@ -145,7 +145,7 @@ def _versions(past: _Past, chance: random.Random, low: float, high: float) -> Se
 async def _pages(
     queries: PostgresQueries, order: Order, wanted: HistoryFilter, keys: Sequence[HistoryKey]
 ) -> tuple[float, float]:
-    """Milliseconds of a page: of half of them at most, and of 99 in 100."""
+    """The median and the 99th percentile of the milliseconds of a page."""
     took = []
     for key in keys:
         began = time.perf_counter()

@@ -122,7 +122,7 @@ class _Counted(ServiceObserver):
 
 
 class _Watch(msgspec.Struct, frozen=True):
-    """A region that is observed, and what it is asked."""
+    """An observed region, and the counts of its requests."""
 
     ground: Ground
     region: Region
@@ -150,8 +150,8 @@ class _Watch(msgspec.Struct, frozen=True):
         return self.observed.requests.total() / (_AT_REST / _MINUTE)
 
     async def in_motion(self, ids: Sequence[str], client: MaasClient) -> float:
-        """Requests a minute while so many deploy, each begun at its own moment and followed by another when it is done:
-        the first round begins, the second is counted."""
+        """Requests a minute while `_MOVING` machines deploy. Deployments begin one after the other, and each is
+        followed by another. The first round is a warm-up, the second is counted."""
         steps = _IN_MOTION // _PACE.events_every
         for step in range(2 * steps):
             if step == steps:
@@ -168,7 +168,7 @@ class _Watch(msgspec.Struct, frozen=True):
 
 
 async def _ready(client: MaasClient, number: int) -> str:
-    """A machine that will be ready once it was commissioned."""
+    """Create a machine and begin its commissioning; returns its id."""
     new = NewMachine(
         hostname=f"moving-{number}",
         mac_addresses=(f"52:54:00:00:{number // 250:02x}:{number % 250:02x}",),
@@ -245,7 +245,8 @@ MAAS_POLLS = Benchmark(
     name="maas_polls",
     what="requests a minute to a MAAS region, by its observer: a fleet at rest, and 100 machines deploying",
     nodes=10_000,
-    # A poll of events each 5 s, a sweep of half an hour, 50 at a time, and up to three requests a poll for what moves.
+    # A poll of events every 5 s, a sweep every half an hour with 50 machines a request, and up to three requests a poll
+    # for machines that deploy.
     goals=(Goal("at rest", "/min", Bound.AT_MOST, 20), Goal("100 deploying", "/min", Bound.AT_MOST, 60)),
     open=_polls_of,
 )

@@ -11,7 +11,7 @@ from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
 from bench.ground import Ground
 from bench.loop import running
 
-# A request is accepted, the agent's enrollment is recorded, the onboarding begins, the onboarding ends and the node is
+# An intent is accepted, the agent's enrollment is recorded, the onboarding begins, the onboarding ends and the node is
 # in service.
 _TRANSITIONS_OF_A_LIFE = 4
 

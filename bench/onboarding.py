@@ -1,9 +1,9 @@
 """A fleet onboards through MAAS: what farrier adds to the time that MAAS takes, and how soon it acts on what it reads.
 
-A `farrier run` of its own process takes nodes from `onboard` to `active` over a region whose durations are divided by
-`FACTOR`, and so are the intervals at which it is looked at; what farrier's own work takes is not, so a fleet that took
-`FACTOR` times as long would lose so many times less by it. When which answer left the region is noted there, when a run
-was committed is in the history: two clocks of one machine.
+A separate `farrier run` process takes nodes from `onboard` to `active`. The region's durations and the intervals at
+which farrier reads it are divided by `FACTOR`. farrier's own work is not faster, so in a real fleet its share of the
+time is `FACTOR` times smaller. This process notes when the region sends each response, and the history has the time of
+each commit; both clocks are of one machine.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _BOOT = timedelta(minutes=4)
 # Machines come in racks: a fleet of a thousand within a quarter of an hour.
 _ARRIVE_WITHIN = timedelta(minutes=15)
 _RACK = 20
-# The slowest pace for which the figures are meant; divided, they are the shortest that a site may have.
+# The slowest pace for which the figures are meant; divided, these are the shortest intervals that a site may have.
 _EVENTS_EVERY = timedelta(seconds=10)
 _MOTION_EVERY = timedelta(seconds=50)
-# A node that takes so many times as long as MAAS does, and so long, will not come any more.
+# A node that takes more than this many times as long as MAAS, and more than this many seconds, is stuck.
 _PATIENCE_TIMES = 2
 _PATIENCE_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
@@ -87,7 +87,7 @@ class Shown:
         region.on_answer.append(self._answered)
 
     def by_machines(self) -> dict[tuple[str, str], float]:
-        """Machine and status, by the first answer that showed the machine in it."""
+        """The time of the first response that showed a machine in a status, by machine and status."""
         return self._machines
 
     def by_anything(self) -> dict[tuple[str, str], float]:
@@ -189,7 +189,7 @@ def maas_takes(durations: Durations) -> float:
 
 
 def percentile(values: Sequence[float], which: int) -> float:
-    """The `which`-th; of a single value, that one."""
+    """The `which`-th percentile; a single value itself."""
     return quantiles(values, n=100, method="inclusive")[which - 1] if len(values) > 1 else values[0]
 
 
@@ -217,8 +217,8 @@ async def _onboardings(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 ONBOARDING = Benchmark(
     name="onboarding",
     what="nodes go from onboard to active through MAAS, whose durations and our intervals are divided by "
-    f"{FACTOR:g}: what each takes beyond MAAS's own times, and what lies between an answer that shows what a stage "
-    "waits for and the commit of that stage's run",
+    f"{FACTOR:g}: the time of each beyond MAAS's own times, and the time from a response that shows what a stage "
+    "waits for to the commit of that stage's run",
     nodes=1_000,
     goals=(
         Goal("overhead, p95", "%", Bound.AT_MOST, 5),

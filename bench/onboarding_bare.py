@@ -28,12 +28,12 @@ from bench.upstream import Pace, onboard, register, served, upstream
 from farrier.errors import FarrierError
 from farrier.sim.maas import Durations, Region
 
-# Work is done within the call, or right after it. A sync counts until the next one is half an interval late, so with a
-# shorter interval some would be too old by the time they are looked at, and waited for again.
+# Work is done within the call, or right after it. A sync counts as fresh for one and a half intervals, so with a
+# shorter interval some syncs would be too old when farrier reads them.
 INSTANT = Durations(commission=timedelta(0), deploy=timedelta(0), sync=timedelta(seconds=5))
-# The shortest that a site may have.
+# The shortest intervals that a site may have.
 _PACE = Pace(events_every=timedelta(seconds=1), motion_every=timedelta(seconds=5))
-# For each node; so slow that something is wrong.
+# The time for each node after which something is wrong.
 _PATIENCE_SECONDS = 1.0
 _AT_LEAST_SECONDS = 60.0
 
@@ -45,11 +45,11 @@ _ENDED = """
 
 
 class Refused(FarrierError):
-    """The bare client was refused what the daemon was not: the two have not done the same."""
+    """The region refused more calls of the bare client than of the daemon, so the two did not do the same work."""
 
 
 async def by_farrier(ground: Ground, nodes: int) -> tuple[float, Calls]:
-    """Seconds until the last of so many nodes, all asked for at once, is active, and what the region got for it."""
+    """Seconds until the last of the nodes, all requested at once, is active, and the calls that the region received."""
     region = Region(durations=INSTANT)
     calls = Calls(region)
     async with upstream(ground, region, _PACE) as there:
@@ -94,7 +94,7 @@ async def _at_once(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 
 ONBOARDING_BARE = Benchmark(
     name="onboarding_bare",
-    what="nodes, all asked for at once, go from onboard to active through a MAAS that is through at once: time until "
+    what="nodes, all requested at once, go from onboard to active through a MAAS whose work takes no time: time until "
     "the last one is, as a multiple of what a bare client takes for the same calls; calls that each node takes",
     nodes=4_500,
     goals=(

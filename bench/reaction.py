@@ -23,10 +23,10 @@ from bench.ground import PATIENCE, Ground
 from farrier.io import pool
 from farrier.model.status import NodeStatus
 
-# One after the other without a pause, as job queues are measured: for some seconds, in which the sweep comes round a
-# hundred times. Pauses would add what this machine takes to wake up, for the yardstick as well.
+# Sent one after the other without a pause for some seconds, as job queues are measured. Pauses would add the time in
+# which this machine wakes up, also to the yardstick.
 _INTENTS = 2000
-# Before them, so that each of the daemon's connections has planned each statement once.
+# Sent before the measured ones, so that each of the daemon's connections has planned each statement once.
 _FIRST_INTENTS = 200
 _ANSWER_SECONDS = 10
 

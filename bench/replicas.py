@@ -1,4 +1,5 @@
-"""Several daemons on one database: what a second one adds, and how soon one does the work of another."""
+"""Several daemons on one database: the throughput that a second one adds, and the time until one does the work of
+another."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ _FIRST = "SELECT id FROM farrier.controllers ORDER BY started_at LIMIT 1"
 
 
 async def _until_shared(ground: Ground, owners: int) -> None:
-    """Return once so many daemons have the same number of shards."""
+    """Return once this many daemons have the same number of shards."""
     with anyio.fail_after(_PATIENCE_SECONDS):
         while True:
             rows = await ground.pool.fetch(_OWNERS)
@@ -72,7 +73,7 @@ async def _two(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
                     await second.until_runs(2 * nodes)
                     both = await _rate([first, second])
                 await _until_shared(ground, 1)
-                await anyio.sleep(_TURN_SECONDS)  # what came back is loaded
+                await anyio.sleep(_TURN_SECONDS)  # to load the shards of the second
                 shares.append(both / ((alone + await _rate([first])) / 2))
         return {"of_one": Reading(median(shares))}
 

@@ -21,7 +21,7 @@ _WIDTH = 160
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Everything one invocation measured, and on what."""
+    """The figures of one invocation, and the machine and server on which they were taken."""
 
     figures: Sequence[Figure]
     yardstick: Yardstick
@@ -31,7 +31,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def report(figures: Sequence[Figure], yardstick: Yardstick, postgresql: Mapping[str, str]) -> Report:
-    """The figures with what they were taken on."""
+    """The figures with the machine and server on which they were taken."""
     return Report(figures, yardstick, postgresql, platform.python_version(), len(os.sched_getaffinity(0)))
 
 

@@ -32,18 +32,18 @@ _BMC_WARM_UP_SECONDS = 35
 _START_PATIENCE_SECONDS = 1800
 # As often as a controller reports its lag.
 _LOOK_SECONDS = 2.0
-# So many nodes the targets are for; a machine with two processors cannot poll as many BMCs.
+# The number of nodes for which the targets are; a machine with two processors cannot poll as many BMCs.
 _FLEET = 100_000
 
 _BACKEND = "SELECT pg_backend_pid()"
 _LOG = "SELECT pg_current_wal_insert_lsn() - '0/0'"
-# Those of what a controller writes of itself, however many nodes there are, and all others.
+# Changes of the tables that a controller writes about itself, and of all others.
 _CHANGES = """
     SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del) FILTER (WHERE relname = ANY ($1)), 0),
            coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del) FILTER (WHERE relname <> ALL ($1)), 0)
       FROM pg_stat_user_tables WHERE schemaname = 'farrier'
 """
-# What a controller writes however many nodes it has.
+# The tables that a controller writes, however many nodes it has.
 _ITS_OWN = ["controllers", "pulse", "marks"]
 _START_IS_OVER = 1.0  # by the lag, in seconds
 _LAG = "SELECT max(l) FROM farrier.controllers c, unnest(c.lags) l"
@@ -61,7 +61,7 @@ class _Seen(msgspec.Struct, frozen=True):
 
 
 def _fields(pid: int | str) -> list[str]:
-    """From `/proc`, after the name of the program, which may hold blanks."""
+    """The fields of `/proc/PID/stat` after the name of the program, which may contain blanks."""
     return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
 
 
@@ -101,7 +101,8 @@ async def _look(ground: Ground, process: daemon.Running, postmaster: int) -> _Se
 
 
 def _between(before: _Seen, after: _Seen, *, times: float = 1) -> dict[str, Reading]:
-    """`times`: as if there were so many times as many nodes."""
+    """The figures between two looks. `times` scales the changes of nodes to a fleet that is this many times as
+    large."""
     took = after.at - before.at
     changes = after.own_changes - before.own_changes + (after.changes - before.changes) * times
     busy = after.daemon - before.daemon, after.postgres - before.postgres
@@ -192,8 +193,8 @@ REST = Benchmark(
 )
 REST_BMC = Benchmark(
     name="rest_bmc",
-    what="the same with BMCs that are read once a minute and say what is recorded: row updates a second, those of "
-    "nodes times as many as there are of these in 100,000",
+    what="the same with BMCs that are read once a minute and report no change: row updates a second, with those of "
+    "nodes scaled to 100,000 nodes",
     nodes=2_000,
     goals=(Goal("updates", "/s", Bound.AT_MOST, 200),),
     open=_with_bmcs,

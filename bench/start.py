@@ -21,7 +21,7 @@ from farrier.model.node import Node
 from farrier.model.runs import Loaded
 from farrier.model.writes import Write
 
-# Some in each shard.
+# Enough for several in each shard.
 _WOKEN = 1_000
 
 _WAKE = """
@@ -45,7 +45,7 @@ class _Controllers(PostgresControllers):
 
 
 class _IO(PostgresStateIO[Node, Node, Write]):
-    """Records when each enqueued node was loaded, which its run follows at once."""
+    """Records when each enqueued node was loaded, right before its run."""
 
     def __init__(self, ground: Ground) -> None:
         super().__init__(ground.pool, NodeRows())

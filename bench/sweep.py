@@ -29,7 +29,7 @@ _AT_A_TIME = 50_000
 
 
 def hurried(nodes: int) -> timedelta:
-    """A period in which a fleet of this size cannot be run."""
+    """A period too short to run a fleet of this size, so that nodes are always due."""
     return timedelta(seconds=nodes / _RUNS_WANTED)
 
 
@@ -40,7 +40,7 @@ async def _turn_of_loop(work: Work) -> float:
 
 
 def _turn_of_handler(handler: NodeHandler, snapshots: Sequence[Node]) -> float:
-    """Nothing else happens in this process meanwhile."""
+    """Runs of the handler per second. Nothing else happens in this process meanwhile."""
     now, handle = datetime.now(UTC), handler.handle
     began = time.perf_counter()
     for snapshot in snapshots:

@@ -71,8 +71,9 @@ class Upstream(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def served(region: Region) -> AsyncIterator[str]:
-    """The URL of `region` over a socket, its clock as fast as ours. What this process holds is left out of later
-    garbage collections: a full one would be a pause that no region has, the longer the more was measured before."""
+    """The URL of `region` over a socket, with its clock at real speed. The objects of this process are excluded from
+    later garbage collections: a full collection would be a pause that no region has, and longer after each
+    measurement."""
     async with open_region(region, speed=1.0) as url:
         memory.settle()
         yield url

@@ -23,7 +23,7 @@ from bench.ground import PATIENCE, Ground, ground
 from farrier.io import account, pool
 from farrier.io.embedded import SUPERUSER, EmbeddedServer, wheel_binaries
 
-# More than one commit turn can use: with fewer, their own round trips would be measured.
+# More clients than can commit at a time; with fewer, the benchmark would measure their round trips.
 _CLIENTS = 16
 _SECONDS = 2.0
 _LOOK_SECONDS = 0.05
@@ -81,7 +81,7 @@ async def _rate(clients: Sequence[pool.Connection], ids: Sequence[int]) -> float
 
 @asynccontextmanager
 async def _waiting_for_standby(conn: pool.Connection) -> AsyncIterator[None]:
-    """Commits wait for the standby until the end of the block: what closes the database would wait, too."""
+    """Let commits wait for the standby, only within the block: otherwise dropping the schema would wait, too."""
     await _apply(conn, "ALTER SYSTEM SET synchronous_standby_names = '*'", "sync")
     try:
         yield

@@ -25,12 +25,12 @@ from farrier.io import pool
 
 _THINGS = 20_000
 _BATCH = 500
-# Some hundred commits: a disk that stumbles once does not decide.
+# Enough for some hundred commits, so that one slow write has little effect.
 _MOVING = timedelta(seconds=1)
 _REQUESTS = 500
-# Before them, so that each connection has planned its statement.
+# Sent before the measured ones, so that each connection has planned its statement.
 _FIRST_REQUESTS = 50
-# With fewer of them by then the disk is so slow that they will do.
+# The time limit of the requests: with a disk so slow, fewer of them are enough.
 _ASKING = timedelta(seconds=2)
 _ANSWER_SECONDS = 10
 
@@ -85,7 +85,7 @@ WHERE_THE_TARGETS_WERE_SET = Speed(transitions_per_second=80_000, reaction_p50_m
 
 
 class Yardstick(msgspec.Struct, frozen=True):
-    """This machine before the first benchmark and after the last, and what to hold it against."""
+    """This machine before the first benchmark and after the last, and the reference machine."""
 
     before: Speed
     after: Speed
@@ -93,14 +93,15 @@ class Yardstick(msgspec.Struct, frozen=True):
 
 
 async def take(dsn: str) -> Speed:
-    """Some two seconds of work. Raises ConfigError if the database has a schema `yardstick` or `farrier` already."""
+    """Measure for some two seconds. Raises ConfigError if the database has a schema `yardstick` or `farrier`
+    already."""
     async with _connected(dsn) as conn:
-        await refuse_if_there(conn, "farrier")  # it may be at work: not the machine alone, and not to be disturbed
+        await refuse_if_there(conn, "farrier")  # a controller may run there, and change the figures
     return await beside(dsn)
 
 
 async def beside(dsn: str) -> Speed:
-    """The same while an idle schema `farrier` exists."""
+    """Measure while an idle schema `farrier` exists."""
     async with tables(dsn):
         return Speed(await transitions_per_second(dsn), await reaction_p50_ms(dsn))
 
@@ -115,8 +116,8 @@ def between(before: Speed, after: Speed) -> Speed:
 
 @asynccontextmanager
 async def tables(dsn: str) -> AsyncIterator[None]:
-    """Things, their history and requests, dropped after the block. Raises ConfigError, and leaves all alone, if there
-    is a schema `yardstick`."""
+    """Things, their history and requests, dropped after the block. Raises ConfigError, and changes nothing, if there is
+    a schema `yardstick`."""
     async with _connected(dsn) as conn:
         await refuse_if_there(conn, "yardstick")
         await conn.execute(_CREATE)
@@ -132,7 +133,7 @@ async def tables(dsn: str) -> AsyncIterator[None]:
 
 
 async def transitions_per_second(dsn: str) -> float:
-    """Batch after batch on one connection, after a round over all things that does not count."""
+    """Rows changed per second, in batches on one connection, after a round over all things that does not count."""
     moves = _moves()
     async with _connected(dsn) as conn:
         for batch, state in itertools.islice(moves, _THINGS // _BATCH):
@@ -148,7 +149,8 @@ async def transitions_per_second(dsn: str) -> float:
 
 
 async def reaction_p50_ms(dsn: str) -> float:
-    """One intent after another, by a client and a worker with a connection each, both in this process."""
+    """The median of requests one after another, by a client and a worker with a connection each, both in this
+    process."""
     async with _connected(dsn) as asking, _connected(dsn) as working, anyio.create_task_group() as group:
         await group.start(_work, working)
         took = await _ask(asking)
@@ -172,7 +174,7 @@ def _moves() -> Iterator[tuple[range, str]]:
 
 
 class _Bell:
-    """Whether the server has notified since one last listened."""
+    """Records whether the server has notified since the last `heard`."""
 
     def __init__(self) -> None:
         self._rung = anyio.Event()

@@ -76,7 +76,7 @@ def files() -> Mapping[str, str]:
 
 
 def fill(text: str, known: Mapping[str, str]) -> str:
-    """A page with its blocks as they should be. Raises ValueError for a name that nothing stands for."""
+    """A page with its blocks filled in. Raises ValueError for an unknown name."""
 
     def replace(found: re.Match[str]) -> str:
         name = found["name"]
@@ -107,7 +107,7 @@ def rewrite(root: Path = ROOT) -> list[Path]:
 
 
 def _generated(root: Path) -> Iterator[tuple[Path, str, str]]:
-    """Each page and file, with its present text and its current one."""
+    """Each page and file, with its text on disk and its generated text."""
     known = blocks()
     for page in pages(root):
         text = page.read_text(encoding="utf-8")
@@ -194,7 +194,7 @@ def _errors() -> str:
 
 
 def _tree(root: type[errors.FarrierError] = errors.FarrierError) -> Iterator[type[errors.FarrierError]]:
-    """The errors that are raised: those of `farrier.errors`, in the order they are written in."""
+    """The errors that `farrier.errors` defines, in source order."""
     for error in vars(errors).values():
         if isinstance(error, type) and issubclass(error, root) and error is not root:
             yield error
@@ -253,7 +253,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def main() -> int:
-    """The command: 0 when the pages are, or have been brought, up to date."""
+    """Run the command. Returns 0 if the pages are up to date at its end."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.generate_docs", description="Fill in generated documentation."
     )

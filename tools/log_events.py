@@ -1,7 +1,7 @@
-"""Every event that farrier logs, read from its source: names are constants, so what is listed is all there is.
+"""Every event that farrier logs, read from its source: names are constants, so the list is complete.
 
-Used by `tools.generate_docs` for the table in docs/operating/running.md, and by the test that holds the rooms to it.
-Simulations and commands are left out: they are no service's log.
+Used by `tools.generate_docs` for the table in docs/operating/running.md, and by a test of the secrets in the log.
+Events of simulations and commands are omitted, because they are not in the log of a service.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ test took. `python -m tools.mutants run DIRECTORY` plants one fault after anothe
 the quickest first: those of `make test` in this checkout, and then, where none of them fails, the others. It prints
 which suite found what.
 
-A fault is a comparison moved, a condition negated, `and` for `or`, a number one off, a value that is not returned, or a
-statement that is not there. Lints are no tests here. This module is pytest's plugin in its own runs.
+A fault is another comparison, a negated condition, `and` for `or`, a number that is one off, a missing return value, or
+a missing statement. Lints do not count as tests. This module is also the pytest plugin of its runs.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ROOMS = ("farrier/model", "farrier/controller", "farrier/handlers/node")
 
-# A quick test finds most faults, and few files are collected quickly.
+# A quick test finds most faults, and pytest collects few files quickly.
 FIRST = 40
-# A fault may make a loop endless: pytest-timeout ends the test, and this the process that it does not.
+# A fault may make a loop endless: pytest-timeout ends the test, and this limit ends the process if pytest-timeout
+# cannot.
 PATIENCE_SECONDS = 300.0
 WORKERS = 2
 # Modules that every run would otherwise load again.
@@ -115,7 +116,7 @@ def faults(tree: ast.Module) -> list[Fault]:
 
 
 def _own(statement: ast.stmt) -> Iterator[ast.AST]:
-    """A statement, and what belongs to no statement inside it."""
+    """A statement and its expressions, without those of the statements inside it."""
     yield statement
     for name, value in ast.iter_fields(statement):
         for child in value if isinstance(value, list) else [value]:
@@ -149,7 +150,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 def drawn(root: Path, *, seed: int, count: int) -> list[Mutant]:
-    """So many faults of the rooms, as the seed draws them."""
+    """This many faults of the packages in `ROOMS`, drawn with the seed."""
     every = [
         Mutant(path.relative_to(root).as_posix(), fault.line, fault.what, number)
         for room in ROOMS
@@ -202,7 +203,8 @@ def make_map(directory: Path, arguments: Sequence[str], *, seed: int, count: int
 
 
 def reached(directory: Path) -> tuple[dict[int, set[str]], dict[str, float]]:
-    """The tests that reach each fault, and the seconds of every test; without tests that fail without a fault."""
+    """The tests that reach each fault, and the seconds of every test; tests that fail even without a fault are
+    omitted."""
     seconds: dict[str, float] = defaultdict(float)
     failed = set()
     for line in (directory / "times").read_text(encoding="utf-8").splitlines():
@@ -286,7 +288,7 @@ def _tried(tree: Path, mutant: Mutant, small: list[str], large: list[str]) -> Fo
 
 
 def _first_failure(tree: Path, tests: list[str]) -> str | None:
-    """The test that failed, if one did; "nothing" where the fault lets no test begin or end."""
+    """The test that failed, if one did; "nothing" if the fault lets no test begin or end."""
     only, times = tree.with_suffix(".only"), tree.with_suffix(".times")
     only.write_text("\n".join(tests), encoding="utf-8")
     times.write_text("", encoding="utf-8")

@@ -42,12 +42,12 @@ _NOT_COUNTED = ("cli", "log.py", "metrics", "sim")
 # A region's work takes half an hour of its own time.
 _SPEED = 600.0
 _PATIENCE_SECONDS = 120.0
-# After a node has become active: for the last of what its onboarding wakes.
+# After a node has become active: for the last runs that its onboarding enqueues.
 _QUIET_SECONDS = 3.0
 _LOOK_EVERY = 0.02
-# What happens by chance while an intent is answered does not happen most times.
+# A function that runs by chance while an intent is answered does not run in most of the repetitions.
 _TIMES = 5
-# So often polls and renewals do not happen while intents are answered, or not much more often than without any.
+# The number of intents. Polls and renewals run less often in the same time, or about as often as without intents.
 _MANY_TIMES = 40
 # A session of the server reports its functions when it has been idle for ten seconds.
 _REPORTED_AFTER = 11.0
@@ -136,7 +136,7 @@ WAYS: Mapping[str, Way] = {
 
 
 class Tracer:
-    """Records a way's functions while `tracing`. `owners` are the objects whose methods the way began under."""
+    """Records a way's functions while `tracing`. `owners` are the objects whose methods begin the way."""
 
     def __init__(self, way: Way) -> None:
         self._way = way
@@ -247,7 +247,7 @@ async def _until(done: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def _idle() -> Walk:
-    """The node's next run, which would be half a minute later, is due now."""
+    """Trace the node's next run, which is made due now instead of half a minute later."""
     search = Tracer(WAYS["idle"])
     with search.tracing():
         await anyio.sleep(5 * _LOOK_EVERY)
@@ -268,7 +268,7 @@ async def _idle() -> Walk:
 
 
 async def _asked(dsn: str, *, with_sql: bool) -> Walk:
-    """A pause, several times; between them it is ended."""
+    """Trace a pause several times, and end it each time."""
     conn = await asyncpg.connect(dsn)
     try:
         walks = []
@@ -276,7 +276,7 @@ async def _asked(dsn: str, *, with_sql: bool) -> Walk:
             tracer = Tracer(WAYS["intent"])
             with tracer.tracing():
                 await _answer(conn, *_PAUSE)
-                await _until(tracer.ended)  # the client may have the answer before the daemon has its reply
+                await _until(tracer.ended)  # the client may see the answer before the daemon does
             walks.append(tuple(tracer.calls))
             await _answer(conn, *_UNPAUSE)
             await anyio.sleep(0.5)
@@ -372,8 +372,8 @@ def _in(parent: ast.AST, around: Sequence[str]) -> Iterator[tuple[str, str]]:
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m tools.trace_walk", description="Trace what runs for one node.")
-    parser.add_argument("--write", action="store_true", help="keep what was traced for the documentation")
-    parser.add_argument("--check", action="store_true", help="only say what the documentation says otherwise")
+    parser.add_argument("--write", action="store_true", help="store the walks for the documentation")
+    parser.add_argument("--check", action="store_true", help="print only the differences from the documentation")
     options = parser.parse_args()
     log.configure(log.Level.ERROR, log.Format.JSON, stream=sys.stderr)
     walks = anyio.run(lambda: traced(with_sql=not options.check), backend_options={"use_uvloop": True})

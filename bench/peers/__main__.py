@@ -1,8 +1,8 @@
 """`python -m bench.peers`: raw SQL, pgqueuer and graphile-worker in turns on an embedded PostgreSQL, and medians.
 
-A peer that is not installed is passed over. `load`: jobs a second that read a thing. `step`: jobs a second that change
-one, with history. `reaction`: milliseconds from the INSERT of one job until its change is seen to be committed, one
-job at a time.
+A peer that is not installed is skipped. `load`: jobs a second that read a thing. `step`: jobs a second that change one,
+with history. `reaction`: milliseconds from the INSERT of one job until its change is seen to be committed, one job at a
+time.
 """
 
 from __future__ import annotations

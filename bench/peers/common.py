@@ -61,7 +61,7 @@ def ready() -> None:
 
 
 async def step(conn: Any, thing: int) -> None:
-    """Read the thing of a job and change it, once however often it is called."""
+    """Read the thing of a job and change it. Repeated calls change it only once."""
     row = await load(conn, thing)
     if row["state"] == "here":
         await conn.execute(STEP, thing, row["version"], row["state"])
@@ -77,7 +77,7 @@ async def until_told() -> None:
 
 @asynccontextmanager
 async def working(worker: Worker) -> AsyncIterator[None]:
-    """The peer's worker runs, and has ended after the block."""
+    """Run the peer's worker during the block."""
     environment = {**os.environ, **worker.environment}
     process = await asyncio.create_subprocess_exec(*worker.command, stdout=asyncio.subprocess.PIPE, env=environment)
     assert process.stdout is not None, "it is a pipe"

@@ -16,13 +16,13 @@ import asyncpg
 from bench.peers import common
 
 BATCH = 100
-# It does not report when it listens.
+# pgqueuer does not report when it listens.
 _BEGUN_SECONDS = 0.5
 LEFT = "SELECT EXISTS (SELECT FROM pgqueuer)"
 
 
 def _pgqueuer(module: str = "") -> Any:
-    """No dependency of farrier's."""
+    """Import pgqueuer, which is no dependency of farrier."""
     return importlib.import_module(f"pgqueuer{module}")
 
 
@@ -48,12 +48,12 @@ async def _main(dsn: str) -> None:
 
 
 async def install(conn: Any) -> None:
-    """Make its tables."""
+    """Create pgqueuer's tables."""
     await _pgqueuer(".queries").Queries.from_asyncpg_connection(conn).install()
 
 
 async def enqueue(conn: Any, work: str, things: list[int]) -> None:
-    """Give it jobs, by its own client."""
+    """Enqueue jobs with pgqueuer's own client."""
     payloads: list[bytes | None] = [str(thing).encode() for thing in things]
     await (
         _pgqueuer(".queries")

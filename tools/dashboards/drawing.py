@@ -1,6 +1,6 @@
-"""Panels as SVG, drawn from their own definition and from what Prometheus answered to their queries.
+"""Draws panels as SVG, from their definitions and the results of their queries.
 
-Not Grafana: colours, units, thresholds and headings are the panel's; type and proportions are only like it.
+Colours, units, thresholds and headings are those of the panel; type and proportions only resemble Grafana's.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _cells(definition: Panel, box: Box, found: Sequence[Series], span: Span) -> 
 
 
 def _runs(one: Series, steps: Sequence[Panel], span: Span) -> Iterator[tuple[float, float, float]]:
-    """Neighbours of one colour, together: (start, end, last value). Where points are missing, nothing is."""
+    """Runs of points with one colour: (start, end, last value). A gap in the points ends a run."""
     step = min((b[0] - a[0] for a, b in zip(one.points, one.points[1:], strict=False)), default=span.end - span.start)
     run: list[tuple[float, float]] = []
     for at, value in one.points:
@@ -227,7 +227,7 @@ def _placed(columns: Sequence[_Column], box: Box) -> list[tuple[float, float]]:
 
 
 def _columns(definition: Panel) -> Iterator[_Column]:
-    """From left to right."""
+    """The columns of a table, from left to right."""
     organize = next(t for t in definition["transformations"] if t["id"] == "organize")["options"]
     overrides = {one["matcher"]["options"]: one["properties"] for one in definition["fieldConfig"]["overrides"]}
     for source, _ in sorted(organize["indexByName"].items(), key=lambda item: item[1]):

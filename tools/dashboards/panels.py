@@ -35,9 +35,9 @@ GREEN: Steps = {None: "green"}
 SOME: Steps = {None: "green", 1: "orange"}
 """A value above zero needs attention."""
 FATAL: Steps = {None: "green", 1: "red"}
-"""Any at all needs a person."""
+"""A value above zero needs an operator."""
 STALE: Steps = {None: "green", 60: "orange", 180: "red"}
-"""Seconds; no alert takes figures that are older than three minutes."""
+"""Seconds; no alert uses figures that are older than three minutes."""
 
 
 class About(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class About(msgspec.Struct, frozen=True):
 
 
 class Query(msgspec.Struct, frozen=True):
-    """An expression, and what its series are called."""
+    """An expression, and the legend of its series."""
 
     expr: str
     legend: str = ""
@@ -167,7 +167,8 @@ class Column(msgspec.Struct, frozen=True):
 
 
 def rows(about: About, queries: Sequence[str], columns: Sequence[Column], worst: str) -> table.Panel:
-    """A table of what is now; queries are joined by the labels they share. The largest of column `worst` is first."""
+    """A table of current values; queries are joined by the labels they share. The largest of column `worst` is
+    first."""
     panel = _set_up(table.Panel(), about, "short", GREEN).no_value("none").filterable(True)
     panel.targets([_table(expr, ref) for expr, ref in zip(queries, _REFS, strict=False)])
     if len(queries) > 1:

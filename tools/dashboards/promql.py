@@ -1,8 +1,9 @@
-"""The shapes that expressions have, so that each is right with any number of replicas.
+"""Builds expressions that are correct with any number of replicas.
 
-A figure of the fleet is exported alike by every replica: the largest is taken, of those that have counted lately, as in
-the alert rules; only then is anything summed. What a process counts is summed over the processes. `$job` picks one
-fleet; it is a label that Prometheus adds to what it scrapes, like `instance`. A label that a metric lacks is refused.
+Every replica exports the figures of the fleet. An expression takes the largest value of the replicas that have counted
+lately, as the alert rules do, and only then sums. Counters of a process are summed over the processes. `$job` selects
+one fleet; like `instance`, it is a label that Prometheus adds to scraped series. A label that a metric lacks is
+refused.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def rate(counted: Definition, *by: str, where: str = "") -> str:
 
 
 def rate_of_seen(counted: Definition, *by: str, where: str = "") -> str:
-    """`rate`, without what did not happen at all in the range that is shown."""
+    """`rate`, without series that did not increase in the shown range."""
     seen = f"sum{_by(counted.labels, by)}({_rate(counted, counted.series, where, '$__range')}) > 0"
     return f"{rate(counted, *by, where=where)} and ({seen})"
 

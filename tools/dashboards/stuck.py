@@ -23,7 +23,7 @@ from tools.dashboards.promql import fleet, total
 _HOUR = 3600.0
 _ABOVE: Steps = {None: "yellow", _HOUR: "orange", 24 * _HOUR: "red"}
 
-# Zero where the fleet was counted lately, and nothing where it was not: a constant would hide that.
+# Zero if the fleet was counted lately, otherwise no value; a constant would hide that.
 _NONE = f"0 * {fleet(gauges.NODES_PAUSED)}"
 
 # `raw`, because Grafana would escape the slashes of an address.
