@@ -83,13 +83,13 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
         missing = set(self.columns) - fields
         if missing:
             raise ConfigError(
-                f"kind {self.spec.name}: `writes` has {', '.join(sorted(missing))}, but its snapshot "
+                f"kind {self.spec.name}: `columns` has {', '.join(sorted(missing))}, but its snapshot "
                 f"{self.snapshot.__name__} does not"
             )
         kept = (KEPT | layers) & set(self.columns)
         if kept:
             raise ConfigError(
-                f"kind {self.spec.name}: `writes` must not have {', '.join(sorted(kept))}: these columns are "
+                f"kind {self.spec.name}: `columns` must not have {', '.join(sorted(kept))}: these columns are "
                 "reserved, and `state` and `last_error` are always written"
             )
         if (self.writer is None) != (self.section is None):

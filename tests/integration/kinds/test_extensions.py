@@ -108,11 +108,11 @@ class Running(Crate, frozen=True, kw_only=True):
     ("changes", "told"),
     [
         ({"snapshot": Other}, "its snapshot Other is not a Resource"),
-        ({"columns": ("labels", "colour")}, "`writes` has colour, but its snapshot Crate does not"),
+        ({"columns": ("labels", "colour")}, "`columns` has colour, but its snapshot Crate does not"),
         ({"writer": "farrier_crates.write"}, "`writer` and `section` require each other"),
-        ({"snapshot": Running, "columns": ("run",)}, "`writes` must not have run: these columns are reserved"),
-        ({"columns": ("labels", "version", "id")}, "`writes` must not have id, version"),
-        ({"columns": ("requests",)}, "`writes` must not have requests"),
+        ({"snapshot": Running, "columns": ("run",)}, "`columns` must not have run: these columns are reserved"),
+        ({"columns": ("labels", "version", "id")}, "`columns` must not have id, version"),
+        ({"columns": ("requests",)}, "`columns` must not have requests"),
     ],
 )
 def test_an_extension_that_does_not_fit_together_is_refused(changes: dict[str, Any], told: str) -> None:
