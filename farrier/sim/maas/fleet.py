@@ -210,15 +210,3 @@ def allocate(region: Region, call: Call) -> object:
         raise Refused(409, text)
     states.acquire(region, call, chosen[0])
     return {**show_machine.machine(region, chosen[0]), "constraints_by_type": {}}
-
-
-def release_many(region: Region, call: Call) -> object:
-    """All of `machines`, or none when one of them cannot be."""
-    chosen = [region.machines[one] for one in call.many("machines") if one in region.machines]
-    if len(chosen) != len(set(call.many("machines"))):
-        raise Refused(400, "Unknown machine(s): " + ", ".join(set(call.many("machines")) - set(region.machines)))
-    for machine in chosen:
-        if machine.locked or not sees(call, machine):
-            raise Refused(403)
-        states.release(region, call, machine)
-    return [machine.system_id for machine in chosen]

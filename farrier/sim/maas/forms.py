@@ -122,10 +122,6 @@ FIELDS: Mapping[str, Fields] = {
         "deployed in the form": Field(reader=Reader.CHECKBOX, source=f"{_MACHINE}:1281", sent_as="deployed"),
     },
     "POST machines?op=allocate": {**_ACQUIRE, "system_id": _raw(f"{_API}:2576")},
-    "POST machines?op=release": {
-        "machines": _many(f"{_API}:2241", Origin.POST),
-        "comment": _raw(f"{_API}:2242"),
-    },
     "GET machines?op=power_parameters": {"id": _many(f"{_API}:2297", Origin.GET)},
     "PUT machines/*": {**_OF_MACHINE, "enable_hw_sync": _checkbox(f"{_MACHINE}:1083")},
     **_on_machine("commission", _COMMISSION),

@@ -27,7 +27,6 @@ _WIDE: dict[str, dict[_Named, _Wide]] = {
         ("GET", "power_parameters"): fleet.all_power_parameters,
         ("POST", None): fleet.create,
         ("POST", "allocate"): fleet.allocate,
-        ("POST", "release"): fleet.release_many,
     },
     "events": {("GET", "query"): reading.events},
     "users": {("GET", "whoami"): reading.whoami},
