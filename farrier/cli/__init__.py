@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "run": "Run the controller until SIGTERM or Ctrl-C. A second signal ends it at once, without the drain.",
     "demo": "Run a simulated fleet: real daemon and PostgreSQL, simulated BMCs, MAAS region, agents and clients.",
+    "systemd": "Install the units of the service.",
     "db": "Manage the database: schema, roles, DSN of the embedded server.",
     "node": "Register, list and inspect nodes.",
     "intent": "Submit an intent for a node.",

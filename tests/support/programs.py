@@ -17,6 +17,7 @@ PACKAGES = {
     "prometheus": "prometheus",
     "promtool": "prometheus",
     "systemd-analyze": "systemd",
+    "systemd-sysusers": "systemd",
 }
 
 

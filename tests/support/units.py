@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
-DIRECTORY = Path(__file__).parents[2] / "systemd"
-SERVICE = DIRECTORY / "farrier.service"
-TEMPLATE = DIRECTORY / "farrier@.service"
+from farrier.cli import systemd
+
+SERVICE, TEMPLATE = (systemd.UNITS / name for name in systemd.SERVICES)
 
 
 def settings(unit: Path) -> dict[str, list[str]]:

@@ -1,0 +1,127 @@
+"""`farrier systemd`: the units of the service, for the environment in which this program is installed.
+
+The templates are in `units/`. An upgrade writes the units again; a file that an operator edits is written once.
+"""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from farrier.cli import output
+from farrier.errors import ConfigError
+
+UNITS = Path(__file__).parent / "units"
+SERVICES = ("farrier.service", "farrier@.service")
+_INSTALLED = Path("etc/systemd/system")
+
+# Where the templates expect the program.
+_PROGRAM = "/opt/farrier/bin/farrier"
+# What `useradd` accepts on every distribution.
+_ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
+
+systemd = typer.Typer(no_args_is_help=True, add_completion=False, help="Install the units of the service.")
+
+
+class Change(StrEnum):
+    """What happened to a file."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    KEPT = "kept as it is"
+
+
+class Installed(msgspec.Struct, frozen=True):
+    """A file of the service, and what happened to it."""
+
+    path: str
+    change: Change
+
+
+class _File(msgspec.Struct, frozen=True):
+    """A file to be written. An `edited` one is not replaced: it is an operator's."""
+
+    path: Path
+    text: str
+    edited: bool = False
+
+
+@systemd.callback()
+def _group() -> None:
+    """Install the units of the service."""
+
+
+@systemd.command("install")
+def install(
+    root: Annotated[
+        Path, typer.Option(metavar="DIR", help="Directory to use in place of /, for an image or a package.")
+    ] = Path("/"),
+    user: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Run the service as this account, which systemd-sysusers creates. Without it, systemd creates an "
+            "account at each start.",
+        ),
+    ] = None,
+    as_json: output.AsJson = False,
+) -> None:
+    """Write farrier.service, farrier@.service and their drop-ins. Existing drop-ins are kept."""
+    if user is not None and not _ACCOUNT.fullmatch(user):
+        raise typer.BadParameter(
+            f"--user: expected an account of lower-case letters, digits, - and _, not {user!r}; farrier, for example"
+        )
+    written = tuple(_written(file, root) for file in _files(user))
+    if as_json:
+        output.json(written)
+        return
+    output.table(("FILE", "CHANGE"), ((each.path, each.change) for each in written))
+    account = "systemd-sysusers && " if user else ""
+    typer.echo(f"next: {account}systemctl daemon-reload && systemctl enable --now farrier")
+
+
+def _files(user: str | None) -> Iterator[_File]:
+    program = Path(sysconfig.get_path("scripts")) / "farrier"
+    for service in SERVICES:
+        yield _File(_INSTALLED / service, _template(service).replace(_PROGRAM, str(program)))
+        drop_ins = _INSTALLED / f"{service}.d"
+        yield _File(drop_ins / "credentials.conf", _template("credentials.conf"), edited=True)
+        if user is not None:
+            yield _File(drop_ins / "account.conf", _template("account.conf").format(user=user))
+    if user is not None:
+        yield _File(Path("etc/sysusers.d/farrier.conf"), _template("sysusers.conf").format(user=user))
+
+
+def _template(name: str) -> str:
+    return (UNITS / name).read_text(encoding="utf-8")
+
+
+def _written(file: _File, root: Path) -> Installed:
+    path = root / file.path
+    try:
+        change = _change(path, file)
+        if change in (Change.CREATED, Change.UPDATED):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(file.text, encoding="utf-8")
+            path.chmod(0o644)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write {path}: {error.strerror}; run the command as root, or name another directory with --root"
+        ) from error
+    return Installed(str(path), change)
+
+
+def _change(path: Path, file: _File) -> Change:
+    if not path.exists():
+        return Change.CREATED
+    if file.edited:
+        return Change.KEPT
+    return Change.UNCHANGED if path.read_text(encoding="utf-8") == file.text else Change.UPDATED
