@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, ParamSpec
@@ -17,7 +18,8 @@ import msgspec
 import typer
 
 from farrier import config, log
-from farrier.io.client import client
+from farrier.io import client as clients
+from farrier.io.pool import Single
 from farrier.protocols import Queries, Requests, ResourceQueries, Retention
 
 P = ParamSpec("P")
@@ -41,13 +43,36 @@ def with_database(command: Callable[Concatenate[Session, P], Awaitable[None]]) -
     @wraps(command)
     def connected(settings: config.Config, /, *args: P.args, **kwargs: P.kwargs) -> None:
         async def work() -> None:
-            async with client(settings.database) as reached:
+            async with client(settings) as reached:
                 session = Session(settings, reached.queries, reached.resources, reached.requests, reached.retention)
                 await command(session, *args, **kwargs)
 
         anyio.run(work)
 
     return with_settings(connected)
+
+
+@asynccontextmanager
+async def client(settings: config.Config) -> AsyncIterator[clients.Client]:
+    """The database for queries and requests. Raises what `io.client.client` raises."""
+    async with clients.client(await located(settings)) as reached:
+        yield reached
+
+
+@asynccontextmanager
+async def administrator(settings: config.Config) -> AsyncIterator[Single]:
+    """One connection for work on the schema. Raises what `io.client.administrator` raises."""
+    async with clients.administrator(await located(settings)) as conn:
+        yield conn
+
+
+async def located(settings: config.Config) -> config.DatabaseConfig:
+    """The settings of the database with the DSN to which they refer. Raises ConfigError."""
+    if not settings.database.refers:
+        return settings.database
+    from farrier import wiring  # imports that take a second, which other commands need not wait for
+
+    return await wiring.located(settings.database)
 
 
 def with_settings(command: Callable[Concatenate[config.Config, P], None]) -> Callable[P, None]:

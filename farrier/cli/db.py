@@ -12,11 +12,10 @@ import msgspec
 import typer
 
 from farrier.cli import migration, output
-from farrier.cli.connection import with_settings
+from farrier.cli.connection import administrator, located, with_settings
 from farrier.config import Config
 from farrier.errors import ConfigError, SchemaEdited
 from farrier.io import catalog, identities, migrate, schema_plan, schema_text
-from farrier.io.client import administrator
 from farrier.io.embedded import EmbeddedServer
 from farrier.io.pool import Single
 
@@ -110,7 +109,7 @@ def roles(settings: Config) -> None:
 def url(settings: Config) -> None:
     """Start the embedded server if it does not run, and print its DSN. The server keeps running."""
     if settings.database.dsn:
-        typer.echo(settings.database.dsn)
+        typer.echo(anyio.run(located, settings).dsn)
         return
     if not settings.database.embedded:
         raise ConfigError("no server was given; use --embedded DIR, or set database.embedded")
@@ -125,7 +124,7 @@ async def _checked(conn: Single) -> tuple[migrate.SchemaStatus, tuple[identities
 
 def _administer(settings: Config, work: Callable[[Single], Awaitable[T]]) -> T:
     async def connected() -> T:
-        async with administrator(settings.database) as conn:
+        async with administrator(settings) as conn:
             return await work(conn)
 
     return anyio.run(connected)

@@ -8,7 +8,7 @@ import anyio
 import typer
 
 from farrier.cli import resource_commands
-from farrier.cli.connection import with_database, with_settings
+from farrier.cli.connection import administrator, with_database, with_settings
 from farrier.config import Config
 
 _HELP = "List, install and remove kinds of resources."
@@ -27,12 +27,11 @@ def install(
     actions. Run it again after these change."""
     from farrier import wiring  # imports that take a second, which --help need not wait for
     from farrier.io import catalog, kinds, migrate
-    from farrier.io.client import administrator
 
     found = wiring.installable(wiring.extension(name))
 
     async def installed() -> bool:
-        async with administrator(settings.database) as conn:
+        async with administrator(settings) as conn:
             if not settings.database.dsn:  # no other command migrates an embedded database
                 await migrate.migrate(conn, after=catalog.sync)
             (await migrate.check(conn)).require_current()
@@ -51,10 +50,9 @@ def remove(
     """Remove a kind of another package. All resources of the kind must have ended. The kind's table, history and
     intents stay."""
     from farrier.io import kinds, migrate
-    from farrier.io.client import administrator
 
     async def removed() -> None:
-        async with administrator(settings.database) as conn:
+        async with administrator(settings) as conn:
             (await migrate.check(conn)).require_current()
             await kinds.remove(conn, name)
 

@@ -13,13 +13,12 @@ from typing_extensions import override
 
 from farrier import wiring
 from farrier.cli import arguments, intent_answers, output
-from farrier.cli.connection import with_settings
+from farrier.cli.connection import client, with_settings
 from farrier.cli.output import Cell
 from farrier.clock import MonotonicClock
 from farrier.config import Config, site_files
 from farrier.config.sites import Site, Sites
 from farrier.errors import ConfigError, ExitCode, FarrierError
-from farrier.io.client import client
 from farrier.model import duration, maas_region
 from farrier.model.resource_views import ResourceView, WantedResources
 from farrier.model.views import Page, RegionView
@@ -158,7 +157,7 @@ def lift_brake(
 
 
 async def _lift_brake(settings: Config, name: str, reason: str, lasts: timedelta) -> None:
-    async with client(settings.database) as reached:
+    async with client(settings) as reached:
         await reached.requests.lift_brake(name, reason=reason, lasts=lasts, requested_by=intent_answers.this_user())
 
 
@@ -175,7 +174,7 @@ def _configured(settings: Config) -> Sites:
 async def _observed(settings: Config) -> Page[RegionView] | None:
     """The observed regions. If no database responds, print a note and return None."""
     try:
-        async with client(settings.database) as reached:
+        async with client(settings) as reached:
             found = await reached.resources.resources(WantedResources(kind=maas_region.KIND))
             return Page(found.now, tuple(map(_region, found.rows)))
     except FarrierError as error:

@@ -10,10 +10,9 @@ import msgspec
 import typer
 
 from farrier.cli import output
-from farrier.cli.connection import Session, with_database, with_settings
+from farrier.cli.connection import Session, client, with_database, with_settings
 from farrier.config import Config, kinds
 from farrier.errors import FarrierError
-from farrier.io.client import client
 from farrier.model import duration, limits
 from farrier.model.built_in import BUILT_IN
 from farrier.model.limits import PLACES, Limits, places_of
@@ -112,7 +111,7 @@ async def _registered(settings: Config, known: set[str]) -> tuple[KindView, ...]
     if not settings.database.dsn and not settings.database.embedded:
         return ()
     try:
-        async with client(settings.database) as reached:
+        async with client(settings) as reached:
             return tuple(kind for kind in await reached.resources.kinds(counted=False) if kind.kind not in known)
     except FarrierError as error:
         typer.echo(f"limits of kinds that are stored only in the database are missing: {error}", err=True)

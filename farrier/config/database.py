@@ -26,8 +26,8 @@ class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         str,
         Meta(
             description="postgresql:// URL of the server. Several hosts with target_session_attrs=read-write follow a "
-            "fail-over. farrier run also accepts systemd:NAME, a credential of the unit with the URL. Empty: the "
-            "embedded server."
+            "fail-over. Or a reference to a file that has the URL: systemd:NAME, a credential of the unit, or "
+            "file:PATH. Empty: the embedded server."
         ),
     ] = ""
     embedded: Annotated[str, Meta(description="Directory of the embedded PostgreSQL. Set either this or dsn.")] = ""
@@ -84,6 +84,11 @@ class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             raise ValueError("connect_timeout must be longer than 0 s and shorter than 5 s")
         if min(self.statement_timeout, self.read_timeout) <= timedelta(0):
             raise ValueError("statement_timeout and read_timeout must be longer than 0 s")
+
+    @property
+    def refers(self) -> bool:
+        """Whether `dsn` is a reference to a file with the DSN."""
+        return self.dsn.startswith(("file:", "systemd:"))
 
     @override
     def __repr__(self) -> str:

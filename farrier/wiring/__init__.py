@@ -11,7 +11,17 @@ from farrier.wiring.kinds import Extensions, extension, extensions, installable,
 from farrier.wiring.loops import Runtime, runtime
 from farrier.wiring.progress import Progress
 from farrier.wiring.settings import bmc_settings, credentials, vault_settings
-from farrier.wiring.storage import Database, Outside, backend, counter, database, outside, persistently, prepare
+from farrier.wiring.storage import (
+    Database,
+    Outside,
+    backend,
+    counter,
+    database,
+    located,
+    outside,
+    persistently,
+    prepare,
+)
 from farrier.wiring.vocabulary import census_rules, fleet_gauges, fleet_words, trust_gauge, vocabulary
 
 __all__ = [
@@ -31,6 +41,7 @@ __all__ = [
     "fleet_gauges",
     "fleet_words",
     "installable",
+    "located",
     "outside",
     "persistently",
     "prepare",

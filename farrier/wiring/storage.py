@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import anyio
@@ -36,8 +37,8 @@ _log = structlog.stdlib.get_logger(__name__)
 # Closing waits this long for connections that are in use, then drops them.
 _CLOSE_SECONDS = 5
 _WEB_CONNECTIONS = 3
-# Only a credential of the systemd unit: finding the database must not depend on the settings of other sources.
-_DSN_IN_A_CREDENTIAL = "systemd:"
+# An operator writes the reference of a DSN into the settings, so it may name any file.
+_ANY_FILE = CredentialPlaces(file_roots=(Path("/"),))
 
 
 class Database(msgspec.Struct, frozen=True):
@@ -61,7 +62,7 @@ def _for_reading(config: settings.DatabaseConfig) -> pool.Timeouts:
 async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
     """Connections to the configured server, with retries for `db_timeout`. Starts an embedded server; the process that
     started it stops it at the end. Raises DatabaseUnreachable or ConfigError."""
-    async with client.server(await _located(config)) as dsn:
+    async with client.server(await _chosen(config)) as dsn:
         connections = await pool.open_pool(
             dsn,
             size=config.pool_max,
@@ -77,17 +78,22 @@ async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
             connections.terminate()
 
 
-async def _located(config: settings.DatabaseConfig) -> settings.DatabaseConfig:
-    """The configuration with its DSN resolved from a reference, or with the directory of the embedded server if it uses
-    one. Raises ConfigError."""
-    if config.dsn.startswith(_DSN_IN_A_CREDENTIAL):
-        try:
-            return msgspec.structs.replace(config, dsn=await Credentials(CredentialPlaces()).token(config.dsn))
-        except CredentialError as error:
-            raise ConfigError(f"database.dsn: {error}") from None
+async def _chosen(config: settings.DatabaseConfig) -> settings.DatabaseConfig:
+    """The configuration with the DSN of its reference, or with the directory of the embedded server if it uses one.
+    Raises ConfigError."""
     if config.dsn or config.embedded:
-        return config
+        return await located(config)
     return msgspec.structs.replace(config, embedded=str(default_directory()))
+
+
+async def located(config: settings.DatabaseConfig) -> settings.DatabaseConfig:
+    """The configuration with its DSN resolved from a reference, if it is one. Raises ConfigError."""
+    if not config.refers:
+        return config
+    try:
+        return msgspec.structs.replace(config, dsn=await Credentials(_ANY_FILE).token(config.dsn))
+    except CredentialError as error:
+        raise ConfigError(f"database.dsn: {error}") from None
 
 
 async def persistently(work: Callable[[], Awaitable[T]], *, patience: timedelta) -> T:

@@ -331,3 +331,22 @@ async def test_an_embedded_schema_that_is_not_upgraded_is_refused_with_the_direc
 async def test_url_needs_to_know_which(nowhere: Prompt, db: pg.Database) -> None:
     assert "--embedded DIR" in (await nowhere("db", "url", ends=ExitCode.USAGE)).err
     assert (await nowhere("db", "url", "--dsn", db.dsn)).out == f"{db.dsn}\n"
+
+
+async def test_a_dsn_may_be_in_a_file_for_every_command(nowhere: Prompt, db: pg.Database, tmp_path: Path) -> None:
+    file = tmp_path / "dsn"
+    file.write_text(f"{db.dsn}\n")
+    reference = f"file:{file}"
+    await nowhere("node", "add", "gpu-1", "--dsn", reference)
+    assert [node["name"] for node in (await nowhere("node", "list", "--json", "--dsn", reference)).json] == ["gpu-1"]
+    assert "as this program requires" in (await nowhere("db", "check", "--dsn", reference)).out
+    assert (await nowhere("db", "url", "--dsn", reference)).out == f"{db.dsn}\n"
+    assert (await nowhere("sla", "list", "--dsn", reference)).err == ""
+
+
+@pytest.mark.parametrize("command", ["node list", "db check", "db url"])
+async def test_a_file_with_a_dsn_that_cannot_be_read_is_named(nowhere: Prompt, command: str, tmp_path: Path) -> None:
+    refused = await nowhere(*command.split(), "--dsn", f"file:{tmp_path}/dsn", ends=ExitCode.USAGE)
+    assert refused.err == (
+        f"farrier: database.dsn: credential file:{tmp_path}/dsn: cannot be read: No such file or directory\n"
+    )
