@@ -1,0 +1,86 @@
+"""The Dockerfile and the compose file: what they name is there, and the containers have no privileges.
+
+No Docker engine is asked. `tests/e2e/test_containers.py` runs what the files say without one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from farrier import cli, config
+from tests.support import containers
+from tests.support.containers import COMPOSE, DEPLOY, OWN, ROOT, SERVICES
+
+own_services = pytest.mark.parametrize("name", OWN)
+
+
+def test_what_the_image_copies_is_in_the_checkout_and_in_the_context() -> None:
+    copied = [words.split()[:-1] for word, words in containers.instructions() if word == "COPY"]
+    names = {name for sources in copied for name in sources if not name.startswith("--from") and "/" not in name}
+    assert {name for name in names if not (ROOT / name).exists()} == set()
+    context = (ROOT / ".dockerignore").read_text().split("\n")
+    assert names == {line[1:] for line in context if line.startswith("!")}
+
+
+def test_the_image_runs_the_daemon_as_an_account_without_privileges() -> None:
+    image = containers.image()
+    account, _, group = image["USER"].partition(":")
+    assert int(account) == int(group) > 1000
+    assert (image["ENTRYPOINT"], image["CMD"]) == ('["farrier"]', '["run"]')
+    assert all(":" in words.split()[0] for word, words in containers.instructions() if word == "FROM")
+
+
+def test_the_port_of_the_image_is_the_default_one_and_its_variables_are_settings() -> None:
+    port = str(config.HttpConfig().port)
+    assert containers.image()["EXPOSE"] == port
+    assert f":{port}/healthz" in containers.health_check()[-1]
+    own = {name: value for name, value in containers.variables().items() if name.startswith("FARRIER_")}
+    assert config.load(environment=own).http.host == "0.0.0.0"
+
+
+@own_services
+def test_a_container_of_farrier_has_no_privileges(name: str) -> None:
+    service = OWN[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+@own_services
+def test_a_service_of_farrier_runs_a_command_and_sets_settings(name: str) -> None:
+    word, *rest = OWN[name]["command"]
+    command = typer.main.get_command(cli.load(word))
+    context = command.make_context(word, list(rest))
+    if isinstance(command, typer.core.TyperGroup):
+        _, sub, arguments = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert sub is not None
+        sub.make_context(sub.name, arguments, parent=context)
+    config.load(environment=OWN[name].get("environment", {}))  # refuses what is no setting
+
+
+def test_only_this_machine_reaches_the_ports() -> None:
+    published = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    assert len(published) == 3
+    assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_files_volumes_secrets_and_services_that_are_named_are_there() -> None:
+    for name, service in SERVICES.items():
+        assert set(service.get("secrets", [])) <= set(COMPOSE["secrets"]), name
+        assert set(service.get("depends_on", {})) <= set(SERVICES), name
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            assert (DEPLOY / source).exists() if source.startswith(".") else source in COMPOSE["volumes"], volume
+    used = {secret for service in SERVICES.values() for secret in service.get("secrets", [])}
+    assert used == set(COMPOSE["secrets"])
+    assert all(Path(secret["file"]).parts[0] == "secrets" for secret in COMPOSE["secrets"].values())
+
+
+def test_a_secret_is_read_only_by_a_service_that_has_it() -> None:
+    for name, service in SERVICES.items():
+        values = service.get("environment", {}).values()
+        read = {value.rpartition("/")[2] for value in values if "/run/secrets/" in value}
+        assert read <= set(service.get("secrets", [])), name
