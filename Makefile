@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= $(firstword $(foreach candidate,python3 python3.14 python3.13 python3.12 python3.11,\
 	$(shell $(candidate) -c 'import sys; sys.version_info >= (3, 11) and print("$(candidate)")' 2>/dev/null)))
 
-.PHONY: help install test test-all check lint format-check types imports docs-check architecture docs format demo pictures bench clean
+.PHONY: help install test test-all check lint format-check types imports docs-check architecture docs docs-site docs-serve format demo pictures bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
@@ -72,6 +72,12 @@ docs: install ## fill in what the documentation says of the code, write docs/sch
 	@$(BIN)/python -m tools.generate_docs
 	@$(BIN)/python -m tools.dashboards
 
+docs-site: install ## make the documentation site in site/; a warning is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+docs-serve: install ## show the documentation site at http://127.0.0.1:8000, and again after each change
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
+
 format: install ## let ruff rewrite the sources
 	@$(BIN)/ruff check --fix $(SOURCES)
 	@$(BIN)/ruff format $(SOURCES)
@@ -86,4 +92,4 @@ bench: install ## measure (make bench ARGS="--only sweep --json")
 	@$(BIN)/python -m bench $(ARGS)
 
 clean: ## remove what make made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

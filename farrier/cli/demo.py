@@ -6,6 +6,7 @@ running. The temporary directory is removed, unless the demo failed: then its co
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import tempfile
 from datetime import timedelta
@@ -18,7 +19,7 @@ import typer
 from rich.console import Console
 
 from farrier import log
-from farrier.errors import ExitCode, FarrierError
+from farrier.errors import ConfigError, ExitCode, FarrierError
 
 if TYPE_CHECKING:
     from farrier.cli.simulation import Options, Summary
@@ -66,6 +67,8 @@ def demo(  # noqa: PLR0913 - one parameter is one option
             raise
         typer.echo(f"farrier demo requires {missing.name}; run: pip install 'farrier[demo]'", err=True)
         raise typer.Exit(ExitCode.USAGE) from missing
+    if len(str(directory).split()) > 1:
+        raise ConfigError(f"--dir: {directory} contains a blank, which a reference to a credential cannot; use another")
     place = directory or Path(tempfile.mkdtemp(prefix="farrier-demo-"))
     place.mkdir(parents=True, exist_ok=True)
     options = simulation.Options(
@@ -78,6 +81,8 @@ def demo(  # noqa: PLR0913 - one parameter is one option
         speed=speed,
     )
     code = _run(options, as_json=as_json)
+    if not as_json:
+        _print_next(directory)
     if directory is None and code is ExitCode.OK:
         shutil.rmtree(place)
     elif directory is None:
@@ -106,6 +111,28 @@ def _run(options: Options, *, as_json: bool) -> ExitCode:
     else:
         _print_summary(summary, console, reasons=options.until_active)
     return ExitCode.OK if summary.ok or not options.until_active else ExitCode.FAILED
+
+
+def _print_next(kept: Path | None) -> None:
+    """Print what to type next: on the database that the demo leaves in `kept`, or without one."""
+    from farrier.cli.simulation import DATABASE
+
+    if kept is None:
+        steps = (
+            ("farrier demo --dir ~/farrier-demo", "the same, and keep its database for the other commands"),
+            ("farrier run --embedded ~/farrier-data", "a controller of your own, with an empty database"),
+            ("farrier --help", "all commands"),
+        )
+    else:
+        at = f"--embedded {shlex.quote(str(kept / DATABASE))}"
+        steps = (
+            (f"farrier node list {at}", "the nodes, those above a limit first"),
+            (f"farrier history list --last 1h {at}", "what happened to them, the newest first"),
+            (f"farrier run {at}", "go on without the simulation: the agents are silent, so nodes go offline"),
+        )
+    typer.echo("next:")
+    for command, purpose in steps:
+        typer.echo(f"  {command}\n      {purpose}")
 
 
 def _print_summary(summary: Summary, console: Console, *, reasons: bool) -> None:

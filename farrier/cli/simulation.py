@@ -41,6 +41,9 @@ from farrier.sim.maas import Durations, Region, open_region
 from farrier.sim.maas.files import RegionFiles, write_site
 from farrier.sim.troubles import Operator, prepare
 
+# The directory of the embedded server, below that of the demo.
+DATABASE = "postgresql"
+
 _LOOK_EVERY_SECONDS = 0.25
 _MOVES_SHOWN = 12
 # The time over which agents enroll in an interactive demo.
@@ -142,7 +145,7 @@ class Scene(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def running(options: Options) -> AsyncIterator[Scene]:
-    database = DatabaseConfig(embedded=str(options.directory / "postgresql"))
+    database = DatabaseConfig(embedded=str(options.directory / DATABASE))
     async with wiring.database(database) as own:
         await wiring.prepare(own, Config(database=database))
         outside = wiring.outside(own, "demo")
@@ -183,7 +186,7 @@ async def running(options: Options) -> AsyncIterator[Scene]:
 
 def _config(options: Options, bmc: SimulatedBmc, files: RegionFiles) -> Config:
     return Config(
-        database=DatabaseConfig(embedded=str(options.directory / "postgresql")),
+        database=DatabaseConfig(embedded=str(options.directory / DATABASE)),
         node=NodeConfig(offline_after=_OFFLINE_AFTER),
         bmc=BmcConfig(ca_file=str(bmc.ca_file), allowed_networks=("127.0.0.0/8",)),
         credentials=CredentialsConfig(

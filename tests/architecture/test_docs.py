@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
+import typer
 
-from farrier import config
+from farrier import cli, config
 from farrier.model import diagram, edges
 from tests.architecture import sources
+from tests.support import pages
 from tools import generate_docs
 
-PAGES = [*generate_docs.pages(), sources.ROOT / "AGENTS.md", sources.ROOT / "CHANGELOG.md"]
+PAGES = sorted({*generate_docs.pages(), *sources.ROOT.glob("*.md")})
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
 MARKER = re.compile(r"^<!-- (?:end )?generated\b[^>]*-->$", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(#[^)\s]*)?\)")
@@ -22,6 +25,8 @@ TABLE = re.compile(r"^CREATE (?:UNLOGGED )?TABLE (?:IF NOT EXISTS )?farrier\.(\w
 EVENT = re.compile(r"`([a-z_]+\.(?:failed|lost|crashed))`")
 NAME = re.compile(r"\bfarrier_[a-z_]+")
 COMMAND = re.compile(r"(?:^|`|\()farrier ([a-z]+)(?: +([a-z]+(?:-[a-z]+)*))?", re.MULTILINE)
+# A command in a block, up to what a shell takes for itself.
+SHOWN = re.compile(r"""(?:^|[|;&(] *|/)farrier ((?:'[^'\n]*'|"[^"\n]*"|[^|;&<>#)'"\n])+)""", re.MULTILINE)
 FUNCTION = re.compile(r"farrier\.(\w+)\(")
 PSQL = re.compile(r"(?:^|[|;&] *)psql\b.*", re.MULTILINE)
 # psql does not read farrier's settings; without a DSN it connects to any server that listens on this machine.
@@ -132,6 +137,36 @@ def test_a_command_that_a_page_shows_is_one() -> None:
                 yield shown
 
     assert not on_every_page(unknown)
+
+
+def test_a_command_that_a_block_shows_is_understood_with_its_options() -> None:
+    def not_understood(page: Path) -> Iterator[str]:
+        for block in pages.blocks(page):
+            for command in SHOWN.findall(block.text.replace("\\\n", " ")) if block.is_typed else ():
+                if (error := refused(shlex.split(command))) is not None:
+                    yield f"farrier {command}: {error}"
+
+    assert not on_every_page(not_understood)
+
+
+def refused(words: list[str]) -> str | None:
+    """Why the command line does not understand these words, if it does not."""
+    try:
+        command = typer.main.get_command(cli.load(words[0]))
+        context = command.make_context(words[0], words[1:])
+        if isinstance(command, typer.core.TyperGroup):
+            _, sub, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+            assert sub is not None
+            sub.make_context(sub.name, rest, parent=context)
+    except Exception as error:  # typer's own classes have no public name
+        return getattr(error, "message", None) or repr(error)
+    return None
+
+
+def test_a_command_that_is_not_understood_is_found() -> None:
+    assert refused(["node", "list", "--json"]) is None
+    assert "--jsn" in (refused(["node", "list", "--jsn"]) or "")
+    assert refused(["node", "why"]) is not None
 
 
 def test_a_psql_that_a_page_shows_is_told_which_database() -> None:

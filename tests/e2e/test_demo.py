@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import signal
 import socket
 import ssl
@@ -10,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from farrier.errors import ExitCode
 from farrier.io.embedded import EmbeddedServer
 from tests.support.process import PATIENCE, Farrier, farrier
 
@@ -53,6 +57,46 @@ async def test_every_node_becomes_active_and_every_bmc_manageable_and_nothing_st
         assert told["ok"] is True
         assert (told["nodes"], told["active"], told["with_bmc"], told["manageable"]) == (10, 10, 8, 8)
         assert nothing_runs(tmp_path)
+
+
+NEXT = re.compile(r"^  (farrier .*)\n      \S", re.MULTILINE)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(180)
+async def test_its_last_lines_say_what_to_type_next_and_that_works(tmp_path: Path) -> None:
+    directory = tmp_path / "demo"
+    arguments = ("--nodes", "2", "--until-active", "--speed", "600", "--dir", str(directory))
+    async with farrier("demo", *arguments) as demo:
+        assert await demo.ended() == 0, demo.logged
+    *looks, again = [shlex.split(line)[1:] for line in NEXT.findall(demo.printed.partition("next:\n")[2])]
+    for command in looks:
+        async with farrier(*command) as look:
+            assert await look.ended() == 0, look.logged
+        assert "gpu-0001" in look.printed
+    assert again[0] == "run"
+    async with farrier(*again, "--http-port", "0") as daemon:
+        await daemon.until("daemon.ready")
+
+
+async def test_a_directory_that_no_reference_can_name_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    async with farrier("demo", "--dir", f"{tmp_path}/a demo") as demo:
+        assert await demo.ended() == ExitCode.USAGE
+    assert demo.logged == (
+        f"farrier: --dir: {tmp_path}/a demo contains a blank, which a reference to a credential cannot; use another\n"
+    )
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(180)
+async def test_a_demo_that_keeps_nothing_names_the_one_that_does(tmp_path: Path) -> None:
+    home = {"HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    async with farrier("demo", "--nodes", "1", "--until-active", "--speed", "600", environment=home) as demo:
+        assert await demo.ended() == 0, demo.logged
+    named = NEXT.findall(demo.printed.partition("next:\n")[2])
+    assert named == ["farrier demo --dir ~/farrier-demo", "farrier run --embedded ~/farrier-data", "farrier --help"]
+    assert not [name for name in os.listdir(tmp_path) if name.startswith("farrier-demo-")]
 
 
 @pytest.mark.full
