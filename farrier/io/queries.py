@@ -7,7 +7,9 @@ result is not one snapshot and must not be used for decisions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,17 +28,23 @@ from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.limits import STATES, Limits
 from farrier.model.selection import LabelTest, NameRange
 from farrier.model.views import (
+    Counts,
     Figures,
     NodeDetail,
     NodeView,
+    OrderedPage,
     Page,
+    SortKey,
     TaskView,
     Wanted,
 )
 
 _INVENTORY = statements.load("queries/inventory")
+_ORDERED = statements.load("queries/ordered")
+_COUNTS = statements.load("queries/counts")
 _NAMES = statements.load("queries/names")
 _OVERDUE = statements.load("queries/overdue")
+_SCAN = statements.load("queries/scan")
 _NODES = statements.load("queries/nodes")
 _DETAIL = statements.load("queries/detail")
 _HISTORY = statements.load("queries/history")
@@ -51,6 +59,8 @@ _KNOWN = tuple(list(column) for column in zip(*((p.kind, p.state, p.substate) fo
 # Nodes of one statement: a round trip of a few megabytes at most, however large the fleet.
 _CHUNK = 1000
 
+_FIRST = SortKey(-math.inf, "", "")
+
 # How many changes a filtered page of history examines: some 10 ms.
 _LOOKED = 5000
 
@@ -64,11 +74,37 @@ class PostgresQueries:
         self._pool = connections
 
     async def inventory(self, wanted: Wanted, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
-        async with refusals.borrowed(self._pool) as conn:
+        async with self._scanning() as conn:
             now = await reading.now(conn)
             selected = await _selected(conn, wanted)
             ids = [record[0] for record in await conn.fetch(_INVENTORY, *selected, after, limit)]
+        async with refusals.borrowed(self._pool) as conn:
             return Page(now, await _nodes(conn, ids))
+
+    async def ordered(self, wanted: Wanted, order: str, *, after: SortKey | None = None, limit: int) -> OrderedPage:
+        key = msgspec.structs.astuple(after or _FIRST)
+        async with self._scanning() as conn:
+            now = await reading.now(conn)
+            selected = await _selected(conn, wanted)
+            found = await conn.fetch(_ORDERED, *selected, order, *key, limit)
+        async with refusals.borrowed(self._pool) as conn:
+            page = Page(now, await _nodes(conn, [record["id"] for record in found]))
+        if len(found) < limit:
+            return OrderedPage(page, None)
+        last = found[-1]
+        return OrderedPage(page, SortKey(last["number"], last["text"], last["name"]))
+
+    async def counts(self, wanted: Wanted) -> Counts:
+        async with self._scanning() as conn:
+            (counted,) = await reading.fetch(conn, Counts, _COUNTS, *await _selected(conn, wanted))
+            return counted
+
+    @asynccontextmanager
+    async def _scanning(self) -> AsyncIterator[Connection]:
+        """A connection whose statements may read whole tables."""
+        async with refusals.borrowed(self._pool) as conn, conn.transaction(readonly=True):
+            await conn.fetchrow(_SCAN)
+            yield conn
 
     async def overdue(self, wanted: Wanted, limits: Limits, *, limit: int | None = None) -> OverduePage:
         found: list[Overdue] = []

@@ -13,9 +13,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from farrier.model.details import RowDetails
+from farrier.model.details import LISTED, RowDetails
 from farrier.model.health import Alert
-from farrier.model.node import Bmc
+from farrier.model.node import Bmc, Skipped
 from farrier.model.outcome import Record
 from farrier.model.selection import LabelTest
 
@@ -46,8 +46,38 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return all(name == "site" and site in values for name, values in self.details.items())
 
 
+BY_NAME = "name"
+"""The order of an inventory that costs the same for every page."""
+ORDERS = (BY_NAME, "oldest", "newest", "status", "management", *LISTED)
+"""The orders of an inventory: `oldest` begins with the node that has been in its status for the longest time, and
+`newest` is the reverse."""
+
+
+class SortKey(msgspec.Struct, frozen=True, array_like=True):
+    """The position of a node in an order. Values that an order does not use are 0 and empty."""
+
+    number: float
+    text: str
+    name: str
+
+
+class OrderedPage(msgspec.Struct, frozen=True):
+    """Some nodes in an order, and the key of the last one if more may follow."""
+
+    page: Page[NodeView]
+    following: SortKey | None
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """How many nodes a filter selects. `values` has, for status, management, site and model, how many nodes the
+    filter would select with each other value; the most frequent ones come first."""
+
+    selected: int
+    values: Mapping[str, Mapping[str, int]]
+
+
 class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
-    """A workflow. Its end-to-end clock started at `mode_given_at`."""
+    """A workflow. Its end-to-end clock started at `mode_given_at`. `skipped` are stages that had nothing to do."""
 
     kind: str
     id: int
@@ -61,6 +91,9 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
     failure_class: str | None
     failure_detail: str | None
     mode_given_at: datetime | None
+    created_at: datetime
+    ended_at: datetime | None = None
+    skipped: tuple[Skipped, ...] = ()
 
 
 class NodeView(RowDetails, frozen=True, kw_only=True):
@@ -121,6 +154,7 @@ class RegionView(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a site's MAAS region, as its observer recorded it. All events until `complete_at` are known."""
 
     site: str
+    url: str | None = None
     state: str
     since: datetime
     username: str | None

@@ -29,10 +29,13 @@ from farrier.model.resource_views import (
     WantedResources,
 )
 from farrier.model.views import (
+    Counts,
     Figures,
     NodeDetail,
     NodeView,
+    OrderedPage,
     Page,
+    SortKey,
     TaskView,
     Wanted,
 )
@@ -125,6 +128,12 @@ class Queries(Protocol):
 
     async def inventory(self, wanted: Wanted, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
         """Nodes by name, from the first name after `after`. A page with fewer than `limit` rows is the last one."""
+
+    async def ordered(self, wanted: Wanted, order: str, *, after: SortKey | None = None, limit: int) -> OrderedPage:
+        """Nodes in one of `views.ORDERS`, after the key `after`. Reads all selected nodes for each page."""
+
+    async def counts(self, wanted: Wanted) -> Counts:
+        """How many nodes a filter selects, and how many with other values. Reads all nodes."""
 
     async def overdue(self, wanted: Wanted, limits: Limits, *, limit: int | None = None) -> OverduePage:
         """Nodes above one of their limits, the worst first, at most `limit`, and the number of further ones. `limits`

@@ -51,20 +51,8 @@ above AS MATERIALIZED (
      GROUP BY id)
 SELECT n.id, count(*) OVER () AS n
   FROM above a
-  JOIN farrier.nodes n USING (id)
- WHERE n.status <> 'deleted'
-   AND (cardinality($1::text[]) = 0 OR n.status = ANY ($1))
-   AND (cardinality($2::text[]) = 0 OR n.management = ANY ($2))
-   AND ($3::jsonb = '{}' OR NOT EXISTS (
-        SELECT FROM farrier.columns_of(n) c CROSS JOIN jsonb_each($3::jsonb) w WHERE (w.value ? (to_jsonb(c) ->> w.key)) IS NOT TRUE))
-   AND (NOT $4::boolean
-        OR n.bmc ->> 'failure' IS NOT NULL OR n.management = 'manageable' AND n.sync_failure IS NOT NULL
-        OR EXISTS (SELECT FROM workflows w WHERE w.kind = n.live_workflow_kind AND w.id = n.live_workflow_id
-                      AND w.status = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.failed))))
-   AND (cardinality($5::text[]) = 0 OR NOT EXISTS (
-        SELECT FROM unnest($5, $6::text[], $7::boolean[]) AS l (key, value, negated)
-         WHERE CASE WHEN l.value IS NULL THEN n.labels ? l.key ELSE (n.labels ->> l.key) IS NOT DISTINCT FROM l.value END = l.negated))
-   AND (SELECT true FROM unnest($8::text[], $9::text[], $10::text[]) AS r (first, beyond, pattern)
+  JOIN farrier.selected_nodes($1::text[], $2::text[], $3::jsonb, $4::boolean, $5::text[], $6::text[], $7::boolean[]) n USING (id)
+ WHERE (SELECT true FROM unnest($8::text[], $9::text[], $10::text[]) AS r (first, beyond, pattern)
          WHERE n.name >= r.first AND n.name < r.beyond AND n.name ~ r.pattern LIMIT 1)
    AND n.status = ANY (ARRAY(SELECT k.state FROM known k WHERE k.kind = 'node'))
    AND n.management = ANY (ARRAY(SELECT k.state FROM known k WHERE k.kind = 'management'))

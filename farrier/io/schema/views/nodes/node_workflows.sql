@@ -4,11 +4,12 @@ CREATE OR REPLACE VIEW farrier.node_workflows AS
 SELECT w.kind, w.id, w.node_id, w.mode, w.status, w.status_entered_at, w.stage, w.stage_entered_at, w.attempt, w.next_attempt_at,
        w.failure_class, w.failure_detail, w.after_undo, w.mode_given_at, w.created_at, w.ended_at,
        CASE w.status WHEN 'running' THEN coalesce(w.stage, '') ELSE '' END AS substate,
-       CASE w.status WHEN 'running' THEN w.stage_entered_at ELSE w.status_entered_at END AS entered_at
+       CASE w.status WHEN 'running' THEN w.stage_entered_at ELSE w.status_entered_at END AS entered_at,
+       w.skipped
   FROM (SELECT 'onboarding' AS kind, o.id, o.node_id, o.mode, o.status, o.status_entered_at, o.stage, o.stage_entered_at, o.attempt,
-               o.next_attempt_at, o.failure_class, o.failure_detail, o.after_undo, o.mode_given_at, o.created_at, o.ended_at
+               o.next_attempt_at, o.failure_class, o.failure_detail, o.after_undo, o.mode_given_at, o.created_at, o.ended_at, o.skipped
           FROM farrier.node_onboardings o
         UNION ALL
         SELECT 'decommission' AS kind, d.id, d.node_id, d.mode, d.status, d.status_entered_at, d.stage, d.stage_entered_at, d.attempt,
-               d.next_attempt_at, d.failure_class, d.failure_detail, d.after_undo, d.mode_given_at, d.created_at, d.ended_at
+               d.next_attempt_at, d.failure_class, d.failure_detail, d.after_undo, d.mode_given_at, d.created_at, d.ended_at, d.skipped
           FROM farrier.node_decommissions d) w;
