@@ -8,16 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import wraps
+from http import HTTPStatus
+from typing import TypeVar
+from urllib.parse import urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from farrier.model.details import LISTED
 from farrier.model.management import Management
 from farrier.model.resource_views import ResourceView
+from farrier.model.selection import is_glob, is_id
 from farrier.model.status import NodeStatus
 from farrier.model.views import Wanted
+
+T = TypeVar("T")
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -42,6 +48,31 @@ def takes(*names: str) -> Callable[[Endpoint], Endpoint]:
     return checked
 
 
+def without_blanks(endpoint: Endpoint) -> Endpoint:
+    """A page with a form: a browser sends each empty field, too. The page is redirected to the same without them."""
+
+    @wraps(endpoint)
+    async def tidied(request: Request) -> Response:
+        given = request.query_params.multi_items()
+        kept = [(name, value) for name, value in given if value.strip()]
+        if kept == given:
+            return await endpoint(request)
+        return RedirectResponse(f"?{urlencode(kept)}", HTTPStatus.SEE_OTHER)
+
+    return tidied
+
+
+def parsed(request: Request, name: str, parse: Callable[[str], T], expected: str = "") -> T | None:
+    """A parameter of the query string. Raises HTTPException with what was expected."""
+    given = request.query_params.get(name)
+    if given is None:
+        return None
+    try:
+        return parse(given)
+    except ValueError as wrong:
+        raise HTTPException(400, f"{expected}, not {given!r}" if expected else f"{name}: {wrong}") from None
+
+
 def wanted(request: Request) -> Wanted:
     """The filter for nodes: `?status=active&status=offline&site=ams`."""
     given = request.query_params
@@ -50,6 +81,15 @@ def wanted(request: Request) -> Wanted:
         managements=tuple(given.getlist("management")),
         details={name: tuple(given.getlist(name)) for name in LISTED if name in given},
     )
+
+
+def searched(request: Request) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names and the tests of labels of a search, `?q=gpu-1* rack=r7`. A word without a wildcard is a part of a
+    name."""
+    words = request.query_params.get("q", "").split()
+    tests = tuple(word for word in words if "=" in word or word.startswith("!"))
+    names = (word for word in words if word not in tests)
+    return tuple(name if is_glob(name) or is_id(name) else f"*{name}*" for name in names), tests
 
 
 def known(request: Request) -> Wanted:

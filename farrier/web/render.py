@@ -1,19 +1,28 @@
-"""Renders the page templates of this package. Values are always escaped; filters format times and durations."""
+"""Renders the page templates of this package. Values are always escaped; filters format times, states and links."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
+import msgspec
 from starlette.responses import HTMLResponse
 
 from farrier.model import duration
+from farrier.model.clocks import Clock
+from farrier.model.edges import NODE
+from farrier.model.history import HistoryEntry
+from farrier.model.timeline import Row
 
 TEMPLATES = Path(__file__).parent / "templates"
+
+_NOT_IN_A_CLASS = re.compile(r"[^a-z0-9_-]+")
 
 
 def _ago(moment: datetime | None, now: datetime) -> str:
@@ -29,6 +38,46 @@ def _human(span: timedelta | float | None) -> str:
     return duration.human(span if isinstance(span, timedelta) else timedelta(seconds=span))
 
 
+def _utc(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _css(state: str) -> str:
+    """The class of a state: without its substate, and only of characters that need no escape."""
+    return _NOT_IN_A_CLASS.sub("-", state.partition("/")[0].lower())
+
+
+def _used(clock: Clock, now: datetime) -> float:
+    """How much of its limit a clock has used, in percent."""
+    part = (now - clock.since) / clock.limit if clock.limit else 0
+    return round(min(max(100 * part, 0), 100), 1)
+
+
+def _course(row: Row) -> str:
+    """A row of bars in words, for readers who do not see it."""
+    return ", then ".join(f"{bar.state} for {duration.human(bar.lasts)}" for bar in row.bars) or "not begun"
+
+
+def _labels(labels: Mapping[str, Any]) -> list[str]:
+    """Labels as tests of a filter: `KEY=VALUE`; a value that is no text in the form of JSON."""
+    texts = (
+        (key, value if isinstance(value, str) else msgspec.json.encode(value).decode()) for key, value in labels.items()
+    )
+    return [f"{key}={text}" for key, text in texts]
+
+
+def path_of(kind: str, id_: int | str) -> str:
+    """The path of a resource's page."""
+    return (
+        f"/nodes/{quote(str(id_), safe='')}" if kind == NODE else f"/resources/{quote(kind)}/{quote(str(id_), safe='')}"
+    )
+
+
+def _resource_path(change: HistoryEntry) -> str:
+    """By ID: another resource may have the name by now."""
+    return path_of(change.kind, change.id)
+
+
 _templates = jinja2.Environment(
     loader=jinja2.FileSystemLoader(TEMPLATES),
     autoescape=True,
@@ -36,9 +85,18 @@ _templates = jinja2.Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_templates.filters |= {"ago": _ago, "human": _human}
+_templates.filters |= {
+    "ago": _ago,
+    "human": _human,
+    "utc": _utc,
+    "css": _css,
+    "used": _used,
+    "course": _course,
+    "labels": _labels,
+    "resource_path": _resource_path,
+}
 
 
 def page(template: str, values: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
-    """Render the template. A name without a value is an error."""
+    """The template, filled. A name that it uses and is not given is an error."""
     return HTMLResponse(_templates.get_template(template).render(values), status)

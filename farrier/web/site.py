@@ -22,9 +22,13 @@ from farrier.web.backend import Backend
 from farrier.web.hosts import KnownHosts
 from farrier.web.refusals import left, no_token, refused, undecodable, unforeseen, unreachable, wrong_path
 
-# No page runs a script, and no other page may embed one.
+# Pages run only the script of this server, and no other page may embed one.
+_POLICY = (
+    b"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
+    b"frame-ancestors 'none'; base-uri 'none'"
+)
 _HEADERS = (
-    (b"content-security-policy", b"default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'"),
+    (b"content-security-policy", _POLICY),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),

@@ -180,8 +180,9 @@ async def test_what_is_late_is_among_the_breaches_and_on_the_page(web: httpx.Asy
     assert (await web.get("/api/v1/breaches", params={"site": "north"})).json()["resources"] == []
     page = (await web.get("/")).text
     assert "/resources/crate/1" in page
-    assert "2 packing" in page
-    assert 'href="/resources/network_segment"' in page
+    kinds = (await web.get("/resources")).text
+    assert "2 packing" in kinds
+    assert 'href="/resources/network_segment"' in kinds
 
 
 async def test_every_kind_has_a_page_with_its_resources_and_one_for_each(web: httpx.AsyncClient, yard: Yard) -> None:
@@ -189,9 +190,9 @@ async def test_every_kind_has_a_page_with_its_resources_and_one_for_each(web: ht
     await yard.db.advance(timedelta(minutes=7))
     listed = (await web.get("/resources/crate")).text
     assert '<a href="/resources/crate/1">c-1</a>' in listed
-    assert '<td class="late">2m' in listed
+    assert '<td data-label="above" class="late">2m' in listed
     shown = (await web.get("/resources/crate/c-1")).text
-    for text in ("waits for", "<td>state", "<td>packing", "5m", "<dt>size", "created by"):
+    for text in ("waits for", "<h3>state</h3>", "packing", "of 5m", "<dt>size", "created by"):
         assert text in shown
     assert (await web.get("/resources/crate/c-7")).status_code == 404
     assert (await web.get("/resources/barrel")).status_code == 400

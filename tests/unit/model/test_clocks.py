@@ -31,6 +31,7 @@ def workflow(**fields: Any) -> WorkflowView:
         "failure_class": None,
         "failure_detail": None,
         "mode_given_at": NOW,
+        "created_at": NOW,
     }
     return WorkflowView(**given | fields)
 

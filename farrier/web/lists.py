@@ -1,0 +1,143 @@
+"""The pages with lists: the inventory, with late nodes on top, and the resources of a kind.
+
+Each list has a search, a filter for each column, an order, and pages that follow a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from farrier.model import details
+from farrier.model.clocks import worst
+from farrier.model.management import Management
+from farrier.model.resource_views import KindView, WantedResources, clocks_of
+from farrier.model.selection import label_tests
+from farrier.model.status import NodeStatus
+from farrier.model.views import BY_NAME, ORDERS, NodeView, Page, SortKey, Wanted
+from farrier.web import render
+from farrier.web.address import Address
+from farrier.web.backend import Backend, backend_of
+from farrier.web.breaches import late_resources
+from farrier.web.parameters import after, key_of, searched, wanted, without_blanks
+
+# Of a page that is open in a browser.
+LIVE_SECONDS = 10
+_ROWS = 100
+_MOST_LATE = 20
+_STATUSES = tuple(status.value for status in NodeStatus if status is not NodeStatus.DELETED)
+_MANAGEMENTS = tuple(management.value for management in Management)
+# Parameters of the inventory that select nodes, in the order in which the page shows them.
+_FILTERS = ("q", "name", "label", "status", "management", *details.LISTED, "failed")
+
+
+@without_blanks
+async def inventory(request: Request) -> Response:
+    """GET /?q=…&label=…&status=…&management=…&site=…&failed=1&sort=…&after=…"""
+    backend, given = backend_of(request), request.query_params
+    chosen = _selection(request)
+    order = given.get("sort", BY_NAME)
+    found, following = await _page(backend, chosen, order, given.get("after", ""))
+    late = await backend.queries.overdue(chosen, backend.limits, limit=_MOST_LATE)
+    unselected = not _active(request)
+    address = Address(given.multi_items())
+    values = {
+        "at": "nodes",
+        "every": LIVE_SECONDS,
+        "now": found.now,
+        "nodes": found.rows,
+        "late": late.rows,
+        "more_late": late.more,
+        "late_resources": [
+            (each, clock) for each, clock in await late_resources(backend) if unselected or chosen.fits_site(each.site)
+        ][:_MOST_LATE],
+        "figures": await backend.queries.figures(),
+        "counts": await backend.queries.counts(chosen),
+        "statuses": _STATUSES,
+        "managements": _MANAGEMENTS,
+        "chosen": chosen,
+        "given": given,
+        "active": _active(request),
+        "listed": details.LISTED,
+        "order": order,
+        "address": address,
+        "next": None if following is None else address.page(following),
+        "is_first": "after" not in given,
+    }
+    return render.page("inventory.html", values)
+
+
+def _selection(request: Request) -> Wanted:
+    """The filter of the inventory."""
+    names, labels = searched(request)
+    try:
+        tests = label_tests((*labels, *request.query_params.getlist("label")))
+    except ValueError as wrong:
+        raise HTTPException(400, f"label: {wrong}") from None
+    names = (*names, *request.query_params.getlist("name"))
+    failed = request.query_params.get("failed", "") not in ("", "0", "false")
+    return msgspec.structs.replace(wanted(request), names=names, labels=tests, failed=failed)
+
+
+def _active(request: Request) -> list[tuple[str, str]]:
+    """The filters of the page that are set."""
+    return [(name, value) for name in _FILTERS for value in request.query_params.getlist(name)]
+
+
+async def _page(backend: Backend, chosen: Wanted, order: str, after_: str) -> tuple[Page[NodeView], str | None]:
+    """A page of nodes, and the key of the next one; None at the end."""
+    if order == BY_NAME:
+        found = await backend.queries.inventory(chosen, after=after_, limit=_ROWS)
+        return found, found.rows[-1].name if len(found.rows) == _ROWS else None
+    if order not in ORDERS:
+        raise HTTPException(400, f"sort must be one of {', '.join(ORDERS)}, not {order!r}")
+    try:
+        key = msgspec.json.decode(after_, type=SortKey) if after_ else None
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        raise HTTPException(400, f"after must be the key of an earlier page, not {after_!r}") from None
+    ordered = await backend.queries.ordered(chosen, order, after=key, limit=_ROWS)
+    following = None if ordered.following is None else msgspec.json.encode(ordered.following).decode()
+    return ordered.page, following
+
+
+@without_blanks
+async def resources(request: Request) -> Response:
+    """GET /resources/{kind}?q=…&state=…&site=…&ended=1&after=…: those that have not ended, by name."""
+    backend, given, kind = backend_of(request), request.query_params, request.path_params["kind"]
+    names, _ = searched(request)
+    chosen = WantedResources(
+        kind=kind,
+        names=names,
+        states=tuple(given.getlist("state")),
+        sites=tuple(given.getlist("site")),
+        ended=given.get("ended", "") not in ("", "0", "false"),
+    )
+    found = await backend.resources.resources(chosen, after=after(request), limit=_ROWS)
+    known = [each for each in await backend.resources.kinds() if each.kind == kind]
+    address = Address(given.multi_items())
+    values = {
+        "at": "resources",
+        "every": LIVE_SECONDS,
+        "now": found.now,
+        "kind": kind,
+        "layers": list(_layers(known)),
+        "chosen": chosen,
+        "given": given,
+        "address": address,
+        "rows": [(each, worst(clocks_of(each, found.now, backend.limits))) for each in found.rows],
+        "next": address.page(key_of(found.rows[-1])) if len(found.rows) == _ROWS else None,
+        "is_first": "after" not in given,
+    }
+    return render.page("resources.html", values)
+
+
+def _layers(known: list[KindView]) -> Iterator[tuple[str, list[tuple[str, int | None]]]]:
+    """The layers of a kind with the number of resources in each state; None for a state in which a resource has
+    ended."""
+    for kind in known:
+        for layer in dict.fromkeys(state.layer for state in kind.states):
+            yield layer, [(state.state, state.count) for state in kind.states if state.layer == layer]

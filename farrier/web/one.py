@@ -1,0 +1,130 @@
+"""The page of one resource: where it is in each layer, what it waits for, what to do, and how it came there.
+
+Nodes and resources of any other kind have the same page; a node's has its workflow, its machine and its agent, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from farrier.model import details, resource_why, timeline, why
+from farrier.model.edges import NODE
+from farrier.model.history import HistoryEntry, HistoryFilter
+from farrier.model.views import NodeDetail, WorkflowView
+from farrier.web import render
+from farrier.web.backend import Backend, backend_of
+
+# Of a page that is open in a browser.
+LIVE_SECONDS = 5
+_RECENT = 50
+# Changes of a workflow that a timeline can show: a hundred attempts.
+_MOST_BARS = 500
+_TASKS = 20
+# A workflow ends in the same commit as its last change.
+_JUST_AFTER = timedelta(seconds=1)
+
+_LINKED = frozenset({"http", "https"})
+_HOST = re.compile(r"[A-Za-z0-9.\-:\[\]]+")
+
+
+async def node(request: Request) -> Response:
+    """GET /nodes/{name}"""
+    backend = backend_of(request)
+    found = await backend.queries.node(request.path_params["node"])
+    (shown,) = found.rows
+    tasks = await backend.queries.tasks(str(shown.id), limit=_TASKS)
+    explained = why.explain(shown, found.now, backend.limits, backend.patience, period=backend.period)
+    recent = await _recent(backend, NODE, shown.id)
+    workflow = shown.last_workflow
+    if workflow is None:
+        course, title = timeline.of_changes(recent, explained.clocks, found.now), "all layers"
+    else:
+        changes = await _during(backend, shown.id, workflow)
+        course, title = timeline.of_workflow(workflow, changes, explained.clocks, found.now), _title(workflow)
+    values = {
+        "at": "nodes",
+        "now": found.now,
+        "resource": shown,
+        "details": details.shown(shown),
+        "flags": tuple(details.flags(shown)),
+        "bmc_url": bmc_url(shown),
+        "maas_url": maas_url(shown),
+        "tasks": tasks.rows,
+        "why": explained,
+        "timeline": course,
+        "title": title,
+    }
+    return render.page("node.html", values | _common(NODE, shown.id, shown.requests, recent))
+
+
+async def resource(request: Request) -> Response:
+    """GET /resources/{kind}/{name}"""
+    backend = backend_of(request)
+    found = await backend.resources.resource(request.path_params["kind"], request.path_params["name"])
+    (detail,) = found.rows
+    shown = detail.resource
+    explained = resource_why.explain(detail, found.now, backend.limits, period=backend.period)
+    recent = await _recent(backend, shown.kind, shown.id)
+    values = {
+        "at": "resources",
+        "now": found.now,
+        "resource": shown,
+        "why": explained,
+        "timeline": timeline.of_changes(recent, explained.clocks, shown.ended_at or found.now),
+        "title": "all layers",
+    }
+    return render.page("resource.html", values | _common(shown.kind, shown.id, detail.requests, recent))
+
+
+def _common(kind: str, id_: int, requests: Sequence[Any], recent: Sequence[HistoryEntry]) -> dict[str, Any]:
+    past = f"/history?{urlencode({'resource': f'{kind}/{id_}'})}"
+    return {"every": LIVE_SECONDS, "requests": requests, "changes": recent, "past": past}
+
+
+async def _recent(backend: Backend, kind: str, id_: int) -> tuple[HistoryEntry, ...]:
+    return (await backend.queries.history(HistoryFilter(resource=(kind, str(id_))), limit=_RECENT)).changes
+
+
+async def _during(backend: Backend, id_: int, workflow: WorkflowView) -> tuple[HistoryEntry, ...]:
+    """The changes of a node during a workflow."""
+    wanted = HistoryFilter(
+        resource=(NODE, str(id_)),
+        since=workflow.created_at,
+        until=None if workflow.ended_at is None else workflow.ended_at + _JUST_AFTER,
+    )
+    return (await backend.queries.history(wanted, limit=_MOST_BARS)).changes
+
+
+def _title(workflow: WorkflowView) -> str:
+    mode = f" ({workflow.mode})" if workflow.mode else ""
+    return f"{workflow.kind} {workflow.id}{mode}, {workflow.status}"
+
+
+def bmc_url(shown: NodeDetail) -> str | None:
+    """The address of the node's BMC for a browser. None for one that is no plain host: a link must lead nowhere
+    else."""
+    address = shown.bmc_address or ""
+    if "://" not in address:
+        address = f"https://{address}"
+    try:
+        parts = urlsplit(address)
+        known = parts.scheme in _LINKED and "@" not in parts.netloc and _HOST.fullmatch(parts.netloc)
+    except ValueError:
+        return None
+    return f"{parts.scheme}://{parts.netloc}/" if known else None
+
+
+def maas_url(shown: NodeDetail) -> str | None:
+    """The page of the node's machine in MAAS. None without a region or machine there."""
+    if shown.maas is None or shown.region is None or not shown.region.url:
+        return None
+    if urlsplit(shown.region.url).scheme not in _LINKED:
+        return None
+    return f"{shown.region.url}/r/machine/{quote(shown.maas.system_id, safe='')}/summary"

@@ -1,0 +1,55 @@
+"""The page of history: the changes of all resources, the newest first, with filters and a link to older ones."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from farrier.model.edges import NODE
+from farrier.model.history import parse_key, parse_resource
+from farrier.web import api, render
+from farrier.web.backend import backend_of
+from farrier.web.parameters import parsed, without_blanks
+
+_ROWS = 100
+# Of a page that is open in a browser; an older page does not change.
+_LIVE_SECONDS = 10
+# The name of each text field, what it filters by, and an example.
+_FIELDS = (
+    ("resource", "resource", "node/gpu-1"),
+    ("layer", "layer", "status"),
+    ("from", "from", "active"),
+    ("to", "to", "offline"),
+    ("cause", "cause", "intent 7"),
+    ("requested_by", "by", "ann"),
+    ("reason", "reason contains", "heartbeat"),
+    ("at_least", "at least in the former state", "5m"),
+    ("since", "since", "2h"),
+    ("until", "until", "2026-01-31T12:00:00Z"),
+)
+
+
+@without_blanks
+async def history(request: Request) -> Response:
+    """GET /history?resource=KIND/NAME&kind=…&layer=…&from=…&to=…&…&after=KEY"""
+    backend, given = backend_of(request), request.query_params
+    wanted = msgspec.structs.replace(api.wanted_past(request), resource=parsed(request, "resource", parse_resource))
+    key = parsed(request, "after", parse_key)
+    page = await backend.queries.history(wanted, after=key, limit=_ROWS)
+    kept = [(name, value) for name, value in given.multi_items() if name != "after"]
+    older = None if page.following is None else f"?{urlencode([*kept, ('after', page.following.text)])}"
+    values = {
+        "at": "history",
+        "every": _LIVE_SECONDS if key is None else 0,
+        "changes": page.changes,
+        "older": older,
+        "newest": f"?{urlencode(kept)}" if key is not None else None,
+        "fields": [(name, label, example, given.get(name, "")) for name, label, example in _FIELDS],
+        "kinds": (NODE, *(kind.kind for kind in await backend.resources.kinds(counted=False))),
+        "chosen": wanted.kinds,
+        "filtered": bool(kept),
+    }
+    return render.page("history.html", values)

@@ -1,0 +1,81 @@
+// Keeps a page current without a reload: fetches it again every data-every seconds while it is visible, and swaps the
+// regions marked data-live that changed. Focus, open details and what is being typed stay. `/` goes to the search.
+"use strict";
+
+const every = 1000 * Number(document.body.dataset.every || 0);
+const button = document.createElement("button");
+let paused = false;
+
+function show(text) {
+  button.textContent = text;
+  button.setAttribute("aria-pressed", String(paused));
+}
+
+function isBusy() {
+  const selected = document.getSelection();
+  const at = document.activeElement;
+  const typing = at && at.closest("[data-live]") && at.matches("input, select, textarea");
+  return document.hidden || paused || typing || (selected && !selected.isCollapsed);
+}
+
+function place(element, region) {
+  if (!element || !region.contains(element)) return null;
+  if (element.id) return (root) => root.querySelector("#" + CSS.escape(element.id));
+  const same = [...region.querySelectorAll(element.tagName)];
+  const number = same.indexOf(element);
+  const address = element.getAttribute("href");
+  return (root) => {
+    const found = [...root.querySelectorAll(element.tagName)];
+    return address ? found.find((each) => each.getAttribute("href") === address) : found[number];
+  };
+}
+
+function swap(region, fresh) {
+  for (const details of region.querySelectorAll("details[open][id]")) {
+    const same = fresh.querySelector("#" + CSS.escape(details.id));
+    if (same) same.open = true;
+  }
+  if (region.innerHTML === fresh.innerHTML) return;
+  const find = place(document.activeElement, region);
+  region.replaceChildren(...fresh.childNodes);
+  const focused = find && find(region);
+  if (focused) focused.focus({ preventScroll: true });
+}
+
+async function refresh() {
+  if (isBusy()) return;
+  try {
+    const response = await fetch(location.href, { cache: "no-store", redirect: "error" });
+    if (!response.ok) throw new Error(response.statusText);
+    const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+    if (isBusy()) return;
+    for (const region of document.querySelectorAll("[data-live]")) {
+      const other = fresh.getElementById(region.id);
+      if (other) swap(region, other);
+    }
+    show("live");
+  } catch {
+    show("not live: the server does not respond");
+  }
+}
+
+if (every && document.querySelector("[data-live]")) {
+  button.type = "button";
+  button.id = "live";
+  button.addEventListener("click", () => {
+    paused = !paused;
+    show(paused ? "live: paused" : "live");
+    refresh();
+  });
+  show("live");
+  document.querySelector("header").append(button);
+  setInterval(refresh, every);
+  document.addEventListener("visibilitychange", refresh);
+}
+
+document.addEventListener("keydown", (event) => {
+  const search = document.querySelector("input[type=search]");
+  if (event.key !== "/" || !search || event.target.matches("input, select, textarea")) return;
+  event.preventDefault();
+  search.focus();
+});
