@@ -19,6 +19,7 @@ from bench.maas_polls import MAAS_POLLS
 from bench.moves import LIFE, TRANSITIONS
 from bench.onboarding import ONBOARDING
 from bench.onboarding_bare import ONBOARDING_BARE
+from bench.page import PAGE
 from bench.reaction import REACTION
 from bench.replicas import TAKEOVER, TWO
 from bench.rest import MILLION, REST, REST_BMC
@@ -48,6 +49,7 @@ BENCHMARKS = (
     ONBOARDING,
     ONBOARDING_BARE,
     HISTORY,
+    PAGE,
 )
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
