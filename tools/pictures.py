@@ -1,4 +1,4 @@
-"""Pictures of the README: the demo as an animated SVG, and two web pages of it as PNG files (`make pictures`)."""
+"""Pictures of the documentation: the demo as an animated SVG, and each of its pages as a PNG file (`make pictures`)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from playwright.sync_api import Page, ViewportSize, sync_playwright
 from rich.color import ColorParseError
 from rich.style import Style
 from rich.terminal_theme import MONOKAI
@@ -35,7 +36,8 @@ _NODES = 40
 _RECORDED = 75.0
 _FRAMES = 20
 _SECONDS_PER_FRAME = 0.8
-_WINDOW = "1400,720"
+_DESKTOP: ViewportSize = {"width": 1400, "height": 900}
+_PHONE: ViewportSize = {"width": 390, "height": 844}
 _CHARACTER, _LINE, _MARGIN = 8.4, 18, 14  # pixels
 
 # What rich writes before each redrawing: it erases its lines from the last up.
@@ -65,7 +67,7 @@ def record(directory: Path, chromium: str) -> list[Text]:
         found = _ADDRESS.search(shown)
         if found is None:
             raise SystemExit(f"the demo showed no address:\n{shown[-2000:]}")
-        _screenshots(found[0], chromium, directory)
+        _screenshots(found[0], chromium)
     finally:
         demo.send_signal(signal.SIGINT)
         demo.wait(60)
@@ -82,16 +84,37 @@ def _read(terminal: int, written: list[bytes]) -> None:
         return  # the demo has ended and closed its terminal
 
 
-def _screenshots(address: str, chromium: str, directory: Path) -> None:
+def _screenshots(address: str, chromium: str) -> None:
+    """A picture of every page; of a node's also as a phone shows it in the dark."""
     with urllib.request.urlopen(f"{address}/api/v1/nodes?limit=1000") as answer:
         nodes = json.load(answer)["nodes"]
+    retried = [each for each in nodes if (each["workflow"] or {}).get("attempt", 1) > 1]
     waiting = [each for each in nodes if (each["workflow"] or {}).get("status") == "failed_manual_intervention"]
-    shown = (waiting or nodes)[0]["name"]
-    for name, path in (("inventory", "/"), ("node", f"/nodes/{shown}")):
-        to = PICTURES / f"{name}.png"
-        options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={_WINDOW}")
-        command = [chromium, *options, f"--user-data-dir={directory}/chromium", f"--screenshot={to}", address + path]
-        subprocess.run(command, check=True, timeout=120, capture_output=True)
+    shown = (waiting or retried or nodes)[0]["name"]
+    pages = {
+        "inventory": "/",
+        "inventory-filtered": f"/?status=active&sort=oldest&site={nodes[0]['site']}",
+        "node": f"/nodes/{shown}",
+        "resources": "/resources",
+        "regions": "/resources/maas_region",
+        "region": f"/resources/maas_region/{nodes[0]['site']}",
+        "controllers": "/controllers",
+        "history": "/history",
+    }
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium)
+        desktop = browser.new_page(viewport=_DESKTOP, color_scheme="light")
+        for name, path in pages.items():
+            _screenshot(desktop, address + path, name)
+        phone = browser.new_page(viewport=_PHONE, color_scheme="dark")
+        _screenshot(phone, address + pages["node"], "node-narrow")
+        _screenshot(phone, address + pages["inventory"], "inventory-narrow")
+        browser.close()
+
+
+def _screenshot(page: Page, url: str, name: str) -> None:
+    page.goto(url)
+    page.screenshot(path=PICTURES / f"{name}.png")
 
 
 def animated(frames: Sequence[Text]) -> str:

@@ -1,0 +1,136 @@
+"""The pages in a real browser: accessible by the rules of axe, narrow, dark, by keyboard, and current by themselves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from playwright.async_api import Browser, Page, async_playwright
+
+from farrier.io.pool import Connection
+from farrier.web import one
+from farrier.web.backend import Backend
+from farrier.web.server import serving
+from tests.integration.test_pages import AGENT, FLEET, ONBOARDING, REGION, without_guards
+from tests.integration.test_web import backend, closed_site, conn, register
+from tests.support import owners, pg
+
+__all__ = ["backend", "conn"]
+
+# .ci/run installs both: Debian's chromium, and axe-core from the npm registry.
+CHROMIUM = shutil.which("chromium") or ""
+AXE = Path(os.environ.get("FARRIER_TEST_AXE", "/nonexistent"))
+
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.xdist_group("chromium"),
+    pytest.mark.skipif(not CHROMIUM, reason="needs chromium: apt-get install chromium"),
+]
+
+PATHS = (
+    "/",
+    "/?status=offline&sort=oldest&q=gpu-1*",
+    "/?q=nosuch",
+    "/nodes/node-1",
+    "/resources",
+    "/resources/maas_region",
+    "/resources/maas_region/ams",
+    "/controllers",
+    "/history",
+    "/nodes/nosuch",
+)
+VIOLATIONS = """
+    async () => (await axe.run()).violations.map(
+        (each) => each.id + ": " + each.nodes.map((node) => node.html + " " + node.failureSummary).join("; "))
+"""
+OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.fixture
+async def url(backend: Backend, conn: Connection, db: pg.Database) -> AsyncIterator[str]:
+    """A site with a node that is being onboarded, others, a region and a controller."""
+    await register(conn, "node-1")
+    await without_guards(conn, ";".join((ONBOARDING, AGENT, REGION, FLEET)))
+    async with db.pool(size=1) as connections:
+        await owners.joined(connections, "rack-1", {"node": 2.0, "maas_region": 0.5})
+    site = closed_site()
+    site.open(backend)
+    async with serving(site.app, host="127.0.0.1", port=0) as address:
+        yield address
+
+
+@asynccontextmanager
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as driver:
+        opened = await driver.chromium.launch(executable_path=CHROMIUM)
+        yield opened
+        await opened.close()
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="needs axe-core: npm install axe-core, FARRIER_TEST_AXE=…/axe.min.js")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_no_page_violates_a_rule_of_axe_or_is_wider_than_its_window(url: str, scheme: str) -> None:
+    found = []
+    rules = await anyio.Path(AXE).read_text(encoding="utf-8")
+    async with browser() as opened:
+        for width in (1280, 390):
+            context = await opened.new_context(color_scheme=scheme, viewport={"width": width, "height": 844})  # type: ignore[arg-type]
+            page = await context.new_page()
+            for path in PATHS:
+                await page.goto(url + path)
+                await page.evaluate(rules)
+                found += [f"{path} at {width}: {violation}" for violation in await page.evaluate(VIOLATIONS)]
+                if excess := await page.evaluate(OVERFLOW):
+                    found.append(f"{path} at {width}: {excess} pixels too wide")
+    assert not found, "\n".join(found)
+
+
+async def test_pages_load_without_an_error_in_the_console(url: str) -> None:
+    said: list[str] = []
+    async with browser() as opened:
+        page = await opened.new_page()
+        page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: said.append(str(error)))
+        for path in (path for path in PATHS if "nosuch" not in path):
+            await page.goto(url + path)
+    assert not said
+
+
+async def test_a_page_is_used_by_keyboard(url: str) -> None:
+    async with browser() as opened:
+        page = await opened.new_page()
+        await page.goto(url)
+        await page.keyboard.press("Tab")
+        assert await focused(page) == "Skip to the content"
+        await page.keyboard.press("Enter")
+        await page.keyboard.press("/")
+        await page.keyboard.type("gpu-12")
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**q=gpu-12**")
+        assert await page.locator("main td a[href^='/nodes/']").all_inner_texts() == ["gpu-12"]
+
+
+async def test_an_open_page_follows_the_database_and_keeps_focus_and_open_details(
+    url: str, conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(one, "LIVE_SECONDS", 1)
+    async with browser() as opened:
+        page = await opened.new_page()
+        await page.goto(f"{url}/nodes/node-1")
+        summary = page.locator("details summary").first
+        await summary.click()
+        await page.locator("a[href^='/history?']").focus()
+        await conn.execute("UPDATE farrier.nodes SET status = 'quarantined' WHERE name = 'node-1'")
+        await page.wait_for_selector("h1 .quarantined")
+        assert await page.locator("details[open]").count() == 1
+        assert await focused(page) == "All of its history, with filters"
+
+
+async def focused(page: Page) -> str:
+    text: str = await page.evaluate("() => document.activeElement.innerText")
+    return text
