@@ -27,7 +27,7 @@ COMMANDS = {
     "systemd": "Install the units of the service.",
     "db": "Manage the database: schema, roles, DSN of the embedded server.",
     "node": "Register, list and inspect nodes.",
-    "intent": "Submit an intent for a node.",
+    "intent": "Submit an intent for a node, and list, show and await intents.",
     "kind": "List, install and remove kinds of resources.",
     "segment": "Create, list, inspect and delete network segments.",
     "partition": "Create, list, inspect and delete InfiniBand partitions.",

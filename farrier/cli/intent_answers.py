@@ -1,6 +1,6 @@
 """Shared by commands that submit an intent: the name of the client, and the output of the response.
 
-Exit codes are those of `farrier intent`: 0 accepted, 3 rejected, 1 no response in time.
+Exit codes are those of `farrier intent submit`: 0 accepted, 3 rejected, 1 no response in time.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from farrier.model.clocks import Clock
 from farrier.model.management import Management
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import WorkflowStatus
+from farrier.model.writes import Verdict
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -43,6 +44,8 @@ _COLOURS = {
     WorkflowStatus.FAILED_RETRYABLE: "yellow",
     WorkflowStatus.FAILED_MANUAL_INTERVENTION: "red",
 }
+
+_VERDICT_COLOURS = {Verdict.ACCEPTED: "green", Verdict.REJECTED: "red", Verdict.SUPERSEDED: "yellow"}
 
 Cell = str | Text | None
 
@@ -91,6 +94,13 @@ def shown(cell: Cell) -> Text:
 def state(value: str) -> Text:
     """Return the name of a state in its colour."""
     return Text(shown(value).plain, style=next((colour for known, colour in _COLOURS.items() if known == value), ""))
+
+
+def verdict(status: str) -> Text:
+    """Return the status of an intent in its colour."""
+    return Text(
+        shown(status).plain, style=next((colour for known, colour in _VERDICT_COLOURS.items() if known == status), "")
+    )
 
 
 def excess(clock: Clock | None) -> Text | None:

@@ -30,7 +30,7 @@ class _Commands(TyperGroup):
         match args:
             case [name, kind, *rest] if name in self.commands and kind in _WITH_OWN_COMMANDS:
                 own = typer.main.get_group(load(kind)).commands
-                return f"{name} {kind}", own.get(name) or typer.main.get_command(load(name)), rest
+                return f"{name} {kind}", own.get(name) or typer.main.get_group(load(name)).commands["submit"], rest
         return super().resolve_command(ctx, args)
 
 

@@ -232,7 +232,7 @@ async def _fields(session: Session, kind: str, action: str) -> Mapping[str, Fiel
 
 
 async def ask(session: Session, asked: Asking) -> None:
-    """Submit the intent, and wait for the requested answer or state. Raises the errors of `farrier intent`."""
+    """Submit the intent, and wait for the requested answer or state. Raises the errors of `farrier intent submit`."""
     request, timeout = asked.request, asked.timeout
     patience = arguments.patience(timeout)
     await _refuse_unknown(session, request.kind, *filter(None, [asked.until]))

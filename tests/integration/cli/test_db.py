@@ -107,7 +107,7 @@ async def test_a_newer_schema_is_refused_with_an_exit_code_of_its_own(farrier: P
         ["db", "migrate"],
         ["db", "migrate", "--plan"],
         ["node", "list"],
-        ["intent", "gpu-1", "drain"],
+        ["intent", "submit", "gpu-1", "drain"],
     ):
         assert "upgrade farrier" in (await farrier(*command, ends=ExitCode.SCHEMA_TOO_NEW)).err
 
@@ -233,15 +233,15 @@ async def test_the_daemon_s_role_may_check_the_schema(db: pg.Database) -> None:
 async def test_the_role_for_intents_may_register_and_ask(farrier: Prompt, db: pg.Database) -> None:
     asking = Prompt(FARRIER_DATABASE_DSN=f"{db.dsn}&options=-c%20role%3Dfarrier_intents")
     await asking("node", "add", "gpu-1")
-    await asking("intent", "gpu-1", "quarantine", "reason=smoke")
+    await asking("intent", "submit", "gpu-1", "quarantine", "reason=smoke")
     await asking("enqueue", "node", "gpu-1")
-    late = await asking("intent", "gpu-1", "release", "--wait", "--timeout", "1s", ends=ExitCode.FAILED)
+    late = await asking("intent", "submit", "gpu-1", "release", "--wait", "--timeout", "1s", ends=ExitCode.FAILED)
     assert "not answered" in late.err
 
 
 async def test_a_server_that_is_not_there_is_named_without_its_password(nowhere: Prompt) -> None:
     gone = "postgresql://me:hunter2@127.0.0.1:1/farrier"
-    for command in (["node", "list"], ["db", "migrate"], ["db", "check"], ["intent", "gpu-1", "drain"]):
+    for command in (["node", "list"], ["db", "migrate"], ["db", "check"], ["intent", "submit", "gpu-1", "drain"]):
         failed = await nowhere(*command, "--dsn", gone, ends=ExitCode.DATABASE_UNREACHABLE)
         assert "cannot reach PostgreSQL at postgresql://me@127.0.0.1:1/farrier" in failed.err
         assert "hunter2" not in failed.err

@@ -1,4 +1,4 @@
-"""`farrier intent`: the intent is stored as it was typed, and the exit code reports the answer.
+"""`farrier intent submit`: the intent is stored as it was typed, and the exit code reports the answer.
 
 One UPDATE plays the controller, so that a test decides when and how the intent is answered.
 """
@@ -67,6 +67,7 @@ async def test_a_request_goes_in_as_it_was_typed(gpu: Prompt, db: pg.Database) -
     said = await gpu(
         *(
             "intent",
+            "submit",
             "gpu-1",
             "remove",
             "force=true",
@@ -86,7 +87,9 @@ async def test_a_request_goes_in_as_it_was_typed(gpu: Prompt, db: pg.Database) -
 async def test_values_of_a_node_are_set_by_name_lists_with_commas_and_labels_as_json(
     gpu: Prompt, db: pg.Database
 ) -> None:
-    await gpu("intent", "gpu-1", "set", 'labels={"rack": "7"}', "macs=02:00:00:00:00:01,02:00:00:00:00:02", "site=7")
+    await gpu(
+        "intent", "submit", "gpu-1", "set", 'labels={"rack": "7"}', "macs=02:00:00:00:00:01,02:00:00:00:00:02", "site=7"
+    )
     (intent,) = await asked(db)
     assert intent["params"] == (
         '{"macs": ["02:00:00:00:00:01", "02:00:00:00:00:02"], "site": "7", "labels": {"rack": "7"}}'
@@ -94,16 +97,16 @@ async def test_values_of_a_node_are_set_by_name_lists_with_commas_and_labels_as_
 
 
 async def test_a_text_that_reads_like_a_flag_stays_a_text_where_a_text_is_meant(gpu: Prompt, db: pg.Database) -> None:
-    await gpu("intent", "gpu-1", "quarantine", "reason=true")
+    await gpu("intent", "submit", "gpu-1", "quarantine", "reason=true")
     assert [intent["params"] for intent in await asked(db)] == ['{"reason": "true"}']
 
 
 async def test_the_same_key_is_the_same_request_and_other_content_under_it_is_malformed(
     gpu: Prompt, db: pg.Database
 ) -> None:
-    first = (await gpu("intent", "gpu-1", "quarantine", "reason=smoke", "--key", "k", "--json")).json
-    assert (await gpu("intent", "gpu-1", "quarantine", "reason=smoke", "--key", "k", "--json")).json == first
-    refused = await gpu("intent", "gpu-1", "quarantine", "reason=fire", "--key", "k", ends=ExitCode.USAGE)
+    first = (await gpu("intent", "submit", "gpu-1", "quarantine", "reason=smoke", "--key", "k", "--json")).json
+    assert (await gpu("intent", "submit", "gpu-1", "quarantine", "reason=smoke", "--key", "k", "--json")).json == first
+    refused = await gpu("intent", "submit", "gpu-1", "quarantine", "reason=fire", "--key", "k", ends=ExitCode.USAGE)
     assert f"belongs to intent {first['intent']}" in refused.err
     assert len(await asked(db)) == 1
 
@@ -125,25 +128,25 @@ async def test_the_same_key_is_the_same_request_and_other_content_under_it_is_ma
 async def test_what_can_never_be_right_is_a_usage_error_and_the_rest_is_refused(
     gpu: Prompt, db: pg.Database, words: list[str], code: ExitCode, text: str
 ) -> None:
-    refused = await gpu("intent", *words, ends=code)
+    refused = await gpu("intent", "submit", *words, ends=code)
     assert text in " ".join(refused.err.replace("│", " ").split())
     assert not refused.out
     assert await asked(db) == []
 
 
 async def test_the_unknown_action_s_hint_lists_the_known_ones(gpu: Prompt) -> None:
-    assert "hint: Known: adopt," in (await gpu("intent", "gpu-1", "explode", ends=ExitCode.USAGE)).err
+    assert "hint: Known: adopt," in (await gpu("intent", "submit", "gpu-1", "explode", ends=ExitCode.USAGE)).err
 
 
 async def test_an_accepted_request_ends_with_0_and_says_what_was_begun(gpu: Prompt, db: pg.Database) -> None:
     async with controller(db, "accepted", "the drain begins"):
-        said = await gpu("intent", "gpu-1", "drain", "--wait")
+        said = await gpu("intent", "submit", "gpu-1", "drain", "--wait")
     assert "accepted: the drain begins" in said.out
 
 
 async def test_the_answer_as_json(gpu: Prompt, db: pg.Database) -> None:
     async with controller(db, "accepted"):
-        said = (await gpu("intent", "gpu-1", "drain", "--wait", "--json")).json
+        said = (await gpu("intent", "submit", "gpu-1", "drain", "--wait", "--json")).json
     assert (said["status"], said["reason"]) == ("accepted", None)
     assert said["answered_at"].startswith("20")
 
@@ -153,32 +156,36 @@ async def test_a_request_that_was_not_accepted_ends_with_3_and_the_reason(
     gpu: Prompt, db: pg.Database, status: str
 ) -> None:
     async with controller(db, status, "is accepted in status active"):
-        refused = await gpu("intent", "gpu-1", "drain", "--wait", "--json", ends=ExitCode.REFUSED)
+        refused = await gpu("intent", "submit", "gpu-1", "drain", "--wait", "--json", ends=ExitCode.REFUSED)
     assert f"was {status}: is accepted in status active" in refused.err
     assert refused.json["status"] == status
 
 
 async def test_an_answer_that_does_not_come_in_time_is_no_failure_of_the_request(gpu: Prompt, db: pg.Database) -> None:
-    late = await gpu("intent", "gpu-1", "drain", "--wait", "--timeout", "1s", ends=ExitCode.FAILED)
+    late = await gpu("intent", "submit", "gpu-1", "drain", "--wait", "--timeout", "1s", ends=ExitCode.FAILED)
     assert "not answered within 1s" in late.err
     assert [intent["status"] for intent in await asked(db)] == ["pending"]
 
 
 async def test_until_ends_once_the_node_is_there(gpu: Prompt, db: pg.Database) -> None:
     async with controller(db, "accepted", None, "UPDATE farrier.nodes SET status = 'draining'"):
-        said = await gpu("intent", "gpu-1", "drain", "--until", "draining")
+        said = await gpu("intent", "submit", "gpu-1", "drain", "--until", "draining")
     assert said.out.splitlines()[-1] == "gpu-1 is draining"
 
 
 async def test_until_does_not_wait_for_a_node_that_is_deleted(gpu: Prompt, db: pg.Database) -> None:
     async with controller(db, "accepted", None, "UPDATE farrier.nodes SET status = 'deleted'"):
-        said = await gpu("intent", "gpu-1", "drain", "--until", "retired", "--timeout", "1h", ends=ExitCode.FAILED)
+        said = await gpu(
+            "intent", "submit", "gpu-1", "drain", "--until", "retired", "--timeout", "1h", ends=ExitCode.FAILED
+        )
     assert "gpu-1 is deleted and will never be retired" in said.err
 
 
 async def test_until_gives_up_and_says_where_the_node_is_instead(gpu: Prompt, db: pg.Database) -> None:
     async with controller(db, "accepted"):
-        late = await gpu("intent", "gpu-1", "drain", "--until", "retired", "--timeout", "2s", ends=ExitCode.FAILED)
+        late = await gpu(
+            "intent", "submit", "gpu-1", "drain", "--until", "retired", "--timeout", "2s", ends=ExitCode.FAILED
+        )
     assert "is enrolling, not retired, after 2s" in late.err
 
 
@@ -192,7 +199,7 @@ async def test_an_answer_is_noticed_even_if_no_notification_comes_through(gpu: P
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(answer)
-        await gpu("intent", "gpu-1", "drain", "--wait")
+        await gpu("intent", "submit", "gpu-1", "drain", "--wait")
 
 
 async def test_an_enqueued_node_has_a_wake(gpu: Prompt, db: pg.Database) -> None:

@@ -27,14 +27,14 @@ async def _daemon(db: pg.Database) -> AsyncIterator[None]:
 @pytest.mark.usefixtures("_daemon")
 async def test_a_node_is_asked_along_from_registration_to_deletion(farrier: Prompt) -> None:
     await farrier("node", "add", "gpu-1")
-    refused = await farrier("intent", "gpu-1", "drain", "--wait", ends=ExitCode.REFUSED)
+    refused = await farrier("intent", "submit", "gpu-1", "drain", "--wait", ends=ExitCode.REFUSED)
     assert "is accepted in status active, offline, quarantined; this node is enrolling" in refused.err
-    begun = await farrier("intent", "gpu-1", "onboard", "mode=manual", "--wait")
+    begun = await farrier("intent", "submit", "gpu-1", "onboard", "mode=manual", "--wait")
     assert "accepted: onboarding (manual) begins" in begun.out
     why = (await farrier("node", "why", "gpu-1", "--json")).json
     assert "agent" in why["waits_for"]
     assert why["source"].startswith("farrier/handlers/node/")
-    deleted = await farrier("intent", "gpu-1", "delete", "--until", "deleted")
+    deleted = await farrier("intent", "submit", "gpu-1", "delete", "--until", "deleted")
     assert deleted.out.splitlines()[-1] == "gpu-1 is deleted"
     assert (await farrier("node", "list", "--json")).json == []
     story = (await farrier("node", "history", "gpu-1", "--layer", "status", "--json")).lines
@@ -46,5 +46,5 @@ async def test_a_node_is_asked_along_from_registration_to_deletion(farrier: Prom
         "removing",
         "deleted",
     ]
-    late = await farrier("intent", "gpu-1", "drain", ends=ExitCode.REFUSED)
+    late = await farrier("intent", "submit", "gpu-1", "drain", ends=ExitCode.REFUSED)
     assert "no node is named 'gpu-1'" in late.err

@@ -91,7 +91,7 @@ async def test_a_request_without_an_answer_is_told_with_the_controller_that_is_m
 ) -> None:
     await farrier("node", "add", "gpu-1")
     await run(db)
-    await farrier("intent", "gpu-1", "quarantine", "reason=fans", "--requested-by", "root")
+    await farrier("intent", "submit", "gpu-1", "quarantine", "reason=fans", "--requested-by", "root")
     await db.advance(timedelta(seconds=25))
     early = (await farrier("node", "why", "gpu-1")).out
     assert "(quarantine by root) unanswered for 25s" in early and "farrier run" not in early
@@ -106,7 +106,7 @@ async def test_a_request_without_an_answer_is_told_with_the_controller_that_is_m
 async def test_who_asked_for_a_pause_is_told_with_the_command_that_ends_it(farrier: Prompt, db: pg.Database) -> None:
     await farrier("node", "add", "gpu-1")
     for who, reason in (("bob", "earlier"), ("alice", "hands in it"), ("carol", "hands in it")):
-        await farrier("intent", "gpu-1", "pause", f"reason={reason}", "--requested-by", who)
+        await farrier("intent", "submit", "gpu-1", "pause", f"reason={reason}", "--requested-by", who)
         if who == "alice":
             await force(db, PAUSED)
         await force(db, ACCEPTED)
@@ -114,14 +114,14 @@ async def test_who_asked_for_a_pause_is_told_with_the_command_that_ends_it(farri
     await run(db)
     said = (await farrier("node", "why", "gpu-1")).out
     assert "unpause: hands in it" in said and "paused by" in said and "alice" in said
-    assert said.splitlines()[-1].split() == ["command", "farrier", "intent", "gpu-1", "unpause"]
+    assert said.splitlines()[-1].split() == ["command", "farrier", "intent", "submit", "gpu-1", "unpause"]
 
 
 async def test_who_quarantined_a_node_is_told_while_that_is_why_it_is_in_quarantine(
     farrier: Prompt, db: pg.Database
 ) -> None:
     await farrier("node", "add", "gpu-1")
-    await farrier("intent", "gpu-1", "quarantine", "reason=fans", "--requested-by", "alice")
+    await farrier("intent", "submit", "gpu-1", "quarantine", "reason=fans", "--requested-by", "alice")
     await force(db, ACCEPTED)
     await force(db, "UPDATE farrier.nodes SET status = 'quarantined', quarantine = $1", _why("operator"))
     assert (await farrier("node", "why", "gpu-1", "--json")).json["quarantined_by"] == "alice"
@@ -131,7 +131,7 @@ async def test_who_quarantined_a_node_is_told_while_that_is_why_it_is_in_quarant
 
 async def test_patience_that_ends_with_no_controller_leads_to_what_says_so(farrier: Prompt, db: pg.Database) -> None:
     await farrier("node", "add", "gpu-1")
-    late = await farrier("intent", "gpu-1", "delete", "--wait", "--timeout", "1s", ends=ExitCode.FAILED)
+    late = await farrier("intent", "submit", "gpu-1", "delete", "--wait", "--timeout", "1s", ends=ExitCode.FAILED)
     assert "see farrier node why" in late.err
     assert "check that farrier run is up" in (await farrier("node", "why", "gpu-1")).out
 

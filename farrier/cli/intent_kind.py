@@ -1,0 +1,60 @@
+"""Intents of one kind: the kind's actions, and the queries that read its intents. Nodes number their intents apart from
+all other kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from farrier.cli import output
+from farrier.cli.connection import Session
+from farrier.config.reading import nearest
+from farrier.errors import RefusedByModel
+from farrier.model.actions import Action
+from farrier.model.edges import NODE
+from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
+from farrier.model.views import Page
+
+KindOption = Annotated[
+    str, typer.Option("--kind", metavar="KIND", help="Kind of the resource. farrier kind list lists all.")
+]
+IntentArgument = Annotated[int, typer.Argument(metavar="ID", help="ID of the intent, as farrier intent list shows it.")]
+
+
+async def one(session: Session, kind: str, intent: int) -> Page[IntentView]:
+    """One intent, as one row. Raises RefusedByModel if the kind has no such intent."""
+    if kind == NODE:
+        return await session.queries.intent(intent)
+    await actions(session, kind)
+    page = await session.resources.intent(intent)
+    if page.rows[0].kind != kind:
+        raise RefusedByModel(
+            f"intent {intent} is for a {output.words(page.rows[0].kind)}, not for a {output.words(kind)}",
+            hint=f"use --kind {page.rows[0].kind}",
+        )
+    return page
+
+
+async def some(session: Session, kind: str, wanted: WantedIntents, before: int | None, limit: int) -> IntentPage:
+    """A page of intents of the kind, newest first."""
+    if kind == NODE:
+        return await session.queries.intents(wanted, before=before, limit=limit)
+    return await session.resources.intents(wanted, kind=kind, before=before, limit=limit)
+
+
+async def actions(session: Session, kind: str) -> tuple[str, ...]:
+    """The actions of a kind. Raises a usage error for a kind that is not installed."""
+    if kind == NODE:
+        return tuple(Action)
+    kinds = await session.resources.kinds(counted=False)
+    known(kind, "kind", (NODE, *(each.kind for each in kinds)))
+    return tuple(action.action for each in kinds if each.kind == kind for action in each.actions)
+
+
+def known(text: str, what: str, names: Iterable[str]) -> None:
+    """Raise a usage error for a text that is not one of these names."""
+    names = tuple(names)
+    if text not in names:
+        raise typer.BadParameter(f"no {what} is named {text!r}; {nearest(text, names)}")
