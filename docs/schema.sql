@@ -2017,7 +2017,7 @@ END $$;
 -- Returns the details that the parameters of intent `set` give; the details that `unset` names are null.
 CREATE OR REPLACE FUNCTION farrier.given_details(params jsonb) RETURNS jsonb
     LANGUAGE sql STABLE
-    RETURN (params - 'unset')
+    RETURN (params - '{unset, if_version}'::text[])
         || coalesce((SELECT jsonb_object_agg(u, NULL) FROM jsonb_array_elements_text(params -> 'unset') u), '{}');
 
 -- Returns the node, other than except_node, to which a machine that reports these values belongs, and the kind of identity that
@@ -2166,7 +2166,7 @@ END $$;
 CREATE OR REPLACE FUNCTION farrier.refuse_details(details jsonb) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
-    rules jsonb := (SELECT (a.params -> 'fields') - 'unset' FROM actions a WHERE a.action = 'set');
+    rules jsonb := (SELECT (a.params -> 'fields') - '{unset, if_version}'::text[] FROM actions a WHERE a.action = 'set');
     fault text := params_fault(jsonb_build_object('fields', rules), details);
 BEGIN
     fault := coalesce(fault, 'labels ' || json_fault(details -> 'labels', 16384));
@@ -2322,7 +2322,8 @@ CREATE OR REPLACE FUNCTION farrier.selected_nodes(
              WHERE CASE WHEN l.value IS NULL THEN n.labels ? l.key ELSE (n.labels ->> l.key) IS NOT DISTINCT FROM l.value END = l.negated))
 $$;
 
--- Returns which of these values of intent `set` another node has, as a text; null for none.
+-- Returns why intent `set` cannot be accepted: the node has another version than the intent requires, or another node has one of these
+-- values. Null if it can.
 CREATE OR REPLACE FUNCTION farrier.set_conflict(of_node bigint, params jsonb) RETURNS text
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2330,6 +2331,9 @@ DECLARE
     becomes jsonb := (SELECT details_of(n) FROM nodes n WHERE n.id = of_node) || given_details(params);
     found text;
 BEGIN
+    SELECT format('node %s has version %s, not %s', n.name, n.version, params ->> 'if_version') INTO found
+      FROM nodes n WHERE n.id = of_node AND n.version <> (params ->> 'if_version')::bigint;
+    IF found IS NOT NULL THEN RETURN found; END IF;
     SELECT format('the MAC address %s already belongs to node %s', m.mac, n.name) INTO found
       FROM node_macs m JOIN nodes n ON n.id = m.node_id
      WHERE m.mac = ANY (addresses) AND m.node_id <> of_node ORDER BY m.mac LIMIT 1;
@@ -3156,7 +3160,7 @@ END $$;
 CREATE OR REPLACE FUNCTION farrier.validate_set() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
-    PERFORM refuse_details(NEW.params - 'unset');
+    PERFORM refuse_details(NEW.params - '{unset, if_version}'::text[]);
     RETURN NEW;
 END $$;
 

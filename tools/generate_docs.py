@@ -30,6 +30,7 @@ from farrier.metrics.families import Definition, Gauge
 from farrier.model import details, diagram, kind_diagram
 from farrier.model.built_in import BUILT_IN
 from farrier.model.edges import Layer
+from farrier.web import api
 from tools import log_events, runbooks, trace_walk
 
 T = TypeVar("T")
@@ -63,6 +64,7 @@ def blocks() -> Mapping[str, str]:
         "metrics": _metrics(),
         "log-events": _log_events(),
         "commands": _commands(),
+        "http-operations": _http_operations(),
         "packages": _packages(),
         "walks": trace_walk.markdown(),
         **runbooks.blocks(),
@@ -231,6 +233,15 @@ def commands() -> Mapping[str, str]:
 
 def _commands() -> str:
     return _table(("command", "what it does"), ((f"`{name}`", help_) for name, help_ in commands().items()))
+
+
+def _http_operations() -> str:
+    """The operations of the HTTP API, in the order of their table."""
+    rows = [
+        (f"`{each.method} {each.path}`", " ".join((inspect.getdoc(each.respond) or "").split()), each.scope.value)
+        for each in api.OPERATIONS
+    ]
+    return _table(("operation", "what it does", "scope"), rows)
 
 
 def _packages() -> str:

@@ -1,26 +1,28 @@
 """`protocols.Requests` on PostgreSQL: how the command line and the web submit intents.
 
-They call the same functions as any other service, with the same rights. A separate listening connection waits for a
-response; a poll finds the response if notifications do not arrive (PgBouncer).
+They call the same functions as any other service, with the same rights. One listening connection serves all clients
+that wait for a response; a poll finds the response if notifications do not arrive (PgBouncer).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from datetime import timedelta
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Self, TypeVar
 
 import anyio
 import msgspec
 
 from farrier.errors import DatabaseUnreachable, RefusedByModel
 from farrier.io import pool, reading, refusals, statements
-from farrier.io.pool import Connection, Pool
+from farrier.io.pool import Connection, Pool, Single
 from farrier.model import details
-from farrier.model.requests import Answer, Registration, Request, ResourceAnswer, ResourceRequest
+from farrier.model.requests import Answer, IntentStatus, Registration, Request, ResourceAnswer, ResourceRequest
 
 A = TypeVar("A", Answer, ResourceAnswer)
+Ring = Callable[..., None]
 
 _ASK = statements.load("api/ask")
 _ANSWER = statements.load("api/answer")
@@ -47,6 +49,7 @@ class PostgresRequests:
         self._pool = connections
         self._dsn = dsn
         self._pgbouncer = pgbouncer
+        self._bells = {name: _Bell(partial(self._listen, name)) for name in (_ANSWERED, _RESOURCE_ANSWERED)}
 
     async def ask(self, request: Request) -> int:
         intent: int = await self._value(
@@ -80,13 +83,17 @@ class PostgresRequests:
 
     async def _answer(self, type_: type[A], sql: str, channel: str, intent: int, patience: timedelta) -> A | None:
         answer = type_(**await self._look(sql, intent))
-        if answer.status != "pending":
+        if answer.status != IntentStatus.PENDING:
             return answer  # no need to listen for it
         with anyio.move_on_after(patience.total_seconds()):
-            async with self._bell(channel) as bell:
-                while (answer := type_(**await self._look(sql, intent))).status == "pending":
-                    await bell.wait()
-            return answer
+            async with self._bells[channel].heard() as bell:
+                while True:
+                    rung = bell.rung
+                    answer = type_(**await self._look(sql, intent))
+                    if answer.status != IntentStatus.PENDING:
+                        return answer
+                    with anyio.move_on_after(_LOOK_EVERY_SECONDS):
+                        await rung.wait()
         return None
 
     async def register(self, registrations: Sequence[Registration]) -> tuple[int, ...]:
@@ -114,20 +121,18 @@ class PostgresRequests:
             raise RefusedByModel(f"intent {intent} does not exist", sqlstate="FR404")
         return dict(record)
 
-    @asynccontextmanager
-    async def _bell(self, channel: str) -> AsyncIterator[_Bell]:
-        bell = _Bell()
+    async def _listen(self, channel: str, ring: Ring) -> Single:
         listener = await pool.connect(
             self._dsn, patience=_CONNECT_PATIENCE, pgbouncer=self._pgbouncer, timeouts=pool.BRIEF
         )
-        try:
+        with ExitStack() as unless_it_listens:
+            unless_it_listens.callback(listener.terminate)
             try:
-                await listener.add_listener(channel, bell.ring)
+                await listener.add_listener(channel, ring)
             except pool.CONNECTION_ERRORS as error:
                 raise DatabaseUnreachable(pool.redacted(self._dsn), str(error) or type(error).__name__) from error
-            yield bell
-        finally:
-            listener.terminate()
+            unless_it_listens.pop_all()
+        return listener
 
     async def _value(self, sql: str, *arguments: Any) -> Any:
         async with refusals.borrowed(self._pool) as conn:
@@ -135,20 +140,37 @@ class PostgresRequests:
 
 
 class _Bell:
-    """Rings for every notification of an answer, for any client."""
+    """Rings for every notification of an answer on one channel. Clients that wait at the same time share one
+    connection."""
 
-    def __init__(self) -> None:
-        self._rung = anyio.Event()
+    def __init__(self, listen: Callable[[Ring], Awaitable[Single]]) -> None:
+        """`listen` opens a connection that calls its argument for each notification."""
+        self.rung = anyio.Event()
+        self._listen = listen
+        self._connection: Single | None = None
+        self._users = 0
+        self._one_at_a_time = anyio.Lock()
 
-    def ring(self, *_notification: object) -> None:
+    @asynccontextmanager
+    async def heard(self) -> AsyncIterator[Self]:
+        """Listen for as long as the context lasts. Raises DatabaseUnreachable. A connection that is lost meanwhile
+        rings no more, so that a client has to look by itself, too."""
+        self._users += 1
+        try:
+            async with self._one_at_a_time:
+                if self._connection is None or self._connection.is_closed():
+                    self._connection = await self._listen(self._ring)
+            yield self
+        finally:
+            self._users -= 1
+            if self._users == 0 and self._connection is not None:
+                self._connection.terminate()
+                self._connection = None
+
+    def _ring(self, *_notification: object) -> None:
         """Callback of the driver for a notification."""
-        self._rung.set()
-
-    async def wait(self) -> None:
-        """Wait until it rings, or until the next poll is due."""
-        with anyio.move_on_after(_LOOK_EVERY_SECONDS):
-            await self._rung.wait()
-        self._rung = anyio.Event()
+        self.rung.set()
+        self.rung = anyio.Event()
 
 
 async def _register(conn: Connection, registration: Registration, *, named: bool) -> int:

@@ -17,6 +17,7 @@ import msgspec
 
 from farrier.errors import UndecodableState
 from farrier.io import census, decoding, intents, reading, refusals, statements
+from farrier.io.horizon import Horizon
 from farrier.io.pool import Connection, Pool
 from farrier.model import clocks, selection
 from farrier.model.census import Census, Rules
@@ -72,6 +73,7 @@ class PostgresQueries:
 
     def __init__(self, connections: Pool) -> None:
         self._pool = connections
+        self._horizon = Horizon()
 
     async def inventory(self, wanted: Wanted, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
         async with self._scanning() as conn:
@@ -139,6 +141,8 @@ class PostgresQueries:
     ) -> HistoryPage:
         most = max(limit, _LOOKED) if wanted.is_narrow(order) else limit
         async with refusals.borrowed(self._pool) as conn:
+            # Before the snapshot of the page: a writer that has ended by now is visible to it.
+            settled = await self._horizon.settled(conn) if wanted.settled else None
             kind, id_ = await _resource(conn, wanted)
             walk = order.value if id_ is None else f"{Order.NEWEST if order is Order.NEWEST else Order.OLDEST} of one"
             key = (None,) * 5 if after is None else msgspec.structs.astuple(after)
@@ -156,11 +160,16 @@ class PostgresQueries:
                 most,
                 limit,
                 *_narrowed(wanted),
+                settled,
             )
         (walked,) = found
         if len(walked.changes) == limit:
             return HistoryPage(walked.changes, walked.changes[-1].key)
         return HistoryPage(walked.changes, walked.last if walked.looked == most else None)
+
+    async def settled(self) -> datetime:
+        async with refusals.borrowed(self._pool) as conn:
+            return await self._horizon.settled(conn)
 
     async def intent(self, intent: int) -> Page[IntentView]:
         async with refusals.borrowed(self._pool) as conn:

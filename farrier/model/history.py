@@ -91,7 +91,9 @@ class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):
     the name of a MAAS region is its site. `since` is inclusive, `until` exclusive.
 
     `causes` compares the whole text of a cause or its first word: `intent 7`, `intent`, `timer`. `reason` is a part of
-    the text, case-insensitive. `at_least` is the shortest time spent in the source state.
+    the text, case-insensitive. `at_least` is the shortest time spent in the source state. `settled`: only changes from
+    before which no change can become visible any more, so that a reader who continues after them misses none; not for
+    the order `of a kind`.
     """
 
     resource: tuple[str, str] | None = None
@@ -105,14 +107,15 @@ class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):
     requested_by: tuple[str, ...] = ()
     reason: str = ""
     at_least: timedelta | None = None
+    settled: bool = False
 
     def is_narrow(self, order: Order) -> bool:
         """Whether a query in this order reads changes that the filter does not accept."""
         if self.resource is not None:
-            return self != HistoryFilter(resource=self.resource)
+            return self != HistoryFilter(resource=self.resource, settled=self.settled)
         if order is Order.OF_A_KIND:
             return self != HistoryFilter(kinds=self.kinds)
-        return self != HistoryFilter(since=self.since, until=self.until)
+        return self != HistoryFilter(since=self.since, until=self.until, settled=self.settled)
 
 
 class HistoryPage(msgspec.Struct, frozen=True):

@@ -97,9 +97,11 @@ _Removable: TypeAlias = Annotated[str, msgspec.Meta(max_length=20, pattern=rf"\A
 
 
 class Unset(Params, frozen=True, kw_only=True):
-    """The parameter of `Set` that is not a detail: the names of the details to remove."""
+    """The parameters of `Set` that are not details: the names of the details to remove, and the version that the node
+    must have, so that a change by another client is not overwritten."""
 
     unset: Annotated[tuple[_Removable, ...], msgspec.Meta(max_length=len(details.REMOVABLE))] | None = None
+    if_version: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
 # Omitted details do not change; `labels` and `macs` replace all earlier ones.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -26,6 +27,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     requested_by: str | None = None
     api_version: int = API_MAX
+
+
+class IntentStatus(StrEnum):
+    """The answer to an intent."""
+
+    PENDING = "pending"
+    ACCEPTED = "accepted"  # begun or done
+    REJECTED = "rejected"
+    SUPERSEDED = "superseded"  # a newer intent replaced it
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

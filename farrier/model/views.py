@@ -162,7 +162,7 @@ class RegionView(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None
 
 
-class AddressView(msgspec.Struct, frozen=True, kw_only=True):
+class NodeAddress(msgspec.Struct, frozen=True, kw_only=True):
     """A node's address of a network segment. `owner` is the client that allocated it, usually the node."""
 
     segment: str
@@ -210,7 +210,7 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     last_workflow: WorkflowView | None
     requests: tuple[RequestView, ...]
     ib_guids: tuple[str, ...] | None = None
-    addresses: tuple[AddressView, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
     memberships: tuple[MembershipView, ...] = ()
     region: RegionView | None = None
     paused_by: str | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from farrier.model.actions import Action
@@ -152,6 +152,9 @@ class Queries(Protocol):
     ) -> HistoryPage:
         """Changes after the key `after` of one resource or of all, including deleted ones; at most `limit`. The cost of
         a page depends neither on the length of the history nor on the filter."""
+
+    async def settled(self) -> datetime:
+        """The time up to which history is complete: no change from before can become visible any more."""
 
     async def intent(self, intent: int) -> Page[IntentView]:
         """One intent of a node, as one row."""

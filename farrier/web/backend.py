@@ -18,7 +18,8 @@ from farrier.protocols import Queries, Requests, ResourceQueries
 class Backend(msgspec.Struct, frozen=True):
     """The queries and settings that responses need. `limits` has only the limits that differ from the defaults.
     `token` reads the bearer token again for each write, so that it can be rotated; None if writes are disabled.
-    `patience` has the age at which an agent counts as silent, and `period` is that of the controllers."""
+    `patience` has the age at which an agent counts as silent, `period` is that of the controllers, and `bootstrap_ttl`
+    is how long a bootstrap token is valid."""
 
     queries: Queries
     requests: Requests
@@ -27,6 +28,7 @@ class Backend(msgspec.Struct, frozen=True):
     resources: ResourceQueries
     patience: Patience = Patience()
     period: timedelta = sweeps.PERIOD
+    bootstrap_ttl: timedelta = timedelta(hours=72)
 
 
 def backend_of(request: Request) -> Backend:

@@ -1,4 +1,4 @@
-"""Nodes and other resources above a limit, the worst first, as JSON and for the inventory's page.
+"""Nodes and other resources above a limit, the worst first, over HTTP and for the inventory's page.
 
 Clocks are in seconds. The list has at most a thousand nodes, and the number of further nodes: a longer list helps no
 operator, and takes CPU time from the loop. A paused node is listed with the reason of the pause; alerts leave it out.
@@ -6,44 +6,77 @@ operator, and takes CPU time from the loop. A paused node is listed with the rea
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Any
+
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from farrier.model.clocks import Clock
 from farrier.model.details import LISTED
 from farrier.model.resource_views import LateResource, late_clock
-from farrier.web.backend import Backend, backend_of
-from farrier.web.parameters import OF_NODES, known, takes
+from farrier.web import clock_view, operation
+from farrier.web.backend import Backend
+from farrier.web.clock_view import ClockView
+from farrier.web.operation import Answer, Call, Operation
+from farrier.web.parameter_types import Nodes, narrowed
 
 # With so many nodes a response has half a megabyte, and takes some milliseconds to encode.
 MOST_NODES = 1000
 MOST_RESOURCES = 1000
 
+# A node above a limit. The details are those that lists show.
+LateNode: Any = msgspec.defstruct(
+    "LateNode",
+    [
+        ("node", str),
+        *((name, str | None) for name in LISTED),
+        ("paused", str | None),
+        ("clocks", tuple[ClockView, ...]),
+    ],
+    frozen=True,
+    kw_only=True,
+)
 
-@takes(*OF_NODES)
-async def list_breaches(request: Request) -> Response:
-    """GET /breaches?status=…&management=…&site=…&model=…"""
-    backend = backend_of(request)
-    chosen = known(request)
+
+class LateOther(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource of another kind above a limit."""
+
+    kind: str
+    resource: str
+    site: str | None
+    clocks: tuple[ClockView, ...]
+
+
+class Breaches(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes and other resources above a limit, those furthest above it first. `more_nodes` is the number of other
+    nodes."""
+
+    now: datetime
+    nodes: tuple[LateNode, ...]
+    more_nodes: int
+    resources: tuple[LateOther, ...]
+
+
+async def list_(call: Call[Nodes, None]) -> Response:
+    """List nodes and other resources above a limit, those furthest above it first: at most a thousand of each."""
+    backend, chosen = call.backend, call.given.wanted()
     late = await backend.queries.overdue(chosen, backend.limits, limit=MOST_NODES)
-    nodes = [
-        {
-            "node": overdue.node.name,
+    nodes = tuple(
+        LateNode(
+            node=overdue.node.name,
             **{name: getattr(overdue.node, name) for name in LISTED},
-            "paused": overdue.node.paused,
-            "clocks": [clock_as_json(clock) for clock in overdue.clocks],
-        }
+            paused=overdue.node.paused,
+            clocks=tuple(map(clock_view.view, overdue.clocks)),
+        )
         for overdue in late.rows
-    ]
-    resources = [
-        {"kind": each.kind, "resource": each.name, "site": each.site, "clocks": [clock_as_json(clock)]}
+    )
+    resources = tuple(
+        LateOther(kind=each.kind, resource=each.name, site=each.site, clocks=(clock_view.view(clock),))
         for each, clock in await late_resources(backend)
         if chosen.fits_site(each.site)
-    ]
-    content = {"now": late.now, "nodes": nodes, "more_nodes": late.more, "resources": resources}
-    return Response(msgspec.json.encode(content), media_type="application/json")
+    )
+    return operation.json(Breaches(now=late.now, nodes=nodes, more_nodes=late.more, resources=resources))
 
 
 async def late_resources(backend: Backend) -> list[tuple[LateResource, Clock]]:
@@ -52,16 +85,11 @@ async def late_resources(backend: Backend) -> list[tuple[LateResource, Clock]]:
     return [(each, late_clock(each, found.now)) for each in found.rows]
 
 
-def clock_as_json(clock: Clock) -> dict[str, object]:
-    """A clock in the form of the API."""
-    return {
-        "layer": clock.layer,
-        "state": clock.state,
-        "since": clock.since,
-        "limit_seconds": None if clock.limit is None else clock.limit.total_seconds(),
-        "above_seconds": None if clock.above is None else clock.above.total_seconds(),
-        "note": clock.note,
-    }
-
-
-ROUTES = [Route("/breaches", list_breaches)]
+OPERATIONS = [
+    Operation(
+        path="/breaches",
+        respond=list_,
+        given=narrowed(Nodes),
+        answers={200: Answer(what="What is above a limit.", body=Breaches)},
+    )
+]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from farrier.model.edges import NODE
-from farrier.model.history import parse_key, parse_resource
-from farrier.web import api, render
+from farrier.web import given as reading
+from farrier.web import render
 from farrier.web.backend import backend_of
-from farrier.web.parameters import parsed, without_blanks
+from farrier.web.history import OfAll
+from farrier.web.parameters import without_blanks
 
 _ROWS = 100
 # Of a page that is open in a browser; an older page does not change.
@@ -36,8 +36,8 @@ _FIELDS = (
 async def history(request: Request) -> Response:
     """GET /history?resource=KIND/NAME&kind=…&layer=…&from=…&to=…&…&after=KEY"""
     backend, given = backend_of(request), request.query_params
-    wanted = msgspec.structs.replace(api.wanted_past(request), resource=parsed(request, "resource", parse_resource))
-    key = parsed(request, "after", parse_key)
+    filter_ = reading.parameters(request, OfAll, reading.fields(OfAll, "/history"))
+    wanted, key = filter_.wanted(), filter_.key()
     page = await backend.queries.history(wanted, after=key, limit=_ROWS)
     kept = [(name, value) for name, value in given.multi_items() if name != "after"]
     older = None if page.following is None else f"?{urlencode([*kept, ('after', page.following.text)])}"

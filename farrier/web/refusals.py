@@ -1,32 +1,76 @@
-"""Responses for errors: `{"error", "hint"}` with the matching status, or a page with the same content."""
+"""Responses for errors: problem details (RFC 9457) under /api, and a page with the same content elsewhere."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Annotated
 
+import msgspec
 import structlog
+from msgspec import Meta
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from farrier.errors import CredentialError, DatabaseUnreachable, MalformedRequest, RefusedByModel, UndecodableState
+from farrier.model.intent_views import IntentView
 from farrier.web import render
 
 _log = structlog.stdlib.get_logger(__name__)
+
+MEDIA = "application/problem+json"
+REJECTED = "urn:farrier:intent-rejected"
+SUPERSEDED = "urn:farrier:intent-superseded"
+# RFC 9457: the status says all.
+_BLANK = "about:blank"
 
 _NO_DATABASE = "/readyz reports what the daemon waits for"
 
 _STATUS = {
     "FR403": HTTPStatus.FORBIDDEN,
     "FR404": HTTPStatus.NOT_FOUND,
+    "FR406": HTTPStatus.BAD_REQUEST,
 }
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An error (RFC 9457). The status code of the response is `status`."""
+
+    type: Annotated[
+        str, Meta(description=f"`{REJECTED}` or `{SUPERSEDED}` for the answer to an intent; else `{_BLANK}`.")
+    ]
+    title: str
+    status: int
+    detail: Annotated[str, Meta(description="One line that names the field, the value and what is accepted.")]
+    hint: Annotated[str, Meta(description="What to do.")] = ""
+    sqlstate: Annotated[str, Meta(description="The database's code for the error, if the database refused.")] = ""
+    intent: IntentView | None = None
+
+
+class Refused(HTTPException):
+    """A refusal with what to do. `intent` is the intent that was not accepted."""
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        detail: str,
+        *,
+        hint: str = "",
+        headers: Mapping[str, str] | None = None,
+        intent: IntentView | None = None,
+    ) -> None:
+        super().__init__(status, detail, headers)
+        self.hint = hint
+        self.intent = intent
 
 
 async def refused(request: Request, error: Exception) -> Response:
     """The database or the model refuses the request."""
     assert isinstance(error, RefusedByModel), "registered for this class"
     fallback = HTTPStatus.BAD_REQUEST if isinstance(error, MalformedRequest) else HTTPStatus.CONFLICT
-    return answer(request, _STATUS.get(error.sqlstate, fallback), error.text, error.hint)
+    status = _STATUS.get(error.sqlstate, fallback)
+    return _answer(request, _problem(status, error.text, error.hint, sqlstate=error.sqlstate))
 
 
 async def unreachable(request: Request, error: Exception) -> Response:
@@ -48,9 +92,19 @@ async def no_token(request: Request, error: Exception) -> Response:
 
 
 async def wrong_path(request: Request, error: Exception) -> Response:
-    """The request itself is wrong: path, method, parameter."""
+    """The request itself is wrong: path, method, parameter, body."""
     assert isinstance(error, HTTPException), "registered for this class"
-    response = answer(request, HTTPStatus(error.status_code), error.detail, "")
+    status = HTTPStatus(error.status_code)
+    detail, hint = error.detail, ""
+    if isinstance(error, Refused):
+        hint = error.hint
+    elif status is HTTPStatus.NOT_FOUND:
+        detail, hint = f"there is no path {request.scope['path']}", "/api/v1/openapi.json lists the paths of the API"
+    elif status is HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = (error.headers or {}).get("Allow", "")
+        detail, hint = f"{request.method} is not a method of {request.scope['path']}", f"methods: {allowed}"
+    problem = _problem(status, detail, hint, intent=error.intent if isinstance(error, Refused) else None)
+    response = _answer(request, problem)
     response.headers.update(error.headers or {})
     return response
 
@@ -78,6 +132,22 @@ async def unforeseen(request: Request, _error: Exception) -> Response:
 
 def answer(request: Request, status: HTTPStatus, error: str, hint: str) -> Response:
     """Return the error as JSON for a path of the API, and as a page for any other path."""
+    return _answer(request, _problem(status, error, hint))
+
+
+def _problem(
+    status: HTTPStatus, detail: str, hint: str, *, sqlstate: str = "", intent: IntentView | None = None
+) -> Problem:
+    type_, title = _BLANK, status.phrase
+    if intent is not None:
+        type_ = SUPERSEDED if intent.status == "superseded" else REJECTED
+        title = f"The intent was {intent.status}"
+    return Problem(type=type_, title=title, status=status, detail=detail, hint=hint, sqlstate=sqlstate, intent=intent)
+
+
+def _answer(request: Request, problem: Problem) -> Response:
+    status = HTTPStatus(problem.status)
     if request.scope["path"].startswith("/api/"):
-        return JSONResponse({"error": error, "hint": hint}, status)
-    return render.page("error.html", {"title": f"{status.value} {status.phrase}", "error": error, "hint": hint}, status)
+        return Response(msgspec.json.encode(problem), status, media_type=MEDIA)
+    title = f"{status.value} {status.phrase}"
+    return render.page("error.html", {"title": title, "error": problem.detail, "hint": problem.hint}, status)

@@ -17,7 +17,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from farrier.errors import CredentialError, DatabaseUnreachable, RefusedByModel, UndecodableState
-from farrier.web import api, breaches, exposition, pages, resources
+from farrier.web import api, exposition, pages
 from farrier.web.backend import Backend
 from farrier.web.hosts import KnownHosts
 from farrier.web.refusals import left, no_token, refused, undecodable, unforeseen, unreachable, wrong_path
@@ -56,7 +56,7 @@ class Site:
                 Route("/healthz", self._health),
                 Route("/readyz", self._ready),
                 Route("/metrics", self._metrics),
-                Mount("/api/v1", routes=[*api.ROUTES, *resources.ROUTES, *breaches.ROUTES]),
+                Mount("/api/v1", routes=api.ROUTES),
                 *pages.ROUTES,
             ],
             exception_handlers={

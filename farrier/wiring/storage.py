@@ -159,6 +159,7 @@ async def backend(config: settings.Config, database: Database, *, observer: Serv
                 resources,
                 config.node.patience,
                 config.controller.period,
+                config.node.bootstrap_ttl,
             )
     finally:
         connections.terminate()

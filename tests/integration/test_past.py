@@ -149,7 +149,7 @@ async def test_a_page_in_the_midst_reads_no_more_than_itself(conn: Connection, w
     bounds = "'2026-01-01T00:00:01Z', NULL, '2026-01-01T00:03:10Z', NULL"
     plan = await conn.fetchval(
         f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE page ('{walk}', {key}, '{{}}', {bounds}, 100, 100, "
-        "'{}', '{}', '{}', '{}', '', NULL, '{}')"
+        "'{}', '{}', '{}', '{}', '', NULL, '{}', NULL)"
     )
     scans = list(of_history(msgspec.json.decode(plan)[0]["Plan"]))
     # The rows of the page, the row of the key, and rows of the same time that are sorted with it.

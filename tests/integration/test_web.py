@@ -75,7 +75,7 @@ async def test_a_probe_is_answered_before_the_database_is_reached() -> None:
         assert (await client.get("/metrics")).status_code == 200
         nodes = await client.get("/api/v1/nodes")
         assert nodes.status_code == 503
-        assert nodes.json()["error"] == "the database cannot be reached now"
+        assert nodes.json()["detail"] == "the database cannot be reached now"
         page = await client.get("/")
         assert page.status_code == 503
         assert page.headers["content-type"].startswith("text/html")
@@ -110,11 +110,14 @@ async def test_a_node_is_shown_with_the_clocks_that_run_for_it(web: httpx.AsyncC
     ("path", "status", "text"),
     [
         ("/api/v1/nodes/nobody", 404, "nobody"),
-        ("/api/v1/nodes?limit=many", 400, "limit must be a number from 1 to 1000"),
-        ("/api/v1/nodes?limit=0", 400, "limit must be a number from 1 to 1000"),
-        ("/api/v1/nodes/gpu-1/history?before=x", 400, "before must be the `next` of an earlier response"),
-        ("/api/v1/nothing", 404, "Not Found"),
-        ("/api/v1/intents", 405, "Method Not Allowed"),
+        ("/api/v1/nodes?limit=many", 400, "limit must be a whole number from 1 to 1000, not 'many'"),
+        ("/api/v1/nodes?limit=0", 400, "limit must be a whole number from 1 to 1000, not '0'"),
+        (
+            "/api/v1/nodes/gpu-1/history?before=x",
+            400,
+            "before must be `next`, `cursor` or a `key` of an earlier response",
+        ),
+        ("/api/v1/nothing", 404, "there is no path /api/v1/nothing"),
     ],
 )
 async def test_what_is_wrong_with_a_question_is_said_in_json(
@@ -123,8 +126,10 @@ async def test_what_is_wrong_with_a_question_is_said_in_json(
     await register(conn, "gpu-1")
     answer = await web.get(path)
     assert answer.status_code == status
-    assert answer.json().keys() == {"error", "hint"}
-    assert text in answer.json()["error"]
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json().keys() >= {"type", "title", "status", "detail"}
+    assert answer.json()["status"] == status
+    assert text in answer.json()["detail"]
 
 
 async def test_a_request_speaks_the_newest_version_unless_it_says_another(
@@ -132,11 +137,12 @@ async def test_a_request_speaks_the_newest_version_unless_it_says_another(
 ) -> None:
     await conn.execute("SELECT farrier.register_node('gpu-1')")
     body = {"node": "gpu-1", "action": "pause", "params": {"reason": "x"}}
-    old = await web.post("/api/v1/intents", json=body | {"api_version": 1}, headers=WITH_TOKEN)
-    assert "requires api_version 2" in old.json()["error"]
+    old = await web.post("/api/v1/intents", json=body, headers=WITH_TOKEN | {"Farrier-Api-Version": "1"})
+    assert (old.status_code, old.json()["sqlstate"]) == (400, "FR406")
+    assert "requires api_version 2" in old.json()["detail"]
     assert "api_version) VALUES ('gpu-1', 'pause'" in old.json()["hint"]
-    newer = await web.post("/api/v1/intents", json=body | {"api_version": 99}, headers=WITH_TOKEN)
-    assert "newer than this database" in newer.json()["hint"]
+    newer = await web.post("/api/v1/intents", json=body, headers=WITH_TOKEN | {"Farrier-Api-Version": "99"})
+    assert "Farrier-Api-Version must be a whole number from 1 to 2, not '99'" in newer.json()["detail"]
     assert (await web.post("/api/v1/intents", json=body, headers=WITH_TOKEN)).status_code == 202
 
 
@@ -170,8 +176,9 @@ async def test_a_request_that_waits_gets_the_answer(web: httpx.AsyncClient, conn
     answer = await web.post(
         "/api/v1/intents", params={"wait": 5}, json={"node": "gpu-1", "action": "manage"}, headers=WITH_TOKEN
     )
-    assert answer.status_code == 200
-    assert (answer.json()["status"], answer.json()["reason"]) == ("rejected", "the test says no")
+    assert (answer.status_code, answer.json()["type"]) == (409, "urn:farrier:intent-rejected")
+    assert "rejected: the test says no" in answer.json()["detail"]
+    assert (answer.json()["intent"]["status"], answer.json()["intent"]["reason"]) == ("rejected", "the test says no")
 
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}])
@@ -191,13 +198,14 @@ async def test_requests_are_off_until_a_token_is_configured(backend: Backend) ->
     async with client_of(site) as client:
         answer = await client.post("/api/v1/intents", json={}, headers=WITH_TOKEN)
     assert answer.status_code == 403
-    assert "http.bearer_token" in answer.json()["error"]
+    assert "http.bearer_token" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(
     ("body", "status", "text"),
     [
-        (b"{", 400, "fields: node, action"),
+        (b"{", 400, "the request body is not valid JSON"),
+        (b"[]", 400, "expected a JSON object, not []"),
         (b'{"node": "gpu-1"}', 400, "missing required field `action`"),
         (b'{"node": "gpu-1", "action": "manage", "force": true}', 400, "unknown field `force`"),
         (b'{"node": "gpu-1", "action": "fly"}', 400, "unknown action 'fly'"),
@@ -212,7 +220,7 @@ async def test_what_is_wrong_with_a_request_is_said_in_json(
     await register(conn, "gpu-1")
     answer = await web.post("/api/v1/intents", content=body, headers=WITH_TOKEN)
     assert answer.status_code == status
-    assert text in answer.json()["error"]
+    assert text in answer.json()["detail"]
 
 
 async def test_the_inventory_has_what_is_late_on_top(web: httpx.AsyncClient, conn: Connection, db: pg.Database) -> None:

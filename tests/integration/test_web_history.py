@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import httpx
 import pytest
 
 from farrier.io.pool import Connection
 from tests.integration.test_web import backend, conn, register, web
+from tests.support import pg
 
 __all__ = ["backend", "conn", "web"]
 
@@ -25,10 +28,11 @@ async def test_a_history_is_read_backwards_page_by_page(web: httpx.AsyncClient, 
 
 
 async def test_the_whole_fleet_s_history_is_read_page_by_page_both_ways(
-    web: httpx.AsyncClient, conn: Connection
+    web: httpx.AsyncClient, conn: Connection, db: pg.Database
 ) -> None:
     for name in ("gpu-1", "gpu-2"):
         await register(conn, name)
+    await db.advance(timedelta(seconds=5))
     told = {}
     for order in ("newest", "oldest"):
         changes: list[tuple[str, str, str]] = []
@@ -64,8 +68,8 @@ async def test_a_history_is_narrowed_by_what_is_asked_for(web: httpx.AsyncClient
 @pytest.mark.parametrize(
     ("query", "text"),
     [
-        ("after=x", "after must be the `next` of an earlier response"),
-        ("order=nodes", "order must be newest or oldest"),
+        ("after=x", "after must be `next`, `cursor` or a `key` of an earlier response"),
+        ("order=nodes", "order must be one of newest, oldest, not 'nodes'"),
         ("since=yesterday", "since: expected an age"),
         ("at_least=long", "at_least: expected a duration such as"),
         ("resource=gpu-1", "resource: expected KIND/NAME"),
@@ -74,4 +78,4 @@ async def test_a_history_is_narrowed_by_what_is_asked_for(web: httpx.AsyncClient
 async def test_what_is_wrong_with_a_question_for_history_is_said(web: httpx.AsyncClient, query: str, text: str) -> None:
     answer = await web.get(f"/api/v1/history?{query}")
     assert answer.status_code == 400
-    assert text in answer.json()["error"]
+    assert text in answer.json()["detail"]

@@ -99,7 +99,7 @@ async def test_one_is_shown_with_its_clock_its_requests_and_its_history(web: htt
 async def test_what_there_is_not_is_not_found(web: httpx.AsyncClient, path: str) -> None:
     answer = await web.get(f"/api/v1/resources/{path}")
     assert answer.status_code == 404
-    assert path.split("/", maxsplit=1)[0] in answer.json()["error"]
+    assert path.split("/", maxsplit=1)[0] in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("given", [{"after": "c-1"}, {"after": "c-1:x"}, {"ended": "maybe"}, {"limit": "0"}])
@@ -128,7 +128,7 @@ async def test_a_text_that_no_database_takes_is_a_mistake_and_not_something_miss
 ) -> None:
     answer = await web.get(f"/api/v1/resources/{path}")
     assert answer.status_code == 400
-    assert answer.json()["error"]
+    assert answer.json()["detail"]
 
 
 async def test_what_is_made_is_accepted_also_if_nobody_waits(web: httpx.AsyncClient) -> None:
@@ -168,7 +168,7 @@ async def test_what_cannot_be_asked_is_refused_as_the_database_says_it(
     asked = {"kind": "crate", "resource": "c-1", "action": "create", "params": {"size": 3}} | wrong
     answer = await web.post("/api/v1/resource-intents", json=asked, headers=WITH_TOKEN)
     assert answer.status_code == status
-    assert answer.json()["error"]
+    assert answer.json()["detail"]
 
 
 async def test_what_is_late_is_among_the_breaches_and_on_the_page(web: httpx.AsyncClient, yard: Yard) -> None:

@@ -28,5 +28,5 @@ async def test_a_token_that_cannot_be_read_is_told_as_json_and_where_it_should_b
         site.open(Backend(PostgresQueries(connections), requests, Limits(), unreadable, resources))
         answer = await client.post(f"/api/v1/{path}", json={}, headers=WITH_TOKEN)
     assert answer.status_code == status
-    assert "token" in answer.json()["error"]
+    assert "token" in answer.json()["detail"]
     assert "secret/place" not in answer.text

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from farrier.io.queries import PostgresQueries
-from farrier.model.views import AddressView, MembershipView
+from farrier.model.views import MembershipView, NodeAddress
 from farrier.sim.faults import Fault
 from tests.support import onboarded, pg, tenancy, woken
 from tests.support.onboarded import begun, cleaned, deployed, until
@@ -53,7 +53,7 @@ async def test_people_are_shown_what_a_node_has(every_lan: Tenancy, every_db: pg
         (shown,) = (await PostgresQueries(pool).node(node.name)).rows
         (other,) = (await PostgresQueries(pool).node((await onboarded.manageable(every_lan.site)).name)).rows
     assert shown.ib_guids == (PORT,)
-    assert shown.addresses == (AddressView(segment=SEGMENT, address="10.9.0.2", owner=node.name),)
+    assert shown.addresses == (NodeAddress(segment=SEGMENT, address="10.9.0.2", owner=node.name),)
     assert shown.memberships == (MembershipView(partition=PARTITION, guid=PORT, state="applied"),)
     assert (other.ib_guids, other.addresses, other.memberships) == (None, (), ())
 

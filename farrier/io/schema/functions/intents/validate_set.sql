@@ -3,6 +3,6 @@
 CREATE OR REPLACE FUNCTION farrier.validate_set() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
-    PERFORM refuse_details(NEW.params - 'unset');
+    PERFORM refuse_details(NEW.params - '{unset, if_version}'::text[]);
     RETURN NEW;
 END $$;

@@ -1,4 +1,5 @@
--- Returns which of these values of intent `set` another node has, as a text; null for none.
+-- Returns why intent `set` cannot be accepted: the node has another version than the intent requires, or another node has one of these
+-- values. Null if it can.
 CREATE OR REPLACE FUNCTION farrier.set_conflict(of_node bigint, params jsonb) RETURNS text
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -6,6 +7,9 @@ DECLARE
     becomes jsonb := (SELECT details_of(n) FROM nodes n WHERE n.id = of_node) || given_details(params);
     found text;
 BEGIN
+    SELECT format('node %s has version %s, not %s', n.name, n.version, params ->> 'if_version') INTO found
+      FROM nodes n WHERE n.id = of_node AND n.version <> (params ->> 'if_version')::bigint;
+    IF found IS NOT NULL THEN RETURN found; END IF;
     SELECT format('the MAC address %s already belongs to node %s', m.mac, n.name) INTO found
       FROM node_macs m JOIN nodes n ON n.id = m.node_id
      WHERE m.mac = ANY (addresses) AND m.node_id <> of_node ORDER BY m.mac LIMIT 1;

@@ -1,0 +1,129 @@
+"""Error texts for parameters and bodies that do not have the declared type: the field, the value, and what is
+accepted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from farrier.model.details import FAULT
+
+_AT = re.compile(r" - at `(?:key in )?\$(?P<path>.*)`$")
+_STEP = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<place>\d+)\]|\[\.\.\.\]")
+# A longer value would hide the rest of the line.
+_SHOWN = 80
+
+
+def explain(error: msgspec.ValidationError, given: object, type_: Any) -> str:
+    """One line about a value that does not have the type. `given` is the whole value, as plain JSON."""
+    text = str(error)
+    at = _AT.search(text)
+    path = at["path"] if at else ""
+    value, info, is_known = _walk(path, given, msgspec.inspect.type_info(type_))
+    name = path.removeprefix(".")
+    if not is_known or text.startswith("Object"):
+        what = text[: at.start()] if at else text
+        return f"{name}: {what}" if name else what
+    shown = repr(value) if len(repr(value)) <= _SHOWN else f"{repr(value)[:_SHOWN]}…"
+    fault = _fault(info)
+    if fault:
+        # A text without a place for the value is that of a reference: the value may be the secret itself.
+        return f"{name} {fault.replace('{value}', shown)}"
+    return f"{name} must be {expected(info)}, not {shown}" if name else f"expected {expected(info)}, not {shown}"
+
+
+def expected(info: msgspec.inspect.Type) -> str:
+    """The accepted values of a type."""
+    match info:
+        case msgspec.inspect.Metadata():
+            return expected(info.type)
+        case msgspec.inspect.VarTupleType() | msgspec.inspect.ListType():
+            size = "" if info.max_length is None else f" of {info.min_length or 0} to {info.max_length}"
+            return f"a list{size}, each {expected(info.item_type)}"
+        case msgspec.inspect.UnionType():
+            # A message about what is accepted need not say that a value may be left out.
+            return " or ".join(expected(each) for each in info.types if not isinstance(each, msgspec.inspect.NoneType))
+        case _:
+            return _expected_plain(info)
+
+
+def _expected_plain(info: msgspec.inspect.Type) -> str:
+    match info:
+        case msgspec.inspect.BoolType():
+            return "true or false"
+        case msgspec.inspect.IntType():
+            return f"a whole number{_range(info.ge, info.le)}"
+        case msgspec.inspect.FloatType():
+            return f"a number{_range(info.ge, info.le)}"
+        case msgspec.inspect.StrType():
+            return (
+                "a text"
+                if info.max_length is None
+                else f"a text of {info.min_length or 0} to {info.max_length} characters"
+            )
+        case msgspec.inspect.EnumType():
+            return f"one of {', '.join(str(member.value) for member in info.cls)}"
+        case _:
+            return "a JSON object"
+
+
+def _range(least: float | None, most: float | None) -> str:
+    if most is None:
+        return "" if least is None else f" of at least {least}"
+    return f" from {least or 0} to {most}"
+
+
+def _fault(info: msgspec.inspect.Type) -> str:
+    """The text that a type has for its wrong values."""
+    match info:
+        case msgspec.inspect.Metadata():
+            return str((info.extra or {}).get(FAULT, "")) or _fault(info.type)
+        case msgspec.inspect.UnionType():
+            return next(filter(None, map(_fault, info.types)), "")
+        case _:
+            return ""
+
+
+def _walk(path: str, value: Any, info: msgspec.inspect.Type) -> tuple[Any, msgspec.inspect.Type, bool]:
+    """The value and the type at a path, and whether both are known."""
+    for step in _STEP.finditer(path):
+        name, place = step["name"], step["place"]
+        if name is not None and isinstance(value, Mapping) and name in value:
+            below = _fields(info).get(name)
+            value = value[name]
+        elif place is not None and isinstance(value, Sequence) and int(place) < len(value):
+            below = _item(info)
+            value = value[int(place)]
+        else:
+            return value, info, False
+        if below is None:
+            return value, info, False
+        info = below
+    return value, info, True
+
+
+def _fields(info: msgspec.inspect.Type) -> Mapping[str, msgspec.inspect.Type]:
+    match info:
+        case msgspec.inspect.Metadata():
+            return _fields(info.type)
+        case msgspec.inspect.StructType():
+            return {field.encode_name: field.type for field in info.fields}
+        case msgspec.inspect.UnionType():
+            return {name: type_ for each in info.types for name, type_ in _fields(each).items()}
+        case _:
+            return {}
+
+
+def _item(info: msgspec.inspect.Type) -> msgspec.inspect.Type | None:
+    match info:
+        case msgspec.inspect.Metadata():
+            return _item(info.type)
+        case msgspec.inspect.VarTupleType() | msgspec.inspect.ListType():
+            return info.item_type
+        case msgspec.inspect.UnionType():
+            return next(filter(None, map(_item, info.types)), None)
+        case _:
+            return None

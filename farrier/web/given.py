@@ -1,0 +1,132 @@
+"""Reads the parameters and the body of a request as the types that its operation declares.
+
+The API refuses unknown parameters: with a misspelt one ignored, the response would look like one to the intended
+request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import StrEnum
+from functools import cache
+from http import HTTPStatus
+from typing import Any, TypeVar, assert_never
+
+import msgspec
+from msgspec import inspect
+from starlette.requests import Request
+
+from farrier.web import faults
+from farrier.web.refusals import Refused
+
+G = TypeVar("G", bound=msgspec.Struct)
+
+LARGEST_BODY = 64 * 1024
+_PLACE = re.compile(r"^(?P<name>[\w-]+)\[\d+\]")
+
+
+class Place(StrEnum):
+    """Where a parameter is, in the words of OpenAPI."""
+
+    PATH = "path"
+    QUERY = "query"
+    HEADER = "header"
+
+
+class Field(msgspec.Struct, frozen=True):
+    """A parameter. `many`: it may be given several times."""
+
+    name: str
+    place: Place
+    many: bool
+    required: bool
+
+
+@cache
+def fields(type_: type[msgspec.Struct], path: str) -> tuple[Field, ...]:
+    """The parameters that a struct declares for a path."""
+    info = inspect.type_info(type_)
+    assert isinstance(info, inspect.StructType), "the table declares structs"
+    return tuple(
+        Field(each.encode_name, _place(each.encode_name, path), _is_list(each.type), each.required)
+        for each in info.fields
+    )
+
+
+def _place(name: str, path: str) -> Place:
+    if f"{{{name}}}" in path:
+        return Place.PATH
+    return Place.HEADER if "-" in name else Place.QUERY
+
+
+def _is_list(info: inspect.Type) -> bool:
+    return isinstance(info.type if isinstance(info, inspect.Metadata) else info, inspect.VarTupleType)
+
+
+def refuse_unknown(request: Request, known: Sequence[Field]) -> None:
+    """Raises Refused for a parameter of the query string that the operation does not have."""
+    names = [field.name for field in known if field.place is Place.QUERY]
+    for name in request.query_params:
+        if name not in names:
+            takes = f"parameters of this path: {', '.join(names)}" if names else "this path has no parameters"
+            raise Refused(HTTPStatus.BAD_REQUEST, f"unknown parameter {name!r}; {takes}")
+
+
+def parameters(request: Request, type_: type[G], known: Sequence[Field]) -> G:
+    """The parameters of a request. Raises Refused with the parameter, its value, and what is accepted."""
+    raw: dict[str, Any] = {}
+    for field in known:
+        values = _values(request, field)
+        if len(values) > 1 and not field.many:
+            raise Refused(HTTPStatus.BAD_REQUEST, f"{field.name} is given {len(values)} times; give it once")
+        if values:
+            raw[field.name] = values if field.many else values[0]
+    try:
+        return msgspec.convert(raw, type_, strict=False)
+    except msgspec.ValidationError as wrong:
+        # Without the place of a value among several of one name.
+        detail = _PLACE.sub(r"\g<name>", faults.explain(wrong, raw, type_), count=1)
+        raise Refused(HTTPStatus.BAD_REQUEST, detail) from wrong
+
+
+def _values(request: Request, field: Field) -> list[str]:
+    match field.place:
+        case Place.PATH:
+            return [request.path_params[field.name]]
+        case Place.QUERY:
+            return request.query_params.getlist(field.name)
+        case Place.HEADER:
+            return request.headers.getlist(field.name)
+        case _ as never:
+            assert_never(never)
+
+
+async def body(request: Request, type_: Any, largest: int) -> Any:
+    """The decoded body. Raises Refused if it is invalid or too long."""
+    given = b""
+    async for chunk in request.stream():
+        given += chunk
+        if len(given) > largest:
+            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request body has at most {largest} bytes")
+    try:
+        plain = msgspec.json.decode(given)
+        return msgspec.convert(plain, type_)
+    except msgspec.ValidationError as wrong:
+        detail = faults.explain(wrong, plain, type_)
+        raise Refused(HTTPStatus.BAD_REQUEST, detail, hint=_form(type_)) from wrong
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
+        why = "it is nested too deeply" if isinstance(wrong, RecursionError) else str(wrong)
+        raise Refused(
+            HTTPStatus.BAD_REQUEST, f"the request body is not valid JSON: {why}", hint=_form(type_)
+        ) from wrong
+
+
+def _form(type_: Any) -> str:
+    """The form of a body."""
+    info = inspect.type_info(type_)
+    structs = info.types if isinstance(info, inspect.UnionType) else (info,)
+    names = next(
+        ", ".join(f.encode_name for f in each.fields) for each in structs if isinstance(each, inspect.StructType)
+    )
+    return f"a request body is a JSON object with these fields: {names}"

@@ -1,0 +1,260 @@
+"""History over HTTP: pages in both orders, and a stream of new changes.
+
+With `order=oldest`, and in the stream, a change comes only when no earlier one can become visible any more, a few
+seconds after it was made. So a client that continues from a cursor misses none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Annotated, TypeVar
+
+import anyio
+import msgspec
+import structlog
+from msgspec import Meta
+from starlette.responses import Response, StreamingResponse
+
+from farrier.errors import FarrierError
+from farrier.model import duration
+from farrier.model.edges import NODE
+from farrier.model.history import HistoryEntry, HistoryFilter, HistoryKey, Order, parse_bound, parse_key, parse_resource
+from farrier.web import operation
+from farrier.web.backend import Backend
+from farrier.web.kind_path import of_a_kind
+from farrier.web.operation import Answer, Call, Operation
+from farrier.web.parameter_types import Kind, Limit, Name
+from farrier.web.refusals import Refused
+
+T = TypeVar("T")
+
+_log = structlog.stdlib.get_logger(__name__)
+
+EVENTS = "text/event-stream"
+_PAGE = 500
+_POLL_SECONDS = 1.0
+# Proxies close a connection without traffic after a minute, some after half a minute.
+_KEEP_ALIVE_SECONDS = 15.0
+# Each one is a query a second on one of the few connections of the web.
+_MOST_STREAMS = 64
+
+
+class Sequence(StrEnum):
+    """The order of a page."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+
+
+class Narrowed(msgspec.Struct, frozen=True, kw_only=True):
+    """Which changes: each parameter accepts one of its values."""
+
+    since: Annotated[str | None, Meta(description="Not older than this age (2h) or time.")] = None
+    until: Annotated[str | None, Meta(description="Older than this age or time.")] = None
+    layer: Annotated[tuple[str, ...], Meta(description="Of these layers.")] = ()
+    source: Annotated[tuple[str, ...], Meta(description="Out of these states.")] = msgspec.field(
+        default=(), name="from"
+    )
+    target: Annotated[tuple[str, ...], Meta(description="Into these states.")] = msgspec.field(default=(), name="to")
+    cause: Annotated[tuple[str, ...], Meta(description="With these causes, or these first words of a cause.")] = ()
+    requested_by: Annotated[tuple[str, ...], Meta(description="By intents of these clients.")] = ()
+    reason: Annotated[str, Meta(description="With this text in the reason; case is ignored.")] = ""
+    at_least: Annotated[str | None, Meta(description="After the old state lasted at least this long (30m).")] = None
+
+    def narrow(self, resource: tuple[str, str] | None, kinds: tuple[str, ...] = ()) -> HistoryFilter:
+        """The filter for the query. Raises Refused."""
+        return HistoryFilter(
+            resource=resource,
+            since=_parsed("since", self.since, parse_bound),
+            until=_parsed("until", self.until, parse_bound),
+            kinds=kinds,
+            layers=self.layer,
+            sources=self.source,
+            targets=self.target,
+            causes=self.cause,
+            requested_by=self.requested_by,
+            reason=self.reason,
+            at_least=_parsed("at_least", self.at_least, duration.parse),
+        )
+
+
+class OfAll(Narrowed, frozen=True, kw_only=True):
+    after: Annotated[str | None, Meta(description="Cursor or key of an earlier response: continue after it.")] = None
+    kind: Annotated[tuple[str, ...], Meta(description="Of resources of these kinds.")] = ()
+    resource: Annotated[str | None, Meta(description="Of one resource: KIND/NAME.")] = None
+
+    def wanted(self) -> HistoryFilter:
+        """The filter for the query. Raises Refused."""
+        return self.narrow(_parsed("resource", self.resource, parse_resource), self.kind)
+
+    def key(self) -> HistoryKey | None:
+        """The change after which to continue. Raises Refused."""
+        return _key("after", self.after)
+
+
+class Page(OfAll, frozen=True, kw_only=True):
+    order: Annotated[Sequence, Meta(description="Newest first, or oldest first.")] = Sequence.NEWEST
+    limit: Limit = 100
+
+
+class Streaming(OfAll, frozen=True, kw_only=True):
+    last_event_id: Annotated[
+        str | None, Meta(description="ID of the last event that the client received: continue after it.")
+    ] = msgspec.field(default=None, name="Last-Event-ID")
+
+
+class _OfOne(Narrowed, frozen=True, kw_only=True):
+    before: Annotated[str | None, Meta(description="`next` of an earlier response.")] = None
+    limit: Limit = 100
+
+
+class OfOneNode(_OfOne, frozen=True, kw_only=True):
+    node: Name
+
+
+class OfOneResource(_OfOne, frozen=True, kw_only=True):
+    kind: Kind
+    name: Name
+
+
+class Change(HistoryEntry, frozen=True, kw_only=True):
+    """One change of one layer of one resource. `key` continues after this change, as a cursor."""
+
+    cursor: str = msgspec.field(name="key")
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """Changes. `next` is the key of the next request, null at the end; a page before the end may be short or empty.
+    `cursor` continues after this page at any later time."""
+
+    changes: tuple[Change, ...]
+    next: str | None
+    cursor: str | None
+
+
+async def list_(call: Call[Page, None]) -> Response:
+    """List changes of all resources. With `order=oldest`, `cursor` makes it a change feed that misses nothing."""
+    given = call.given
+    wanted, order = given.wanted(), Order(given.order)
+    if order is Order.OLDEST:
+        wanted = msgspec.structs.replace(wanted, settled=True)
+    return await _send(call.backend, wanted, given.key(), order=order, limit=given.limit)
+
+
+async def list_of_node(call: Call[OfOneNode, None]) -> Response:
+    """List changes of one node, newest first."""
+    return await _send_one(call.backend, (NODE, call.given.node), call.given)
+
+
+@of_a_kind
+async def list_of_resource(call: Call[OfOneResource, None]) -> Response:
+    """List changes of one resource, newest first."""
+    return await _send_one(call.backend, (call.given.kind, call.given.name), call.given)
+
+
+async def stream(call: Call[Streaming, None]) -> Response:
+    """Stream changes as server-sent events, from now on or after a cursor. The ID of each event is a cursor: a client
+    that reconnects with the header `Last-Event-ID`, as browsers do, misses no change and gets none twice."""
+    given, backend = call.given, call.backend
+    wanted = msgspec.structs.replace(given.wanted(), settled=True)
+    last = _key("Last-Event-ID", given.last_event_id) or given.key()
+    # Errors of the filter and of the database are still a response of their own here.
+    key = last or HistoryKey(await backend.queries.settled(), 0, 0, "-", "-")
+    await backend.queries.history(wanted, order=Order.OLDEST, after=key, limit=1)
+    if len(_open) >= _MOST_STREAMS:
+        raise Refused(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            f"this server already sends {_MOST_STREAMS} streams",
+            hint="use another replica, or poll GET /api/v1/history?order=oldest",
+        )
+    return StreamingResponse(_events(backend, wanted, key), media_type=EVENTS)
+
+
+# The open streams of this process.
+_open: set[object] = set()
+
+
+async def _events(backend: Backend, wanted: HistoryFilter, key: HistoryKey) -> AsyncIterator[bytes]:
+    """The events of one stream. Ends when the database cannot be reached: the client connects again."""
+    stream = object()
+    _open.add(stream)
+    try:
+        yield b"retry: 2000\n" + _mark(key)
+        sent = anyio.current_time()
+        while True:
+            page = await backend.queries.history(wanted, order=Order.OLDEST, after=key, limit=_PAGE)
+            key = page.following or (page.changes[-1].key if page.changes else key)
+            if page.changes or anyio.current_time() - sent > _KEEP_ALIVE_SECONDS:
+                yield b"".join(map(_event, page.changes)) or _mark(key)
+                sent = anyio.current_time()
+            if page.following is None:
+                await anyio.sleep(_POLL_SECONDS)
+    except FarrierError as error:
+        _log.warning("http.stream_ended", error=str(error))
+    finally:
+        _open.discard(stream)
+
+
+def _mark(key: HistoryKey) -> bytes:
+    """Only the ID, which makes no event: where a client that received no change continues."""
+    return f"id: {key.text}\n\n".encode()
+
+
+def _event(entry: HistoryEntry) -> bytes:
+    return f"id: {entry.key.text}\nevent: change\ndata: ".encode() + msgspec.json.encode(_change(entry)) + b"\n\n"
+
+
+def _change(entry: HistoryEntry) -> Change:
+    return Change(**msgspec.structs.asdict(entry), cursor=entry.key.text)
+
+
+async def _send_one(backend: Backend, resource: tuple[str, str], given: _OfOne) -> Response:
+    key = _key("before", given.before)
+    return await _send(backend, given.narrow(resource), key, order=Order.NEWEST, limit=given.limit)
+
+
+async def _send(
+    backend: Backend, wanted: HistoryFilter, key: HistoryKey | None, *, order: Order, limit: int
+) -> Response:
+    page = await backend.queries.history(wanted, order=order, after=key, limit=limit)
+    last = page.following or (page.changes[-1].key if page.changes else key)
+    return operation.json(
+        Changes(
+            changes=tuple(map(_change, page.changes)),
+            next=None if page.following is None else page.following.text,
+            cursor=None if last is None else last.text,
+        )
+    )
+
+
+def _key(name: str, text: str | None) -> HistoryKey | None:
+    return _parsed(name, text, parse_key, f"{name} must be `next`, `cursor` or a `key` of an earlier response")
+
+
+def _parsed(name: str, text: str | None, parse: Callable[[str], T], expected: str = "") -> T | None:
+    """A parameter that has a form of its own. Raises Refused with what was expected."""
+    if text is None:
+        return None
+    try:
+        return parse(text)
+    except ValueError as wrong:
+        detail = f"{expected}, not {text!r}" if expected else f"{name}: {wrong}"
+        raise Refused(HTTPStatus.BAD_REQUEST, detail) from None
+
+
+_PAGES = {200: Answer(what="A page of changes.", body=Changes)}
+
+OPERATIONS = [
+    Operation(path="/history", respond=list_, given=Page, answers=_PAGES),
+    Operation(
+        path="/history/stream",
+        respond=stream,
+        given=Streaming,
+        answers={200: Answer(what="Changes as they come: event `change`, whose data is a change.", media=EVENTS)},
+    ),
+    Operation(path="/nodes/{node}/history", respond=list_of_node, given=OfOneNode, answers=_PAGES),
+    Operation(path=f"/resources/{NODE}/{{node}}/history", respond=list_of_node, given=OfOneNode, answers=_PAGES),
+    Operation(path="/resources/{kind}/{name}/history", respond=list_of_resource, given=OfOneResource, answers=_PAGES),
+]

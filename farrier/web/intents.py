@@ -1,0 +1,250 @@
+"""Intents over HTTP: submit one, read one, wait for its answer, and list them; for nodes and for all other kinds.
+
+The status code of a POST is the answer: 200 accepted, 202 not answered yet, 409 rejected or superseded. The status code
+of a GET only says that the intent exists; its body has the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from http import HTTPStatus
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response
+
+from farrier.model import requests as asked
+from farrier.model.actions import ACTIONS, API_MAX
+from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
+from farrier.web import operation
+from farrier.web.operation import Answer, Call, Operation, Scope
+from farrier.web.parameter_types import ApiVersion, Id, Limit, Name, Wait
+from farrier.web.refusals import MEDIA, Problem, Refused
+
+Key: TypeAlias = Annotated[
+    str,
+    Meta(max_length=255, description="Idempotency key: the same intent sent again with this key is stored once."),
+]
+Client: TypeAlias = Annotated[str, Meta(max_length=255, description="Name of the client, for the history.")]
+
+
+class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An intent for a node."""
+
+    node: Name
+    action: str
+    params: Mapping[str, Any] = {}
+    idempotency_key: Key | None = None
+    requested_by: Client | None = None
+
+
+class AskResource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An intent for a resource of a registered kind. `GET /resources` lists the kinds, their actions and parameters."""
+
+    kind: str
+    resource: Name
+    action: str
+    params: Mapping[str, Any] = {}
+    idempotency_key: Key | None = None
+    requested_by: Client | None = None
+
+
+def _described() -> Any:
+    """One struct for each action of a node, told apart by `action`."""
+    more = [("idempotency_key", Key | None, None), ("requested_by", Client | None, None)]
+    described: Any = None
+    for action, spec in ACTIONS.items():
+        struct = msgspec.defstruct(
+            f"Ask{action.title().replace('_', '')}",
+            [("node", Name), ("params", spec.params, msgspec.field(default_factory=dict)), *more],
+            tag_field="action",
+            tag=str(action),
+            forbid_unknown_fields=True,
+            kw_only=True,
+        )
+        described = struct if described is None else described | struct
+    return described
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    wait: Wait = 0
+
+
+class Submitting(Waiting, frozen=True, kw_only=True):
+    api_version: ApiVersion = msgspec.field(default=API_MAX, name="Farrier-Api-Version")
+
+
+class Waited(Waiting, frozen=True, kw_only=True):
+    intent: Id
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """Which intents: each parameter accepts one of its values."""
+
+    before: Annotated[Id | None, Meta(description="Only intents before this ID: `next` of an earlier response.")] = None
+    limit: Limit = 100
+    status: Annotated[tuple[asked.IntentStatus, ...], Meta(description="Only intents with one of these.")] = ()
+    action: Annotated[tuple[str, ...], Meta(description="Only these actions.")] = ()
+    requested_by: Annotated[tuple[str, ...], Meta(description="Only intents of these clients.")] = ()
+
+    def wanted(self, resource: str | None) -> WantedIntents:
+        """The filter for the query."""
+        return WantedIntents(
+            resource=resource, statuses=self.status, actions=self.action, requested_by=self.requested_by
+        )
+
+
+class ListedOfNodes(Listed, frozen=True, kw_only=True):
+    node: Annotated[str | None, Meta(description="Only intents of this node: its name or ID.")] = None
+
+
+class ListedOfResources(Listed, frozen=True, kw_only=True):
+    kind: Annotated[str | None, Meta(description="Only intents of this kind.")] = None
+    resource: Annotated[str | None, Meta(description="Only intents of this resource, with its kind.")] = None
+
+
+class Intents(msgspec.Struct, frozen=True, kw_only=True):
+    """Intents, newest first. `next` is `before` of the next request; null at the end. A page before the end may be
+    short."""
+
+    now: datetime
+    intents: tuple[IntentView, ...]
+    next: int | None
+
+
+async def submit(call: Call[Submitting, Ask]) -> Response:
+    """Submit an intent for a node. Without `wait` the response comes once the intent is stored."""
+    body, backend = call.body, call.backend
+    intent = await backend.requests.ask(
+        asked.Request(
+            node=body.node,
+            action=body.action,
+            params=body.params,
+            key=body.idempotency_key,
+            requested_by=body.requested_by,
+            api_version=call.given.api_version,
+        )
+    )
+    return answered(await of_node(call, intent), "intents")
+
+
+async def submit_for_resource(call: Call[Waiting, AskResource]) -> Response:
+    """Submit an intent for a resource of a registered kind. The action `create` creates it, and is answered at once."""
+    body, backend = call.body, call.backend
+    intent = await backend.requests.ask_resource(
+        asked.ResourceRequest(
+            kind=body.kind,
+            resource=body.resource,
+            action=body.action,
+            params=body.params,
+            key=body.idempotency_key,
+            requested_by=body.requested_by,
+        )
+    )
+    return answered(await _of_resource(call, intent), "resource-intents")
+
+
+async def show(call: Call[Waited, None]) -> Response:
+    """Show an intent for a node. With `wait`, the response comes with the answer, or after that time."""
+    return operation.json(await of_node(call, call.given.intent))
+
+
+async def show_of_resource(call: Call[Waited, None]) -> Response:
+    """Show an intent for a resource of a registered kind, as `/intents/{intent}` does for a node."""
+    return operation.json(await _of_resource(call, call.given.intent))
+
+
+async def list_of_nodes(call: Call[ListedOfNodes, None]) -> Response:
+    """List intents of nodes, newest first."""
+    given = call.given
+    page = await call.backend.queries.intents(given.wanted(given.node), before=given.before, limit=given.limit)
+    return _listed(page)
+
+
+async def list_of_resources(call: Call[ListedOfResources, None]) -> Response:
+    """List intents of resources of registered kinds, newest first."""
+    given = call.given
+    page = await call.backend.resources.intents(
+        given.wanted(given.resource), kind=given.kind, before=given.before, limit=given.limit
+    )
+    return _listed(page)
+
+
+async def of_node(call: Call[Any, Any], intent: int) -> IntentView:
+    """An intent of a node, after waiting for its answer as long as the client does."""
+    (view,) = (await call.backend.queries.intent(intent)).rows
+    if view.status == asked.IntentStatus.PENDING and call.given.wait:
+        await call.backend.requests.answer(intent, timedelta(seconds=call.given.wait))
+        (view,) = (await call.backend.queries.intent(intent)).rows
+    return view
+
+
+async def _of_resource(call: Call[Any, Any], intent: int) -> IntentView:
+    (view,) = (await call.backend.resources.intent(intent)).rows
+    if view.status == asked.IntentStatus.PENDING and call.given.wait:
+        await call.backend.requests.answer_resource(intent, timedelta(seconds=call.given.wait))
+        (view,) = (await call.backend.resources.intent(intent)).rows
+    return view
+
+
+def answered(intent: IntentView, path: str) -> Response:
+    """The response to the client that submitted the intent. Raises Refused if the intent was not accepted."""
+    headers = {"Location": f"/api/v1/{path}/{intent.id}"}
+    if intent.status == asked.IntentStatus.PENDING:
+        return operation.json(intent, HTTPStatus.ACCEPTED, headers)
+    if intent.status == asked.IntentStatus.ACCEPTED:
+        return operation.json(intent, HTTPStatus.OK, headers)
+    raise not_accepted(intent)
+
+
+def not_accepted(intent: IntentView) -> Refused:
+    """The response for an intent that was rejected or superseded."""
+    what = f"{intent.action} of {intent.kind.replace('_', ' ')} {intent.name}"
+    hint = "submit another intent in a state that accepts it, or after the cause of the reason is removed"
+    if intent.status == asked.IntentStatus.SUPERSEDED:
+        hint = "a newer intent replaced this one; nothing is left to do"
+    detail = f"intent {intent.id} ({what}) was {intent.status}: {intent.reason or 'no reason is recorded'}"
+    return Refused(HTTPStatus.CONFLICT, detail, hint=hint, intent=intent)
+
+
+def _listed(page: IntentPage) -> Response:
+    return operation.json(Intents(now=page.now, intents=page.rows, next=page.following))
+
+
+_LOCATION = {"Location": "Path of the intent."}
+NOT_ACCEPTED = Answer(what="The intent was rejected or superseded; `intent` has it.", body=Problem, media=MEDIA)
+ANSWERED = {
+    200: Answer(what="The intent is accepted: begun or done.", body=IntentView, headers=_LOCATION),
+    202: Answer(what="The intent is stored and has no answer yet.", body=IntentView, headers=_LOCATION),
+    409: NOT_ACCEPTED,
+}
+_SHOWN = {200: Answer(what="The intent, with any status.", body=IntentView)}
+_LISTED = {200: Answer(what="A page of intents.", body=Intents)}
+
+OPERATIONS = [
+    Operation(path="/intents", respond=list_of_nodes, given=ListedOfNodes, answers=_LISTED),
+    Operation(
+        path="/intents",
+        method="POST",
+        respond=submit,
+        given=Submitting,
+        body=Ask,
+        described=_described(),
+        scope=Scope.INTENT,
+        answers=ANSWERED,
+    ),
+    Operation(path="/intents/{intent}", respond=show, given=Waited, answers=_SHOWN),
+    Operation(path="/resource-intents", respond=list_of_resources, given=ListedOfResources, answers=_LISTED),
+    Operation(
+        path="/resource-intents",
+        method="POST",
+        respond=submit_for_resource,
+        given=Waiting,
+        body=AskResource,
+        scope=Scope.INTENT,
+        answers=ANSWERED,
+    ),
+    Operation(path="/resource-intents/{intent}", respond=show_of_resource, given=Waited, answers=_SHOWN),
+]

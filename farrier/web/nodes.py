@@ -1,0 +1,274 @@
+"""Nodes over HTTP: list them, show one with its version as ETag, register one or many, and change one.
+
+A change is the intent `set`. With If-Match the intent carries the version, so the node's handler rejects it if the node
+has changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta
+from starlette.responses import Response
+
+from farrier.model import bootstrap as bootstraps
+from farrier.model import clocks, details, params
+from farrier.model import requests as asked
+from farrier.model.actions import API_MAX, Action
+from farrier.model.edges import NODE
+from farrier.model.requests import IntentStatus
+from farrier.model.views import NodeDetail, NodeView
+from farrier.web import clock_view, intents, operation
+from farrier.web.clock_view import ClockView
+from farrier.web.operation import Answer, Call, Operation, Scope
+from farrier.web.parameter_types import MOST_ROWS, ApiVersion, Limit, Nodes, OfNode, Wait, narrowed
+from farrier.web.refusals import MEDIA, Problem, Refused
+
+# A thousand registrations of half a kilobyte each, and room for labels.
+_LARGEST_REGISTRATION = 2 * 1024 * 1024
+# A change is answered by the next run of the node, which comes at once unless the fleet is busy.
+_WAIT_SECONDS = 10
+
+
+class NodePage(Nodes, frozen=True, kw_only=True):
+    after: Annotated[str, Meta(description="Only nodes after this name: `next` of an earlier response.")] = ""
+    limit: Limit = 100
+
+
+class Shown(OfNode, frozen=True, kw_only=True):
+    if_none_match: Annotated[
+        str | None,
+        Meta(description="ETag of an earlier response: if the node still has this version, the status is 304."),
+    ] = msgspec.field(default=None, name="If-None-Match")
+
+
+class Changing(OfNode, frozen=True, kw_only=True):
+    wait: Wait = _WAIT_SECONDS
+    if_match: Annotated[
+        str | None, Meta(description="ETag of the node: it changes only if it still has this version.")
+    ] = msgspec.field(default=None, name="If-Match")
+    api_version: ApiVersion = msgspec.field(default=API_MAX, name="Farrier-Api-Version")
+
+
+class Registering(msgspec.Struct, frozen=True, kw_only=True):
+    api_version: ApiVersion = msgspec.field(default=API_MAX, name="Farrier-Api-Version")
+
+
+class NodeList(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes by name. `next` is `after` of the next request; null at the end."""
+
+    now: datetime
+    nodes: tuple[NodeView, ...]
+    next: str | None
+
+
+class ShownNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node with all its data, and the clocks that run for it."""
+
+    now: datetime
+    node: NodeDetail
+    clocks: tuple[ClockView, ...]
+
+
+class _Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A node to register. With `bootstrap`, the response has a token for its agent, which works once."""
+
+    name: Annotated[
+        str,
+        Meta(
+            max_length=253,
+            pattern=r"\A[A-Za-z0-9._-]*[A-Za-z._-][A-Za-z0-9._-]*\Z",
+            extra={
+                details.FAULT: "{value} is not usable: at most 253 letters, digits, dots, dashes and underscores, not "
+                "only digits"
+            },
+        ),
+    ]
+    bmc_address: params.Address | None = None
+    bmc_credential: params.Reference | None = None
+    bootstrap: bool = False
+
+
+NewNode: type[_Named] = msgspec.defstruct(  # type: ignore[assignment]
+    "NewNode",
+    [
+        (name, detail.form | None if name in details.REMOVABLE else detail.form, details.DEFAULTS[name])
+        for name, detail in details.DETAILS.items()
+    ],
+    bases=(_Named,),
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+)
+NewNode.__doc__ = _Named.__doc__
+
+# Omitted details do not change, and null removes one; `labels` and `macs` replace all earlier ones.
+NodeChange: type[msgspec.Struct] = msgspec.defstruct(
+    "NodeChange",
+    [
+        (name, (detail.form | None if name in details.REMOVABLE else detail.form) | msgspec.UnsetType, UNSET)
+        for name, detail in details.DETAILS.items()
+    ],
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+)
+NodeChange.__doc__ = (
+    "Details to change. An omitted one does not change, null removes it; `labels` and `macs` replace all."
+)
+
+
+class RegisteredNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A node that is registered now. The bootstrap token is shown only here."""
+
+    id: int
+    name: str
+    bootstrap_token: str | None = None
+
+
+class Registered(msgspec.Struct, frozen=True, kw_only=True):
+    """The registered nodes, in the order of the request."""
+
+    nodes: tuple[RegisteredNode, ...]
+
+
+async def list_(call: Call[NodePage, None]) -> Response:
+    """List nodes by name, in pages."""
+    given = call.given
+    found = await call.backend.queries.inventory(given.wanted(), after=given.after, limit=given.limit)
+    last = found.rows[-1].name if len(found.rows) == given.limit else None
+    return operation.json(NodeList(now=found.now, nodes=found.rows, next=last))
+
+
+async def show(call: Call[Shown, None]) -> Response:
+    """Show everything of one node, and the clocks that run for it. The ETag is the node's version: it changes with the
+    node's states and details, and not with what is only observed, such as heartbeats."""
+    found = await _read(call, call.given.node)
+    etag = etag_of(found.node)
+    if call.given.if_none_match is not None and _matches(call.given.if_none_match, etag):
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": etag})
+    return operation.json(found, headers={"ETag": etag})
+
+
+async def register(call: Call[Registering, Any]) -> Response:
+    """Register one node, or all nodes of a list or none. farrier does nothing to a machine until an intent requests
+    it."""
+    given = call.body if isinstance(call.body, list) else [call.body]
+    nodes = [_registration(each, call) for each in given]
+    ids = await call.backend.requests.register(nodes)
+    registered = tuple(
+        RegisteredNode(id=id_, name=node.name, bootstrap_token=node.bootstrap_token)
+        for id_, node in zip(ids, nodes, strict=True)
+    )
+    headers = {"Location": f"/api/v1/nodes/{ids[0]}"} if len(ids) == 1 else None
+    return operation.json(Registered(nodes=registered), HTTPStatus.CREATED, headers)
+
+
+async def change(call: Call[Changing, Any]) -> Response:
+    """Change details of a node, with the intent `set`. Waits for the answer: the response has the changed node."""
+    given, backend = call.given, call.backend
+    values = {name: getattr(call.body, name) for name in details.DETAILS if getattr(call.body, name) is not UNSET}
+    if not values:
+        names = ", ".join(details.DETAILS)
+        raise Refused(
+            HTTPStatus.BAD_REQUEST, "the request body changes nothing; expected at least one detail", hint=names
+        )
+    request: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    if len(request) < len(values):
+        request["unset"] = [name for name, value in values.items() if value is None]
+    if given.if_match is not None:
+        node = (await _read(call, given.node)).node
+        if not _matches(given.if_match, etag_of(node)):
+            raise _changed(node, given.if_match)
+        request["if_version"] = node.version
+    intent = await backend.requests.ask(
+        asked.Request(node=given.node, action=Action.SET, params=request, api_version=given.api_version)
+    )
+    answered = await intents.of_node(call, intent)
+    if answered.status == IntentStatus.PENDING:
+        return intents.answered(answered, "intents")
+    found = await _read(call, given.node)
+    if answered.status == IntentStatus.ACCEPTED:
+        return operation.json(found, headers={"ETag": etag_of(found.node)})
+    if request.get("if_version", found.node.version) != found.node.version:
+        raise _changed(found.node, given.if_match or "")
+    raise intents.not_accepted(answered)
+
+
+def etag_of(node: NodeDetail) -> str:
+    """The version of a node as an entity tag."""
+    return f'"{node.version}"'
+
+
+def _matches(header: str, etag: str) -> bool:
+    return header.strip() == "*" or etag in (each.strip().removeprefix("W/") for each in header.split(","))
+
+
+def _changed(node: NodeDetail, expected: str) -> Refused:
+    return Refused(
+        HTTPStatus.PRECONDITION_FAILED,
+        f"If-Match: node {node.name} has the version {etag_of(node)}, not {expected}",
+        hint="read the node again, and repeat the change if it is still right",
+        headers={"ETag": etag_of(node)},
+    )
+
+
+async def _read(call: Call[Any, Any], name: str) -> ShownNode:
+    found = await call.backend.queries.node(name)
+    (node,) = found.rows
+    running = clocks.running(node, found.now, call.backend.limits)
+    return ShownNode(now=found.now, node=node, clocks=tuple(map(clock_view.view, running)))
+
+
+def _registration(node: _Named, call: Call[Registering, Any]) -> asked.Registration:
+    return asked.Registration(
+        name=node.name,
+        bmc_address=node.bmc_address,
+        bmc_credential=node.bmc_credential,
+        bootstrap_token=bootstraps.token(secrets.token_hex()) if node.bootstrap else None,
+        bootstrap_ttl=call.backend.bootstrap_ttl,
+        api_version=call.given.api_version,
+        **{name: getattr(node, name) for name in details.DETAILS},
+    )
+
+
+_ETAG = {"ETag": "Version of the node."}
+_SHOWN = Answer(what="The node.", body=ShownNode, headers=_ETAG)
+_SHOW = {200: _SHOWN, 304: Answer(what="The node still has this version.", headers=_ETAG)}
+_LIST = {200: Answer(what="A page of nodes.", body=NodeList)}
+
+OPERATIONS = [
+    Operation(path="/nodes", respond=list_, given=narrowed(NodePage), answers=_LIST),
+    Operation(
+        path="/nodes",
+        method="POST",
+        respond=register,
+        given=Registering,
+        body=NewNode | Annotated[list[NewNode], Meta(min_length=1, max_length=MOST_ROWS)],  # type: ignore[valid-type]
+        largest=_LARGEST_REGISTRATION,
+        scope=Scope.REGISTER,
+        answers={201: Answer(what="The nodes are registered.", body=Registered)},
+    ),
+    Operation(path="/nodes/{node}", respond=show, given=Shown, answers=_SHOW),
+    Operation(
+        path="/nodes/{node}",
+        method="PATCH",
+        respond=change,
+        given=Changing,
+        body=NodeChange,
+        scope=Scope.INTENT,
+        answers={
+            200: _SHOWN,
+            202: intents.ANSWERED[202],
+            409: intents.NOT_ACCEPTED,
+            412: Answer(what="The node has another version.", body=Problem, media=MEDIA),
+        },
+    ),
+    # The paths of every kind work for nodes, too.
+    Operation(path=f"/resources/{NODE}", respond=list_, given=narrowed(NodePage), answers=_LIST),
+    Operation(path=f"/resources/{NODE}/{{node}}", respond=show, given=Shown, answers=_SHOW),
+]

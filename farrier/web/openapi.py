@@ -1,0 +1,173 @@
+"""Makes the OpenAPI document from the table of operations and the types that it names."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+import farrier
+from farrier.web import given
+from farrier.web.operation import JSON, Answer, Operation, Scope
+from farrier.web.refusals import MEDIA, Problem
+
+Json = dict[str, Any]
+
+_REF = "#/components/schemas/"
+_BEARER = "bearer"
+# Python's edges of a text, in the dialect of JSON Schema.
+_EDGES = {r"\A": "^", r"\Z": "$"}
+_EDGE = re.compile(r"\\A|\\Z")
+_REFUSALS = {
+    400: "A parameter or the body is wrong.",
+    401: "The request has no valid token.",
+    403: "The token does not allow this.",
+    404: "The path names something that does not exist.",
+    503: "The database cannot be reached now.",
+}
+
+
+def document(operations: Sequence[Operation]) -> bytes:
+    """The document as JSON."""
+    types = [type_ for each in operations for type_ in _types(each)]
+    schemas, components = msgspec.json.schema_components([Problem, *types], ref_template=_REF + "{name}")
+    made = _Document(dict(zip(map(_key, [Problem, *types]), map(_plain, schemas), strict=True)), _plain(components))
+    paths: dict[str, Json] = {}
+    for each in operations:
+        paths.setdefault(each.path, {})[each.method.lower()] = made.operation(each)
+    whole = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "farrier",
+            "version": farrier.__version__,
+            "description": "Nodes and other resources, their intents and their history.",
+        },
+        "servers": [{"url": "/api/v1"}],
+        "paths": paths,
+        "components": {
+            "schemas": made.components,
+            "securitySchemes": {_BEARER: {"type": "http", "scheme": "bearer"}},
+        },
+    }
+    return msgspec.json.format(msgspec.json.encode(whole), indent=1)
+
+
+class _Document:
+    """The schemas of all types, and the parts of the document that refer to them."""
+
+    def __init__(self, schemas: Mapping[str, Json], components: Json) -> None:
+        self._schemas = schemas
+        self.components = components
+        self._parameters: dict[str, Json] = {}
+
+    def operation(self, each: Operation) -> Json:
+        """One method of a path."""
+        text = inspect.getdoc(each.respond) or ""
+        found: Json = {
+            "operationId": _operation_id(each),
+            "summary": text.partition(".")[0],
+            "description": " ".join(text.split()),
+            "tags": [each.path.split("/")[1]],
+            "parameters": self._parameters_of(each),
+            "responses": self._responses(each),
+            # Reading needs no token on loopback.
+            "security": [{_BEARER: [each.scope]}, *([{}] if each.scope is Scope.READ else [])],
+        }
+        if each.body is not None:
+            schema = self._schemas[_key(each.described or each.body)]
+            found["requestBody"] = {"required": True, "content": {JSON: {"schema": schema}}}
+        return found
+
+    def _parameters_of(self, each: Operation) -> list[Json]:
+        properties = self._properties(each.given)
+        return [
+            _without_nulls(
+                {
+                    "name": field.name,
+                    "in": field.place.value,
+                    "required": field.required,
+                    "description": properties[field.name].pop("description", None),
+                    "schema": _given(properties[field.name]),
+                }
+            )
+            for field in given.fields(each.given, each.path)
+        ]
+
+    def _properties(self, type_: type[msgspec.Struct]) -> Json:
+        """The schemas of the fields of a struct of parameters, which is no component of its own."""
+        name = self._schemas[_key(type_)]["$ref"].removeprefix(_REF)
+        if name not in self._parameters:
+            self._parameters[name] = self.components.pop(name)
+        properties: Json = msgspec.json.decode(msgspec.json.encode(self._parameters[name]["properties"]))
+        return properties
+
+    def _responses(self, each: Operation) -> Json:
+        found = {str(status): self._response(answer) for status, answer in each.answers.items()}
+        for status, what in _REFUSALS.items():
+            if str(status) not in found and _may_refuse(each, status):
+                found[str(status)] = self._response(Answer(what=what, body=Problem, media=MEDIA))
+        return found | {"default": self._response(Answer(what="Any other error.", body=Problem, media=MEDIA))}
+
+    def _response(self, answer: Answer) -> Json:
+        found: Json = {"description": answer.what}
+        if answer.headers:
+            found["headers"] = {
+                name: {"description": what, "schema": {"type": "string"}} for name, what in answer.headers.items()
+            }
+        if answer.body is not None:
+            found["content"] = {answer.media: {"schema": self._schemas[_key(answer.body)]}}
+        elif answer.media != JSON:
+            found["content"] = {answer.media: {"schema": {"type": "string"}}}
+        return found
+
+
+def _types(each: Operation) -> Iterable[Any]:
+    yield each.given
+    if each.body is not None:
+        yield each.described or each.body
+    yield from (answer.body for answer in each.answers.values() if answer.body is not None)
+
+
+def _key(type_: Any) -> str:
+    """A type, which may be a union and so have no hash of its own."""
+    return repr(type_)
+
+
+def _may_refuse(each: Operation, status: int) -> bool:
+    if status in (401, 403):
+        return each.scope is not Scope.READ
+    return status != 404 or "{" in each.path or each.body is not None
+
+
+def _operation_id(each: Operation) -> str:
+    return "_".join([each.method.lower(), *re.findall(r"[\w-]+", each.path)]).replace("-", "_")
+
+
+def _plain(schema: Any) -> Any:
+    """A schema with patterns in the dialect of JSON Schema."""
+    if isinstance(schema, Mapping):
+        return {
+            name: _EDGE.sub(lambda edge: _EDGES[edge.group()], value)
+            if name == "pattern" and isinstance(value, str)
+            else _plain(value)
+            for name, value in schema.items()
+        }
+    if isinstance(schema, (list, tuple)):
+        return [_plain(each) for each in schema]
+    return schema
+
+
+def _given(schema: Json) -> Json:
+    """The schema of a parameter: one that is absent is not null."""
+    if "anyOf" not in schema:
+        return schema
+    (kept,) = [each for each in schema["anyOf"] if each != {"type": "null"}]
+    kept.pop("description", None)
+    return dict(kept)
+
+
+def _without_nulls(found: Json) -> Json:
+    return {name: value for name, value in found.items() if value is not None}

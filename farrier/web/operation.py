@@ -1,0 +1,112 @@
+"""The operations of the API as data: from one table come the routes, the accepted parameters and the OpenAPI document.
+
+An operation declares its parameters as one struct: a field whose name is in the path is a path parameter, one whose
+name has a dash is a header, and any other is in the query string. The struct's types check the values.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from farrier.web import given as reading
+from farrier.web.backend import Backend, backend_of
+
+G = TypeVar("G", bound=msgspec.Struct)
+B = TypeVar("B")
+
+JSON = "application/json"
+
+
+class NoParameters(msgspec.Struct, frozen=True):
+    """An operation without parameters."""
+
+
+class Scope(StrEnum):
+    """What a client has to be allowed to do."""
+
+    READ = "read"
+    INTENT = "intent"
+    REGISTER = "register"
+
+
+class Call(msgspec.Struct, Generic[G, B], frozen=True):
+    """One request of an operation: the request, the database, the parameters, and the body."""
+
+    request: Request
+    backend: Backend
+    given: G
+    body: B
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """A response: its meaning, the type of its body (None: it has no body), and its headers with their meanings."""
+
+    what: str
+    body: Any = None
+    media: str = JSON
+    headers: Mapping[str, str] = {}
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """A method of a path, relative to /api/v1. The docstring of `respond` describes it. `described` is a type that
+    describes the body more closely than `body`, which decodes it: the database checks the rest, with better texts."""
+
+    path: str
+    respond: Callable[[Call[Any, Any]], Awaitable[Response]]
+    method: str = "GET"
+    given: type[msgspec.Struct] = NoParameters
+    body: Any = None
+    described: Any = None
+    largest: int = reading.LARGEST_BODY
+    scope: Scope = Scope.READ
+    answers: Mapping[int, Answer]
+
+    async def __call__(self, request: Request) -> Response:
+        fields = reading.fields(self.given, self.path)
+        reading.refuse_unknown(request, fields)
+        backend = backend_of(request)
+        if self.scope is not Scope.READ:
+            await authorize(request, backend)
+        parameters = reading.parameters(request, self.given, fields)
+        body = None if self.body is None else await reading.body(request, self.body, self.largest)
+        return await self.respond(Call(request, backend, parameters, body))
+
+
+def routes(operations: Iterable[Operation]) -> list[Route]:
+    """One route for each path, in the order of the table."""
+    paths: dict[str, dict[str, Operation]] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method] = operation
+    return [Route(path, _dispatch(methods), methods=list(methods)) for path, methods in paths.items()]
+
+
+def _dispatch(methods: Mapping[str, Operation]) -> Callable[[Request], Awaitable[Response]]:
+    async def respond(request: Request) -> Response:
+        return await methods["GET" if request.method == "HEAD" else request.method](request)
+
+    return respond
+
+
+async def authorize(request: Request, backend: Backend) -> None:
+    """Raises HTTPException unless the request has the token."""
+    if backend.token is None:
+        raise HTTPException(403, "intents over HTTP are disabled; set http.bearer_token to enable them")
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    expected = await backend.token()
+    if scheme.lower() != "bearer" or not secrets.compare_digest(given.encode(), expected.encode()):
+        raise HTTPException(401, "expected the header Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
+
+
+def json(content: object, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None) -> Response:
+    """A response of the API."""
+    return Response(msgspec.json.encode(content), status, headers, media_type=JSON)

@@ -1,0 +1,65 @@
+"""Parameters that several operations of the API have, with their rules and descriptions."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Annotated, TypeAlias, cast
+
+import msgspec
+from msgspec import Meta
+
+from farrier.model import details
+from farrier.model.actions import API_MAX, API_MIN
+from farrier.model.management import Management
+from farrier.model.status import NodeStatus
+from farrier.model.views import Wanted
+
+MOST_ROWS = 1000
+LONGEST_WAIT_SECONDS = 30
+_LARGEST = (1 << 63) - 1  # of a bigint
+
+Limit: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Largest number of rows.")]
+Wait: TypeAlias = Annotated[
+    float, Meta(ge=0, le=LONGEST_WAIT_SECONDS, description="Seconds to wait for the answer to the intent.")
+]
+Id: TypeAlias = Annotated[int, Meta(ge=1, le=_LARGEST)]
+Name: TypeAlias = Annotated[str, Meta(description="Name or ID.")]
+Kind: TypeAlias = Annotated[str, Meta(description="Kind of the resource. `GET /resources` lists the kinds.")]
+ApiVersion: TypeAlias = Annotated[
+    int,
+    Meta(ge=API_MIN, le=API_MAX, description="Version of the intent API that the client uses; the newest by default."),
+]
+
+
+class OfNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node."""
+
+    node: Name
+
+
+class Nodes(msgspec.Struct, frozen=True, kw_only=True):
+    """Which nodes: each parameter accepts one of its values. `narrowed` adds one for each detail that lists show."""
+
+    status: Annotated[tuple[NodeStatus, ...], Meta(description="Only nodes in one of these statuses.")] = ()
+    management: Annotated[tuple[Management, ...], Meta(description="Only nodes in one of these states.")] = ()
+
+    def wanted(self) -> Wanted:
+        """The filter for the query."""
+        chosen = {name: getattr(self, name, ()) for name in details.LISTED}
+        return Wanted(
+            statuses=self.status,
+            managements=self.management,
+            details={name: values for name, values in chosen.items() if values},
+        )
+
+
+@cache
+def narrowed(base: type[Nodes]) -> type[Nodes]:
+    """The same parameters, and one for each detail that lists show."""
+    more = [
+        (name, Annotated[tuple[str, ...], Meta(description=f"Only these: {details.DETAILS[name].help}.")], ())
+        for name in details.LISTED
+    ]
+    return cast(
+        type[Nodes], msgspec.defstruct(f"{base.__name__}Narrowed", more, bases=(base,), frozen=True, kw_only=True)
+    )

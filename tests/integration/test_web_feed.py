@@ -1,0 +1,165 @@
+"""History as a change feed: a client that continues from its cursor misses no change and gets none twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from farrier.io.pool import Connection
+from farrier.web.backend import Backend
+from farrier.web.server import serving
+from tests.integration.test_web import backend, closed_site, conn, register, web
+from tests.support import pg
+
+__all__ = ["backend", "conn", "web"]
+
+# Longer than any statement may take until its first change.
+SETTLED = timedelta(seconds=5)
+
+
+async def read(web: httpx.AsyncClient, cursor: str | None, **params: str) -> tuple[list[str], str | None]:
+    """The nodes that came into the fleet since the cursor, and the next cursor."""
+    asked = {"order": "oldest", "layer": "status", **params} | ({"after": cursor} if cursor else {})
+    page = (await web.get("/api/v1/history", params=asked)).json()
+    return [change["name"] for change in page["changes"]], page["cursor"]
+
+
+async def test_a_cursor_continues_after_what_was_read_also_after_the_end(
+    web: httpx.AsyncClient, conn: Connection, db: pg.Database
+) -> None:
+    await register(conn, "gpu-1")
+    assert await read(web, None) == ([], None), "another change from before may still become visible"
+    await db.advance(SETTLED)
+    names, cursor = await read(web, None)
+    assert names == ["gpu-1"]
+    assert await read(web, cursor) == ([], cursor)
+    await register(conn, "gpu-2")
+    await db.advance(SETTLED)
+    assert (await read(web, cursor))[0] == ["gpu-2"]
+
+
+async def test_a_change_that_becomes_visible_late_is_not_missed(
+    web: httpx.AsyncClient, conn: Connection, db: pg.Database
+) -> None:
+    await register(conn, "gpu-1")
+    await db.advance(SETTLED)
+    names, cursor = await read(web, None)
+    assert names == ["gpu-1"]
+    async with db.connect() as slow:
+        transaction = slow.transaction()
+        await transaction.start()
+        await register(slow, "gpu-2")
+        await register(conn, "gpu-3")
+        await db.advance(SETTLED)
+        assert await read(web, cursor) == ([], cursor), "gpu-2 is older than gpu-3, and cannot be seen yet"
+        await transaction.commit()
+    assert (await read(web, cursor))[0] == ["gpu-2", "gpu-3"]
+
+
+async def test_a_change_carries_a_key_that_continues_after_it(
+    web: httpx.AsyncClient, conn: Connection, db: pg.Database
+) -> None:
+    for name in ("gpu-1", "gpu-2", "gpu-3"):
+        await register(conn, name)
+    await db.advance(SETTLED)
+    page = (await web.get("/api/v1/history", params={"order": "oldest", "layer": "status"})).json()
+    assert (await read(web, page["changes"][0]["key"]))[0] == ["gpu-2", "gpu-3"]
+    assert (await read(web, page["changes"][0]["key"], resource="node/gpu-3"))[0] == ["gpu-3"]
+    assert (await read(web, page["changes"][2]["key"], resource="node/gpu-3"))[0] == []
+
+
+class Events:
+    """One client of a stream."""
+
+    def __init__(self, lines: AsyncIterator[str]) -> None:
+        self._lines = lines
+        self.last_id = ""
+
+    async def next(self) -> dict[str, Any]:
+        """The next change."""
+        with anyio.fail_after(pg.PATIENCE.total_seconds()):
+            event = ""
+            async for line in self._lines:
+                field, _, value = line.partition(": ")
+                if field == "id":
+                    self.last_id = value
+                elif field == "event":
+                    event = value
+                elif field == "data":
+                    assert event == "change"
+                    found: dict[str, Any] = json.loads(value)
+                    return found
+            raise AssertionError("the stream ended")
+
+    async def begun(self) -> None:
+        """Return once the server has said where the stream begins."""
+        with anyio.fail_after(pg.PATIENCE.total_seconds()):
+            async for line in self._lines:
+                if line.startswith("id: "):
+                    self.last_id = line.removeprefix("id: ")
+                    return
+
+
+@asynccontextmanager
+async def streamed(backend: Backend, last_id: str = "", **params: str) -> AsyncIterator[Events]:
+    site = closed_site()
+    site.open(backend)
+    headers = {"Last-Event-ID": last_id} if last_id else {}
+    async with (
+        serving(site.app, host="127.0.0.1", port=0) as url,
+        httpx.AsyncClient(trust_env=False, timeout=None) as client,
+        client.stream("GET", f"{url}/api/v1/history/stream", params=params, headers=headers) as response,
+    ):
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/event-stream")
+        yield Events(response.aiter_lines())
+
+
+async def test_a_stream_has_the_changes_from_now_on_and_continues_where_it_broke(
+    backend: Backend, conn: Connection, db: pg.Database
+) -> None:
+    await register(conn, "gpu-1")
+    await db.advance(SETTLED)
+    async with streamed(backend, layer="status") as events:
+        await events.begun()
+        quiet = events.last_id
+        await register(conn, "gpu-2")
+        await db.advance(SETTLED)
+        change = await events.next()
+        assert (change["name"], change["to"], change["key"]) == ("gpu-2", "enrolling", events.last_id)
+    await register(conn, "gpu-3")
+    await db.advance(SETTLED)
+    for last, expected in ((quiet, "gpu-2"), (change["key"], "gpu-3")):
+        async with streamed(backend, last, layer="status") as events:
+            assert (await events.next())["name"] == expected
+
+
+async def test_a_stream_is_narrowed_like_history(backend: Backend, conn: Connection, db: pg.Database) -> None:
+    await register(conn, "gpu-1", "gpu-2")
+    await db.advance(SETTLED)
+    async with streamed(backend, resource="node/gpu-2", layer="status", after="0.0.0.node.status") as events:
+        assert (await events.next())["name"] == "gpu-2"
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "text"),
+    [
+        ("after=x", 400, "after must be `next`, `cursor` or a `key` of an earlier response, not 'x'"),
+        ("since=yesterday", 400, "since: expected an age"),
+        ("resource=node/gpu-7", 404, "gpu-7"),
+        ("limit=5", 400, "unknown parameter 'limit'"),
+    ],
+)
+async def test_what_is_wrong_with_a_stream_is_said_before_it_begins(
+    web: httpx.AsyncClient, query: str, status: int, text: str
+) -> None:
+    answer = await web.get(f"/api/v1/history/stream?{query}")
+    assert answer.status_code == status
+    assert text in answer.json()["detail"]

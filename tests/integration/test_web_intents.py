@@ -1,0 +1,179 @@
+"""Intents over HTTP: the status code of a POST is the answer, each is found again by its ID, and a client may wait."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from farrier.io.api import PostgresRequests
+from farrier.io.queries import PostgresQueries
+from farrier.io.resource_queries import PostgresResourceQueries
+from farrier.model.limits import Limits
+from farrier.web.backend import Backend
+from tests.integration.test_web import WITH_TOKEN, backend, client_of, closed_site, conn, token, web
+from tests.support import crates, pg
+from tests.support.crates import Yard
+from tests.support.site import Site, opened
+
+__all__ = ["backend", "conn", "web"]
+
+MANAGE = {"node": "gpu-1", "action": "manage"}
+PAUSE = {"node": "gpu-1", "action": "pause", "params": {"reason": "to look at it"}, "requested_by": "ann"}
+
+
+@pytest.fixture
+async def site(db: pg.Database) -> AsyncIterator[Site]:
+    """A node, and the loop that answers."""
+    async with opened(db) as site:
+        await site.register("gpu-1")
+        yield site
+
+
+@pytest.fixture
+async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
+    async with crates.opened(every_db) as opened:
+        yield opened
+
+
+async def post(web: httpx.AsyncClient, path: str, body: dict[str, Any]) -> httpx.Response:
+    return await web.post(f"/api/v1/{path}", json=body, headers=WITH_TOKEN)
+
+
+@pytest.mark.usefixtures("site")
+async def test_an_accepted_intent_is_200_and_a_rejected_one_is_a_problem(web: httpx.AsyncClient) -> None:
+    accepted = await post(web, "intents?wait=30", PAUSE)
+    assert (accepted.status_code, accepted.json()["status"]) == (200, "accepted")
+    assert accepted.headers["location"] == "/api/v1/intents/1"
+    rejected = await post(web, "intents?wait=30", MANAGE)
+    assert rejected.status_code == 202, "a paused node answers it later"
+    await post(web, "intents?wait=30", {"node": "gpu-1", "action": "unpause"})
+    answered = await web.get(rejected.headers["location"], params={"wait": 30})
+    assert (answered.status_code, answered.json()["status"]) == (200, "rejected")
+    rejected = await post(web, "intents?wait=30", MANAGE)
+    problem = rejected.json()
+    assert (rejected.status_code, problem["type"], problem["title"]) == (
+        409,
+        "urn:farrier:intent-rejected",
+        "The intent was rejected",
+    )
+    assert problem["intent"]["id"] == 4
+    assert problem["intent"]["reason"] in problem["detail"]
+
+
+async def test_a_superseded_intent_is_a_problem_of_its_own(web: httpx.AsyncClient, conn: Any) -> None:
+    await conn.execute("SELECT farrier.register_node('gpu-1')")
+    first = await post(web, "intents", MANAGE | {"idempotency_key": "k"})
+    await conn.execute("UPDATE farrier.intents SET status = 'superseded', answered_at = farrier.now()")
+    again = await post(web, "intents", MANAGE | {"idempotency_key": "k"})
+    assert (first.status_code, again.status_code) == (202, 409)
+    assert again.json()["type"] == "urn:farrier:intent-superseded"
+
+
+async def test_an_intent_is_read_by_its_id_with_all_that_was_asked(web: httpx.AsyncClient, conn: Any) -> None:
+    await conn.execute("SELECT farrier.register_node('gpu-1')")
+    submitted = await post(web, "intents", PAUSE)
+    shown = (await web.get(submitted.headers["location"])).json()
+    assert shown == submitted.json()
+    assert (shown["kind"], shown["name"], shown["action"]) == ("node", "gpu-1", "pause")
+    assert (shown["params"], shown["requested_by"]) == ({"reason": "to look at it"}, "ann")
+    assert (shown["status"], shown["answered_at"]) == ("pending", None)
+
+
+async def test_a_client_that_waits_gets_the_answer_when_it_comes(web: httpx.AsyncClient, db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+        url = (await post(web, "intents", MANAGE)).headers["location"]
+        answers: list[str] = []
+
+        async def wait() -> None:
+            answers.append((await web.get(url, params={"wait": 30})).json()["status"])
+
+        async with anyio.create_task_group() as clients:
+            for _ in range(3):
+                clients.start_soon(wait)
+            await conn.execute("UPDATE farrier.intents SET status = 'accepted', answered_at = farrier.now()")
+        assert answers == ["accepted"] * 3
+        await conn.execute("UPDATE farrier.intents SET status = 'pending', answered_at = NULL")
+        with anyio.fail_after(pg.PATIENCE.total_seconds()):
+            assert (await web.get(url, params={"wait": 0.1})).json()["status"] == "pending"
+
+
+async def test_clients_that_wait_share_one_connection(db: pg.Database) -> None:
+    listeners = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
+    async with db.pool(size=3) as connections, db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+        intent = await conn.fetchval(
+            "INSERT INTO farrier.intents (node, action) VALUES ('gpu-1', 'manage') RETURNING id"
+        )
+        requests = PostgresRequests(connections, db.dsn)
+        with anyio.fail_after(pg.PATIENCE.total_seconds()):
+            async with anyio.create_task_group() as clients:
+                for _ in range(5):
+                    clients.start_soon(requests.answer, intent, pg.PATIENCE)
+                while await conn.fetchval(listeners) == 0:
+                    await anyio.lowlevel.checkpoint()
+                assert await conn.fetchval(listeners) == 1
+                await conn.execute("UPDATE farrier.intents SET status = 'accepted', answered_at = farrier.now()")
+            while await conn.fetchval(listeners):
+                await anyio.lowlevel.checkpoint()
+
+
+async def test_intents_are_listed_in_pages_that_lead_to_each_other(web: httpx.AsyncClient, conn: Any) -> None:
+    await conn.execute("SELECT farrier.register_node(name) FROM unnest('{gpu-1, gpu-2}'::text[]) name")
+    for number in range(4):
+        await post(web, "intents", MANAGE | {"node": f"gpu-{1 + number % 2}"})
+    first = (await web.get("/api/v1/intents", params={"limit": 3})).json()
+    second = (await web.get("/api/v1/intents", params={"limit": 3, "before": first["next"]})).json()
+    assert [intent["id"] for page in (first, second) for intent in page["intents"]] == [4, 3, 2, 1]
+    assert second["next"] is None
+    chosen = {"node": "gpu-2", "status": "pending", "action": "manage"}
+    assert [each["id"] for each in (await web.get("/api/v1/intents", params=chosen)).json()["intents"]] == [4, 2]
+    assert not (await web.get("/api/v1/intents", params=chosen | {"requested_by": "bob"})).json()["intents"]
+
+
+async def test_intents_of_every_kind_are_read_waited_for_and_listed(yard: Yard) -> None:
+    requests, resources = PostgresRequests(yard.pool, yard.db.dsn), PostgresResourceQueries(yard.pool)
+    site = closed_site()
+    site.open(Backend(PostgresQueries(yard.pool), requests, Limits(), token, resources))
+    crate = {"kind": "crate", "resource": "c-1"}
+    async with client_of(site) as web:
+        created = await post(web, "resource-intents", crate | {"action": "create", "params": {"size": 3}})
+        assert (created.status_code, created.json()["status"]) == (200, "accepted")
+        async with yard.running():
+            await yard.until("SELECT EXISTS (SELECT FROM farrier_crates.crates WHERE state = 'packed')")
+            deleted = await post(web, "resource-intents?wait=30", crate | {"action": "delete"})
+            assert (deleted.status_code, deleted.json()["status"]) == (200, "accepted")
+        shown = await web.get(deleted.headers["location"], params={"wait": 1})
+        assert shown.json() == deleted.json()
+        chosen = {"kind": "crate", "resource": "1", "action": ["create", "delete"]}
+        listed = (await web.get("/api/v1/resource-intents", params=chosen)).json()["intents"]
+        assert [(each["name"], each["action"]) for each in listed] == [("c-1", "delete"), ("c-1", "create")]
+        missing = await web.get("/api/v1/resource-intents", params={"resource": "c-1"})
+        assert (missing.status_code, missing.json()["detail"]) == (400, "resource 'c-1' needs its kind")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "text"),
+    [
+        ("intents/99", 404, "no intent has the ID 99"),
+        ("resource-intents/99", 404, "no intent has the ID 99"),
+        ("intents/first", 400, "intent must be a whole number from 1 to 9223372036854775807, not 'first'"),
+        ("intents/0", 400, "intent must be a whole number"),
+        ("intents?status=done", 400, "status must be one of pending, accepted, rejected, superseded, not 'done'"),
+        ("intents?before=now", 400, "before must be a whole number"),
+        ("intents?wait=5", 400, "unknown parameter 'wait'; parameters of this path: before, limit"),
+        ("intents/1?wait=31", 400, "wait must be a number from 0 to 30, not '31'"),
+        ("intents?node=gpu-7", 404, "no node is named 'gpu-7'"),
+        ("resource-intents?kind=barrel&resource=b", 400, "barrel"),
+    ],
+)
+async def test_what_is_wrong_with_a_question_for_intents_is_said(
+    web: httpx.AsyncClient, path: str, status: int, text: str
+) -> None:
+    answer = await web.get(f"/api/v1/{path}")
+    assert answer.status_code == status
+    assert text in answer.json()["detail"]

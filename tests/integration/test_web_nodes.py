@@ -1,0 +1,166 @@
+"""Nodes are registered and changed over HTTP: one or many, and never over a change by another client."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from farrier.io.pool import Connection
+from farrier.model.details import DETAILS, REMOVABLE
+from tests.integration.test_web import WITH_TOKEN, backend, conn, web
+from tests.support import pg
+from tests.support.details import VALUES
+from tests.support.site import Site, opened
+
+__all__ = ["backend", "conn", "web"]
+
+
+@pytest.fixture
+async def site(db: pg.Database) -> AsyncIterator[Site]:
+    """A node, and the loop that answers."""
+    async with opened(db) as site:
+        await site.register("gpu-1", site="dc-1")
+        yield site
+
+
+async def register(web: httpx.AsyncClient, body: Any) -> httpx.Response:
+    return await web.post("/api/v1/nodes", json=body, headers=WITH_TOKEN)
+
+
+async def change(web: httpx.AsyncClient, body: Any, **headers: str) -> httpx.Response:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return await web.patch("/api/v1/nodes/gpu-1", json=body, headers=WITH_TOKEN | named)
+
+
+async def test_a_node_is_registered_with_all_its_details(web: httpx.AsyncClient) -> None:
+    made = await register(
+        web, {"name": "gpu-1", "bmc_address": "https://192.0.2.7", "bmc_credential": "env:B", **VALUES}
+    )
+    assert made.status_code == 201
+    (registered,) = made.json()["nodes"]
+    assert registered == {"id": registered["id"], "name": "gpu-1"}
+    assert made.headers["location"] == f"/api/v1/nodes/{registered['id']}"
+    node = (await web.get(made.headers["location"])).json()["node"]
+    assert {name: node[name] for name in DETAILS} == VALUES
+    assert (node["bmc_address"], node["bmc_credential"]) == ("https://192.0.2.7", "env:B")
+
+
+async def test_a_bootstrap_token_is_shown_once_and_works(web: httpx.AsyncClient, conn: Connection) -> None:
+    (registered,) = (await register(web, {"name": "gpu-1", "bootstrap": True})).json()["nodes"]
+    assert registered["bootstrap_token"] not in (await web.get("/api/v1/nodes/gpu-1")).text
+    assert await conn.fetchval("SELECT agent_key FROM farrier.enroll_agent($1)", registered["bootstrap_token"])
+
+
+async def test_a_thousand_nodes_are_registered_in_one_request(web: httpx.AsyncClient, conn: Connection) -> None:
+    nodes = [{"name": f"gpu-{number}", "labels": {"rack": "x" * 500}} for number in range(1000)]
+    made = await register(web, nodes)
+    assert (made.status_code, len(made.json()["nodes"])) == (201, 1000)
+    assert await conn.fetchval("SELECT count(*) FROM farrier.nodes") == 1000
+
+
+async def test_one_wrong_node_keeps_all_from_being_registered_and_is_named(
+    web: httpx.AsyncClient, conn: Connection
+) -> None:
+    await conn.execute("SELECT farrier.register_node('gpu-3')")
+    for wrong, status, text in (
+        ({"name": "gpu-3"}, 409, "gpu-3: node gpu-3 is already registered"),
+        ({"name": "gpu-4", "site": "no site"}, 400, "[1].site 'no site' is not usable: 1 to 63 letters"),
+        ({"name": "no name"}, 400, "[1].name 'no name' is not usable"),
+        ({"site": "dc-1"}, 400, "[1]: Object missing required field `name`"),
+        ({"name": "gpu-4", "colour": "red"}, 400, "[1]: Object contains unknown field `colour`"),
+        ({"name": "gpu-4", "macs": ["xx"]}, 400, "gpu-4: "),
+        ({"name": "gpu-4", "bmc_credential": "s3cret"}, 400, "must be a reference"),
+    ):
+        refused = await register(web, [{"name": "gpu-1"}, wrong])
+        assert refused.status_code == status, refused.text
+        assert text in refused.json()["detail"]
+        assert "s3cret" not in refused.text
+    assert await conn.fetchval("SELECT count(*) FROM farrier.nodes") == 1
+
+
+async def test_registering_takes_the_token(web: httpx.AsyncClient) -> None:
+    assert (await web.post("/api/v1/nodes", json={"name": "gpu-1"})).status_code == 401
+    assert (await web.patch("/api/v1/nodes/gpu-1", json={"rack": "r1"})).status_code == 401
+
+
+@pytest.mark.usefixtures("site")
+async def test_every_detail_is_changed_and_what_may_be_absent_is_removed_with_null(web: httpx.AsyncClient) -> None:
+    changed = await change(web, VALUES)
+    assert changed.status_code == 200, changed.text
+    assert {name: changed.json()["node"][name] for name in DETAILS} == VALUES
+    removed = await change(web, dict.fromkeys(REMOVABLE))
+    assert [removed.json()["node"][name] for name in REMOVABLE] == [None] * len(REMOVABLE)
+    assert removed.json()["node"]["labels"] == VALUES["labels"], "what is not named stays"
+
+
+@pytest.mark.usefixtures("site")
+async def test_a_change_over_that_of_another_client_is_refused(web: httpx.AsyncClient) -> None:
+    seen = (await web.get("/api/v1/nodes/gpu-1")).headers["etag"]
+    first = await change(web, {"rack": "r1"}, If_Match=seen)
+    assert first.status_code == 200
+    assert first.headers["etag"] != seen
+    late = await change(web, {"rack": "r2"}, If_Match=seen)
+    assert (late.status_code, late.headers["etag"]) == (412, first.headers["etag"])
+    assert f"has the version {first.headers['etag']}, not {seen}" in late.json()["detail"]
+    assert (await change(web, {"rack": "r3"}, If_Match="*")).status_code == 200
+    assert (await web.get("/api/v1/nodes/gpu-1")).json()["node"]["rack"] == "r3"
+
+
+async def test_a_change_that_another_overtakes_before_its_answer_is_rejected(site: Site) -> None:
+    """The check is in the commit, and not only before the intent."""
+    version = await site.conn.fetchval("SELECT version FROM farrier.nodes")
+    async with site.conn.transaction():
+        ids = [
+            await site.conn.fetchval(
+                "SELECT farrier.intent('gpu-1', 'set', $1::text::jsonb, api_version => 2)",
+                msgspec.json.encode({"rack": rack, "if_version": version}).decode(),
+            )
+            for rack in ("r1", "r2")
+        ]
+    await site.settled()
+    first, second = [await site.answer(id_) for id_ in ids]
+    assert first.status == "accepted"
+    assert (second.status, second.reason) == ("rejected", f"set: node gpu-1 has version {version + 1}, not {version}")
+    assert await site.conn.fetchval("SELECT rack FROM farrier.nodes") == "r1"
+
+
+async def test_a_node_that_has_not_changed_is_not_sent_again(web: httpx.AsyncClient, site: Site) -> None:
+    seen = (await web.get("/api/v1/nodes/gpu-1")).headers["etag"]
+    same = await web.get("/api/v1/nodes/gpu-1", headers={"If-None-Match": seen})
+    assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", seen)
+    await change(web, {"rack": "r1"})
+    assert (await web.get("/api/v1/nodes/gpu-1", headers={"If-None-Match": seen})).status_code == 200
+
+
+async def test_a_change_that_the_node_rejects_is_a_problem(web: httpx.AsyncClient, site: Site) -> None:
+    await site.conn.execute("SELECT farrier.register_node('gpu-2', macs => '{02:00:00:00:00:02}')")
+    refused = await change(web, {"macs": ["02:00:00:00:00:02"]})
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:farrier:intent-rejected")
+    assert "already belongs to node gpu-2" in refused.json()["detail"]
+
+
+@pytest.mark.usefixtures("site")
+async def test_what_no_change_can_be_is_refused_in_words(web: httpx.AsyncClient, conn: Connection) -> None:
+    for body, text in (
+        ({}, "the request body changes nothing"),
+        ({"site": "no site"}, "site 'no site' is not usable: 1 to 63 letters"),
+        ({"agentless": None}, "agentless must be true or false, not None"),
+        ({"name": "gpu-2"}, "unknown field `name`"),
+        ({"macs": "02:00:00:00:00:02"}, "macs must be a list of 0 to 100, each a text of 1 to 50 characters"),
+        ([], "expected a JSON object, not []"),
+    ):
+        refused = await change(web, body)
+        assert refused.status_code == 400
+        assert text in refused.json()["detail"]
+    assert (await change(web, {"rack": "r1"}, Farrier_Api_Version="1")).json()["sqlstate"] == "FR406"
+    assert await conn.fetchval("SELECT count(*) FROM farrier.intents") == 0
+
+
+async def test_controllers_are_listed_with_the_shards_that_nobody_runs(web: httpx.AsyncClient) -> None:
+    listed = (await web.get("/api/v1/controllers")).json()
+    assert listed["controllers"] == []
+    assert {share["kind"] for share in listed["unowned"]} >= {"node", "network_segment"}

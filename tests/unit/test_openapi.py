@@ -1,0 +1,60 @@
+"""The OpenAPI document has all that the API serves, and nothing that is not there."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from farrier.model.actions import ACTIONS
+from farrier.model.details import LISTED
+from farrier.web import api
+
+DOCUMENT: dict[str, Any] = json.loads(api.document())
+OPERATIONS = [
+    (path, method, operation) for path, item in DOCUMENT["paths"].items() for method, operation in item.items()
+]
+
+
+def test_every_route_is_described_with_its_methods() -> None:
+    served = {
+        (route.path, method.lower())
+        for route in api.ROUTES
+        for method in (route.methods or ())
+        if method != "HEAD" and route.path != "/openapi.json"
+    }
+    assert {(path, method) for path, method, _ in OPERATIONS} == served
+
+
+def test_every_reference_leads_to_a_schema_and_every_schema_is_referred_to() -> None:
+    references = set(re.findall(r'"#/components/schemas/([^"]+)"', api.document().decode()))
+    assert references == set(DOCUMENT["components"]["schemas"])
+
+
+def test_an_operation_has_an_id_of_its_own_a_summary_and_its_errors() -> None:
+    ids = [operation["operationId"] for *_, operation in OPERATIONS]
+    assert len(set(ids)) == len(ids)
+    for path, _, operation in OPERATIONS:
+        assert operation["summary"] and operation["responses"]["default"]
+        names = {each["name"] for each in operation["parameters"] if each["in"] == "path"}
+        assert names == set(re.findall(r"{(\w+)}", path))
+        assert all(each.get("description") for each in operation["parameters"] if each["in"] != "path")
+
+
+def test_a_filter_is_there_for_each_detail_that_lists_show() -> None:
+    parameters = {each["name"] for each in DOCUMENT["paths"]["/nodes"]["get"]["parameters"]}
+    assert parameters >= {"status", "management", "after", "limit", *LISTED}
+
+
+def test_each_action_is_described_with_its_parameters() -> None:
+    body = DOCUMENT["paths"]["/intents"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert set(body["discriminator"]["mapping"]) == set(ACTIONS)
+    schemas = DOCUMENT["components"]["schemas"]
+    assert "reason" in schemas["Drain"]["properties"]
+
+
+@pytest.mark.parametrize("escape", [r"\\A", r"\\Z"])
+def test_no_pattern_is_one_that_only_python_reads(escape: str) -> None:
+    assert escape not in api.document().decode()
