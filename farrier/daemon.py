@@ -72,7 +72,10 @@ class Daemon:
         names = (config.http.host, *config.http.names)
         site = Site(sink.registry, unready_because=self._unready_because, refresh=gauges.refresh, names=names)
         _log.info("daemon.starting", version=farrier.__version__, pid=os.getpid())
-        async with serving(site.app, host=config.http.host, port=config.http.port) as url:
+        async with (
+            wiring.tracing(config.traces) as traces,
+            serving(site.app, host=config.http.host, port=config.http.port) as url,
+        ):
             _log.info("http.listening", url=url)
             self._notifier.status(f"waiting for {self._waits_for}")
             async with wiring.database(config.database) as database:
@@ -83,7 +86,9 @@ class Daemon:
                 await patiently(partial(wiring.require_kinds, database, extensions))
                 async with (
                     wiring.backend(config, database, observer=sink) as backend,
-                    wiring.runtime(config, database, sink=sink, observer=sink, extensions=extensions) as runtime,
+                    wiring.runtime(
+                        config, database, sink=sink, observer=sink, extensions=extensions, traces=traces
+                    ) as runtime,
                     wiring.counter(config.database, database) as counter,
                 ):
                     site.open(backend)

@@ -18,7 +18,7 @@ from farrier.config.groups import (
     SitesConfig,
     VaultConfig,
 )
-from farrier.config.observability import HttpConfig, LogConfig, MetricsConfig
+from farrier.config.observability import HttpConfig, LogConfig, MetricsConfig, TracesConfig
 from farrier.config.reading import load
 from farrier.config.segments import SegmentsConfig
 
@@ -39,6 +39,7 @@ __all__ = [
     "Setting",
     "SiteSetting",
     "SitesConfig",
+    "TracesConfig",
     "VaultConfig",
     "as_toml",
     "load",

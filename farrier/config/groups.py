@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from farrier.config.credentials import CredentialsConfig
 from farrier.config.database import DatabaseConfig
-from farrier.config.observability import HttpConfig, LogConfig, MetricsConfig
+from farrier.config.observability import HttpConfig, LogConfig, MetricsConfig, TracesConfig
 from farrier.config.segments import SegmentsConfig
 from farrier.model.bmc import BmcAuth
 from farrier.model.credential import is_plain_path
@@ -384,6 +384,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     history: HistoryConfig = HistoryConfig()
     http: HttpConfig = HttpConfig()
     metrics: MetricsConfig = MetricsConfig()
+    traces: TracesConfig = TracesConfig()
     log: LogConfig = LogConfig()
     sla: Annotated[
         Limits,

@@ -86,6 +86,23 @@ class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             )
 
 
+class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Settings of OpenTelemetry traces."""
+
+    endpoint: Annotated[
+        str,
+        Meta(
+            description="URL of an OpenTelemetry collector (OTLP over HTTP), such as http://127.0.0.1:4318. It gets a "
+            "trace of each run that calls a service. Requires the extra otel. Empty: no traces."
+        ),
+    ] = ""
+    share: Annotated[float, Meta(ge=0, le=1, description="Share of these runs that farrier traces, from 0 to 1.")] = 1.0
+
+    def __post_init__(self) -> None:
+        if self.endpoint and not _ABSOLUTE.fullmatch(self.endpoint):
+            raise ValueError(f"endpoint must be an absolute URL such as http://127.0.0.1:4318; got {self.endpoint!r}")
+
+
 class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of the log."""
 

@@ -22,6 +22,7 @@ from farrier.wiring.storage import (
     persistently,
     prepare,
 )
+from farrier.wiring.traces import tracing
 from farrier.wiring.vocabulary import census_rules, fleet_gauges, fleet_words, trust_gauge, vocabulary
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "require_kinds",
     "runtime",
     "specs_of",
+    "tracing",
     "trust_gauge",
     "vault_settings",
     "vocabulary",

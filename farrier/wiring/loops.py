@@ -48,6 +48,7 @@ from farrier.wiring.progress import Progress, Pulse, WatchedControllers
 from farrier.wiring.request_log import LoggedRequests
 from farrier.wiring.settings import bindings, bmc_settings, credentials
 from farrier.wiring.storage import Database, brief
+from farrier.wiring.traces import Traces
 
 
 class Deciders(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,9 +113,10 @@ async def runtime(
     sink: MetricsSink,
     observer: ServiceObserver,
     extensions: Extensions | None = None,
+    traces: Traces | None = None,
 ) -> AsyncIterator[Runtime]:
     """The loops, not yet running and without any site. `extensions` are kinds of other packages. Raises ConfigError."""
-    clock, observer = MonotonicClock(), LoggedRequests(observer)
+    clock, observer = MonotonicClock(), LoggedRequests(observer if traces is None else traces.observer(observer))
     bmcs, bound = bmc_settings(config), bindings(config)
     host = Host(config=config.controller, sink=sink, clock=clock, ownership=Ownership(()))
     async with (
@@ -139,7 +141,7 @@ async def runtime(
         ]
         progress = Progress(clock)
         controller = Controller(
-            WatchedControllers(database.pool, progress), [_loop(loop, database, host) for loop in loops], host
+            WatchedControllers(database.pool, progress), [_loop(loop, database, host, traces) for loop in loops], host
         )
         listener = None
         if not config.database.pgbouncer:
@@ -162,9 +164,10 @@ async def runtime(
         )
 
 
-def _loop(loop: Loop, database: Database, host: Host) -> ResourceLoop[Any, Any, Any, Any]:
+def _loop(loop: Loop, database: Database, host: Host, traces: Traces | None) -> ResourceLoop[Any, Any, Any, Any]:
     storage: PostgresStateIO[Any, Any, Any] = PostgresStateIO(database.pool, loop.rows)
-    return ResourceLoop(loop.kind, loop.handler, storage, services=loop.services, host=host)
+    handler = loop.handler if traces is None else traces.handler(loop.kind, loop.handler)
+    return ResourceLoop(loop.kind, handler, storage, services=loop.services, host=host)
 
 
 @asynccontextmanager

@@ -1,0 +1,163 @@
+"""OpenTelemetry traces of runs that act outside, and of their requests to services. Nothing of it exists while off.
+
+A trace begins with a step of a run; its requests are children. A run that only decides has none: it takes microseconds,
+and there may be thousands a second. A span has names and classes from finite sets and the name of the resource, never
+the content of a request or of an answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import msgspec
+from typing_extensions import override
+
+import farrier
+from farrier.config import TracesConfig
+from farrier.errors import ConfigError, FarrierError
+from farrier.model.outcome import Decision, Step, Transition
+from farrier.protocols import Kind, ServiceObserver, StateHandler
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Tracer
+
+# A collector that does not respond must delay neither the export for long nor the end of the process.
+_EXPORT_SECONDS = 5
+_NANOSECONDS = 1_000_000_000
+
+_MISSING = "traces.endpoint is set, but OpenTelemetry is not installed; run pip install 'farrier[otel]'"
+
+
+class Traces:
+    """Adds spans to handlers and to observers of requests."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        self._tracer = provider.get_tracer("farrier", farrier.__version__)
+
+    def handler(
+        self, kind: Kind[Any, Any], handler: StateHandler[Any, Any, Any, Any]
+    ) -> StateHandler[Any, Any, Any, Any]:
+        """The handler, with a span around each of its steps."""
+        return _TracedHandler(kind, handler, self._tracer)
+
+    def observer(self, inner: ServiceObserver) -> ServiceObserver:
+        """Reports requests to `inner`, too."""
+        return _TracedRequests(inner, self._tracer)
+
+
+@asynccontextmanager
+async def tracing(config: TracesConfig) -> AsyncIterator[Traces | None]:
+    """Traces that are exported to the collector of the settings; None without one. Raises ConfigError."""
+    if not config.endpoint:
+        yield None
+        return
+    provider = _provider(config)
+    try:
+        yield Traces(provider)
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_EXPORT_SECONDS):
+            await anyio.to_thread.run_sync(provider.shutdown, abandon_on_cancel=True)
+
+
+def _provider(config: TracesConfig) -> TracerProvider:
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+    except ImportError:
+        raise ConfigError(_MISSING) from None
+    resource = Resource.create({"service.name": "farrier", "service.version": farrier.__version__})
+    provider = TracerProvider(resource=resource, sampler=ParentBased(TraceIdRatioBased(config.share)))
+    exporter = OTLPSpanExporter(f"{config.endpoint.rstrip('/')}/v1/traces", timeout=_EXPORT_SECONDS)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return provider
+
+
+class _TracedHandler(StateHandler[Any, Any, Any, Any]):
+    """Decides as `inner` does."""
+
+    def __init__(self, kind: Kind[Any, Any], inner: StateHandler[Any, Any, Any, Any], tracer: Tracer) -> None:
+        self._kind = kind
+        self._inner = inner
+        self._tracer = tracer
+        self.after = inner.after  # type: ignore[method-assign]
+        self.confirmed = inner.confirmed  # type: ignore[method-assign]
+
+    @override
+    def handle(self, resource: Any, now: datetime) -> Decision[Any, Any, Any]:
+        return self._traced(resource, self._inner.handle(resource, now))
+
+    @override
+    def recover(self, resource: Any, now: datetime, step: str) -> Decision[Any, Any, Any]:
+        return self._traced(resource, self._inner.recover(resource, now, step))
+
+    def _traced(self, resource: Any, decision: Decision[Any, Any, Any]) -> Decision[Any, Any, Any]:
+        if not isinstance(decision, Step):
+            return decision
+        return msgspec.structs.replace(decision, act=self._act(resource, decision.name, decision.act))
+
+    def _act(self, resource: Any, step: str, act: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
+        from opentelemetry.trace import StatusCode
+
+        state, substate = self._kind.label(resource)
+        about = {
+            "farrier.kind": self._kind.name,
+            "farrier.name": self._kind.display_name(resource),
+            "farrier.step": step,
+            "farrier.state": state,
+            "farrier.substate": substate,
+        }
+
+        async def traced(services: Any) -> Any:
+            with self._tracer.start_as_current_span(
+                f"{self._kind.name} {step}",
+                attributes=about,
+                record_exception=False,  # its text may be long, and is in the outcome of the resource
+                set_status_on_exception=False,
+            ) as span:
+                try:
+                    outcome = await act(services)
+                except FarrierError as error:
+                    span.set_status(StatusCode.ERROR, error.label)
+                    raise
+                except BaseException as error:
+                    span.set_status(StatusCode.ERROR, type(error).__name__)
+                    raise
+                span.set_attribute("farrier.outcome", type(outcome).__name__)
+                if isinstance(outcome, Transition):
+                    span.set_attribute("farrier.cause", outcome.cause)
+                return outcome
+
+        return traced
+
+
+class _TracedRequests(ServiceObserver):
+    """Makes a span of each request when it has ended, below the step that sent it."""
+
+    def __init__(self, inner: ServiceObserver, tracer: Tracer) -> None:
+        self._inner = inner
+        self._tracer = tracer
+
+    @override
+    def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
+        from opentelemetry.trace import SpanKind, StatusCode
+
+        self._inner.requested(service, operation, result, seconds)
+        ended = time.time_ns()
+        span = self._tracer.start_span(
+            f"{service} {operation}",
+            kind=SpanKind.CLIENT,
+            start_time=ended - int(seconds * _NANOSECONDS),
+            attributes={"farrier.service": service, "farrier.operation": operation, "farrier.result": result},
+        )
+        if result != "ok":
+            span.set_status(StatusCode.ERROR, result)
+        span.end(ended)
