@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-import msgspec
 import typer
 
 from farrier.config.reading import nearest
-from farrier.model import duration, history, selection
-from farrier.model.params import Field
+from farrier.model import duration, history, param_texts, selection
 from farrier.model.selection import LabelTest
-
-_BOOLEANS = {"true": True, "false": False}
-_WHOLE = re.compile(r"-?[0-9]{1,18}|0[xX][0-9a-fA-F]{1,15}")  # what fits into 64 bits
 
 
 def pairs(given: Sequence[str]) -> dict[str, str]:
@@ -49,42 +43,11 @@ def label_tests(given: Iterable[str]) -> tuple[LabelTest, ...]:
         raise typer.BadParameter(f"--label: {error}") from None
 
 
-def typed(fields: Mapping[str, Field], given: Mapping[str, str]) -> dict[str, object]:
-    """Convert texts to the types of their parameters: flags, whole numbers, lists with commas and JSON objects. A text
-    that does not match the type of its parameter stays a text; the database refuses it and names the reason."""
-    return {name: _typed(fields[name].type, text) if name in fields else text for name, text in given.items()}
-
-
-def _typed(type_: str, text: str) -> object:
-    match type_:
-        case "boolean":
-            return _BOOLEANS.get(text, text)
-        case "integer":
-            return _number(text) if _WHOLE.fullmatch(text) else text
-        case "object":
-            return _object(text)
-        case "array":
-            return [element for element in text.split(",") if element]
-        case _:
-            return text
-
-
-def _object(text: str) -> object:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text
-
-
 def whole(text: str) -> int:
     """Convert a whole number. The prefix 0x means hexadecimal, as for the keys of partitions."""
-    if not _WHOLE.fullmatch(text):
+    if not param_texts.WHOLE.fullmatch(text):
         raise typer.BadParameter(f"expected a whole number, 0x… for hexadecimal; got {text!r}")
-    return _number(text)
-
-
-def _number(text: str) -> int:
-    return int(text, 16 if text[:2].lower() == "0x" else 10)
+    return param_texts.number(text)
 
 
 def patience(text: str) -> timedelta:

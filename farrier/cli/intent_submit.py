@@ -9,7 +9,7 @@ import typer
 
 from farrier.cli import arguments, intent_answers, output
 from farrier.cli.connection import Session
-from farrier.model import actions
+from farrier.model import actions, param_texts
 from farrier.model.actions import Action
 from farrier.model.requests import Request
 from farrier.model.status import NodeStatus
@@ -67,7 +67,7 @@ async def submit(  # noqa: PLR0913 - one parameter is one option
 
 def _values(action: str, given: dict[str, str]) -> dict[str, object]:
     """Convert texts to the action's parameters. The database refuses parameters that the action does not have."""
-    return arguments.typed(actions.rules(Action(action)).fields if action in set(Action) else {}, given)
+    return param_texts.typed(actions.rules(Action(action)).fields if action in set(Action) else {}, given)
 
 
 async def _until(session: Session, node: int, status: NodeStatus, seconds: float, timeout: str) -> str:

@@ -18,6 +18,7 @@ import typer
 from farrier.cli import arguments, history_options, intent_answers, output, resource_view
 from farrier.cli.connection import Session
 from farrier.cli.missing import Missing
+from farrier.model import param_texts
 from farrier.model.history import HistoryEntry, HistoryFilter, Order
 from farrier.model.kinds import CREATE, is_in
 from farrier.model.params import Field
@@ -218,7 +219,7 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
         kind=kind,
         resource=name,
         action=action,
-        params=arguments.typed(await _fields(session, kind, action), given) if given else {},
+        params=param_texts.typed(await _fields(session, kind, action), given) if given else {},
         key=key,
         requested_by=requested_by or intent_answers.this_user(),
     )

@@ -16,7 +16,7 @@ from farrier.cli import arguments, intent_answers, output
 from farrier.cli import resource_commands as commands
 from farrier.cli.connection import Session, with_database
 from farrier.cli.resource_commands import Asking
-from farrier.model import params
+from farrier.model import param_texts, params
 from farrier.model.kinds import CREATE, KindSpec
 from farrier.model.params import Field
 from farrier.model.requests import ResourceRequest
@@ -84,7 +84,7 @@ def _params(fields: Mapping[str, Field], given: Mapping[str, Any]) -> dict[str, 
     found: dict[str, object] = {}
     for name, value in given.items():
         if isinstance(value, list):
-            found |= arguments.typed(fields, {name: ",".join(value)})
+            found |= param_texts.typed(fields, {name: ",".join(value)})
         elif value is not None:
             found[name] = value
     return {name: value for name, value in found.items() if value != []}

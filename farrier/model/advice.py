@@ -104,7 +104,7 @@ class Case(msgspec.Struct, frozen=True):
 def of_node(case: Case) -> Advice:
     """The advice about the node."""
     found = next(_all(case), Advice("no action is needed"))
-    if found.action is None or _is_accepted(found.action, case.node):
+    if found.action is None or is_accepted(found.action, case.node):
         return found
     return Advice(found.text)
 
@@ -229,7 +229,7 @@ def _of_clocks(node: NodeDetail, late: Sequence[Clock]) -> Iterator[str]:
     """Advice about the clock that is furthest above its limit. More specific advice, such as that for a stage that
     timed out, comes before it."""
     for clock in late[:1]:
-        ways = " or ".join(action for action in _WAYS_OUT if _is_accepted(action, node))
+        ways = " or ".join(action for action in _WAYS_OUT if is_accepted(action, node))
         undone = node.workflow is not None and node.workflow.status == WorkflowStatus.COMPENSATING
         then = "" if not ways or undone else f", then {ways} if it does not continue by itself"
         yield (
@@ -242,7 +242,7 @@ def _of_clocks(node: NodeDetail, late: Sequence[Clock]) -> Iterator[str]:
 def _of_bmc(node: NodeDetail) -> Iterator[str]:
     bmc = node.bmc
     if node.same_machine:
-        never_served = not node.ever_onboarded and _is_accepted(Action.DELETE, node)
+        never_served = not node.ever_onboarded and is_accepted(Action.DELETE, node)
         forced = " with force: true" if node.agentless else ""
         away = "delete it" if never_served else f"decommission it{forced}"
         yield (
@@ -255,7 +255,7 @@ def _of_bmc(node: NodeDetail) -> Iterator[str]:
         yield failures.BMC_ADVICE[bmc.sync_failure]
     if diagnosis.is_unkept(node) and bmc.enforce_error is not None:
         ends = (
-            ", or submit set_power without enforce to stop enforcing it" if _is_accepted(Action.SET_POWER, node) else ""
+            ", or submit set_power without enforce to stop enforcing it" if is_accepted(Action.SET_POWER, node) else ""
         )
         yield f"switch the machine {bmc.desired_power} by hand or through its BMC{ends}"
 
@@ -279,7 +279,7 @@ def _by_state(node: NodeDetail) -> Iterator[str]:
     if node.management == Management.ERROR:
         yield "provide BMC details again with set_bmc"
     if node.management == Management.ADOPT_FAILED:
-        again = "adopt again, or " if _is_accepted(Action.ADOPT, node) else ""
+        again = "adopt again, or " if is_accepted(Action.ADOPT, node) else ""
         yield f"{again}submit manage to end the adoption"
 
 
@@ -290,7 +290,7 @@ def _looked_up(table: Mapping[K, str], failure: str | None) -> Iterator[Advice]:
             yield Advice(text, next((action for ends, action in ONE_INTENT.items() if ends == failure), None))
 
 
-def _is_accepted(action: Action, node: NodeDetail) -> bool:
+def is_accepted(action: Action, node: NodeDetail) -> bool:
     """Whether the node would accept the action now, according to the table of actions."""
     if node.management is None or (node.deleting and action not in (Action.CANCEL, Action.UNPAUSE)):
         return False

@@ -19,7 +19,7 @@ from farrier.model.resource_views import KindView, WantedResources, clocks_of
 from farrier.model.selection import label_tests
 from farrier.model.status import NodeStatus
 from farrier.model.views import BY_NAME, ORDERS, NodeView, Page, SortKey, Wanted
-from farrier.web import render
+from farrier.web import acting, render
 from farrier.web.address import Address
 from farrier.web.backend import Backend, backend_of
 from farrier.web.breaches import late_resources
@@ -129,6 +129,7 @@ async def resources(request: Request) -> Response:
         "given": given,
         "address": address,
         "rows": [(each, worst(clocks_of(each, found.now, backend.limits))) for each in found.rows],
+        "create": await acting.of_kind(request, kind),
         "next": address.page(key_of(found.rows[-1])) if len(found.rows) == _ROWS else None,
         "is_first": "after" not in given,
     }

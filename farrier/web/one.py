@@ -18,7 +18,7 @@ from farrier.model import details, resource_why, timeline, why
 from farrier.model.edges import NODE
 from farrier.model.history import HistoryEntry, HistoryFilter
 from farrier.model.views import NodeDetail, WorkflowView
-from farrier.web import render
+from farrier.web import acting, render
 from farrier.web.backend import Backend, backend_of
 
 # Of a page that is open in a browser.
@@ -57,6 +57,7 @@ async def node(request: Request) -> Response:
         "bmc_url": bmc_url(shown),
         "maas_url": maas_url(shown),
         "tasks": tasks.rows,
+        "choices": await acting.of_node(request, shown),
         "why": explained,
         "timeline": course,
         "title": title,
@@ -76,6 +77,7 @@ async def resource(request: Request) -> Response:
         "at": "resources",
         "now": found.now,
         "resource": shown,
+        "choices": await acting.of_resource(request, shown),
         "why": explained,
         "timeline": timeline.of_changes(recent, explained.clocks, shown.ended_at or found.now),
         "title": "all layers",

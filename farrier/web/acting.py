@@ -1,0 +1,270 @@
+"""Actions of a resource as buttons, and the page that asks for the parameters of one and submits it as an intent.
+
+A page offers only actions that the model accepts in the present state, and only to a client that may submit intents. A
+form carries a random text that the browser also has as a cookie: a page of another site knows neither, so its form is
+refused.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from http import HTTPStatus
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from farrier.errors import MalformedRequest, RefusedByModel
+from farrier.model import actions, advice, param_texts, requests
+from farrier.model.actions import ACTIONS, ANSWERED_WHILE_PAUSED, Action
+from farrier.model.edges import NODE
+from farrier.model.kinds import CREATE
+from farrier.model.params import Schema
+from farrier.model.resource_views import KindView, ResourceView
+from farrier.model.views import NodeDetail
+from farrier.web import render
+from farrier.web.backend import backend_of
+from farrier.web.operation import authorize
+
+_COOKIE = "farrier-form"
+_FORM, _KEY, _NAME = "form-token", "form-key", "form-name"
+# A controller answers within milliseconds. The page of a resource shows an answer that comes later.
+_PATIENCE = timedelta(seconds=3)
+_LARGEST_FORM = 64 * 1024
+_MOST_FIELDS = 100
+_SAME_SITE = frozenset({"same-origin", "none"})
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """An action that can be submitted, and the path of its page."""
+
+    action: str
+    description: str
+    path: str
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The intent that a form is for. `name` is empty if the intent creates the resource. `refusal` is why the model
+    does not accept the action now. `submit` inserts the intent and waits for its answer: status and reason."""
+
+    kind: str
+    name: str
+    state: str
+    action: str
+    description: str
+    params: Schema
+    back: str
+    refusal: str
+    submit: Callable[[requests.ResourceRequest], Awaitable[tuple[str, str]]]
+
+
+async def client_of(request: Request) -> str | None:
+    """The client that submits intents with this request; None if it may not."""
+    try:
+        await authorize(request, backend_of(request))
+    except HTTPException:
+        return None
+    return "page"
+
+
+async def of_node(request: Request, node: NodeDetail) -> list[Choice]:
+    """The actions that the node accepts now, if the client may submit them."""
+    if await client_of(request) is None:
+        return []
+    path = render.path_of(NODE, node.name)
+    return [
+        Choice(action.value, ACTIONS[action].description, f"{path}/act/{action}")
+        for action in Action
+        if advice.is_accepted(action, node) and _has_effect(action, node)
+    ]
+
+
+def _has_effect(action: Action, node: NodeDetail) -> bool:
+    """Whether the node would answer the action now, and not only after its pause."""
+    if node.paused is None:
+        return action is not Action.UNPAUSE
+    return action in ANSWERED_WHILE_PAUSED
+
+
+async def of_resource(request: Request, resource: ResourceView) -> list[Choice]:
+    """The actions of a resource's kind, if the client may submit them; none of a resource that has ended."""
+    if resource.ended_at is not None or await client_of(request) is None:
+        return []
+    kind = await _kind(request, resource.kind)
+    path = render.path_of(resource.kind, resource.id)
+    others = (each for each in kind.actions if each.action != CREATE)
+    return [Choice(each.action, each.description, f"{path}/act/{each.action}") for each in others]
+
+
+async def of_kind(request: Request, kind: str) -> str | None:
+    """The path of the page that creates a resource of a kind; None if the client may not, or the kind has no such
+    action."""
+    if await client_of(request) is None:
+        return None
+    found = await _kind(request, kind)
+    return f"/create/{kind}" if any(each.action == CREATE for each in found.actions) else None
+
+
+async def act_on_node(request: Request) -> Response:
+    """GET and POST /nodes/{name}/act/{action}"""
+    backend = backend_of(request)
+    found = await backend.queries.node(request.path_params["node"])
+    (node,) = found.rows
+    action = _known(request.path_params["action"])
+
+    async def submit(given: requests.ResourceRequest) -> tuple[str, str]:
+        asked = requests.Request(
+            node=str(node.id), action=action, params=given.params, key=given.key, requested_by=given.requested_by
+        )
+        answer = await backend.requests.answer(await backend.requests.ask(asked), _PATIENCE)
+        return ("pending", "") if answer is None else (answer.status, answer.reason or "")
+
+    refusal = "" if advice.is_accepted(action, node) else f"the node does not accept {action} now: it is {node.status}"
+    return await _respond(
+        request,
+        Asked(
+            kind=NODE,
+            name=node.name,
+            state=node.status,
+            action=action.value,
+            description=ACTIONS[action].description,
+            params=actions.rules(action),
+            back=render.path_of(NODE, node.name),
+            refusal=refusal,
+            submit=submit,
+        ),
+    )
+
+
+async def act_on_resource(request: Request) -> Response:
+    """GET and POST /resources/{kind}/{name}/act/{action}"""
+    path = request.path_params
+    found = await backend_of(request).resources.resource(path["kind"], path["name"])
+    shown = found.rows[0].resource
+    refusal = "" if shown.ended_at is None else "the resource has ended"
+    back = render.path_of(shown.kind, shown.id)
+    return await _respond(request, await _of_kind(request, path["action"], shown, back=back, refusal=refusal))
+
+
+async def create(request: Request) -> Response:
+    """GET and POST /create/{kind}"""
+    back = f"/resources/{(await _kind(request, request.path_params['kind'])).kind}"
+    return await _respond(request, await _of_kind(request, CREATE, None, back=back, refusal=""))
+
+
+async def _of_kind(request: Request, action: str, shown: ResourceView | None, *, back: str, refusal: str) -> Asked:
+    """An action of a registered kind. Raises HTTPException for one that the kind does not have."""
+    backend, kind = backend_of(request), await _kind(request, request.path_params["kind"])
+    spec = next((each for each in kind.actions if each.action == action), None)
+    if spec is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND, f"{kind.kind} has no action {action!r}")
+
+    async def submit(given: requests.ResourceRequest) -> tuple[str, str]:
+        answer = await backend.requests.answer_resource(await backend.requests.ask_resource(given), _PATIENCE)
+        return ("pending", "") if answer is None else (answer.status, answer.reason or "")
+
+    return Asked(
+        kind=kind.kind,
+        name="" if shown is None else shown.name,
+        state="" if shown is None else shown.state,
+        action=action,
+        description=spec.description,
+        params=spec.params,
+        back=back,
+        refusal=refusal,
+        submit=submit,
+    )
+
+
+async def _kind(request: Request, name: str) -> KindView:
+    """Raises HTTPException for a kind that is not registered."""
+    for kind in await backend_of(request).resources.kinds(counted=False):
+        if kind.kind == name:
+            return kind
+    raise HTTPException(HTTPStatus.NOT_FOUND, f"no kind is named {name!r}")
+
+
+def _known(action: str) -> Action:
+    try:
+        return Action(action)
+    except ValueError:
+        raise HTTPException(HTTPStatus.NOT_FOUND, f"nodes have no action {action!r}") from None
+
+
+async def _respond(request: Request, asked: Asked) -> Response:
+    """The form, or what became of the form that was submitted."""
+    client = await client_of(request)
+    if client is None:
+        raise HTTPException(HTTPStatus.FORBIDDEN, "actions need a token that may submit intents")
+    if request.method != "POST":
+        return _page(request, asked, {}, asked.refusal)
+    given = await _form(request)
+    fields = asked.params.fields
+    texts = {name: value.strip() for name, value in given.items() if name in fields and value.strip()}
+    intent = requests.ResourceRequest(
+        kind=asked.kind,
+        resource=asked.name or given.get(_NAME, "").strip(),
+        action=asked.action,
+        params=param_texts.typed(fields, texts),
+        key=given.get(_KEY) or None,
+        requested_by=client,
+    )
+    try:
+        status, reason = await asked.submit(intent)
+    except RefusedByModel as error:
+        wrong = HTTPStatus.BAD_REQUEST if isinstance(error, MalformedRequest) else HTTPStatus.CONFLICT
+        return _page(request, asked, given, f"{error.text}. {error.hint}".rstrip(". "), wrong)
+    if status not in ("accepted", "pending"):
+        return _page(request, asked, given, f"{status}: {reason}", HTTPStatus.CONFLICT)
+    back = asked.back if asked.name else render.path_of(asked.kind, intent.resource)
+    return RedirectResponse(f"{back}#intents-title", HTTPStatus.SEE_OTHER)
+
+
+def _page(
+    request: Request, asked: Asked, given: Mapping[str, str], problem: str, status: HTTPStatus = HTTPStatus.OK
+) -> Response:
+    token = request.cookies.get(_COOKIE) or secrets.token_urlsafe(32)
+    values = {
+        "at": "nodes" if asked.kind == NODE else "resources",
+        "asked": asked,
+        "given": given,
+        "problem": problem,
+        "hidden": {_FORM: token, _KEY: secrets.token_urlsafe(16)},
+        "name_field": _NAME,
+    }
+    page = render.page("act.html", values, status)
+    page.set_cookie(_COOKIE, token, httponly=True, samesite="strict", secure=request.url.scheme == "https")
+    return page
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """The fields of a form of this server. Raises HTTPException for any other."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _LARGEST_FORM:
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a form has at most {_LARGEST_FORM} bytes")
+    try:
+        given = dict(parse_qsl(body.decode(), strict_parsing=True, max_num_fields=_MOST_FIELDS))
+    except ValueError:
+        raise HTTPException(HTTPStatus.BAD_REQUEST, "expected the fields of the form of this page") from None
+    token, expected = given.get(_FORM, ""), request.cookies.get(_COOKIE, "")
+    is_own = bool(expected) and secrets.compare_digest(token.encode(), expected.encode())
+    if not is_own or request.headers.get("sec-fetch-site", "none") not in _SAME_SITE:
+        raise HTTPException(HTTPStatus.FORBIDDEN, "this form is not of this server; open the page again and submit it")
+    return given
+
+
+_METHODS = ["GET", "POST"]
+
+ROUTES = [
+    Route("/nodes/{node}/act/{action}", act_on_node, methods=_METHODS),
+    Route(f"/resources/{NODE}/{{node}}/act/{{action}}", act_on_node, methods=_METHODS),
+    Route("/resources/{kind}/{name}/act/{action}", act_on_resource, methods=_METHODS),
+    Route("/create/{kind}", create, methods=_METHODS),
+]
