@@ -8,18 +8,19 @@ output has only the requested data.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer._click import exceptions  # typer has no public names for its classes
 from typer.core import TyperGroup
 from typing_extensions import override
 
 import farrier
 from farrier.cli import standard
-from farrier.errors import FarrierError, RefusedByModel
+from farrier.errors import ExitCode, FarrierError, RefusedByModel
 
 if TYPE_CHECKING:
-    from typer import _click  # typer's classes, for which typer has no public names
+    from typer import _click
 
 COMMANDS = {
     "run": "Run the controller until SIGTERM or Ctrl-C. A second signal ends it at once, without the drain.",
@@ -41,13 +42,31 @@ COMMANDS = {
     "alerts": "Print alert rules for Prometheus, generated from the limits and periods of the settings.",
     "dashboard": "Print one dashboard for Grafana, or write all of them to a directory.",
     "model": "Print the state model: states, edges, limits, actions, failure classes.",
+    "context": "Name databases, and select the one that commands use.",
     "config": "Print every setting with its default and description.",
 }
 """Every command, with the first line of its help."""
 
 
 class _Commands(TyperGroup):
-    """Loads commands only when they are needed, and ends expected errors with their exit codes."""
+    """Loads commands only when they are needed, and ends expected errors with one line and their exit codes."""
+
+    @override
+    def main(self, *args: Any, **given: Any) -> Any:
+        if not given.get("standalone_mode", True):
+            return super().main(*args, **given)
+        try:
+            code = super().main(*args, **(given | {"standalone_mode": False}))
+        except exceptions.NoArgsIsHelpError as wanted:
+            wanted.show()
+            raise SystemExit(ExitCode.USAGE) from None
+        except exceptions.ClickException as wrong:
+            typer.echo(f"farrier: {_line(wrong)}", err=True)
+            raise SystemExit(wrong.exit_code) from None
+        except typer.Abort:
+            typer.echo("farrier: aborted; nothing was changed", err=True)
+            raise SystemExit(ExitCode.FAILED) from None
+        raise SystemExit(code if isinstance(code, int) else ExitCode.OK)
 
     @override
     def resolve_command(
@@ -69,6 +88,14 @@ class _Commands(TyperGroup):
         except FarrierError as error:
             typer.echo(f"farrier: {error}", err=True)
             raise typer.Exit(error.exit_code) from error
+
+
+def _line(wrong: exceptions.ClickException) -> str:
+    """What is wrong with the command line, and where its help is."""
+    text = " ".join(wrong.format_message().split())
+    text = text.removeprefix("Invalid value: ").removeprefix("Invalid value for ").removesuffix(".")
+    context = getattr(wrong, "ctx", None)
+    return text if context is None else f"{text} (see {context.command_path} --help)"
 
 
 def load(name: str) -> typer.Typer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 import typer
@@ -25,22 +25,26 @@ def pairs(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def among(what: str, given: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
-    """Convert texts, each with one value or several separated by commas. Each value must be known."""
-    values = tuple(value for text in given for value in text.split(","))
+def among(what: str, known: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
+    """A parser of known values that are separated by commas."""
     names = tuple(map(str, known))
-    for value in values:
-        if value not in names:
-            raise typer.BadParameter(f"no {what} is named {value!r}; {nearest(value, names)}")
-    return values
+
+    def parsed(text: str) -> tuple[str, ...]:
+        values = tuple(text.split(","))
+        for value in values:
+            if value not in names:
+                raise typer.BadParameter(f"no {what} is named {value!r}; {nearest(value, names)}")
+        return values
+
+    return parsed
 
 
-def label_tests(given: Iterable[str]) -> tuple[LabelTest, ...]:
+def label_tests(text: str) -> tuple[LabelTest, ...]:
     """Convert tests of labels."""
     try:
-        return selection.label_tests(given)
+        return selection.label_tests([text])
     except ValueError as error:
-        raise typer.BadParameter(f"--label: {error}") from None
+        raise typer.BadParameter(str(error)) from None
 
 
 def whole(text: str) -> int:

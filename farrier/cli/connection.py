@@ -1,13 +1,14 @@
 """The settings and the database of a command, and the options that select them.
 
 `with_database` passes a `Session` to a command as its first parameter, and `with_settings` a `Config`. Both add --dsn,
---embedded and --config to the command's own options. Precedence is that of `farrier.config`: option, environment, file.
+--embedded, --config and --context to the command's own options. Precedence is that of `farrier.config`: option,
+environment, file. The current context applies only where none of these names a database.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import wraps
 from pathlib import Path
@@ -18,6 +19,9 @@ import msgspec
 import typer
 
 from farrier import config, log
+from farrier.cli import completion
+from farrier.config import contexts
+from farrier.config.contexts import Context
 from farrier.io import client as clients
 from farrier.io.pool import Single
 from farrier.protocols import Queries, Requests, ResourceQueries, Retention
@@ -43,8 +47,7 @@ def with_database(command: Callable[Concatenate[Session, P], Awaitable[None]]) -
     @wraps(command)
     def connected(settings: config.Config, /, *args: P.args, **kwargs: P.kwargs) -> None:
         async def work() -> None:
-            async with client(settings) as reached:
-                session = Session(settings, reached.queries, reached.resources, reached.requests, reached.retention)
+            async with opened(settings) as session:
                 await command(session, *args, **kwargs)
 
         anyio.run(work)
@@ -75,6 +78,18 @@ async def located(settings: config.Config) -> config.DatabaseConfig:
     return await wiring.located(settings.database)
 
 
+@asynccontextmanager
+async def opened(settings: config.Config) -> AsyncIterator[Session]:
+    """A session with the database of these settings."""
+    async with client(settings) as reached:
+        yield Session(settings, reached.queries, reached.resources, reached.requests, reached.retention)
+
+
+def chosen_settings(given: Mapping[str, Any]) -> config.Config:
+    """The settings that these options select; options that are missing were not given."""
+    return _settings(**{name: given.get(name) for name in inspect.signature(_settings).parameters})
+
+
 def with_settings(command: Callable[Concatenate[config.Config, P], None]) -> Callable[P, None]:
     """A command that receives the settings. Its options may name the database."""
     signature = inspect.signature(command, eval_str=True)
@@ -84,7 +99,7 @@ def with_settings(command: Callable[Concatenate[config.Config, P], None]) -> Cal
     def configured(*args: P.args, **kwargs: P.kwargs) -> None:
         chosen: dict[str, Any] = {name: kwargs.pop(name) for name in where}
         settings = _settings(**chosen)
-        log.configure(log.Level.WARNING, settings.log.format)
+        log.configure(log.Level.ERROR, settings.log.format)  # an error ends as one line of the command's own
         command(settings, *args, **kwargs)
 
     own = tuple(signature.parameters.values())[1:]
@@ -109,5 +124,28 @@ def _settings(
             "--config", metavar="FILE", envvar="FARRIER_CONFIG", help="TOML file with settings.", rich_help_panel=_PANEL
         ),
     ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            envvar="FARRIER_CONTEXT",
+            help="Context to use; see farrier context.",
+            autocompletion=completion.context_names,
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
 ) -> config.Config:
-    return config.load(config_file, flags={"database.dsn": dsn, "database.embedded": embedded})
+    flags = {"database.dsn": dsn, "database.embedded": embedded}
+    if context is not None:
+        if dsn or embedded:
+            raise typer.BadParameter("--context names a database, and so do --dsn and --embedded; give one of them")
+        return _of_context(contexts.load().named(context), config_file)
+    settings = config.load(config_file, flags=flags)
+    if settings.database.dsn or settings.database.embedded:
+        return settings
+    current = contexts.load().chosen()
+    return settings if current is None else _of_context(current, config_file)
+
+
+def _of_context(context: Context, config_file: Path | None) -> config.Config:
+    return config.load(config_file or context.file, flags=context.flags)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from enum import StrEnum
 from functools import wraps
+from itertools import chain
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import typer
 
-from farrier.cli import arguments
+from farrier.cli import arguments, completed_names, completion
 from farrier.cli.connection import Session
 from farrier.model.details import DEFAULTS, DETAILS, LISTED
 from farrier.model.management import Management
@@ -37,9 +39,8 @@ def described(command: Taking[Mapping[str, Any], P]) -> Taken[P]:
 
 def narrowed(command: Taking[Wanted, P]) -> Taken[P]:
     """A command that receives a filter of nodes, without names."""
-    listed = [_option(name, list[str], f"--{name}", f"Only this {name}. {_AGAIN}.", panel=_PANEL) for name in LISTED]
     others = inspect.signature(_wanted, eval_str=True).parameters.values()
-    return _with(command, [*listed, *others][:-1], lambda given: _wanted(**given))
+    return _with(command, [*map(_filter, LISTED), *others][:-1], lambda given: _wanted(**given))
 
 
 def _with(command: Taking[T, P], options: list[inspect.Parameter], read: Callable[[dict[str, Any]], T]) -> Taken[P]:
@@ -57,23 +58,34 @@ def _with(command: Taking[T, P], options: list[inspect.Parameter], read: Callabl
     return asked
 
 
+def _states(what: str, states: type[StrEnum], help_: str) -> Any:
+    return typer.Option(
+        metavar="STATE",
+        help=help_,
+        parser=arguments.among(what, states),
+        autocompletion=completion.several_of(states),
+        rich_help_panel=_PANEL,
+    )
+
+
 def _wanted(
     *,
     label: Annotated[
-        list[str] | None,
+        list[Any] | None,
         typer.Option(
             "--label",
             "-l",
             metavar="TEST",
             help="Only nodes that pass these tests: KEY, !KEY, KEY=VALUE, KEY!=VALUE, separated by commas.",
+            parser=arguments.label_tests,
             rich_help_panel=_PANEL,
         ),
     ] = None,
     status: Annotated[
-        list[str] | None, typer.Option(help="Only these statuses, separated by commas.", rich_help_panel=_PANEL)
+        list[Any] | None, _states("status", NodeStatus, "Only these statuses, separated by commas.")
     ] = None,
     management: Annotated[
-        list[str] | None, typer.Option(help="Only these management states, as --status.", rich_help_panel=_PANEL)
+        list[Any] | None, _states("management state", Management, "Only these management states, as --status.")
     ] = None,
     failed: Annotated[
         bool,
@@ -84,9 +96,9 @@ def _wanted(
     **details: list[str],
 ) -> Wanted:
     return Wanted(
-        labels=arguments.label_tests(label or ()),
-        statuses=arguments.among("status", status or (), NodeStatus),
-        managements=arguments.among("management", management or (), Management),
+        labels=tuple(chain.from_iterable(label or ())),
+        statuses=tuple(chain.from_iterable(status or ())),
+        managements=tuple(chain.from_iterable(management or ())),
         details={name: tuple(given) for name, given in details.items()},
         failed=failed,
     )
@@ -105,11 +117,19 @@ def _description(name: str) -> inspect.Parameter:
     return _option(name, list[str], option.removesuffix("s"), f"{help_}. {_AGAIN}.", metavar)
 
 
-def _option(
-    name: str, type_: Any, option: str, help_: str, metavar: str | None = None, *, panel: str | None = None
-) -> inspect.Parameter:
-    shown = typer.Option(option, help=help_, metavar=metavar, show_default=False, rich_help_panel=panel)
-    annotation = Annotated[type_ | None, shown]
+def _filter(name: str) -> inspect.Parameter:
+    """The option for the values of a listed detail."""
+    completed = completed_names.sites if name == "site" else None
+    option = typer.Option(help=f"Only this {name}. {_AGAIN}.", autocompletion=completed, rich_help_panel=_PANEL)
+    return _parameter(name, list[str], option)
+
+
+def _option(name: str, type_: Any, option: str, help_: str, metavar: str | None = None) -> inspect.Parameter:
+    return _parameter(name, type_, typer.Option(option, help=help_, metavar=metavar, show_default=False))
+
+
+def _parameter(name: str, type_: Any, option: Any) -> inspect.Parameter:
+    annotation = Annotated[type_ | None, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 

@@ -6,14 +6,24 @@ from typing import Annotated
 
 import typer
 
+from farrier.cli import completed_names
 from farrier.cli.connection import Session, with_database
 
 
 @with_database
 async def enqueue(
     session: Session,
-    kind: Annotated[str, typer.Argument(help="Kind of resource: node, network_segment …")],
-    resource: Annotated[str, typer.Argument(metavar="ID", help="ID or name; the name of a MAAS region is its site.")],
+    kind: Annotated[
+        str, typer.Argument(help="Kind of resource: node, network_segment …", autocompletion=completed_names.kinds)
+    ],
+    resource: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="ID or name; the name of a MAAS region is its site.",
+            autocompletion=completed_names.names_of(),
+        ),
+    ],
 ) -> None:
     """Enqueue a resource, so that its handler runs as soon as possible."""
     id_ = await session.requests.enqueue(kind, resource)

@@ -11,14 +11,11 @@ from typing import Annotated
 import msgspec
 import typer
 
-from farrier.cli import arguments, history_options
+from farrier.cli import arguments, history_follow, history_known, history_options
 from farrier.cli.connection import Session, with_database
 from farrier.model import duration
 from farrier.model.history import HistoryFilter, Order, parse_resource
 
-# A change has the time of its statement, but becomes visible with its COMMIT. Only a client that registers nodes and
-# leaves its transaction open takes longer than this to commit.
-_SETTLED = timedelta(minutes=1)
 # A controller that lost the reply to a commit looks up the commit in the history, so younger entries must stay.
 _YOUNGEST = timedelta(days=1)
 
@@ -45,10 +42,16 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
     kind: _Kind = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of entries, the newest first.")] = 50,
     after: _After = None,
+    follow: history_options.Follow = False,
     as_json: history_options.AsJsonLines = False,
 ) -> None:
     """List changes of all resources, the newest first."""
-    wanted = _of(wanted, resource, kind)
+    wanted = await _of(session, wanted, resource, kind)
+    if follow and after is not None:
+        raise typer.BadParameter("--follow begins with the newest changes; leave out --after, or use history export")
+    if follow:
+        await history_follow.show(session, wanted, newest=limit, as_json=as_json)
+        return
     key = None if after is None else arguments.key(after)
     pages = history_options.walk(session, wanted, Order.NEWEST, after=key, most=limit)
     following = await history_options.show_pages(pages, as_json=as_json)
@@ -71,9 +74,9 @@ async def export(
     Without --until the export ends a minute ago. Newer changes may not be committed yet, and a later export that
     continues after the last key would miss them.
     """
-    wanted = _of(wanted, resource, kind)
+    wanted = await _of(session, wanted, resource, kind)
     if wanted.until is None:
-        wanted = msgspec.structs.replace(wanted, until=_SETTLED)
+        wanted = msgspec.structs.replace(wanted, until=history_options.SETTLED)
     key = None if after is None else arguments.key(after)
     printed = 0
     async for page in history_options.walk(session, wanted, Order.OLDEST, after=key):
@@ -109,9 +112,11 @@ async def prune(
     )
 
 
-def _of(wanted: HistoryFilter, resource: str | None, kinds: list[str] | None) -> HistoryFilter:
+async def _of(session: Session, wanted: HistoryFilter, resource: str | None, kinds: list[str] | None) -> HistoryFilter:
     try:
         one = None if resource is None else parse_resource(resource)
     except ValueError as wrong:
         raise typer.BadParameter(f"--resource: {wrong}") from None
-    return msgspec.structs.replace(wanted, resource=one, kinds=tuple(kinds or ()))
+    wanted = msgspec.structs.replace(wanted, resource=one, kinds=tuple(kinds or ()))
+    await history_known.refuse_unknown(session, wanted)
+    return wanted

@@ -24,11 +24,19 @@ P = ParamSpec("P")
 
 # Changes of one page.
 PAGE = 1000
+# A change has the time of its statement, but becomes visible with its COMMIT. Only a client that registers nodes and
+# leaves its transaction open takes longer than this to commit.
+SETTLED = timedelta(minutes=1)
 _PANEL = "Which changes"
 
 AsJsonLines = Annotated[bool, typer.Option("--json", help="Print JSON Lines, one object per entry.")]
 
+Follow = Annotated[
+    bool, typer.Option("--follow", "-f", help="Print the oldest first, go on with each later change, until Ctrl-C.")
+]
+
 COLUMNS = ("AT", "NAME", "LAYER", "FROM", "TO", "AFTER", "CAUSE", "REASON", "SOURCE")
+BELOW = ("SOURCE", "REASON", "CAUSE", "AFTER")
 
 
 def row(past: HistoryEntry) -> tuple[Cell, ...]:
@@ -51,7 +59,7 @@ def show(changes: Sequence[HistoryEntry], *, as_json: bool) -> None:
     if as_json:
         output.json_lines(output.plain(change) | {"key": change.key.text} for change in changes)
     elif changes:
-        output.table(COLUMNS, map(row, changes))
+        output.table(COLUMNS, map(row, changes), below=BELOW)
     else:
         typer.echo("no history entry matches", err=True)
 

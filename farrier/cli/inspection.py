@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from farrier.cli import output
+from farrier.cli import completed_names, output
 from farrier.cli.connection import Session, with_database
 from farrier.cli.output import Cell
 from farrier.model import clocks, details, diagnosis, duration
@@ -19,7 +19,9 @@ from farrier.model.management import Management
 from farrier.model.views import MaasView, NodeDetail, RequestView, WorkflowView
 from farrier.model.why import Why, explain
 
-NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name or ID.")]
+NodeArgument = Annotated[
+    str, typer.Argument(metavar="NODE", help="Name or ID.", autocompletion=completed_names.node_names)
+]
 
 
 @with_database

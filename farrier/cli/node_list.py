@@ -2,109 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from farrier.cli import detail_options, output
+from farrier.cli import completed_names, detail_options, listing, output
 from farrier.cli.connection import Session, with_database
+from farrier.cli.listing import Column, Form, Listing
 from farrier.cli.missing import Missing
 from farrier.cli.output import Cell
-from farrier.model.clocks import Clock, Overdue, OverduePage
+from farrier.model.clocks import Overdue
 from farrier.model.details import LISTED
 from farrier.model.edges import NODE
 from farrier.model.views import NodeView, Page, Wanted
 from farrier.model.workflow import WorkflowStatus
 
-# Rows that are laid out together; the next ones come under headings of their own.
-_PAGE = 1000
-
-_COLUMNS = ("NODE", "STATUS", "FOR", "ABOVE SLA", "MANAGEMENT", *map(str.upper, LISTED), "NOTE")
-
 
 @with_database
 @detail_options.narrowed
+@listing.formed
 async def list_(
     session: Session,
+    form: Form,
     wanted: Wanted,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME|GLOB", help="Only these: names, IDs, globs such as gpu-1*.")
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME|GLOB",
+            help="Only these: names, IDs, globs such as gpu-1*.",
+            autocompletion=completed_names.node_names,
+        ),
     ] = None,
-    as_json: output.AsJson = False,
 ) -> None:
     """List nodes by name. Nodes above a limit are first, those furthest above it on top."""
     wanted = msgspec.structs.replace(wanted, names=tuple(names or ()))
-    above = await session.queries.overdue(wanted, session.settings.sla)
     missing = Missing(NODE, wanted.names if wanted == Wanted(names=wanted.names) else ())
-    missing.seen(overdue.node for overdue in above.rows)
-    pages = _pages(session, wanted, {overdue.node.id for overdue in above.rows}, missing)
-    if as_json:
-        await output.json_array(_objects(above.rows, pages))
-    else:
-        await _print(above, pages)
+    listed = Listing(
+        columns=_COLUMNS,
+        pages=lambda: _pages(session, wanted, missing),
+        name=lambda row: row.node.name,
+        id=lambda row: row.node.id,
+        as_object=_object,
+        fields=(*NodeView.__struct_fields__, _ABOVE),
+        none="no node matches",
+    )
+    await listing.show(listed, form)
     missing.refuse()
 
 
-async def _print(above: OverduePage, pages: AsyncIterator[Page[NodeView]]) -> None:
-    first = [_row(overdue.node, overdue.clocks[0], above.now) for overdue in above.rows]
-    there = bool(first)
-    async for page in pages:
-        output.table(_COLUMNS, [*first, *(_row(line, None, page.now) for line in page.rows)])
-        there, first = there or bool(page.rows), []
-    if not there:
-        typer.echo("no node matches", err=True)
-
-
-async def _pages(
-    session: Session, wanted: Wanted, without: set[int], missing: Missing
-) -> AsyncIterator[Page[NodeView]]:
-    """All nodes except those already shown, in pages; at least one page."""
-    after, full = "", True
+async def _pages(session: Session, wanted: Wanted, missing: Missing) -> AsyncIterator[Page[Overdue]]:
+    """The nodes above a limit, then all others."""
+    above = await session.queries.overdue(wanted, session.settings.sla)
+    missing.seen(overdue.node for overdue in above.rows)
+    without = {overdue.node.id for overdue in above.rows}
+    first, after, full = above.rows, "", True
     while full:
-        page = await session.queries.inventory(wanted, after=after, limit=_PAGE)
+        page = await session.queries.inventory(wanted, after=after, limit=listing.PAGE)
         missing.seen(page.rows)
-        yield Page(page.now, tuple(line for line in page.rows if line.id not in without))
-        full = len(page.rows) == _PAGE
+        yield Page(page.now, (*first, *(Overdue(node, ()) for node in page.rows if node.id not in without)))
+        first, full = (), len(page.rows) == listing.PAGE
         after = page.rows[-1].name if full else after
 
 
-async def _objects(above: Sequence[Overdue], pages: AsyncIterator[Page[NodeView]]) -> AsyncIterator[list[object]]:
-    yield [output.plain(overdue.node) | {"above_sla": overdue.clocks} for overdue in above]
-    async for page in pages:
-        yield [output.plain(line) | {"above_sla": []} for line in page.rows]
+_ABOVE = "above_sla"
 
 
-def _row(line: NodeView, worst: Clock | None, now: datetime) -> tuple[Cell, ...]:
-    return (
-        line.name,
-        output.state(line.status),
-        output.ago(line.status_entered_at, now),
-        output.excess(worst),
-        line.management and output.state(line.management),
-        *(getattr(line, name) for name in LISTED),
-        _note(line),
-    )
+def _object(row: Overdue, _: datetime) -> Any:
+    return output.plain(row.node) | {_ABOVE: row.clocks}
 
 
-def _note(line: NodeView) -> str:
-    return "; ".join(_notes(line))
+def _note(row: Overdue, _: datetime) -> str:
+    return "; ".join(_notes(row.node))
 
 
-def _notes(line: NodeView) -> Iterator[str]:
+def _notes(node: NodeView) -> Iterator[str]:
     """Notes about problems that may need a decision of an operator."""
-    workflow = line.workflow
-    if line.paused is not None:
-        yield f"paused: {line.paused}"
-    if line.quarantine_cause is not None:
-        yield f"{line.quarantine_cause}: {line.quarantine_reason}"
+    workflow = node.workflow
+    if node.paused is not None:
+        yield f"paused: {node.paused}"
+    if node.quarantine_cause is not None:
+        yield f"{node.quarantine_cause}: {node.quarantine_reason}"
     if workflow is not None and workflow.status == WorkflowStatus.FAILED_MANUAL_INTERVENTION:
         yield f"waits for an operator: {workflow.failure_class or workflow.kind}"
     if workflow is not None and workflow.status == WorkflowStatus.FAILED_RETRYABLE:
         yield f"retries: {workflow.failure_class or workflow.kind}"
-    if line.bmc_failure is not None:
-        yield f"BMC: {line.bmc_failure}"
-    if line.power_failure is not None:
-        yield f"power unreadable: {line.power_failure}"
+    if node.bmc_failure is not None:
+        yield f"BMC: {node.bmc_failure}"
+    if node.power_failure is not None:
+        yield f"power unreadable: {node.power_failure}"
+
+
+def _workflow(row: Overdue, _: datetime) -> Cell:
+    workflow = row.node.workflow
+    if workflow is None:
+        return None
+    stage = f"{workflow.stage}, attempt {workflow.attempt}" if workflow.stage else workflow.status
+    return f"{workflow.kind}: {stage}"
+
+
+def _detail(name: str) -> Column[Overdue]:
+    return Column(name.upper(), lambda row, _: getattr(row.node, name))
+
+
+_COLUMNS: tuple[Column[Overdue], ...] = (
+    Column("NODE", lambda row, _: row.node.name),
+    Column("STATUS", lambda row, _: output.state(row.node.status)),
+    Column("FOR", lambda row, now: output.ago(row.node.status_entered_at, now), ages=True),
+    Column("ABOVE SLA", lambda row, _: output.excess(row.clocks[0] if row.clocks else None), ages=True),
+    Column("MANAGEMENT", lambda row, _: row.node.management and output.state(row.node.management)),
+    *map(_detail, LISTED),
+    Column("NOTE", _note),
+    Column("WORKFLOW", _workflow, wide=True),
+    Column("ID", lambda row, _: str(row.node.id), wide=True),
+    Column("LABELS", lambda row, _: ",".join(f"{key}={value}" for key, value in row.node.labels.items()), wide=True),
+    Column("MAAS ID", lambda row, _: row.node.maas_id, wide=True),
+    Column("HEARTBEAT", lambda row, now: output.ago(row.node.last_heartbeat_at, now), wide=True, ages=True),
+    Column("AGE", lambda row, now: output.ago(row.node.created_at, now), wide=True, ages=True),
+)

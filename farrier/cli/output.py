@@ -1,22 +1,22 @@
 """The output of commands: tables for people, JSON for programs.
 
-Tables fit the terminal; in a pipe they are as wide as their content, so nothing is truncated. In JSON durations are
+Tables fit the terminal; in a pipe they are as wide as their content. Nothing is truncated. In JSON durations are
 numbers of seconds and times ISO 8601. Texts of BMCs and other services are printed without control characters, because
 these could manipulate a terminal.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import msgspec
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from farrier.cli import layout
 from farrier.model import duration
 from farrier.model.clocks import Clock
 from farrier.model.management import Management
@@ -55,33 +55,39 @@ def words(kind: str) -> str:
     return kind.replace("_", " ")
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+class Table:
+    """Prints rows under headings, any number of times. For `below` see `layout.Table`."""
+
+    def __init__(self, headings: Sequence[str], *, below: Sequence[str] = ()) -> None:
+        self._layout = layout.Table(headings, below=below)
+        self._headed = True
+
+    def print(self, rows: Iterable[Sequence[Cell]]) -> None:
+        """Print rows, the first ones with the headings. Print nothing if there are no rows."""
+        found = [[shown(cell) for cell in row] for row in rows]
+        if found:
+            _print(lambda width: self._layout.lines(found, width, headed=self._headed))
+            self._headed = False
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, below: Sequence[str] = ()) -> None:
     """Print rows under headings. Print nothing if there are no rows."""
-    found = [[shown(cell) for cell in row] for row in rows]
-    if found:
-        _print([[Text(column, style="bold") for column in columns], *found])
+    Table(columns, below=below).print(rows)
 
 
 def facts(pairs: Iterable[tuple[str, Cell]]) -> None:
     """Print each known fact on a line of its own; skip facts without a value."""
-    _print([[Text(name, style="dim"), shown(value)] for name, value in pairs if value is not None and len(value)])
+    found = [(name, shown(value)) for name, value in pairs if value is not None and len(value)]
+    if found:
+        _print(lambda width: layout.facts(found, width))
 
 
-def _print(rows: Sequence[Sequence[Text]]) -> None:
-    """Print rows in columns. Use rich only on a terminal, because rich takes a minute for a large fleet."""
+def _print(laid_out: Callable[[int | None], Iterable[Text]]) -> None:
     out = Console(highlight=False)
     if out.is_terminal:
-        grid = Table.grid(padding=(0, 2, 0, 0))
-        for row in rows:
-            grid.add_row(*row)
-        out.print(grid)
-        return
-    widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
-    lines = (
-        "  ".join(cell.plain + " " * (width - cell.cell_len) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    )
-    typer.echo("\n".join(line.rstrip() for line in lines))
+        out.print(Text("\n").join(laid_out(out.width)), soft_wrap=True)
+    else:
+        typer.echo("\n".join(line.plain for line in laid_out(None)))
 
 
 def shown(cell: Cell) -> Text:

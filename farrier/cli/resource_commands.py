@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from copy import copy
 from functools import wraps
-from typing import Annotated, Any, Concatenate, ParamSpec
+from typing import Annotated, Any, Concatenate, ParamSpec, get_args
 
 import anyio
 import msgspec
 import typer
 
-from farrier.cli import arguments, history_options, intent_answers, output, resource_view
+from farrier.cli import (
+    arguments,
+    completed_names,
+    history_follow,
+    history_known,
+    history_options,
+    intent_answers,
+    listing,
+    output,
+    resource_view,
+)
 from farrier.cli.connection import Session
+from farrier.cli.listing import Form, Listing
 from farrier.cli.missing import Missing
 from farrier.model import param_texts
 from farrier.model.history import HistoryEntry, HistoryFilter, Order
@@ -29,14 +41,19 @@ from farrier.model.views import Page
 
 P = ParamSpec("P")
 
-# Rows of one table. Each further page is printed as another table, with its own headings and column widths.
-_PAGE = 1000
 # No notification reports a change of the state to clients, so the command polls.
 _LOOK_EVERY_SECONDS = 0.2
 
 
-KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="Kind of the resource. farrier kind list lists all.")]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name or ID.")]
+KindArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="KIND", help="Kind of the resource. farrier kind list lists all.", autocompletion=completed_names.kinds
+    ),
+]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name or ID.", autocompletion=completed_names.names_of())
+]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the answer. Exit code 0: accepted, 3: rejected.")]
 Until = Annotated[
     str | None, typer.Option(metavar="STATE", help="Wait until the resource is in this state or one of its substates.")
@@ -68,9 +85,19 @@ def of_kind(
         await command(session, *args, **chosen)
 
     # typer derives the options from this signature.
-    rest = [parameter for name, parameter in signature.parameters.items() if name != "kind"]
+    rest = [_completed(kind, parameter) for name, parameter in signature.parameters.items() if name != "kind"]
     vars(fixed)["__signature__"] = signature.replace(parameters=rest)
     return fixed
+
+
+def _completed(kind: str, parameter: inspect.Parameter) -> inspect.Parameter:
+    """The parameter; if it is a name, one that is completed with the names of this kind."""
+    if parameter.name not in ("name", "names"):
+        return parameter
+    type_, given = get_args(parameter.annotation)
+    argument = copy(given)
+    argument.autocompletion = completed_names.names_of(kind)
+    return parameter.replace(annotation=Annotated[type_, argument])
 
 
 async def kinds(session: Session, as_json: output.AsJson = False) -> None:
@@ -84,35 +111,41 @@ async def kinds(session: Session, as_json: output.AsJson = False) -> None:
     output.table(resource_view.KIND_COLUMNS, map(resource_view.kind_row, found))
 
 
+@listing.formed
 async def list_(  # noqa: PLR0913 - one parameter is one option
     session: Session,
+    form: Form,
     kind: KindArgument,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME|GLOB", help="Only these: names, IDs, globs such as gpu-1*.")
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME|GLOB",
+            help="Only these: names, IDs, globs such as tenant-*.",
+            autocompletion=completed_names.names_of(),
+        ),
     ] = None,
     state: Annotated[list[str] | None, typer.Option(help="Only these states, separated by commas.")] = None,
-    site: Annotated[list[str] | None, typer.Option(help="Only this site. Repeatable.")] = None,
+    site: Annotated[
+        list[str] | None, typer.Option(help="Only this site. Repeatable.", autocompletion=completed_names.sites)
+    ] = None,
     ended: Annotated[bool, typer.Option("--ended", help="Include resources that have ended.")] = False,
-    as_json: output.AsJson = False,
 ) -> None:
     """List resources by name."""
     states = tuple(each for given in state or () for each in given.split(","))
     await _refuse_unknown(session, kind, *states)
     wanted = WantedResources(kind=kind, names=tuple(names or ()), states=states, sites=tuple(site or ()), ended=ended)
     missing = Missing(kind, wanted.names if wanted == WantedResources(kind=kind, names=wanted.names) else ())
-    pages = _pages(session, wanted, missing)
     limits = session.settings.sla
-    if as_json:
-        await output.json_array(
-            [resource_view.as_object(each, page.now, limits) for each in page.rows] async for page in pages
-        )
-    else:
-        there = False
-        async for page in pages:
-            there = there or bool(page.rows)
-            output.table(resource_view.COLUMNS, [resource_view.row(each, page.now, limits) for each in page.rows])
-        if not there:
-            typer.echo(f"no {output.words(kind)} matches", err=True)
+    listed = Listing(
+        columns=resource_view.columns(limits),
+        pages=lambda: _pages(session, wanted, missing),
+        name=lambda each: each.name,
+        id=lambda each: each.id,
+        as_object=lambda each, now: resource_view.as_object(each, now, limits),
+        fields=(*ResourceView.__struct_fields__, "clocks"),
+        none=f"no {output.words(kind)} matches",
+    )
+    await listing.show(listed, form)
     missing.refuse()
 
 
@@ -136,10 +169,10 @@ async def _refuse_unknown(session: Session, kind: str, *states: str) -> None:
 async def _pages(session: Session, wanted: WantedResources, missing: Missing) -> AsyncIterator[Page[ResourceView]]:
     after, full = ("", 0), True
     while full:
-        page = await session.resources.resources(wanted, after=after, limit=_PAGE)
+        page = await session.resources.resources(wanted, after=after, limit=listing.PAGE)
         missing.seen(page.rows)
         yield page
-        full = len(page.rows) == _PAGE
+        full = len(page.rows) == listing.PAGE
         after = (page.rows[-1].name, page.rows[-1].id) if full else after
 
 
@@ -171,24 +204,30 @@ async def history(  # noqa: PLR0913 - one parameter is one option
     wanted: HistoryFilter,
     kind: KindArgument,
     name: Annotated[
-        str | None, typer.Argument(help="Name or ID. With --all, omit it for all resources of the kind.")
+        str | None,
+        typer.Argument(
+            help="Name or ID. With --all, omit it for all resources of the kind.",
+            autocompletion=completed_names.names_of(),
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every entry, not only the newest.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="Number of entries, the newest first.")] = 50,
+    follow: history_options.Follow = False,
     as_json: history_options.AsJsonLines = False,
 ) -> None:
     """Show the changes of a resource, the oldest first. With --all and without a name, show the changes of all
     resources of the kind."""
     if name is None and not everything:
         raise typer.BadParameter(f"give a name, or --all for every {output.words(kind)}")
+    which, order = ({"kinds": (kind,)}, Order.OF_A_KIND) if name is None else ({"resource": (kind, name)}, Order.OLDEST)
+    wanted = msgspec.structs.replace(wanted, **which)
+    await history_known.refuse_unknown(session, wanted)
+    if follow:
+        await history_follow.show(session, wanted, newest=limit, as_json=as_json)
+        return
     if everything:
-        which, order = (
-            ({"kinds": (kind,)}, Order.OF_A_KIND) if name is None else ({"resource": (kind, name)}, Order.OLDEST)
-        )
-        wanted = msgspec.structs.replace(wanted, **which)
         await history_options.show_pages(history_options.walk(session, wanted, order), as_json=as_json)
         return
-    wanted = msgspec.structs.replace(wanted, resource=(kind, name))
     newest: list[HistoryEntry] = []
     async for page in history_options.walk(session, wanted, Order.NEWEST, most=limit):
         newest += page.changes
@@ -199,7 +238,12 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
     session: Session,
     kind: KindArgument,
     name: NameArgument,
-    action: Annotated[str, typer.Argument(help="The action. farrier kind list lists the actions of each kind.")],
+    action: Annotated[
+        str,
+        typer.Argument(
+            help="The action. farrier kind list lists the actions of each kind.", autocompletion=completed_names.actions
+        ),
+    ],
     params: Annotated[
         list[str] | None,
         typer.Argument(

@@ -11,12 +11,13 @@ import typer
 
 from farrier.cli import output
 from farrier.cli.inspection import clock_in_words, clock_row, request_row
+from farrier.cli.listing import Column
 from farrier.cli.output import Cell
+from farrier.model.clocks import Clock
 from farrier.model.limits import Limits
 from farrier.model.resource_views import KindView, ResourceDetail, ResourceView, clocks_of
 from farrier.model.resource_why import ResourceWhy
 
-COLUMNS = ("NAME", "STATE", "FOR", "ABOVE SLA", "SITE", "HAS", "NOTE")
 KIND_COLUMNS = ("KIND", "COUNT", "STATES", "ACTIONS")
 
 
@@ -26,18 +27,26 @@ def kind_row(kind: KindView) -> tuple[Cell, ...]:
     return kind.kind, str(kind.count), states, ", ".join(action.action for action in kind.actions)
 
 
-def row(resource: ResourceView, now: datetime, limits: Limits) -> tuple[Cell, ...]:
-    """A resource as a line of a list."""
-    clocks = clocks_of(resource, now, limits)
+def columns(limits: Limits) -> tuple[Column[ResourceView], ...]:
+    """The columns of a list of resources."""
     return (
-        resource.name,
-        output.state(resource.state),
-        output.ago(resource.state_entered_at, now),
-        output.excess(max(clocks, key=lambda clock: clock.above or timedelta(0), default=None)),
-        resource.site,
-        " ".join(f"{name}={value}" for name, value in _own(resource.detail, short=True)),
-        resource.last_error,
+        Column("NAME", lambda each, _: each.name),
+        Column("STATE", lambda each, _: output.state(each.state)),
+        Column("FOR", lambda each, now: output.ago(each.state_entered_at, now), ages=True),
+        Column("ABOVE SLA", lambda each, now: output.excess(_worst(clocks_of(each, now, limits))), ages=True),
+        Column("SITE", lambda each, _: each.site),
+        Column("HAS", lambda each, _: " ".join(f"{name}={value}" for name, value in _own(each.detail, short=True))),
+        Column("NOTE", lambda each, _: each.last_error),
+        Column("ID", lambda each, _: str(each.id), wide=True),
+        Column("LAYERS", lambda each, _: ", ".join(f"{at.layer}: {at.state}" for at in each.layers[1:]), wide=True),
+        Column("CONTROLLER", lambda each, _: each.controller, wide=True),
+        Column("AGE", lambda each, now: output.ago(each.created_at, now), wide=True, ages=True),
+        Column("ENDED", lambda each, _: output.moment(each.ended_at), wide=True),
     )
+
+
+def _worst(clocks: Iterable[Clock]) -> Clock | None:
+    return max(clocks, key=lambda clock: clock.above or timedelta(0), default=None)
 
 
 def as_object(resource: ResourceView, now: datetime, limits: Limits) -> dict[str, Any]:

@@ -39,6 +39,8 @@ class Prompt:
     def __init__(self, **environment: str) -> None:
         self.environment: dict[str, str | None] = {
             "FARRIER_CONFIG": None,
+            "FARRIER_CONTEXT": None,
+            "XDG_CONFIG_HOME": "/nonexistent",
             "FARRIER_DATABASE_EMBEDDED": None,
             "FARRIER_DATABASE_DSN": None,
             "FARRIER_DATABASE_DB_TIMEOUT": "0.2",  # so that commands without a server fail soon

@@ -16,6 +16,10 @@ from tests.integration.cli.conftest import Prompt
 from tests.support import pasts, pg
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+REMOVED = """
+    INSERT INTO farrier.history (kind, id, version, layer, to_value, at, cause, reason, source, controller, epoch)
+    VALUES ('widget', 1, 2, 'state', 'polished', farrier.now(), 'stage', '', 'x.py:1', gen_random_uuid(), 1)
+"""
 
 
 @pytest.fixture
@@ -103,7 +107,7 @@ async def test_a_list_begins_with_the_newest_and_tells_how_to_go_on(
     assert len(table.out.splitlines()) == 4
 
 
-@pytest.mark.parametrize("words", [("history", "list", "--kind", "widget"), ("node", "history", "--all")])
+@pytest.mark.parametrize("words", [("history", "list", "--kind", "ib_partition"), ("node", "history", "--all")])
 async def test_history_that_is_empty_says_so_and_in_json_is_nothing(farrier: Prompt, words: tuple[str, ...]) -> None:
     said = await farrier(*words)
     assert (said.out, said.err) == ("", "no history entry matches\n")
@@ -146,4 +150,37 @@ async def test_old_history_is_counted_and_then_removed(
     ],
 )
 async def test_what_makes_no_sense_is_a_usage_error(farrier: Prompt, words: tuple[str, ...]) -> None:
-    assert "Usage:" in (await farrier("history", *words, ends=ExitCode.USAGE)).err
+    assert "--help)" in (await farrier("history", *words, ends=ExitCode.USAGE)).err
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("history", "list", "--to", "activ"), "--to: no state is named 'activ'; did you mean 'active'?"),
+        (("history", "export", "--from", "quarantine"), "--from: no state is named 'quarantine'"),
+        (("history", "list", "--layer", "statsu"), "--layer: no layer is named 'statsu'; did you mean 'status'?"),
+        (("history", "list", "--kind", "nods"), "no kind is named 'nods'; did you mean 'node'?"),
+        (("history", "list", "--kind", "ib_partition", "--to", "active"), "--to: no state is named 'active'"),
+        (("node", "history", "gpu-1", "--layer", "management", "--to", "active"), "--to: no state is named 'active'"),
+        (("history", "list", "--follow", "--until", "1h"), "leave out --until"),
+        (("history", "list", "--follow", "--after", "1.1.1.node.status"), "leave out --after"),
+    ],
+)
+async def test_a_filter_that_no_change_can_match_is_a_usage_error_with_the_nearest(
+    farrier: Prompt, words: tuple[str, ...], text: str
+) -> None:
+    await farrier("node", "add", "gpu-1")
+    (line,) = (await farrier(*words, ends=ExitCode.USAGE)).err.splitlines()
+    assert text in line
+
+
+async def test_the_value_of_a_detail_and_a_stage_are_no_mistake(farrier: Prompt) -> None:
+    for words in (("--layer", "details.site", "--to", "ams1"), ("--to", "wait_for_ready"), ("--from", "running")):
+        assert (await farrier("history", "list", *words)).err == "no history entry matches\n"
+
+
+async def test_the_history_of_a_removed_kind_can_be_read(farrier: Prompt, db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute(REMOVED)
+    (line,) = (await farrier("history", "list", "--kind", "widget", "--to", "polished", "--json")).lines
+    assert (line["kind"], line["to"]) == ("widget", "polished")

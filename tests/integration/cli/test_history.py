@@ -72,7 +72,7 @@ async def test_the_table_says_from_where_to_where_after_how_long_and_why(past: P
 
 @pytest.mark.parametrize("options", [[], ["--all", "--since", "yesterday"]], ids=["no node", "no time"])
 async def test_what_makes_no_sense_is_a_usage_error(farrier: Prompt, options: list[str]) -> None:
-    assert "Usage:" in (await farrier("node", "history", *options, ends=ExitCode.USAGE)).err
+    assert "--help)" in (await farrier("node", "history", *options, ends=ExitCode.USAGE)).err
 
 
 async def test_a_deleted_node_keeps_its_history_under_name_and_id(farrier: Prompt, db: pg.Database) -> None:

@@ -106,7 +106,7 @@ async def test_a_name_that_no_node_has_is_refused_after_those_that_exist(farrier
     [
         (["--status", "active,activ"], "no status is named 'activ'; did you mean 'active'?"),
         (["--management", "manageble"], "did you mean 'manageable'?"),
-        (["-l", "!a=b"], "--label: expected KEY, !KEY, KEY=VALUE or KEY!=VALUE, got '!a=b'"),
+        (["-l", "!a=b"], "expected KEY, !KEY, KEY=VALUE or KEY!=VALUE, got '!a=b'"),
     ],
 )
 async def test_a_selection_that_cannot_be_is_a_usage_error(farrier: Prompt, options: list[str], text: str) -> None:

@@ -143,7 +143,7 @@ async def test_history_says_who_moved_it(farrier: Prompt, yard: Yard) -> None:
     assert "c-1" in (await farrier("history", "list", "--kind", "crate")).out
     assert (await farrier("resource", "history", "crate", "c-1", "--all", "--json")).lines == [made, change]
     assert (await farrier("resource", "history", "crate", "--all", "--json")).lines == [made, change]
-    assert "Usage:" in (await farrier("resource", "history", "crate", ends=ExitCode.USAGE)).err
+    assert "--help)" in (await farrier("resource", "history", "crate", ends=ExitCode.USAGE)).err
     await yard.db.advance(timedelta(minutes=2))
     exported = (await farrier("history", "export", "--kind", "crate")).lines
     assert [line["name"] for line in exported] == ["c-1", "c-1"]

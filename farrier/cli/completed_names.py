@@ -1,0 +1,108 @@
+"""Names that a shell completes: nodes and other resources, kinds, sites and actions, as the database has them.
+
+A shell waits for the answer while the user types. So a database has a second, none is started, and a failure of any
+expected kind completes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+
+import anyio
+import typer
+
+from farrier import log
+from farrier.cli import connection
+from farrier.cli.completion import Completion
+from farrier.cli.connection import Session
+from farrier.config import Config
+from farrier.errors import FarrierError
+from farrier.io.embedded import EmbeddedServer, default_directory
+from farrier.model.edges import NODE
+from farrier.model.maas_region import SPEC
+from farrier.model.resource_views import WantedResources
+from farrier.model.views import Wanted
+
+_PATIENCE_SECONDS = 1.0
+# More names than a user reads.
+_MOST = 200
+
+
+def node_names(ctx: typer.Context, incomplete: str) -> Sequence[str]:
+    """Complete the name of a node."""
+
+    async def found(session: Session) -> Iterable[str]:
+        page = await session.queries.inventory(Wanted(names=(f"{incomplete}*",)), limit=_MOST)
+        return [node.name for node in page.rows]
+
+    return _from_database(ctx, incomplete, found)
+
+
+def names_of(kind: str | None = None) -> Completion:
+    """Complete the name of a resource, of the kind that the command line names if none is given."""
+
+    def completed(ctx: typer.Context, incomplete: str) -> Sequence[str]:
+        chosen = kind or str(ctx.params.get("kind") or "")
+        if chosen == NODE:
+            return node_names(ctx, incomplete)
+
+        async def found(session: Session) -> Iterable[str]:
+            wanted = WantedResources(kind=chosen, names=(f"{incomplete}*",))
+            page = await session.resources.resources(wanted, limit=_MOST)
+            return [resource.name for resource in page.rows]
+
+        return _from_database(ctx, incomplete, found)
+
+    return completed
+
+
+def kinds(ctx: typer.Context, incomplete: str) -> Sequence[str]:
+    """Complete the name of a kind."""
+
+    async def found(session: Session) -> Iterable[str]:
+        return [NODE, *(kind.kind for kind in await session.resources.kinds(counted=False))]
+
+    return _from_database(ctx, incomplete, found)
+
+
+def sites(ctx: typer.Context, incomplete: str) -> Sequence[str]:
+    """Complete the name of a site: that of its MAAS region."""
+    return names_of(SPEC.name)(ctx, incomplete)
+
+
+def actions(ctx: typer.Context, incomplete: str) -> Sequence[str]:
+    """Complete an action of the kind that the command line names."""
+    chosen = ctx.params.get("kind")
+
+    async def found(session: Session) -> Iterable[str]:
+        kinds = await session.resources.kinds(counted=False)
+        return [action.action for kind in kinds if kind.kind == chosen for action in kind.actions]
+
+    return _from_database(ctx, incomplete, found)
+
+
+def _from_database(
+    ctx: typer.Context, incomplete: str, found: Callable[[Session], Awaitable[Iterable[str]]]
+) -> Sequence[str]:
+    log.configure(log.Level.ERROR, log.Format.JSON)
+    try:
+        settings = connection.chosen_settings(ctx.params)
+        if not _runs(settings):
+            return []
+        names = anyio.run(_within_patience, settings, found)
+    except (FarrierError, TimeoutError, OSError):
+        return []
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+async def _within_patience(settings: Config, found: Callable[[Session], Awaitable[Iterable[str]]]) -> Iterable[str]:
+    with anyio.fail_after(_PATIENCE_SECONDS):
+        async with connection.opened(settings) as session:
+            return await found(session)
+
+
+def _runs(settings: Config) -> bool:
+    """Whether the database is a server that runs, or an embedded one that need not be started."""
+    database = settings.database
+    return bool(database.dsn) or EmbeddedServer(Path(database.embedded or default_directory())).is_running()

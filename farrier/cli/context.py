@@ -1,0 +1,99 @@
+"""`farrier context`: the databases of this user by name, and which of them commands use."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from farrier.cli import completion, output
+from farrier.config import contexts
+from farrier.config.contexts import Context
+from farrier.errors import ConfigError
+from farrier.log import mask_urls
+
+context = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Name databases, and select the one that commands use."
+)
+
+_Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the context.", autocompletion=completion.context_names)
+]
+
+
+@context.command("list")
+def list_(as_json: output.AsJson = False) -> None:
+    """List the contexts; a star marks the current one."""
+    found = contexts.load()
+    if as_json:
+        output.json([_object(name, each) | {"current": name == found.current} for name, each in found.contexts.items()])
+        return
+    if not found.contexts:
+        typer.echo(f"no context is in {contexts.path()}; farrier context add adds one", err=True)
+    output.table(
+        ("CURRENT", "NAME", "DATABASE", "SETTINGS"),
+        (
+            ("*" if name == found.current else "", name, _database(each), each.config)
+            for name, each in found.contexts.items()
+        ),
+    )
+
+
+@context.command("show")
+def show(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Name of the context. Default: the current one.", autocompletion=completion.context_names),
+    ] = None,
+    as_json: output.AsJson = False,
+) -> None:
+    """Show a context, without the password of its URL."""
+    found = contexts.load()
+    chosen = name or found.current
+    if not chosen:
+        raise ConfigError(f"no context is selected in {contexts.path()}; farrier context use NAME selects one")
+    if as_json:
+        output.json(_object(chosen, found.named(chosen)))
+    else:
+        each = found.named(chosen)
+        output.facts([("context", chosen), ("database", _database(each)), ("settings", each.config)])
+
+
+@context.command("use")
+def use(name: _Name) -> None:
+    """Make a context the current one: commands that name no other database use it."""
+    found = contexts.load()
+    chosen = found.named(name)
+    contexts.save(contexts.Contexts(name, found.contexts))
+    typer.echo(f"{name} is the current context: {_database(chosen) or chosen.config}")
+
+
+@context.command("add")
+def add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, dots, dashes and underscores.")],
+    dsn: Annotated[str, typer.Option(metavar="URL", help="PostgreSQL, as a postgresql:// URL.")] = "",
+    embedded: Annotated[str, typer.Option(metavar="DIR", help="Directory of an embedded PostgreSQL.")] = "",
+    config: Annotated[str, typer.Option(metavar="FILE", help="TOML file with settings.")] = "",
+) -> None:
+    """Add a context, or replace the one of this name. The first one becomes the current one."""
+    try:
+        added = Context(dsn=dsn, embedded=embedded, config=config)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}: --dsn, --embedded, --config") from None
+    contexts.save(contexts.load().with_context(name, added))
+    typer.echo(f"{name} is in {contexts.path()}")
+
+
+@context.command("remove")
+def remove(name: _Name) -> None:
+    """Remove a context. Its database stays."""
+    contexts.save(contexts.load().without(name))
+    typer.echo(f"{name} is removed from {contexts.path()}")
+
+
+def _object(name: str, each: Context) -> dict[str, object]:
+    return {"name": name, "dsn": mask_urls(each.dsn), "embedded": each.embedded, "config": each.config}
+
+
+def _database(each: Context) -> str:
+    return mask_urls(each.dsn) or each.embedded

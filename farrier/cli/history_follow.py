@@ -1,0 +1,69 @@
+"""`--follow` of the commands over history: the newest changes, and then each further one as it is committed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+
+import anyio
+import msgspec
+import typer
+
+from farrier.cli import history_options, output
+from farrier.cli.connection import Session
+from farrier.cli.history_options import SETTLED, walk
+from farrier.model.history import HistoryEntry, HistoryFilter, HistoryKey, Order
+
+# How often the history is read, and how much longer than the last reading took.
+_PERIOD = timedelta(seconds=1)
+_SHARE = 10
+
+
+async def show(session: Session, wanted: HistoryFilter, *, newest: int, as_json: bool) -> None:
+    """Print the newest changes, the oldest of these first, and each later one."""
+    if wanted.until is not None:
+        raise typer.BadParameter("--follow has no end; leave out --until")
+    table = output.Table(history_options.COLUMNS, below=history_options.BELOW)
+    async for changes in follow(session, wanted, newest=newest, period=_PERIOD):
+        if as_json:
+            history_options.show(changes, as_json=True)
+        else:
+            table.print(map(history_options.row, changes))
+
+
+async def follow(
+    session: Session, wanted: HistoryFilter, *, newest: int, period: timedelta
+) -> AsyncIterator[Sequence[HistoryEntry]]:
+    """Yield each change once, in the order in which it becomes visible.
+
+    A change has the time of its statement, and is visible from its COMMIT on. So each reading covers the last minute
+    again, and leaves out what was yielded before.
+    """
+    known = {change.key async for change in _recent(session, wanted)}
+    beginning: list[HistoryEntry] = []
+    async for page in walk(session, wanted, Order.NEWEST, most=newest):
+        beginning += page.changes
+    known |= {change.key for change in beginning}
+    if beginning:
+        yield beginning[::-1]
+    while True:
+        began = anyio.current_time()
+        found = [change async for change in _recent(session, wanted) if change.key not in known]
+        took = anyio.current_time() - began
+        known = _still_recent(known | {change.key for change in found})
+        if found:
+            yield found
+        await anyio.sleep(max(period.total_seconds(), took * _SHARE))
+
+
+async def _recent(session: Session, wanted: HistoryFilter) -> AsyncIterator[HistoryEntry]:
+    recent = msgspec.structs.replace(wanted, since=SETTLED)
+    async for page in walk(session, recent, Order.OLDEST):
+        for change in page.changes:
+            yield change
+
+
+def _still_recent(known: set[HistoryKey]) -> set[HistoryKey]:
+    """The keys that a later reading may return again."""
+    latest = max((key.at for key in known), default=None)
+    return {key for key in known if latest is None or key.at >= latest - SETTLED}

@@ -1,0 +1,109 @@
+"""Lays out rows for a terminal: in columns as long as they fit, and below a row what does not.
+
+No text is cut, and no line is wider than the terminal. `width` None means a pipe, where lines are as long as their
+content.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+_GAP = 2
+_INDENT = 4
+# Narrower than this, a value is not put beside its name.
+_NARROWEST = 16
+# What rich needs to wrap a text, and never prints on.
+_PAPER = Console(file=io.StringIO())
+
+
+class Table:
+    """Rows under headings. Columns stay as wide as earlier rows made them. The columns `below`, and then those with the
+    fewest values, are the first that are put below the rows."""
+
+    def __init__(self, headings: Sequence[str], *, below: Sequence[str] = ()) -> None:
+        self._headings = headings
+        self._first_below = [headings.index(heading) for heading in below]
+        self._widths = [Text(heading).cell_len for heading in headings]
+
+    def lines(self, rows: Sequence[Sequence[Text]], width: int | None, *, headed: bool = True) -> Iterator[Text]:
+        """The lines of these rows."""
+        cells = list(zip(*rows, strict=True)) or [()] * len(self._headings)
+        self._widths = [
+            max(before, *(cell.cell_len for cell in column)) if column else before
+            for before, column in zip(self._widths, cells, strict=True)
+        ]
+        beside = self._beside([sum(1 for cell in column if cell) for column in cells], width)
+        below = [place for place in range(len(self._headings)) if place not in beside]
+        widths = [self._widths[place] for place in beside]
+        if headed:
+            yield from _row([Text(self._headings[place], style="bold") for place in beside], widths, width)
+        for row in rows:
+            yield from _row([row[place] for place in beside], widths, width)
+            yield from _below([(self._headings[place].lower(), row[place]) for place in below if row[place]], width)
+
+    def _beside(self, filled: Sequence[int], width: int | None) -> list[int]:
+        """The columns that fit; always the first one."""
+        left = list(range(len(self._widths)))
+        while width is not None and len(left) > 1 and sum(self._widths[i] + _GAP for i in left) - _GAP > width:
+            chosen = [place for place in self._first_below if place in left]
+            sparse = min(left[1:], key=lambda place: (filled[place], -self._widths[place]))
+            left.remove(chosen[0] if chosen else sparse)
+        return left
+
+
+def facts(pairs: Sequence[tuple[str, Text]], width: int | None) -> Iterator[Text]:
+    """The lines of facts, each with its name beside it."""
+    names = max((Text(name).cell_len for name, _ in pairs), default=0) + _GAP
+    for name, value in pairs:
+        label = Text(name + " " * (names - Text(name).cell_len), style="dim")
+        if width is None:
+            yield label + value
+        elif width - names < _NARROWEST:
+            yield from _wrapped(Text(name, style="dim"), width)
+            yield from _indented(value, width)
+        else:
+            first, *rest = _wrapped(value, width - names)
+            yield label + first
+            yield from (Text(" " * names) + line for line in rest)
+
+
+def _row(cells: Sequence[Text], widths: Sequence[int], width: int | None) -> Iterator[Text]:
+    line = Text()
+    for cell, reserved in zip(cells, widths, strict=True):
+        line.append_text(cell)
+        line.append(" " * (reserved - cell.cell_len + _GAP))
+    line.rstrip()
+    yield from [line] if width is None else _wrapped(line, width)
+
+
+def _below(pairs: Iterable[tuple[str, Text]], width: int | None) -> Iterator[Text]:
+    """Names with their values, as many on a line as fit."""
+    line = Text()
+    for name, value in pairs:
+        pair = Text.assemble((f"{name}: " if name else "", "dim"), value)
+        if line and width is not None and _INDENT + line.cell_len + _GAP + pair.cell_len > width:
+            yield from _indented(line, width)
+            line = Text()
+        line = line + " " * _GAP + pair if line else pair
+    if line:
+        yield from _indented(line, width)
+
+
+def _indented(text: Text, width: int | None) -> Iterator[Text]:
+    by = _INDENT if width is None else min(_INDENT, width // 2)
+    for line in [text] if width is None else _wrapped(text, width - by):
+        yield Text(" " * by) + line
+
+
+def _wrapped(text: Text, width: int) -> Sequence[Text]:
+    """Break a text between words, and inside a word only if the word alone is wider."""
+    if text.cell_len <= width and "\n" not in text.plain:
+        return [text]
+    lines = text.wrap(_PAPER, max(width, 1), overflow="fold", tab_size=1)
+    for line in lines:
+        line.rstrip()
+    return list(lines) or [Text()]

@@ -1,0 +1,130 @@
+"""Contexts: the databases of one user by name, in a file of the user's own.
+
+The daemon does not use them. The file has passwords if its URLs have, so only its owner may read it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from farrier.config.reading import nearest, toml
+from farrier.errors import ConfigError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_HEADER = "# The databases of farrier by name; written by `farrier context`.\n"
+
+
+class Context(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A database, and the settings file of its farrier. Set one of `dsn` and `embedded`, or a file that does."""
+
+    dsn: str = ""
+    embedded: str = ""
+    config: str = ""
+
+    def __post_init__(self) -> None:
+        if self.dsn and self.embedded:
+            raise ValueError("set either dsn or embedded, not both")
+        if not (self.dsn or self.embedded or self.config):
+            raise ValueError("set dsn, embedded or config")
+
+    @property
+    def flags(self) -> Mapping[str, object]:
+        """The settings that the context makes, as if they were options."""
+        return {"database.dsn": self.dsn or None, "database.embedded": self.embedded or None}
+
+    @property
+    def file(self) -> Path | None:
+        """The settings file."""
+        return Path(self.config).expanduser() if self.config else None
+
+
+class Contexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of the file. `current` is the context of commands that name no database."""
+
+    current: str = ""
+    contexts: Mapping[str, Context] = {}
+
+    def named(self, name: str) -> Context:
+        """The context of this name. Raises ConfigError."""
+        if name not in self.contexts:
+            ways = nearest(name, self.contexts) if self.contexts else "farrier context add adds one"
+            raise ConfigError(f"no context is named {name!r} in {path()}; {ways}")
+        return self.contexts[name]
+
+    def chosen(self) -> Context | None:
+        """The current context, if there is one. Raises ConfigError."""
+        return self.named(self.current) if self.current else None
+
+    def with_context(self, name: str, context: Context) -> Contexts:
+        """These contexts and one more, or another one of this name. Raises ConfigError."""
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"a context cannot be named {name!r}; expected 1 to 63 letters, digits, dots, dashes and underscores"
+            )
+        return Contexts(self.current or name, {**self.contexts, name: context})
+
+    def without(self, name: str) -> Contexts:
+        """These contexts without one of them. Raises ConfigError."""
+        self.named(name)
+        left = {each: context for each, context in self.contexts.items() if each != name}
+        return Contexts("" if self.current == name else self.current, left)
+
+
+def path() -> Path:
+    """The user's file: farrier/contexts.toml in XDG_CONFIG_HOME, or else in ~/.config."""
+    home = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(home) if home else Path.home() / ".config") / "farrier" / "contexts.toml"
+
+
+def load() -> Contexts:
+    """The contexts of the user; none if there is no file. Raises ConfigError."""
+    try:
+        text = path().read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Contexts()
+    except (OSError, UnicodeDecodeError) as failure:
+        raise ConfigError(f"cannot read the contexts of {path()}: {_reason(failure)}") from failure
+    try:
+        return msgspec.convert(toml(text), Contexts)
+    except ValueError as failure:
+        raise ConfigError(f"{path()}: {failure}") from failure
+
+
+def save(contexts: Contexts) -> None:
+    """Replace the file. Raises ConfigError."""
+    where = path()
+    draft = where.with_suffix(".new")
+    try:
+        where.parent.mkdir(parents=True, exist_ok=True)
+        draft.unlink(missing_ok=True)
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.writelines(_lines(contexts))
+        draft.replace(where)
+    except (OSError, UnicodeEncodeError) as failure:
+        raise ConfigError(f"cannot write {where}: {_reason(failure)}") from failure
+
+
+def _lines(contexts: Contexts) -> Iterator[str]:
+    yield _HEADER
+    if contexts.current:
+        yield f"current = {_quoted(contexts.current)}\n"
+    for name, context in contexts.contexts.items():
+        yield f"\n[contexts.{_quoted(name)}]\n"
+        for key, value in msgspec.structs.asdict(context).items():
+            if value:
+                yield f"{key} = {_quoted(value)}\n"
+
+
+def _quoted(text: str) -> str:
+    """A string of TOML, which has the escapes of JSON."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _reason(failure: OSError | UnicodeError) -> str:
+    return failure.strerror or str(failure) if isinstance(failure, OSError) else "it is not UTF-8"

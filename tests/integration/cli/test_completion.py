@@ -1,0 +1,83 @@
+"""A shell completes names, actions, sites, kinds and words of the model; without a database it gets nothing."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import anyio.to_thread
+import pytest
+from typer.testing import CliRunner
+
+from farrier.cli import app
+from tests.integration.cli.conftest import Prompt
+from tests.support import pg
+
+
+async def completed(prompt: Prompt, line: str) -> list[str]:
+    """What bash would offer at the end of the line."""
+    words = line.split(" ")
+    asked = {"_FARRIER_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    run = partial(CliRunner().invoke, app, [], env=prompt.environment | asked, prog_name="farrier")
+    result = await anyio.to_thread.run_sync(run)
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    return result.stdout.split()
+
+
+@pytest.fixture
+async def _fleet(farrier: Prompt, db: pg.Database) -> None:
+    for name in ("gpu-1", "gpu-2", "cpu-1"):
+        await farrier("node", "add", name)
+    await farrier("segment", "add", "tenant-a", "--site", "ams1", "--prefixes", "10.0.0.0/24")
+    async with db.connect() as conn:
+        await conn.execute("INSERT INTO farrier.maas_regions (name, url) VALUES ('ams1', 'http://x')")
+
+
+@pytest.mark.usefixtures("_fleet")
+async def test_what_the_database_has_is_completed(farrier: Prompt) -> None:
+    for line, expected in (
+        ("farrier node show gpu", ["gpu-1", "gpu-2"]),
+        ("farrier node list gpu-1 c", ["cpu-1"]),
+        ("farrier node why x", []),
+        ("farrier node list --site a", ["ams1"]),
+        ("farrier resource show netw", ["network_segment"]),
+        ("farrier resource show network_segment t", ["tenant-a"]),
+        ("farrier resource list node gpu-2", ["gpu-2"]),
+        ("farrier resource history network_segment ", ["tenant-a"]),
+        ("farrier resource intent network_segment tenant-a d", ["delete"]),
+        ("farrier segment why te", ["tenant-a"]),
+        ("farrier partition show te", []),
+        ("farrier enqueue maas_region ", ["ams1"]),
+    ):
+        assert await completed(farrier, line) == expected, line
+
+
+async def test_words_of_the_model_are_completed_without_a_database(nowhere: Prompt) -> None:
+    for line, expected in (
+        ("farrier no", ["node"]),
+        ("farrier node li", ["list"]),
+        ("farrier node list --status act", ["active"]),
+        ("farrier node list --status active,offl", ["active,offline"]),
+        ("farrier node list -o js", ["json", "jsonpath="]),
+        ("farrier node list --management unm", ["unmanaged"]),
+    ):
+        assert await completed(nowhere, line) == expected, line
+
+
+async def test_a_database_that_cannot_be_asked_completes_nothing(nowhere: Prompt, db: pg.Database) -> None:
+    for line in (
+        "farrier node show g",
+        "farrier node show --dsn postgresql://127.0.0.1:1/x g",
+        "farrier node show --dsn nonsense g",
+        "farrier node show --embedded /nonexistent g",
+        "farrier node show --config /nonexistent g",
+        "farrier node show --context nosuch g",
+        f"farrier resource list nosuch --dsn {db.dsn} g",
+        "farrier context use x",
+    ):
+        assert await completed(nowhere, line) == [], line
+
+
+def test_the_completion_of_a_shell_can_be_shown() -> None:
+    shown = CliRunner().invoke(app, ["--show-completion", "bash"], prog_name="farrier")
+    assert shown.exit_code == 0
+    assert "_FARRIER_COMPLETE=complete_bash" in shown.stdout

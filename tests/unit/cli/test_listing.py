@@ -1,0 +1,114 @@
+"""A list in each form: columns, names, JSON, a JSONPath, sorted, and watched."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+import typer
+
+from farrier.cli import listing
+from farrier.cli.listing import Column, Form, Listing, Output
+from farrier.model.views import Page
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+class Row(msgspec.Struct, frozen=True):
+    id: int
+    name: str
+    state: str = "active"
+    age: int = 1
+    labels: dict[str, Any] = {}
+
+
+async def pages(*given: Sequence[Row]) -> AsyncIterator[Page[Row]]:
+    for rows in given:
+        yield Page(NOW, tuple(rows))
+
+
+def listed(*given: Sequence[Row]) -> Listing[Row]:
+    return Listing(
+        columns=(
+            Column("NAME", lambda row, _: row.name),
+            Column("STATE", lambda row, _: row.state),
+            Column("FOR", lambda row, _: f"{row.age}m" if row.age else None, ages=True),
+            Column("ID", lambda row, _: str(row.id), wide=True),
+        ),
+        pages=lambda: pages(*given),
+        name=lambda row: row.name,
+        id=lambda row: row.id,
+        as_object=lambda row, _: msgspec.to_builtins(row),
+        fields=Row.__struct_fields__,
+        none="no row matches",
+    )
+
+
+def form(output: Output = Output.TABLE, *, path: str = "", sort_by: str = "", watch: bool = False) -> Form:
+    return Form(output=output, path=path, sort_by=sort_by, watch=watch)
+
+
+ROWS = (Row(1, "gpu-10", "offline", labels={"row": 2}), Row(2, "gpu-9", labels={"row": 10, "a.b": "x"}), Row(3, "cpu"))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        (form(), ["NAME    STATE    FOR", "gpu-10  offline  1m", "gpu-9   active   1m", "cpu     active   1m"]),
+        (form(Output.WIDE), ["NAME    STATE    FOR  ID", "gpu-10  offline  1m   1", "gpu-9   active   1m   2"]),
+        (form(Output.NAME), ["gpu-10", "gpu-9", "cpu"]),
+        (form(Output.NAME, sort_by="name"), ["cpu", "gpu-9", "gpu-10"]),
+        (form(Output.NAME, sort_by="-name"), ["gpu-10", "gpu-9", "cpu"]),
+        (form(Output.NAME, sort_by="-id"), ["cpu", "gpu-9", "gpu-10"]),
+        (form(Output.NAME, sort_by="labels.row"), ["gpu-10", "gpu-9", "cpu"]),
+        (form(Output.NAME, sort_by="-labels.row"), ["gpu-9", "gpu-10", "cpu"]),
+        (form(Output.NAME, sort_by="labels.a.b"), ["gpu-9", "gpu-10", "cpu"]),
+        (form(Output.JSONPATH, path="$[*].name"), ["gpu-10", "gpu-9", "cpu"]),
+        (form(Output.JSONPATH, path="$[?@.state == 'active'].id"), ["2", "3"]),
+        (form(Output.JSONPATH, path="$[-1].labels", sort_by="name"), ['{"row":2}']),
+        (form(Output.JSONPATH, path="$[9]"), []),
+    ],
+)
+async def test_a_list_is_printed_in_the_form_that_was_asked_for(
+    chosen: Form, expected: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    await listing.show(listed(ROWS[:1], ROWS[1:]), chosen)
+    assert capsys.readouterr().out.splitlines()[: len(expected) or 1] == expected
+
+
+async def test_the_json_is_one_array_also_when_it_is_sorted(capsys: pytest.CaptureFixture[str]) -> None:
+    for sort_by, names in (("", ["gpu-10", "gpu-9", "cpu"]), ("name", ["cpu", "gpu-9", "gpu-10"])):
+        await listing.show(listed(ROWS), form(Output.JSON, sort_by=sort_by))
+        assert [row["name"] for row in msgspec.json.decode(capsys.readouterr().out)] == names
+
+
+async def test_an_empty_list_says_so_beside_the_data(capsys: pytest.CaptureFixture[str]) -> None:
+    for output in (Output.TABLE, Output.NAME, Output.JSONPATH):
+        await listing.show(listed(()), form(output, path="$[*]" if output is Output.JSONPATH else ""))
+        assert capsys.readouterr() == ("", "no row matches\n")
+    await listing.show(listed(()), form(Output.JSON))
+    assert capsys.readouterr() == ("[]\n", "")
+
+
+async def test_a_field_that_the_json_does_not_have_is_refused_with_the_nearest() -> None:
+    with pytest.raises(typer.BadParameter, match="no field is named 'sate'; did you mean 'state'"):
+        await listing.show(listed(ROWS), form(sort_by="-sate.x"))
+
+
+async def test_a_watch_yields_what_is_new_changed_or_gone_and_not_what_only_grew_older() -> None:
+    first = [Row(1, "a"), Row(2, "b"), Row(3, "c", age=0)]
+    readings = [
+        first,
+        [Row(1, "a", age=7), Row(2, "b", age=2), Row(3, "c", age=0)],
+        [Row(1, "a", "offline"), Row(3, "c", age=5), Row(4, "d")],
+    ]
+    watched = listed()
+    watched = msgspec.structs.replace(watched, pages=lambda: pages(readings.pop(0)))
+    found = listing.changes(watched, timedelta(0))
+    begin, then = await anext(found), await anext(found)
+    assert list(begin.rows) == first
+    assert ([row.name for row in then.rows], then.gone) == (["a", "c", "d"], {2: "b"})
+    assert not readings
