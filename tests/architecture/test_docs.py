@@ -28,6 +28,7 @@ COMMAND = re.compile(r"(?:^|`|\()farrier ([a-z]+)(?: +([a-z]+(?:-[a-z]+)*))?", r
 # A command in a block, up to what a shell takes for itself.
 SHOWN = re.compile(r"""(?:^|[|;&(] *|/)farrier ((?:'[^'\n]*'|"[^"\n]*"|[^|;&<>#)'"\n])+)""", re.MULTILINE)
 FUNCTION = re.compile(r"farrier\.(\w+)\(")
+PYTHON = re.compile(r"```python\n.*?```", re.DOTALL)
 PSQL = re.compile(r"(?:^|[|;&] *)psql\b.*", re.MULTILINE)
 # psql does not read farrier's settings; without a DSN it connects to any server that listens on this machine.
 NAMES_ITS_DATABASE = re.compile(r'psql (?:-v \S+ )?"(?:\$FARRIER_DATABASE_DSN|\$\(farrier db url\b|postgresql://)')
@@ -198,7 +199,7 @@ def test_functions_that_a_page_calls_are_in_the_schema() -> None:
     made = set(
         re.findall(r"CREATE OR REPLACE FUNCTION farrier\.(\w+)", "".join(p.read_text() for p in sources.sql_files()))
     )
-    assert not on_every_page(lambda page: set(FUNCTION.findall(TEXTS[page])) - made)
+    assert not on_every_page(lambda page: set(FUNCTION.findall(PYTHON.sub("", TEXTS[page]))) - made)
 
 
 def test_a_decision_is_one_page_and_is_listed() -> None:

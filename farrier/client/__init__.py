@@ -1,0 +1,29 @@
+"""The Python client of farrier's HTTP API, synchronous and asynchronous.
+
+`Farrier` and `AsyncFarrier` have the same methods. Responses are the structs of `farrier.model`; errors are those of
+`farrier.client.errors`.
+"""
+
+from __future__ import annotations
+
+from farrier.client.asynchronous import AsyncFarrier
+from farrier.client.calls import NewNode
+from farrier.client.errors import AccessDenied, ApiError, ApiUnreachable, NotAccepted
+from farrier.client.feed import Change
+from farrier.client.synchronous import Farrier
+from farrier.model.intent_views import IntentView
+from farrier.model.views import NodeDetail, NodeView
+
+__all__ = [
+    "AccessDenied",
+    "ApiError",
+    "ApiUnreachable",
+    "AsyncFarrier",
+    "Change",
+    "Farrier",
+    "IntentView",
+    "NewNode",
+    "NodeDetail",
+    "NodeView",
+    "NotAccepted",
+]

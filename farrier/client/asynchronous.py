@@ -1,0 +1,173 @@
+"""The asynchronous client."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Self, TypeVar
+
+import anyio
+import httpx
+
+from farrier.client import calls, errors, feed, wire
+from farrier.client.calls import Call, NewNode, Registered, Submission
+from farrier.client.errors import ApiUnreachable
+from farrier.client.feed import Change, Feed
+from farrier.model.actions import Action
+from farrier.model.controller_views import Ownership
+from farrier.model.edges import NODE
+from farrier.model.intent_views import IntentView
+from farrier.model.requests import IntentStatus
+from farrier.model.resource_views import KindView, ResourceView
+from farrier.model.views import NodeDetail, NodeView
+
+T = TypeVar("T")
+
+
+class AsyncFarrier:
+    """A client of one server. Requests whose repetition has the same effect are sent again after a failure."""
+
+    def __init__(self, url: str, *, token: str | None = None, verify: Any = True, transport: Any = None) -> None:
+        self._url = url
+        self._http = httpx.AsyncClient(**wire.options(url, token, verify), transport=transport)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_raised: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    # --- nodes
+
+    async def nodes(self, **filters: str | Iterable[str]) -> AsyncIterator[NodeView]:
+        """All nodes by name that fit the filters: `status`, `management`, `site`, `model`, …"""
+        after: str | None = ""
+        while after is not None:
+            page = await self.call(calls.nodes(filters, after))
+            for each in page.nodes:
+                yield each
+            after = page.next
+
+    async def node(self, name: str) -> NodeDetail:
+        """Everything of one node."""
+        return (await self.call(calls.node(name))).node
+
+    async def register(self, *nodes: NewNode) -> Sequence[Registered]:
+        """Register all of these nodes, or none."""
+        return (await self.call(calls.register(nodes))).nodes
+
+    async def change(self, name: str, *, version: int | None = None, wait: float = 30, **details: Any) -> IntentView:
+        """Change details of a node by the intent `set`, and wait for its answer; None removes a detail. With `version`,
+        only if the node still has this version. Raises NotAccepted."""
+        return await self.submit(name, Action.SET, calls.changes(details, version), wait=wait)
+
+    # --- intents
+
+    async def submit(
+        self, resource: str, action: str, params: Mapping[str, Any] | None = None, *, wait: float = 0, **more: Any
+    ) -> IntentView:
+        """Submit an intent, and wait up to `wait` seconds for its answer. `more`: `kind`, `key`, `requested_by`.
+        Raises NotAccepted for an answer other than `accepted`."""
+        given = Submission(resource=resource, action=action, params=params or {}, **more)
+        deadline = anyio.current_time() + wait
+        return await self._answered(given.kind, await self.call(calls.submit(given, wait)), deadline)
+
+    async def intent(self, id_: int, *, kind: str = NODE, wait: float = 0) -> IntentView:
+        """An intent, with its answer if there is one within `wait` seconds."""
+        deadline = anyio.current_time() + wait
+        intent = await self.call(calls.intent(kind, id_, wait))
+        while intent.status == IntentStatus.PENDING and (left := deadline - anyio.current_time()) > 0:
+            intent = await self.call(calls.intent(kind, id_, left))
+        return intent
+
+    async def intents(self, *, kind: str = NODE, **filters: str | Iterable[str]) -> AsyncIterator[IntentView]:
+        """Intents that fit the filters, the newest first: `node` or `resource`, `status`, `action`, `requested_by`."""
+        before, more = None, True
+        while more:
+            page = await self.call(calls.intents(kind, filters, before))
+            for each in page.intents:
+                yield each
+            before, more = page.next, page.next is not None
+
+    async def _answered(self, kind: str, intent: IntentView, deadline: float) -> IntentView:
+        if intent.status == IntentStatus.PENDING and (left := deadline - anyio.current_time()) > 0:
+            intent = await self.intent(intent.id, kind=kind, wait=left)
+        if intent.status in (IntentStatus.REJECTED, IntentStatus.SUPERSEDED):
+            raise errors.of_answer(intent)
+        return intent
+
+    # --- resources of other kinds, controllers
+
+    async def kinds(self) -> Sequence[KindView]:
+        """The registered kinds, with their states and actions."""
+        return (await self.call(calls.kinds())).kinds
+
+    async def resources(self, kind: str, **filters: str | Iterable[str]) -> AsyncIterator[ResourceView]:
+        """All resources of a kind that fit the filters: `state`, `site`, `ended`."""
+        after: str | None = ""
+        while after is not None:
+            page = await self.call(calls.resources(kind, filters, after))
+            for each in page.resources:
+                yield each
+            after = page.next
+
+    async def resource(self, kind: str, name: str) -> ResourceView:
+        """Everything of one resource, which may have ended."""
+        return (await self.call(calls.resource(kind, name))).resource
+
+    async def controllers(self) -> Ownership:
+        """The controllers, and the shards without a controller."""
+        return await self.call(calls.controllers())
+
+    # --- changes
+
+    async def watch(self, *, after: str | None = None, **filters: str | Iterable[str]) -> AsyncGenerator[Change, None]:
+        """Changes as they come, from now on or after a stored cursor, each once. Reconnects after a failure. `filters`:
+        `kind`, `layer`, `to`, `resource` (`node/NAME`), … `contextlib.aclosing` ends the stream at a known moment."""
+        following = Feed(filters, after)
+        while True:
+            with suppress(httpx.TransportError, ApiUnreachable):
+                async for change in self._stream(following):
+                    yield change
+            await anyio.sleep(feed.PAUSE_SECONDS)
+
+    async def _stream(self, following: Feed) -> AsyncIterator[Change]:
+        following.begin()
+        async with self._http.stream(
+            "GET",
+            feed.PATH,
+            params=following.query,
+            headers=dict(following.headers),
+            timeout=feed.SILENCE_SECONDS,
+        ) as response:
+            if response.is_error:
+                await response.aread()
+                raise wire.failure(self._url, response)
+            async for line in response.aiter_lines():
+                change = following.line(line)
+                if change is not None:
+                    yield change
+
+    # --- any request
+
+    async def call(self, call: Call[T]) -> T:
+        """Send one request. Raises ApiError, and ApiUnreachable without a response."""
+        attempt = 0
+        while True:
+            attempt += 1
+            response, failure = await self._try(call)
+            if not wire.is_worth_another(call, attempt, response):
+                if response is None:
+                    raise ApiUnreachable(self._url, str(failure) or type(failure).__name__) from failure
+                return wire.read(call, response)
+            await anyio.sleep(wire.PAUSE_SECONDS * attempt)
+
+    async def _try(self, call: Call[Any]) -> tuple[httpx.Response | None, httpx.TransportError | None]:
+        try:
+            return await self._http.request(**wire.arguments(call)), None
+        except httpx.TransportError as error:
+            return None, error

@@ -1,0 +1,212 @@
+"""Requests of the API as data, from which both clients send them: path, parameters, body, and type of the response."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+import msgspec
+
+from farrier.model.controller_views import Ownership
+from farrier.model.details import Details
+from farrier.model.edges import NODE
+from farrier.model.intent_views import IntentView
+from farrier.model.resource_views import KindView, ResourceView
+from farrier.model.views import NodeDetail, NodeView
+
+T = TypeVar("T")
+
+MOST_ROWS = 1000
+LONGEST_WAIT_SECONDS = 30.0
+"""Largest `limit` and `wait` that the API accepts."""
+
+Query = tuple[tuple[str, str], ...]
+
+
+class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """One request. `again`: a repeated request has the same effect as one. `waits`: the server may take as many seconds
+    to respond."""
+
+    path: str
+    type: type[T]
+    method: str = "GET"
+    query: Query = ()
+    body: Any = None
+    again: bool = True
+    waits: float = 0.0
+
+
+class NewNode(Details, frozen=True, kw_only=True, omit_defaults=True):
+    """A node to register. With `bootstrap`, the response has a token for the node's agent."""
+
+    name: str
+    bmc_address: str | None = None
+    bmc_credential: str | None = None
+    bootstrap: bool = False
+
+
+class NodePage(msgspec.Struct, frozen=True):
+    """Nodes by name."""
+
+    now: datetime
+    nodes: tuple[NodeView, ...]
+    next: str | None
+
+
+class ShownNode(msgspec.Struct, frozen=True):
+    """One node."""
+
+    now: datetime
+    node: NodeDetail
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """A registered node. The bootstrap token is shown only here."""
+
+    id: int
+    name: str
+    bootstrap_token: str | None = None
+
+
+class RegisteredNodes(msgspec.Struct, frozen=True):
+    """The registered nodes, in the order of the request."""
+
+    nodes: tuple[Registered, ...]
+
+
+class Kinds(msgspec.Struct, frozen=True):
+    """The registered kinds."""
+
+    kinds: tuple[KindView, ...]
+
+
+class ResourcePage(msgspec.Struct, frozen=True):
+    """Resources of a kind by name."""
+
+    now: datetime
+    resources: tuple[ResourceView, ...]
+    next: str | None
+
+
+class ShownResource(msgspec.Struct, frozen=True):
+    """One resource."""
+
+    now: datetime
+    resource: ResourceView
+
+
+class IntentPage(msgspec.Struct, frozen=True):
+    """Intents, newest first."""
+
+    now: datetime
+    intents: tuple[IntentView, ...]
+    next: int | None
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True):
+    """An intent to submit. Without `key`, the client makes one, so that it can send the request again."""
+
+    resource: str
+    action: str
+    params: Mapping[str, Any] = {}
+    kind: str = NODE
+    key: str | None = None
+    requested_by: str | None = None
+
+
+def nodes(filters: Mapping[str, Iterable[str]], after: str) -> Call[NodePage]:
+    """A page of nodes. `filters` are parameters of the API: status, management, site, model, …"""
+    return Call(path="/nodes", type=NodePage, query=_page(filters, after))
+
+
+def node(name: str) -> Call[ShownNode]:
+    """One node."""
+    return Call(path=f"/nodes/{quote(name, safe='')}", type=ShownNode)
+
+
+def register(new: Sequence[NewNode]) -> Call[RegisteredNodes]:
+    """Register all of these nodes, or none."""
+    return Call(method="POST", path="/nodes", type=RegisteredNodes, body=list(new), again=False)
+
+
+def changes(details: Mapping[str, Any], version: int | None) -> Mapping[str, Any]:
+    """The parameters of the intent `set`."""
+    params: dict[str, Any] = {name: value for name, value in details.items() if value is not None}
+    removed = [name for name, value in details.items() if value is None]
+    if removed:
+        params["unset"] = removed
+    if version is not None:
+        params["if_version"] = version
+    return params
+
+
+def submit(given: Submission, wait: float) -> Call[IntentView]:
+    """Submit an intent. It has an idempotency key, so a repeated request is the same intent."""
+    named = {"node": given.resource} if given.kind == NODE else {"kind": given.kind, "resource": given.resource}
+    body = named | {
+        "action": given.action,
+        "params": given.params,
+        "idempotency_key": given.key or f"client-{uuid4()}",
+        "requested_by": given.requested_by,
+    }
+    seconds = min(wait, LONGEST_WAIT_SECONDS)
+    return Call(
+        method="POST", path=_intents(given.kind), type=IntentView, query=_wait(seconds), body=body, waits=seconds
+    )
+
+
+def intent(kind: str, id_: int, wait: float) -> Call[IntentView]:
+    """An intent, with its answer if there is one within `wait` seconds."""
+    seconds = min(wait, LONGEST_WAIT_SECONDS)
+    return Call(path=f"{_intents(kind)}/{id_}", type=IntentView, query=_wait(seconds), waits=seconds)
+
+
+def intents(kind: str, filters: Mapping[str, Iterable[str]], before: int | None) -> Call[IntentPage]:
+    """A page of intents."""
+    of_kind = {} if kind == NODE else {"kind": (kind,)}
+    query = _query({**filters, **of_kind, "limit": (str(MOST_ROWS),)})
+    return Call(
+        path=_intents(kind), type=IntentPage, query=query if before is None else (*query, ("before", str(before)))
+    )
+
+
+def kinds() -> Call[Kinds]:
+    """The registered kinds."""
+    return Call(path="/resources", type=Kinds)
+
+
+def resources(kind: str, filters: Mapping[str, Iterable[str]], after: str) -> Call[ResourcePage]:
+    """A page of the resources of a kind. `filters` are parameters of the API: state, site, ended."""
+    return Call(path=f"/resources/{quote(kind, safe='')}", type=ResourcePage, query=_page(filters, after))
+
+
+def resource(kind: str, name: str) -> Call[ShownResource]:
+    """One resource, which may have ended."""
+    return Call(path=f"/resources/{quote(kind, safe='')}/{quote(name, safe='')}", type=ShownResource)
+
+
+def controllers() -> Call[Ownership]:
+    """The controllers with their shards."""
+    return Call(path="/controllers", type=Ownership)
+
+
+def _intents(kind: str) -> str:
+    return "/intents" if kind == NODE else "/resource-intents"
+
+
+def _wait(seconds: float) -> Query:
+    return (("wait", f"{seconds:g}"),) if seconds > 0 else ()
+
+
+def _page(filters: Mapping[str, Iterable[str]], after: str) -> Query:
+    query = _query({**filters, "limit": (str(MOST_ROWS),)})
+    return (*query, ("after", after)) if after else query
+
+
+def _query(filters: Mapping[str, Iterable[str]]) -> Query:
+    return tuple(
+        (name, value) for name, values in filters.items() for value in ([values] if isinstance(values, str) else values)
+    )

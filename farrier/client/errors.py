@@ -1,0 +1,86 @@
+"""Errors of the client: what the server refused, and that it cannot be reached."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import httpx
+import msgspec
+
+from farrier.errors import ExitCode, FarrierError, RefusedByModel
+from farrier.model.intent_views import IntentView
+
+_MEDIA = "application/problem+json"
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """An error of the API (RFC 9457)."""
+
+    title: str = ""
+    detail: str = ""
+    hint: str = ""
+    sqlstate: str = ""
+    intent: IntentView | None = None
+
+
+class ApiUnreachable(FarrierError):
+    """The server did not respond. The request may have arrived."""
+
+    label = "api_unreachable"
+    exit_code = ExitCode.DATABASE_UNREACHABLE
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"cannot reach farrier at {url}: {reason}; check the URL, and that farrier run is up there")
+
+
+class ApiError(RefusedByModel):
+    """The server refused a request. `status` is the status code of HTTP."""
+
+    label = "api_error"
+
+    def __init__(self, status: int, problem: Problem) -> None:
+        text = problem.detail or problem.title or f"the server responded {status}"
+        super().__init__(text, hint=problem.hint, sqlstate=problem.sqlstate)
+        self.status = status
+
+
+class AccessDenied(ApiError):
+    """The token is missing, wrong, or does not allow the request."""
+
+    label = "access_denied"
+
+
+class NotAccepted(ApiError):
+    """A resource rejected an intent, or a newer intent superseded it. `intent` has the reason."""
+
+    label = "not_accepted"
+
+    def __init__(self, status: int, problem: Problem, intent: IntentView) -> None:
+        super().__init__(status, problem)
+        self.intent = intent
+
+
+def of(response: httpx.Response) -> ApiError:
+    """The error that a response with a status code of 400 or more reports."""
+    problem = _problem(response)
+    if problem.intent is not None:
+        return NotAccepted(response.status_code, problem, problem.intent)
+    denied = response.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN) and not problem.sqlstate
+    return (AccessDenied if denied else ApiError)(response.status_code, problem)
+
+
+def of_answer(intent: IntentView) -> NotAccepted:
+    """The error for an intent that was answered, and not accepted."""
+    detail = f"intent {intent.id} ({intent.action} of {intent.name}) was {intent.status}"
+    problem = Problem(detail=f"{detail}: {intent.reason}" if intent.reason else detail)
+    return NotAccepted(HTTPStatus.CONFLICT, problem, intent)
+
+
+def _problem(response: httpx.Response) -> Problem:
+    if response.headers.get("content-type", "").startswith(_MEDIA):
+        try:
+            return msgspec.json.decode(response.content, type=Problem)
+        except msgspec.DecodeError:
+            pass
+    reason = f"{response.status_code} {response.reason_phrase}".strip()
+    return Problem(detail=f"{response.url} responded {reason}, not as the API of farrier", hint="check the URL")

@@ -1,0 +1,57 @@
+"""The change feed: server-sent events of the API, parsed into changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from farrier.client.calls import Query
+from farrier.model.history import HistoryEntry
+
+PATH = "/history/stream"
+# The server sends an event or a mark at least every 15 s, so a longer silence is a lost connection.
+SILENCE_SECONDS = 45.0
+PAUSE_SECONDS = 2.0
+"""The pause before a lost stream is opened again."""
+
+
+class Change(HistoryEntry, frozen=True, kw_only=True):
+    """A change of a layer of a resource. A client that stores `cursor` can continue after this change."""
+
+    cursor: str = msgspec.field(name="key")
+
+
+class Feed:
+    """Parses the lines of one stream after another, and remembers where the next one continues."""
+
+    def __init__(self, filters: Mapping[str, Iterable[str]], after: str | None) -> None:
+        self.query: Query = tuple(
+            (name, value)
+            for name, values in filters.items()
+            for value in ([values] if isinstance(values, str) else values)
+        )
+        self.cursor = after
+        self._data = b""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the next request."""
+        return {"Accept": "text/event-stream"} | ({} if self.cursor is None else {"Last-Event-ID": self.cursor})
+
+    def begin(self) -> None:
+        """Drop the unfinished event of a lost stream."""
+        self._data = b""
+
+    def line(self, line: str) -> Change | None:
+        """Take the next line. Returns the change that it completes, if any."""
+        if not line:
+            data, self._data = self._data, b""
+            return msgspec.json.decode(data, type=Change) if data else None
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data":
+            self._data += value.encode()
+        elif name == "id":
+            self.cursor = value
+        return None

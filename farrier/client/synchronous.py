@@ -1,0 +1,169 @@
+"""The synchronous client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from farrier.client import calls, errors, feed, wire
+from farrier.client.calls import Call, NewNode, Registered, Submission
+from farrier.client.errors import ApiUnreachable
+from farrier.client.feed import Change, Feed
+from farrier.model.actions import Action
+from farrier.model.controller_views import Ownership
+from farrier.model.edges import NODE
+from farrier.model.intent_views import IntentView
+from farrier.model.requests import IntentStatus
+from farrier.model.resource_views import KindView, ResourceView
+from farrier.model.views import NodeDetail, NodeView
+
+T = TypeVar("T")
+
+
+class Farrier:
+    """A client of one server. Requests whose repetition has the same effect are sent again after a failure."""
+
+    def __init__(self, url: str, *, token: str | None = None, verify: Any = True, transport: Any = None) -> None:
+        self._url = url
+        self._http = httpx.Client(**wire.options(url, token, verify), transport=transport)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    # --- nodes
+
+    def nodes(self, **filters: str | Iterable[str]) -> Iterator[NodeView]:
+        """All nodes by name that fit the filters: `status`, `management`, `site`, `model`, …"""
+        after: str | None = ""
+        while after is not None:
+            page = self.call(calls.nodes(filters, after))
+            yield from page.nodes
+            after = page.next
+
+    def node(self, name: str) -> NodeDetail:
+        """Everything of one node."""
+        return self.call(calls.node(name)).node
+
+    def register(self, *nodes: NewNode) -> Sequence[Registered]:
+        """Register all of these nodes, or none."""
+        return self.call(calls.register(nodes)).nodes
+
+    def change(self, name: str, *, version: int | None = None, wait: float = 30, **details: Any) -> IntentView:
+        """Change details of a node by the intent `set`, and wait for its answer; None removes a detail. With `version`,
+        only if the node still has this version. Raises NotAccepted."""
+        return self.submit(name, Action.SET, calls.changes(details, version), wait=wait)
+
+    # --- intents
+
+    def submit(
+        self, resource: str, action: str, params: Mapping[str, Any] | None = None, *, wait: float = 0, **more: Any
+    ) -> IntentView:
+        """Submit an intent, and wait up to `wait` seconds for its answer. `more`: `kind`, `key`, `requested_by`.
+        Raises NotAccepted for an answer other than `accepted`."""
+        given = Submission(resource=resource, action=action, params=params or {}, **more)
+        deadline = time.monotonic() + wait
+        return self._answered(given.kind, self.call(calls.submit(given, wait)), deadline)
+
+    def intent(self, id_: int, *, kind: str = NODE, wait: float = 0) -> IntentView:
+        """An intent, with its answer if there is one within `wait` seconds."""
+        deadline = time.monotonic() + wait
+        intent = self.call(calls.intent(kind, id_, wait))
+        while intent.status == IntentStatus.PENDING and (left := deadline - time.monotonic()) > 0:
+            intent = self.call(calls.intent(kind, id_, left))
+        return intent
+
+    def intents(self, *, kind: str = NODE, **filters: str | Iterable[str]) -> Iterator[IntentView]:
+        """Intents that fit the filters, the newest first: `node` or `resource`, `status`, `action`, `requested_by`."""
+        before, more = None, True
+        while more:
+            page = self.call(calls.intents(kind, filters, before))
+            yield from page.intents
+            before, more = page.next, page.next is not None
+
+    def _answered(self, kind: str, intent: IntentView, deadline: float) -> IntentView:
+        if intent.status == IntentStatus.PENDING and (left := deadline - time.monotonic()) > 0:
+            intent = self.intent(intent.id, kind=kind, wait=left)
+        if intent.status in (IntentStatus.REJECTED, IntentStatus.SUPERSEDED):
+            raise errors.of_answer(intent)
+        return intent
+
+    # --- resources of other kinds, controllers
+
+    def kinds(self) -> Sequence[KindView]:
+        """The registered kinds, with their states and actions."""
+        return self.call(calls.kinds()).kinds
+
+    def resources(self, kind: str, **filters: str | Iterable[str]) -> Iterator[ResourceView]:
+        """All resources of a kind that fit the filters: `state`, `site`, `ended`."""
+        after: str | None = ""
+        while after is not None:
+            page = self.call(calls.resources(kind, filters, after))
+            yield from page.resources
+            after = page.next
+
+    def resource(self, kind: str, name: str) -> ResourceView:
+        """Everything of one resource, which may have ended."""
+        return self.call(calls.resource(kind, name)).resource
+
+    def controllers(self) -> Ownership:
+        """The controllers, and the shards without a controller."""
+        return self.call(calls.controllers())
+
+    # --- changes
+
+    def watch(self, *, after: str | None = None, **filters: str | Iterable[str]) -> Iterator[Change]:
+        """Changes as they come, from now on or after a stored cursor, each once. Reconnects after a failure. `filters`:
+        `kind`, `layer`, `to`, `resource` (`node/NAME`), …"""
+        following = Feed(filters, after)
+        while True:
+            with suppress(httpx.TransportError, ApiUnreachable):
+                yield from self._stream(following)
+            time.sleep(feed.PAUSE_SECONDS)
+
+    def _stream(self, following: Feed) -> Iterator[Change]:
+        following.begin()
+        with self._http.stream(
+            "GET",
+            feed.PATH,
+            params=following.query,
+            headers=dict(following.headers),
+            timeout=feed.SILENCE_SECONDS,
+        ) as response:
+            if response.is_error:
+                response.read()
+                raise wire.failure(self._url, response)
+            for line in response.iter_lines():
+                change = following.line(line)
+                if change is not None:
+                    yield change
+
+    # --- any request
+
+    def call(self, call: Call[T]) -> T:
+        """Send one request. Raises ApiError, and ApiUnreachable without a response."""
+        attempt = 0
+        while True:
+            attempt += 1
+            response, failure = self._try(call)
+            if not wire.is_worth_another(call, attempt, response):
+                if response is None:
+                    raise ApiUnreachable(self._url, str(failure) or type(failure).__name__) from failure
+                return wire.read(call, response)
+            time.sleep(wire.PAUSE_SECONDS * attempt)
+
+    def _try(self, call: Call[Any]) -> tuple[httpx.Response | None, httpx.TransportError | None]:
+        try:
+            return self._http.request(**wire.arguments(call)), None
+        except httpx.TransportError as error:
+            return None, error

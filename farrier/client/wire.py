@@ -1,0 +1,83 @@
+"""What both clients share: address, headers, time limits, and decoding of responses."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+import httpx
+import msgspec
+
+from farrier.client import errors
+from farrier.client.calls import Call
+from farrier.client.errors import ApiUnreachable
+from farrier.errors import ConfigError, FarrierError
+
+T = TypeVar("T")
+
+_API = "/api/v1"
+_SECONDS = 10.0
+# Attempts of a request whose repetition has the same effect, and the pause between them.
+ATTEMPTS = 3
+PAUSE_SECONDS = 0.5
+_TRY_AGAIN = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+
+
+def options(url: str, token: str | None, verify: Any) -> dict[str, Any]:
+    """The options of an `httpx` client. Raises ConfigError for a URL that is none."""
+    try:
+        base = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise ConfigError(
+            f"expected the URL of farrier, such as https://farrier.example, not {url!r}: {error}"
+        ) from None
+    if base.scheme not in ("http", "https") or not base.host:
+        raise ConfigError(f"expected the URL of farrier, such as https://farrier.example, not {url!r}")
+    headers = {"Accept": "application/json"} | ({} if token is None else {"Authorization": f"Bearer {token}"})
+    return {
+        "base_url": base.copy_with(path=base.path.rstrip("/").removesuffix(_API) + _API),
+        "headers": headers,
+        "verify": verify,
+        "timeout": _SECONDS,
+    }
+
+
+def arguments(call: Call[Any]) -> dict[str, Any]:
+    """The arguments of `httpx.Client.request`."""
+    given: dict[str, Any] = {
+        "method": call.method,
+        "url": call.path,
+        "params": call.query,
+        "headers": {},
+        "timeout": _SECONDS + call.waits,
+    }
+    if call.body is not None:
+        given["content"] = msgspec.json.encode(call.body)
+        given["headers"]["Content-Type"] = "application/json"
+    return given
+
+
+def is_worth_another(call: Call[Any], attempt: int, response: httpx.Response | None) -> bool:
+    """Whether to send the request again: it got no response, or one of a server that is starting or overloaded."""
+    failed = response is None or response.status_code in _TRY_AGAIN
+    return failed and call.again and attempt < ATTEMPTS
+
+
+def read(call: Call[T], response: httpx.Response) -> T:
+    """Decode a response. Raises ApiError if the server refused the request."""
+    if response.is_error:
+        raise errors.of(response)
+    try:
+        return msgspec.json.decode(response.content, type=call.type)
+    except msgspec.DecodeError as error:
+        problem = errors.Problem(
+            detail=f"{response.url} responded something else than the API of farrier: {error}", hint="check the URL"
+        )
+        raise errors.ApiError(response.status_code, problem) from error
+
+
+def failure(url: str, response: httpx.Response) -> FarrierError:
+    """The error of a stream that did not begin: temporary for an error of the server, else what it refused."""
+    if response.is_server_error:
+        return ApiUnreachable(url, f"it responded {response.status_code}")
+    return errors.of(response)

@@ -1,0 +1,185 @@
+"""The Python client, against a served site with a real database: both clients have the same promises."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+import httpx
+import pytest
+
+from farrier.client import AccessDenied, ApiError, ApiUnreachable, AsyncFarrier, Change, Farrier, NewNode, NotAccepted
+from farrier.errors import ConfigError
+from farrier.web.backend import Backend
+from farrier.web.server import serving
+from tests.integration.test_web import TOKEN, backend, closed_site
+from tests.integration.test_web_feed import SETTLED
+from tests.support import pg
+from tests.support.site import Site, opened
+
+__all__ = ["backend"]
+
+T = TypeVar("T")
+
+BEGINNING = "0.0.0.-.-"
+
+
+@pytest.fixture
+async def url(backend: Backend) -> AsyncIterator[str]:
+    site = closed_site()
+    site.open(backend)
+    async with serving(site.app, host="127.0.0.1", port=0) as url:
+        yield url
+
+
+@pytest.fixture
+async def farrier(url: str) -> AsyncIterator[AsyncFarrier]:
+    async with AsyncFarrier(url, token=TOKEN) as farrier:
+        yield farrier
+
+
+@pytest.fixture
+async def site(db: pg.Database) -> AsyncIterator[Site]:
+    """A node, and the loop that answers."""
+    async with opened(db) as site:
+        await site.register("gpu-1")
+        yield site
+
+
+async def watched(farrier: AsyncFarrier, after: str, count: int) -> list[Change]:
+    """The next changes of the node after a cursor."""
+    with anyio.fail_after(pg.PATIENCE.total_seconds()):
+        async with aclosing(farrier.watch(after=after, resource="node/gpu-1")) as changes:
+            return [await anext(changes) for _ in range(count)]
+
+
+async def beside(work: Callable[..., T], *given: Any) -> T:
+    """The result of the synchronous client, which runs in a thread."""
+    return await anyio.to_thread.run_sync(partial(work, *given))
+
+
+async def test_nodes_are_registered_together_and_listed_by_filters(farrier: AsyncFarrier) -> None:
+    registered = await farrier.register(
+        NewNode(name="gpu-1", site="ams"), NewNode(name="gpu-2", site="fra", labels={"row": "4"}, bootstrap=True)
+    )
+    assert [each.name for each in registered] == ["gpu-1", "gpu-2"]
+    assert registered[1].bootstrap_token
+    assert [node.name async for node in farrier.nodes(site="fra")] == ["gpu-2"]
+    assert (await farrier.node("gpu-2")).labels == {"row": "4"}
+
+
+async def test_a_list_of_nodes_continues_on_the_next_page(farrier: AsyncFarrier) -> None:
+    names = [f"gpu-{number:04}" for number in range(1002)]
+    for first in range(0, len(names), 1000):
+        await farrier.register(*(NewNode(name=name) for name in names[first : first + 1000]))
+    assert [node.name async for node in farrier.nodes()] == names
+
+
+@pytest.mark.usefixtures("site")
+async def test_an_intent_is_accepted_or_raises_with_its_reason(farrier: AsyncFarrier) -> None:
+    accepted = await farrier.submit("gpu-1", "pause", {"reason": "to look at it"}, wait=30, requested_by="ann")
+    assert (accepted.status, accepted.requested_by) == ("accepted", "ann")
+    await farrier.submit("gpu-1", "unpause", wait=30)
+    with pytest.raises(NotAccepted) as refused:
+        await farrier.submit("gpu-1", "manage", wait=30)
+    assert refused.value.intent.status == "rejected"
+    assert refused.value.intent.reason
+    assert [intent.action async for intent in farrier.intents(node="gpu-1", status="rejected")] == ["manage"]
+
+
+@pytest.mark.usefixtures("site")
+async def test_details_change_and_are_removed(farrier: AsyncFarrier) -> None:
+    await farrier.change("gpu-1", site="ams", labels={"row": "4"})
+    changed = await farrier.node("gpu-1")
+    assert (changed.site, changed.labels) == ("ams", {"row": "4"})
+    await farrier.change("gpu-1", version=changed.version, site=None)
+    assert (await farrier.node("gpu-1")).site is None
+
+
+@pytest.mark.usefixtures("site")
+async def test_a_change_of_an_old_version_is_refused(farrier: AsyncFarrier) -> None:
+    before = await farrier.node("gpu-1")
+    await farrier.change("gpu-1", site="ams")
+    with pytest.raises(NotAccepted):
+        await farrier.change("gpu-1", version=before.version, site="fra")
+    assert (await farrier.node("gpu-1")).site == "ams"
+
+
+async def test_an_intent_without_an_answer_stays_pending(farrier: AsyncFarrier) -> None:
+    await farrier.register(NewNode(name="gpu-1"))
+    pending = await farrier.submit("gpu-1", "manage", key="once")
+    assert pending.status == "pending"
+    assert (await farrier.submit("gpu-1", "manage", key="once")).id == pending.id
+    assert (await farrier.intent(pending.id)).status == "pending"
+
+
+@pytest.mark.usefixtures("site")
+async def test_changes_are_watched_and_continued_after_a_cursor(farrier: AsyncFarrier, db: pg.Database) -> None:
+    await farrier.submit("gpu-1", "set_bmc", {"address": "10.0.0.1", "credential": "file:x"}, wait=30)
+    await db.advance(SETTLED)
+    first, second = await watched(farrier, BEGINNING, 2)
+    assert {first.layer, second.layer} <= {"status", "management", "onboarding"}
+    assert await watched(farrier, first.cursor, 1) == [second]
+
+
+async def test_a_refusal_names_what_is_wrong(farrier: AsyncFarrier, url: str) -> None:
+    with pytest.raises(ApiError, match="gpu-9") as missing:
+        await farrier.node("gpu-9")
+    assert missing.value.status == 404
+    with pytest.raises(ApiError, match="color"):
+        [node async for node in farrier.nodes(color="red")]
+    async with AsyncFarrier(url, token="wrong") as stranger:
+        with pytest.raises(AccessDenied, match="Bearer"):
+            await stranger.submit("gpu-1", "manage")
+
+
+async def test_a_server_that_is_not_there_is_an_error_with_its_url() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    async with AsyncFarrier(url) as farrier:
+        with pytest.raises(ApiUnreachable, match=url):
+            await farrier.node("gpu-1")
+
+
+async def test_another_server_is_an_error_that_says_so() -> None:
+    def page(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, html="<p>welcome</p>")
+
+    async with AsyncFarrier("http://elsewhere", transport=httpx.MockTransport(page)) as farrier:
+        with pytest.raises(ApiError, match=r"elsewhere.*something else than the API"):
+            await farrier.node("gpu-1")
+
+
+@pytest.mark.parametrize("url", ["farrier.example", "ftp://farrier.example", "http://", ""])
+def test_a_url_without_a_scheme_or_host_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="expected the URL of farrier"):
+        Farrier(url)
+
+
+@pytest.mark.usefixtures("site")
+async def test_the_synchronous_client_does_the_same(url: str, db: pg.Database) -> None:
+    def work() -> list[Any]:
+        with Farrier(url, token=TOKEN) as farrier:
+            farrier.register(NewNode(name="gpu-2", site="ams"))
+            accepted = farrier.submit("gpu-1", "pause", {"reason": "x"}, wait=30)
+            change = next(farrier.watch(after=BEGINNING, resource="node/gpu-1"))
+            return [
+                [node.name for node in farrier.nodes()],
+                accepted.status,
+                farrier.node("gpu-2").site,
+                farrier.intent(accepted.id, wait=1).status,
+                [intent.id for intent in farrier.intents()],
+                [kind.kind for kind in farrier.kinds()] != [],
+                list(farrier.resources("network_segment")),
+                farrier.controllers().controllers != (),
+                change.name,
+            ]
+
+    await db.advance(SETTLED)
+    found = await beside(work)
+    assert found == [["gpu-1", "gpu-2"], "accepted", "ams", "accepted", [1], True, [], True, "gpu-1"]
