@@ -13,13 +13,14 @@ from farrier.model import sweeps
 from farrier.model.diagnosis import Patience
 from farrier.model.limits import Limits
 from farrier.protocols import Queries, Requests, ResourceQueries
+from farrier.web.recent_counts import RecentCounts
 
 
 class Backend(msgspec.Struct, frozen=True):
     """The queries and settings that responses need. `limits` has only the limits that differ from the defaults.
     `token` reads the bearer token again for each write, so that it can be rotated; None if writes are disabled.
     `patience` has the age at which an agent counts as silent, `period` is that of the controllers, and `bootstrap_ttl`
-    is how long a bootstrap token is valid."""
+    is how long a bootstrap token is valid. `counts` keeps counts for pages."""
 
     queries: Queries
     requests: Requests
@@ -29,6 +30,7 @@ class Backend(msgspec.Struct, frozen=True):
     patience: Patience = Patience()
     period: timedelta = sweeps.PERIOD
     bootstrap_ttl: timedelta = timedelta(hours=72)
+    counts: RecentCounts = msgspec.field(default_factory=RecentCounts)
 
 
 def backend_of(request: Request) -> Backend:

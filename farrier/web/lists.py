@@ -56,7 +56,7 @@ async def inventory(request: Request) -> Response:
             (each, clock) for each, clock in await late_resources(backend) if unselected or chosen.fits_site(each.site)
         ][:_MOST_LATE],
         "figures": await backend.queries.figures(),
-        "counts": await backend.queries.counts(chosen),
+        "counts": await backend.counts.of(backend.queries, chosen),
         "statuses": _STATUSES,
         "managements": _MANAGEMENTS,
         "chosen": chosen,

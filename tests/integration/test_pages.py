@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from datetime import timedelta
 
 import httpx
 import pytest
@@ -13,8 +14,10 @@ from farrier.io.queries import PostgresQueries
 from farrier.model.details import LISTED
 from farrier.model.selection import label_tests
 from farrier.model.views import BY_NAME, ORDERS, SortKey, Wanted
+from farrier.web.recent_counts import RecentCounts
 from tests.integration.test_web import backend, conn, register, web
 from tests.support import owners, pg
+from tests.support.clock import HandClock
 
 __all__ = ["backend", "conn", "web"]
 
@@ -165,6 +168,21 @@ async def test_a_filter_counts_what_it_selects_and_what_each_other_value_would(
     for name in ("status", "site", "model"):
         values = [str(each[name]) for each in fitting(name) if each[name] is not None]
         assert counts.values[name] == {value: values.count(value) for value in values}, name
+
+
+async def test_counts_of_a_filter_are_read_again_after_five_seconds(db: pg.Database, conn: Connection) -> None:
+    await without_guards(conn, FLEET)
+    clock = HandClock()
+    counts = RecentCounts(clock)
+    async with db.pool(size=1) as connections:
+        queries = PostgresQueries(connections)
+        assert (await counts.of(queries, Wanted())).selected == 30
+        await conn.execute("UPDATE farrier.nodes SET status = 'deleted' WHERE name = 'gpu-10'")
+        clock.advance(timedelta(seconds=4.9))
+        assert (await counts.of(queries, Wanted())).selected == 30
+        assert (await counts.of(queries, Wanted(names=("gpu-1*",)))).selected == 9
+        clock.advance(timedelta(seconds=0.1))
+        assert (await counts.of(queries, Wanted())).selected == 29
 
 
 @pytest.mark.parametrize("order", [order for order in ORDERS if order != BY_NAME])

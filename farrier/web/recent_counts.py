@@ -1,0 +1,37 @@
+"""Counts of the inventory, kept for some seconds: counting reads all nodes, and open pages ask again and again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import msgspec
+
+from farrier.clock import MonotonicClock
+from farrier.model.views import Counts, Wanted
+from farrier.protocols import Clock, Queries
+
+# Less than the interval in which an open page fetches itself.
+_SECONDS = 5.0
+# Filters of all open pages; a kilobyte each.
+_MOST = 100
+
+
+class RecentCounts:
+    """The counts of each filter, at most 5 s old."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or MonotonicClock()
+        self._kept: OrderedDict[bytes, tuple[float, Counts]] = OrderedDict()
+
+    async def of(self, queries: Queries, wanted: Wanted) -> Counts:
+        """The counts of a filter."""
+        key = msgspec.json.encode(wanted)
+        now = self._clock.monotonic()
+        if key in self._kept and now - self._kept[key][0] < _SECONDS:
+            return self._kept[key][1]
+        counts = await queries.counts(wanted)
+        self._kept[key] = (now, counts)
+        self._kept.move_to_end(key)
+        if len(self._kept) > _MOST:
+            self._kept.popitem(last=False)
+        return counts
