@@ -37,6 +37,7 @@ _RECORDED = 75.0
 _FRAMES = 20
 _SECONDS_PER_FRAME = 0.8
 _DESKTOP: ViewportSize = {"width": 1400, "height": 900}
+_TALL: ViewportSize = {"width": 1400, "height": 1700}
 _PHONE: ViewportSize = {"width": 390, "height": 844}
 _CHARACTER, _LINE, _MARGIN = 8.4, 18, 14  # pixels
 
@@ -105,6 +106,7 @@ def _screenshots(address: str, chromium: str) -> None:
         browser = driver.chromium.launch(executable_path=chromium)
         desktop = browser.new_page(viewport=_DESKTOP, color_scheme="light")
         for name, path in pages.items():
+            desktop.set_viewport_size(_TALL if name == "node" else _DESKTOP)
             _screenshot(desktop, address + path, name)
         phone = browser.new_page(viewport=_PHONE, color_scheme="dark")
         _screenshot(phone, address + pages["node"], "node-narrow")

@@ -1,8 +1,6 @@
 """Actions of a resource as buttons, and the page that asks for the parameters of one and submits it as an intent.
 
-A page offers only actions that the model accepts in the present state, and only to a client that may submit intents. A
-form carries a random text that the browser also has as a cookie: a page of another site knows neither, so its form is
-refused.
+A page offers only actions that the model accepts in the present state, and only to a client that may submit intents.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from http import HTTPStatus
-from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -27,17 +24,13 @@ from farrier.model.kinds import CREATE
 from farrier.model.params import Schema
 from farrier.model.resource_views import KindView, ResourceView
 from farrier.model.views import NodeDetail
-from farrier.web import render
+from farrier.web import forms, render
 from farrier.web.backend import backend_of
 from farrier.web.operation import authorize
 
-_COOKIE = "farrier-form"
-_FORM, _KEY, _NAME = "form-token", "form-key", "form-name"
+_KEY, _NAME = "form-key", "form-name"
 # A controller answers within milliseconds. The page of a resource shows an answer that comes later.
 _PATIENCE = timedelta(seconds=3)
-_LARGEST_FORM = 64 * 1024
-_MOST_FIELDS = 100
-_SAME_SITE = frozenset({"same-origin", "none"})
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -203,7 +196,7 @@ async def _respond(request: Request, asked: Asked) -> Response:
         raise HTTPException(HTTPStatus.FORBIDDEN, "actions need a token that may submit intents")
     if request.method != "POST":
         return _page(request, asked, {}, asked.refusal)
-    given = await _form(request)
+    given = await forms.submitted(request)
     fields = asked.params.fields
     texts = {name: value.strip() for name, value in given.items() if name in fields and value.strip()}
     intent = requests.ResourceRequest(
@@ -228,36 +221,15 @@ async def _respond(request: Request, asked: Asked) -> Response:
 def _page(
     request: Request, asked: Asked, given: Mapping[str, str], problem: str, status: HTTPStatus = HTTPStatus.OK
 ) -> Response:
-    token = request.cookies.get(_COOKIE) or secrets.token_urlsafe(32)
     values = {
         "at": "nodes" if asked.kind == NODE else "resources",
         "asked": asked,
         "given": given,
         "problem": problem,
-        "hidden": {_FORM: token, _KEY: secrets.token_urlsafe(16)},
+        "hidden": {_KEY: secrets.token_urlsafe(16)},
         "name_field": _NAME,
     }
-    page = render.page("act.html", values, status)
-    page.set_cookie(_COOKIE, token, httponly=True, samesite="strict", secure=request.url.scheme == "https")
-    return page
-
-
-async def _form(request: Request) -> dict[str, str]:
-    """The fields of a form of this server. Raises HTTPException for any other."""
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _LARGEST_FORM:
-            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a form has at most {_LARGEST_FORM} bytes")
-    try:
-        given = dict(parse_qsl(body.decode(), strict_parsing=True, max_num_fields=_MOST_FIELDS))
-    except ValueError:
-        raise HTTPException(HTTPStatus.BAD_REQUEST, "expected the fields of the form of this page") from None
-    token, expected = given.get(_FORM, ""), request.cookies.get(_COOKIE, "")
-    is_own = bool(expected) and secrets.compare_digest(token.encode(), expected.encode())
-    if not is_own or request.headers.get("sec-fetch-site", "none") not in _SAME_SITE:
-        raise HTTPException(HTTPStatus.FORBIDDEN, "this form is not of this server; open the page again and submit it")
-    return given
+    return forms.page(request, "act.html", values, status)
 
 
 _METHODS = ["GET", "POST"]

@@ -14,9 +14,10 @@ from urllib.parse import quote, urlencode, urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from farrier.model import details, resource_why, timeline, why
+from farrier.model import details, ib_partition, network_segment, resource_why, timeline, why
 from farrier.model.edges import NODE
 from farrier.model.history import HistoryEntry, HistoryFilter
+from farrier.model.resource_views import AddressView, MemberView, ResourceView
 from farrier.model.views import NodeDetail, WorkflowView
 from farrier.web import acting, render
 from farrier.web.backend import Backend, backend_of
@@ -81,8 +82,20 @@ async def resource(request: Request) -> Response:
         "why": explained,
         "timeline": timeline.of_changes(recent, explained.clocks, shown.ended_at or found.now),
         "title": "all layers",
+        "allocated": await _allocated(backend, shown),
     }
     return render.page("resource.html", values | _common(shown.kind, shown.id, detail.requests, recent))
+
+
+async def _allocated(backend: Backend, shown: ResourceView) -> Sequence[AddressView | MemberView]:
+    """The addresses of a segment, or the ports of a partition; nothing for any other kind."""
+    if shown.ended_at is not None:
+        return ()
+    if shown.kind == network_segment.SPEC.name:
+        return (await backend.resources.addresses(str(shown.id))).rows
+    if shown.kind == ib_partition.SPEC.name:
+        return (await backend.resources.members(str(shown.id))).rows
+    return ()
 
 
 def _common(kind: str, id_: int, requests: Sequence[Any], recent: Sequence[HistoryEntry]) -> dict[str, Any]:

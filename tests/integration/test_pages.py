@@ -266,6 +266,27 @@ async def test_each_kind_is_listed_with_counts_that_link_to_its_resources(
     assert "No resource that matches." in (await web.get("/resources/maas_region?q=lon")).text
 
 
+async def test_a_segment_and_a_partition_show_what_is_allocated_of_them(
+    web: httpx.AsyncClient, conn: Connection
+) -> None:
+    await register(conn, "gpu-1")
+    await conn.execute("SELECT farrier.set_pool('pkey', 5, 6)")
+    made = {"network_segment": '{"site": "ams", "prefixes": ["10.0.0.0/24"]}', "ib_partition": "{}"}
+    for kind, params in made.items():
+        await conn.execute("SELECT farrier.resource_intent($1, 'lan', 'create', $2::text::jsonb)", kind, params)
+    await without_guards(
+        conn,
+        "UPDATE farrier.network_segments SET state = 'ready'; SELECT farrier.allocate_address('lan', 'gpu-1');"
+        " SELECT farrier.join_partition('lan', '0002c903000e0b72', 'gpu-1')",
+    )
+    segment = (await web.get("/resources/network_segment/lan")).text
+    assert re.search(r'data-label="address">10\.0\.0\.\d+ of 10\.0\.0\.0/24', segment)
+    partition = (await web.get("/resources/ib_partition/lan")).text
+    assert 'data-label="port">0002c903000e0b72 (' in partition
+    for page in (segment, partition):
+        assert "<td>gpu-1" in page
+
+
 async def test_pages_run_only_the_script_of_this_server(web: httpx.AsyncClient) -> None:
     page = await web.get("/")
     policy = page.headers["content-security-policy"]

@@ -1,0 +1,56 @@
+"""Forms of pages that change something: only the server's own forms are accepted.
+
+A form carries a random text that the browser also has as a cookie. A page of another site knows neither, and browsers
+do not send the cookie with its requests.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from farrier.web import render
+
+FIELD, COOKIE = "form-token", "farrier-form"
+_LARGEST = 64 * 1024
+_MOST_FIELDS = 100
+_SAME_SITE = frozenset({"same-origin", "none"})
+
+
+def page(request: Request, template: str, values: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK) -> Response:
+    """A page with a form, whose template writes the fields of `hidden`."""
+    token = request.cookies.get(COOKIE) or secrets.token_urlsafe(32)
+    hidden = {FIELD: token, **values.get("hidden", {})}
+    response = render.page(template, {**values, "hidden": hidden}, status)
+    keep(request, response, COOKIE, token)
+    return response
+
+
+def keep(request: Request, response: Response, name: str, value: str) -> None:
+    """Set a cookie that scripts cannot read and browsers send to this site only, until they close."""
+    response.set_cookie(name, value, httponly=True, samesite="strict", secure=request.url.scheme == "https")
+
+
+async def submitted(request: Request) -> dict[str, str]:
+    """The fields of a form of this server. Raises HTTPException for any other."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _LARGEST:
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a form has at most {_LARGEST} bytes")
+    try:
+        given = dict(parse_qsl(body.decode(), strict_parsing=True, max_num_fields=_MOST_FIELDS))
+    except ValueError:
+        raise HTTPException(HTTPStatus.BAD_REQUEST, "expected the fields of the form of this page") from None
+    token, expected = given.get(FIELD, ""), request.cookies.get(COOKIE, "")
+    is_own = bool(expected) and secrets.compare_digest(token.encode(), expected.encode())
+    if not is_own or request.headers.get("sec-fetch-site", "none") not in _SAME_SITE:
+        raise HTTPException(HTTPStatus.FORBIDDEN, "this form is not of this server; open the page again and submit it")
+    return given
