@@ -8,7 +8,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := $(wildcard farrier tests bench tools)
+SOURCES := $(wildcard farrier tests bench tools examples)
 PYTEST := $(BIN)/python -m pytest
 # Lints of our own are in `make check`. Half of the time tests wait, so there are more workers than many machines have cores.
 TESTS := $(PYTEST) --ignore=tests/architecture --dist=loadgroup

@@ -14,6 +14,7 @@ FARRIER = ROOT / "farrier"
 TESTS = ROOT / "tests"
 BENCH = ROOT / "bench"
 TOOLS = ROOT / "tools"
+EXAMPLES = ROOT / "examples"
 STATEMENTS = FARRIER / "io" / "sql"
 SCHEMA = FARRIER / "io" / "schema"
 

@@ -1,0 +1,1 @@
+"""Programs beside farrier that operators can copy and change."""

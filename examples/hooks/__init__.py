@@ -1,0 +1,1 @@
+"""Schedulers that follow the fleet: docs/operating/hooks.md."""

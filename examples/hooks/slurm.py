@@ -1,0 +1,68 @@
+"""Drains the Slurm node of each farrier node that is not in service, and resumes it when the node returns.
+
+Run: FARRIER_TOKEN=… SLURM_JWT=… python -m examples.hooks.slurm FARRIER_URL SLURM_URL CURSOR_FILE
+
+SLURM_URL is slurmrestd with the version of its API, such as http://head:6820/slurm/v0.0.43. The reason of a drain marks
+the nodes that this hook drained; it resumes no others. A node of farrier without a Slurm node of the same name is
+ignored.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+
+from examples.hooks import feed
+
+MARK = "farrier: "
+"""How the reason begins if this hook drained the node."""
+
+# Slurm keeps the reason of a node that still runs jobs, and takes an empty one for none. A later drain without a reason
+# of its own would look like ours.
+_RETURNED = "returned to service by farrier"
+
+
+class Slurm:
+    """The REST server of one cluster."""
+
+    def __init__(self, api: httpx.AsyncClient) -> None:
+        self._api = api
+
+    async def reconcile(self, statuses: Mapping[str, str]) -> None:
+        """Drain or resume these nodes. Reads all nodes, because a request for an unknown node fails like an outage."""
+        response = await self._api.get("nodes/")
+        for node in response.raise_for_status().json()["nodes"]:
+            status = statuses.get(node["name"])
+            change = None if status is None else _change(node, status)
+            if change is not None:
+                (await self._api.post(f"node/{node['name']}", json=change)).raise_for_status()
+
+
+def _change(node: Mapping[str, Any], status: str) -> dict[str, Any] | None:
+    """The update that makes the node agree with the status; None: it agrees, or another client drained it."""
+    drained = "DRAIN" in node["state"]
+    ours = drained and node["reason"].startswith(MARK)
+    if status == feed.IN_SERVICE:
+        return {"state": ["UNDRAIN"], "reason": _RETURNED} if ours else None
+    reason = f"{MARK}{status}"
+    if drained and (not ours or node["reason"] == reason):
+        return None
+    return {"state": ["DRAIN"], "reason": reason}
+
+
+async def main(farrier_url: str, slurm_url: str, cursor: str) -> None:
+    """Follow the feed until an error."""
+    farrier_headers = feed.bearer(os.environ.get("FARRIER_TOKEN", ""))
+    slurm_headers = {"x-slurm-user-token": os.environ["SLURM_JWT"]}
+    async with feed.client(farrier_url, farrier_headers) as farrier, feed.client(slurm_url, slurm_headers) as api:
+        await feed.follow(farrier, Path(cursor), Slurm(api).reconcile)
+
+
+if __name__ == "__main__":
+    anyio.run(main, sys.argv[1], sys.argv[2], sys.argv[3])

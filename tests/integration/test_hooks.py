@@ -1,0 +1,140 @@
+"""The feed of the example hooks: all nodes at first, then each that changes, and no change is lost by a failure."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+
+from examples.hooks import feed
+from farrier.io.pool import Connection
+from farrier.web.backend import Backend
+from farrier.web.server import serving
+from tests.integration.test_web import backend, closed_site, conn, register
+from tests.support import pg
+
+__all__ = ["backend", "conn"]
+
+# An upper bound of the time after which a change is in the feed.
+SETTLED = pg.PATIENCE
+
+
+class Scheduler:
+    """What a hook reported; it fails while it is down."""
+
+    def __init__(self) -> None:
+        self.statuses: dict[str, str] = {}
+        self.calls = 0
+        self.is_down = False
+        self._changed = anyio.Event()
+
+    async def reconcile(self, statuses: Mapping[str, str]) -> None:
+        self.calls += 1
+        if self.is_down:
+            raise ConnectionError("the scheduler is down")
+        self.statuses |= statuses
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def until(self, expected: Mapping[str, str]) -> None:
+        with anyio.fail_after(pg.PATIENCE.total_seconds()):
+            while self.statuses != expected:
+                await self._changed.wait()
+
+
+@pytest.fixture
+async def url(backend: Backend) -> AsyncIterator[str]:
+    site = closed_site()
+    site.open(backend)
+    async with serving(site.app, host="127.0.0.1", port=0) as url:
+        yield url
+
+
+async def move(conn: Connection, db: pg.Database, name: str, status: str) -> None:
+    """Change the status of a node as a commit does, and let the feed report it."""
+    async with conn.transaction():
+        await conn.execute("SET LOCAL session_replication_role = replica")
+        await conn.execute(
+            """
+            WITH old AS (SELECT id, version, status FROM farrier.nodes WHERE name = $1),
+                 new AS (UPDATE farrier.nodes n SET status = $2, version = n.version + 1 FROM old WHERE n.id = old.id)
+            INSERT INTO farrier.history (kind, id, version, layer, from_value, to_value, at, cause, reason, source,
+                                         controller, epoch)
+            SELECT 'node', id, version + 1, 'status', status, $2, farrier.now(), 'test', '', '', gen_random_uuid(), 1
+              FROM old
+            """,
+            name,
+            status,
+        )
+    await db.advance(SETTLED)
+
+
+async def followed(url: str, cursor: Path, scheduler: Scheduler) -> None:
+    """Run a hook until it fails, as a supervisor would see it."""
+    async with feed.client(url, {}) as farrier:
+        await feed.follow(farrier, cursor, scheduler.reconcile)
+
+
+async def test_a_hook_begins_with_all_nodes_and_goes_on_where_it_was_killed(
+    url: str, conn: Connection, db: pg.Database, tmp_path: Path
+) -> None:
+    scheduler, cursor = Scheduler(), tmp_path / "cursor"
+    await register(conn, "gpu-1", "gpu-2")
+    await db.advance(SETTLED)
+    async with anyio.create_task_group() as group:
+        group.start_soon(followed, url, cursor, scheduler)
+        await scheduler.until({"gpu-1": "enrolling", "gpu-2": "enrolling"})
+        assert scheduler.calls == 1
+        await move(conn, db, "gpu-1", "active")
+        await scheduler.until({"gpu-1": "active", "gpu-2": "enrolling"})
+        group.cancel_scope.cancel()
+    await move(conn, db, "gpu-2", "active")
+    async with anyio.create_task_group() as group:
+        scheduler.statuses = {}
+        group.start_soon(followed, url, cursor, scheduler)
+        await scheduler.until({"gpu-2": "active"})
+        group.cancel_scope.cancel()
+
+
+async def test_a_change_that_the_scheduler_did_not_take_is_reported_again(
+    url: str, conn: Connection, db: pg.Database, tmp_path: Path
+) -> None:
+    scheduler, cursor = Scheduler(), tmp_path / "cursor"
+    async with anyio.create_task_group() as group:
+        group.start_soon(followed, url, cursor, scheduler)
+        await register(conn, "gpu-1")
+        await db.advance(SETTLED)
+        await scheduler.until({"gpu-1": "enrolling"})
+        group.cancel_scope.cancel()
+    await move(conn, db, "gpu-1", "quarantined")
+    scheduler.is_down = True
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            await followed(url, cursor, scheduler)
+    scheduler.is_down = False
+    async with anyio.create_task_group() as group:
+        group.start_soon(followed, url, cursor, scheduler)
+        await scheduler.until({"gpu-1": "quarantined"})
+        group.cancel_scope.cancel()
+
+
+async def test_a_hook_that_never_reached_its_scheduler_begins_with_all_nodes_again(
+    url: str, conn: Connection, db: pg.Database, tmp_path: Path
+) -> None:
+    scheduler, cursor = Scheduler(), tmp_path / "cursor"
+    await register(conn, "gpu-1")
+    await db.advance(SETTLED)
+    scheduler.is_down = True
+    with pytest.raises(ConnectionError):
+        await followed(url, cursor, scheduler)
+    assert not cursor.exists()
+
+
+async def test_a_hook_ends_with_the_error_of_farrier(url: str, tmp_path: Path) -> None:
+    cursor = tmp_path / "cursor"
+    cursor.write_text("no cursor")
+    with pytest.raises(httpx.HTTPStatusError, match="400"):
+        await followed(url, cursor, Scheduler())

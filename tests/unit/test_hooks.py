@@ -1,0 +1,165 @@
+"""What the example hooks do with a node: take it from its scheduler, and return only what they took themselves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from examples.hooks.kubernetes import MARK, Kubernetes
+from examples.hooks.slurm import Slurm
+from tests.support import fake_kubernetes, fake_slurm
+from tests.support.fake_kubernetes import FakeKubernetes
+from tests.support.fake_slurm import FakeSlurm
+
+OUT, IN = {"gpu-1": "quarantined"}, {"gpu-1": "active"}
+
+
+@pytest.fixture
+def cluster() -> FakeKubernetes:
+    return FakeKubernetes("gpu-1", "gpu-2")
+
+
+@pytest.fixture
+async def kubernetes(cluster: FakeKubernetes) -> AsyncIterator[Kubernetes]:
+    transport, headers = httpx.ASGITransport(app=cluster.app), {"authorization": f"Bearer {fake_kubernetes.TOKEN}"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://kube", headers=headers) as api:
+        yield Kubernetes(api)
+
+
+def is_cordoned(cluster: FakeKubernetes, name: str = "gpu-1") -> bool:
+    return cluster.nodes[name]["spec"].get("unschedulable") is True
+
+
+async def test_a_node_that_leaves_service_is_cordoned_once_and_uncordoned_when_it_returns(
+    cluster: FakeKubernetes, kubernetes: Kubernetes
+) -> None:
+    for _ in range(3):
+        await kubernetes.reconcile(OUT)
+    assert is_cordoned(cluster)
+    assert not is_cordoned(cluster, "gpu-2")
+    assert cluster.nodes["gpu-1"]["metadata"]["annotations"] == {MARK: "quarantined"}
+    assert cluster.patches == 1
+    for _ in range(3):
+        await kubernetes.reconcile(IN)
+    assert not is_cordoned(cluster)
+    assert cluster.nodes["gpu-1"]["metadata"]["annotations"] == {}
+    assert cluster.patches == 2
+
+
+async def test_a_node_that_an_operator_cordoned_stays_cordoned(cluster: FakeKubernetes, kubernetes: Kubernetes) -> None:
+    cluster.merge("gpu-1", {"spec": {"unschedulable": True}})
+    await kubernetes.reconcile(OUT)
+    await kubernetes.reconcile(IN)
+    assert is_cordoned(cluster)
+    assert cluster.patches == 0
+
+
+async def test_a_node_that_an_operator_took_over_from_the_hook_stays_cordoned(
+    cluster: FakeKubernetes, kubernetes: Kubernetes
+) -> None:
+    await kubernetes.reconcile(OUT)
+    cluster.merge("gpu-1", {"metadata": {"annotations": {MARK: None}}})
+    await kubernetes.reconcile(IN)
+    assert is_cordoned(cluster)
+
+
+async def test_a_node_that_an_operator_uncordoned_too_early_is_cordoned_again_at_its_next_change(
+    cluster: FakeKubernetes, kubernetes: Kubernetes
+) -> None:
+    await kubernetes.reconcile(OUT)
+    cluster.merge("gpu-1", {"spec": {"unschedulable": False}})
+    await kubernetes.reconcile({"gpu-1": "draining"})
+    assert is_cordoned(cluster)
+
+
+async def test_a_change_by_another_client_is_not_overwritten(cluster: FakeKubernetes, kubernetes: Kubernetes) -> None:
+    cluster.busy = 2
+    await kubernetes.reconcile(OUT)
+    assert is_cordoned(cluster)
+    cluster.busy = 100
+    with pytest.raises(RuntimeError, match="gpu-1 changed between"):
+        await kubernetes.reconcile(IN)
+    assert is_cordoned(cluster)
+
+
+async def test_a_node_without_a_kubernetes_node_is_ignored_and_an_outage_is_not(
+    cluster: FakeKubernetes, kubernetes: Kubernetes
+) -> None:
+    await kubernetes.reconcile({"gpu-9": "offline"})
+    cluster.is_down = True
+    with pytest.raises(httpx.HTTPStatusError, match="503"):
+        await kubernetes.reconcile(OUT)
+
+
+@pytest.fixture
+def queue() -> FakeSlurm:
+    return FakeSlurm("gpu-1", "gpu-2")
+
+
+@pytest.fixture
+async def slurm(queue: FakeSlurm) -> AsyncIterator[Slurm]:
+    transport, headers = httpx.ASGITransport(app=queue.app), {"x-slurm-user-token": fake_slurm.TOKEN}
+    async with httpx.AsyncClient(transport=transport, base_url="http://head/slurm/v0.0.43", headers=headers) as api:
+        yield Slurm(api)
+
+
+def is_drained(queue: FakeSlurm, name: str = "gpu-1") -> bool:
+    return "DRAIN" in queue.nodes[name]["state"]
+
+
+@pytest.mark.parametrize("base", ["IDLE", "ALLOCATED"])
+async def test_a_node_that_leaves_service_is_drained_once_and_resumed_when_it_returns(
+    queue: FakeSlurm, slurm: Slurm, base: str
+) -> None:
+    queue.nodes["gpu-1"]["state"] = [base]
+    for _ in range(3):
+        await slurm.reconcile(OUT)
+    assert (queue.nodes["gpu-1"]["state"], queue.nodes["gpu-1"]["reason"]) == ([base, "DRAIN"], "farrier: quarantined")
+    assert not is_drained(queue, "gpu-2")
+    assert queue.updates == 1
+    for _ in range(3):
+        await slurm.reconcile(IN)
+    assert queue.nodes["gpu-1"]["state"] == [base], "and its jobs go on"
+    assert queue.updates == 2
+
+
+async def test_the_reason_follows_the_status(queue: FakeSlurm, slurm: Slurm) -> None:
+    await slurm.reconcile(OUT)
+    await slurm.reconcile({"gpu-1": "retired"})
+    assert queue.nodes["gpu-1"]["reason"] == "farrier: retired"
+
+
+async def test_a_node_that_an_administrator_drained_stays_drained(queue: FakeSlurm, slurm: Slurm) -> None:
+    queue.update("gpu-1", "DRAIN", "a fan is loud")
+    await slurm.reconcile(OUT)
+    await slurm.reconcile(IN)
+    assert (is_drained(queue), queue.nodes["gpu-1"]["reason"]) == (True, "a fan is loud")
+    assert queue.updates == 0
+
+
+async def test_a_node_that_an_administrator_took_over_from_the_hook_stays_drained(
+    queue: FakeSlurm, slurm: Slurm
+) -> None:
+    await slurm.reconcile(OUT)
+    queue.update("gpu-1", "DRAIN", "mine now")
+    await slurm.reconcile(IN)
+    assert is_drained(queue)
+
+
+async def test_a_later_drain_by_slurm_itself_is_not_taken_for_the_hooks_own(queue: FakeSlurm, slurm: Slurm) -> None:
+    """slurmctld keeps the reason of a node with jobs when it resumes, and adds none of its own beside it."""
+    queue.nodes["gpu-1"]["state"] = ["ALLOCATED"]
+    await slurm.reconcile(OUT)
+    await slurm.reconcile(IN)
+    queue.drain_by_itself("gpu-1", "Prolog error")
+    await slurm.reconcile(IN)
+    assert is_drained(queue)
+
+
+async def test_a_node_without_a_slurm_node_is_ignored_and_an_outage_is_not(queue: FakeSlurm, slurm: Slurm) -> None:
+    await slurm.reconcile({"gpu-9": "offline"})
+    queue.is_down = True
+    with pytest.raises(httpx.HTTPStatusError, match="500"):
+        await slurm.reconcile(OUT)
