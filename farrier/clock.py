@@ -7,6 +7,7 @@ moves.
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 
 
 class MonotonicClock:
@@ -18,3 +19,8 @@ class MonotonicClock:
 
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def wall() -> datetime:
+    """The time of day on this host, for the expiry of tokens: a file states it, and no database compares it."""
+    return datetime.now(UTC)

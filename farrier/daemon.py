@@ -22,11 +22,12 @@ from anyio.abc import TaskStatus
 
 import farrier
 from farrier import log, memory, wiring
-from farrier.config import Config, site_files
+from farrier.config import Config, site_files, token_file
 from farrier.config.sites import Sites
 from farrier.errors import ConfigError, DatabaseUnreachable, ExitCode, FarrierError, InternalError
 from farrier.metrics.sink import PrometheusSink
 from farrier.systemd import Notifier
+from farrier.web.access import Access, is_loopback
 from farrier.web.server import serving
 from farrier.web.site import Site
 
@@ -58,19 +59,27 @@ class Daemon:
         self._progress: wiring.Progress | None = None
         self._runtime: wiring.Runtime | None = None
         self._sites: Sites = {}
+        self._access = Access(loopback=is_loopback(config.http.host))
 
     async def run(self, *, task_status: TaskStatus[Serving] = anyio.TASK_STATUS_IGNORED) -> None:
         """Start, report to `task_status`, work until `stop`, drain. Raises the error that prevented the start, and
         InternalError for a task that ended by itself. Errors of tasks are raised in exception groups."""
         config = self._config
         self._sites = site_files.load(config.sites.directory)
+        self.use_tokens()
         extensions = wiring.extensions(config.controller.kinds)
         sink = PrometheusSink(wiring.vocabulary(wiring.specs_of(extensions)), named=config.metrics.name_nodes)
         gauges = wiring.fleet_gauges(config)
         sink.registry.register(gauges)
         sink.registry.register(wiring.trust_gauge(config.bmc))
         names = (config.http.host, *config.http.names)
-        site = Site(sink.registry, unready_because=self._unready_because, refresh=gauges.refresh, names=names)
+        site = Site(
+            sink.registry,
+            unready_because=self._unready_because,
+            refresh=gauges.refresh,
+            names=names,
+            access=self._access,
+        )
         _log.info("daemon.starting", version=farrier.__version__, pid=os.getpid())
         async with (
             wiring.tracing(config.traces) as traces,
@@ -99,6 +108,12 @@ class Daemon:
             _log.info("database.closed")
         log.write_repeats(at_once=True)
         _log.info("daemon.stopped")
+
+    def use_tokens(self) -> None:
+        """Read the file of tokens again. On ConfigError, the daemon keeps its previous tokens."""
+        tokens = token_file.load(self._config.http.tokens_file)
+        self._access.use(tokens)
+        _log.info("tokens.used", clients=[token.name for token in tokens])
 
     async def use_sites(self, sites: Sites) -> None:
         """Use these sites from now on, or as soon as the daemon has started. On ConfigError and DatabaseUnreachable,
@@ -247,9 +262,14 @@ async def _one_by_one(asked: AsyncIterable[None], reload: Callable[[], Awaitable
 
 
 async def _reload(config: Config, read: Callable[[], Config], daemon: Daemon, notifier: Notifier) -> None:
-    """Apply changes of logging and sites to the running daemon; the log names changes that need a restart."""
+    """Apply changes of tokens, logging and sites to the running daemon; the log names changes that need a restart.
+    Tokens do not wait for the rest, because a revoked token must not depend on the files of sites."""
     if daemon.serves:  # systemd expects RELOADING only between READY and STOPPING
         notifier.reloading()
+    try:
+        daemon.use_tokens()
+    except ConfigError as refused:
+        _log.error("tokens.refused", error=str(refused))
     try:
         new = read()
         sites = site_files.load(new.sites.directory)

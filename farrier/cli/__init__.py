@@ -41,6 +41,7 @@ COMMANDS = {
     "sla": "List the limits of all states, and the resources above a limit.",
     "alerts": "Print alert rules for Prometheus, generated from the limits and periods of the settings.",
     "dashboard": "Print one dashboard for Grafana, or write all of them to a directory.",
+    "token": "Create tokens of the HTTP API.",
     "model": "Print the state model: states, edges, limits, actions, failure classes.",
     "context": "Name databases, and select the one that commands use.",
     "config": "Print every setting with its default and description.",

@@ -24,8 +24,8 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         # An empty host would listen on every address.
         Meta(
             min_length=1,
-            description="Address to listen on. If you set another address than loopback, put a proxy with TLS in front "
-            "of farrier.",
+            description="Address to listen on. If it is not loopback, every request needs a token, except for "
+            "/metrics, /healthz and /readyz.",
         ),
     ] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0 lets the system choose.")] = 9464
@@ -39,9 +39,14 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     ] = ()
     bearer_token: Annotated[
         str,
+        Meta(description="Reference (file:, env:, …) to a token of the API with every scope. The file has one line."),
+    ] = ""
+    tokens_file: Annotated[
+        str,
         Meta(
-            description="Reference (file:, env:, …) to the bearer token that POST requests need. The file has one "
-            "line. Empty: farrier refuses POST requests."
+            description="TOML file with the names, hashes and scopes of API tokens; farrier token create prints its "
+            "entries. farrier reads it at the start and on SIGHUP. If neither this nor bearer_token is set, farrier "
+            "refuses all requests that need a token."
         ),
     ] = ""
 

@@ -12,5 +12,10 @@ def token(secret: str) -> str:
     """A bootstrap token from 64 random hexadecimal digits: prefix, digits, and a checksum of both. Equal to
     `farrier.bootstrap_token` in the database.
     """
-    text = PREFIX + secret
+    return checked(PREFIX, secret)
+
+
+def checked(prefix: str, secret: str) -> str:
+    """A token of any kind: prefix, random digits, and a checksum of both."""
+    text = prefix + secret
     return text + hashlib.sha256(text.encode()).hexdigest()[:_CHECKSUM]

@@ -19,14 +19,15 @@ from starlette.routing import Route
 from farrier.errors import MalformedRequest, RefusedByModel
 from farrier.model import actions, advice, param_texts, requests
 from farrier.model.actions import ACTIONS, ANSWERED_WHILE_PAUSED, Action
+from farrier.model.api_token import Scope
 from farrier.model.edges import NODE
 from farrier.model.kinds import CREATE
 from farrier.model.params import Schema
 from farrier.model.resource_views import KindView, ResourceView
 from farrier.model.views import NodeDetail
 from farrier.web import forms, render
+from farrier.web.access import authorize
 from farrier.web.backend import backend_of
-from farrier.web.operation import authorize
 
 _KEY, _NAME = "form-key", "form-name"
 # A controller answers within milliseconds. The page of a resource shows an answer that comes later.
@@ -59,10 +60,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 async def client_of(request: Request) -> str | None:
     """The client that submits intents with this request; None if it may not."""
     try:
-        await authorize(request, backend_of(request))
+        return await authorize(request, Scope.INTENT)
     except HTTPException:
         return None
-    return "page"
 
 
 async def of_node(request: Request, node: NodeDetail) -> list[Choice]:
@@ -191,9 +191,7 @@ def _known(action: str) -> Action:
 
 async def _respond(request: Request, asked: Asked) -> Response:
     """The form, or what became of the form that was submitted."""
-    client = await client_of(request)
-    if client is None:
-        raise HTTPException(HTTPStatus.FORBIDDEN, "actions need a token that may submit intents")
+    client = await authorize(request, Scope.INTENT)
     if request.method != "POST":
         return _page(request, asked, {}, asked.refusal)
     given = await forms.submitted(request)

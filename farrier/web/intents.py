@@ -17,9 +17,11 @@ from starlette.responses import Response
 
 from farrier.model import requests as asked
 from farrier.model.actions import ACTIONS, API_MAX
+from farrier.model.api_token import Scope
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.web import operation
-from farrier.web.operation import Answer, Call, Operation, Scope
+from farrier.web.access import requester
+from farrier.web.operation import Answer, Call, Operation
 from farrier.web.parameter_types import ApiVersion, Id, Limit, Name, Wait
 from farrier.web.refusals import MEDIA, Problem, Refused
 
@@ -27,7 +29,9 @@ Key: TypeAlias = Annotated[
     str,
     Meta(max_length=255, description="Idempotency key: the same intent sent again with this key is stored once."),
 ]
-Client: TypeAlias = Annotated[str, Meta(max_length=255, description="Name of the client, for the history.")]
+Client: TypeAlias = Annotated[
+    str, Meta(max_length=255, description="The client: the name of the token. Only the scope `admin` may name another.")
+]
 
 
 class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -123,7 +127,7 @@ async def submit(call: Call[Submitting, Ask]) -> Response:
             action=body.action,
             params=body.params,
             key=body.idempotency_key,
-            requested_by=body.requested_by,
+            requested_by=await requester(call.request, body.requested_by),
             api_version=call.given.api_version,
         )
     )
@@ -140,7 +144,7 @@ async def submit_for_resource(call: Call[Waiting, AskResource]) -> Response:
             action=body.action,
             params=body.params,
             key=body.idempotency_key,
-            requested_by=body.requested_by,
+            requested_by=await requester(call.request, body.requested_by),
         )
     )
     return answered(await _of_resource(call, intent), "resource-intents")

@@ -19,12 +19,14 @@ from farrier.model import bootstrap as bootstraps
 from farrier.model import clocks, details, params
 from farrier.model import requests as asked
 from farrier.model.actions import API_MAX, Action
+from farrier.model.api_token import Scope
 from farrier.model.edges import NODE
 from farrier.model.requests import IntentStatus
 from farrier.model.views import NodeDetail, NodeView
 from farrier.web import clock_view, intents, operation
+from farrier.web.access import requester
 from farrier.web.clock_view import ClockView
-from farrier.web.operation import Answer, Call, Operation, Scope
+from farrier.web.operation import Answer, Call, Operation
 from farrier.web.parameter_types import MOST_ROWS, ApiVersion, Limit, Nodes, OfNode, Wait, narrowed
 from farrier.web.refusals import MEDIA, Problem, Refused
 
@@ -186,7 +188,13 @@ async def change(call: Call[Changing, Any]) -> Response:
             raise _changed(node, given.if_match)
         request["if_version"] = node.version
     intent = await backend.requests.ask(
-        asked.Request(node=given.node, action=Action.SET, params=request, api_version=given.api_version)
+        asked.Request(
+            node=given.node,
+            action=Action.SET,
+            params=request,
+            requested_by=await requester(call.request, None),
+            api_version=given.api_version,
+        )
     )
     answered = await intents.of_node(call, intent)
     if answered.status == IntentStatus.PENDING:

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 import farrier
+from farrier.model.api_token import Scope
 from farrier.web import given
-from farrier.web.operation import JSON, Answer, Operation, Scope
+from farrier.web.operation import JSON, Answer, Operation
 from farrier.web.refusals import MEDIA, Problem
 
 Json = dict[str, Any]
@@ -26,6 +27,7 @@ _REFUSALS = {
     401: "The request has no valid token.",
     403: "The token does not allow this.",
     404: "The path names something that does not exist.",
+    429: "Too many tokens of this client were refused; `Retry-After` has the seconds to wait.",
     503: "The database cannot be reached now.",
 }
 
@@ -137,8 +139,6 @@ def _key(type_: Any) -> str:
 
 
 def _may_refuse(each: Operation, status: int) -> bool:
-    if status in (401, 403):
-        return each.scope is not Scope.READ
     return status != 404 or "{" in each.path or each.body is not None
 
 

@@ -6,19 +6,18 @@ name has a dash is a header, and any other is in the query string. The struct's 
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from enum import StrEnum
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from farrier.model.api_token import Scope
 from farrier.web import given as reading
+from farrier.web.access import authorize
 from farrier.web.backend import Backend, backend_of
 
 G = TypeVar("G", bound=msgspec.Struct)
@@ -29,14 +28,6 @@ JSON = "application/json"
 
 class NoParameters(msgspec.Struct, frozen=True):
     """An operation without parameters."""
-
-
-class Scope(StrEnum):
-    """What a client has to be allowed to do."""
-
-    READ = "read"
-    INTENT = "intent"
-    REGISTER = "register"
 
 
 class Call(msgspec.Struct, Generic[G, B], frozen=True):
@@ -72,11 +63,10 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     answers: Mapping[int, Answer]
 
     async def __call__(self, request: Request) -> Response:
+        await authorize(request, self.scope)
         fields = reading.fields(self.given, self.path)
         reading.refuse_unknown(request, fields)
         backend = backend_of(request)
-        if self.scope is not Scope.READ:
-            await authorize(request, backend)
         parameters = reading.parameters(request, self.given, fields)
         body = None if self.body is None else await reading.body(request, self.body, self.largest)
         return await self.respond(Call(request, backend, parameters, body))
@@ -95,16 +85,6 @@ def _dispatch(methods: Mapping[str, Operation]) -> Callable[[Request], Awaitable
         return await methods["GET" if request.method == "HEAD" else request.method](request)
 
     return respond
-
-
-async def authorize(request: Request, backend: Backend) -> None:
-    """Raises HTTPException unless the request has the token."""
-    if backend.token is None:
-        raise HTTPException(403, "intents over HTTP are disabled; set http.bearer_token to enable them")
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    expected = await backend.token()
-    if scheme.lower() != "bearer" or not secrets.compare_digest(given.encode(), expected.encode()):
-        raise HTTPException(401, "expected the header Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
 
 
 def json(content: object, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None) -> Response:

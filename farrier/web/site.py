@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection
 from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
@@ -18,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from farrier.errors import CredentialError, DatabaseUnreachable, RefusedByModel, UndecodableState
 from farrier.web import api, exposition, pages
+from farrier.web.access import Access, Guard
 from farrier.web.backend import Backend
 from farrier.web.hosts import KnownHosts
 from farrier.web.refusals import left, no_token, refused, undecodable, unforeseen, unreachable, wrong_path
@@ -32,7 +34,11 @@ _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
 )
+# A year, as browsers recommend. Only over TLS: a browser ignores the header elsewhere.
+_ONLY_TLS = (b"strict-transport-security", b"max-age=31536000")
 
 
 class Site:
@@ -45,9 +51,10 @@ class Site:
         unready_because: Callable[[], str | None],
         refresh: Callable[[], Awaitable[None]],
         names: Collection[str] = (),
+        access: Access | None = None,
     ) -> None:
         """`refresh` is awaited before each exposition of the registry. `names` are the host names of this server, in
-        addition to localhost and any address."""
+        addition to localhost and any address. `access` has the tokens; without it there are none."""
         self._registry = registry
         self._unready_because = unready_because
         self._refresh = refresh
@@ -59,6 +66,7 @@ class Site:
                 Mount("/api/v1", routes=api.ROUTES),
                 *pages.ROUTES,
             ],
+            middleware=[Middleware(Guard)],
             exception_handlers={
                 HTTPException: wrong_path,
                 RefusedByModel: refused,
@@ -69,6 +77,7 @@ class Site:
                 Exception: unforeseen,
             },
         )
+        self._site.state.access = access or Access()
         # Outermost: Starlette makes the response to an unexpected error outside of its own middleware.
         self.app: ASGIApp = _Headers(KnownHosts(self._site, names))
 
@@ -98,9 +107,11 @@ class _Headers:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = (*_HEADERS, _ONLY_TLS) if scope.get("scheme") == "https" else _HEADERS
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_HEADERS]
+                message["headers"] = [*message["headers"], *headers]
             await send(message)
 
         await self._app(scope, receive, send_with_headers)

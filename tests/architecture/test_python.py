@@ -42,8 +42,9 @@ WALL_CLOCKS = {
     "time.time",
     "time.time_ns",
 }
-# A certificate is checked by the clock of the client, and spans of many programs are compared by the clocks of hosts.
-READS_THE_WALL_CLOCK = {"farrier/sim/bmc.py", "farrier/wiring/traces.py"}
+# A certificate is checked by the clock of the client, and the expiry of a token before the database responds. Spans of
+# many programs are compared by the clocks of hosts.
+READS_THE_WALL_CLOCK = {"farrier/clock.py", "farrier/sim/bmc.py", "farrier/wiring/traces.py"}
 HOLDS_A_CONNECTION = ("acquire", "borrowed")
 
 

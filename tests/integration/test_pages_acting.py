@@ -51,7 +51,7 @@ async def test_a_client_without_a_token_is_offered_no_action_and_gets_no_form(
     assert not choices((await web.get("/nodes/gpu-1")).text)
     assert "/create/" not in (await web.get("/resources/network_segment")).text
     for method in ("GET", "POST"):
-        assert (await web.request(method, "/nodes/gpu-1/act/manage")).status_code == 403
+        assert (await web.request(method, "/nodes/gpu-1/act/manage")).status_code == 401
 
 
 @pytest.mark.parametrize("status", [NodeStatus.ENROLLING, NodeStatus.ACTIVE, NodeStatus.RETIRED])

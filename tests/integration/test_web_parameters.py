@@ -11,7 +11,7 @@ from starlette.routing import Route
 from farrier.io.pool import Connection
 from farrier.web import api
 from tests.integration import test_web
-from tests.integration.test_web import register
+from tests.integration.test_web import WITH_TOKEN, register
 
 backend, web, conn = test_web.backend, test_web.web, test_web.conn
 
@@ -21,7 +21,8 @@ async def test_a_parameter_that_an_endpoint_does_not_know_is_refused_with_those_
     web: httpx.AsyncClient, route: Route
 ) -> None:
     path = re.sub(r"{\w+}", "x", route.path)
-    answer = await web.request("POST" if "POST" in (route.methods or ()) else "GET", f"/api/v1{path}?bogus=1")
+    method = "POST" if "POST" in (route.methods or ()) else "GET"
+    answer = await web.request(method, f"/api/v1{path}?bogus=1", headers=WITH_TOKEN)
     assert answer.status_code == 400
     assert "unknown parameter 'bogus'; " in answer.json()["detail"]
 

@@ -1,0 +1,229 @@
+"""Who may do what over HTTP: the tokens, their scopes, and the name of the client behind a request.
+
+Endpoints call `authorize(request, Scope.X)`, which returns the name of the client, and `requester` for the client of an
+intent. `Guard` requires a token for all paths that need one, so that no endpoint can forget it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import math
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from http import HTTPStatus
+from ipaddress import ip_address
+
+import msgspec
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as Connection
+
+from farrier import clock as clocks
+from farrier.config.token_file import ANONYMOUS, BEARER_TOKEN, ApiToken
+from farrier.errors import CredentialError, DatabaseUnreachable
+from farrier.model import api_token
+from farrier.model.api_token import Scope
+from farrier.protocols import Clock
+from farrier.web import refusals
+from farrier.web.attempts import Attempts
+from farrier.web.backend import backend_of
+from farrier.web.hosts import UNDER_ANY_NAME
+
+_log = structlog.stdlib.get_logger(__name__)
+
+# For Prometheus and probes; and what the page of an error loads.
+_PUBLIC = UNDER_ANY_NAME | {"/style.css", "/live.js"}
+_EXPECTED = "expected the header Authorization: Bearer TOKEN"
+_CHANGES_NOTHING = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """The client behind a request."""
+
+    name: str
+    scopes: frozenset[str]
+
+    def may(self, scope: Scope) -> bool:
+        """Whether the client's token has this scope."""
+        return scope in self.scopes or Scope.ADMIN in self.scopes
+
+
+_ADMINISTRATOR = Caller(BEARER_TOKEN, frozenset({Scope.ADMIN}))
+
+
+class Access:
+    """The tokens that a daemon accepts. `loopback`: it listens only on loopback, where reading needs no token."""
+
+    def __init__(
+        self,
+        tokens: Sequence[ApiToken] = (),
+        *,
+        loopback: bool = True,
+        clock: Clock | None = None,
+        now: Callable[[], datetime] = clocks.wall,
+    ) -> None:
+        self._tokens = tokens
+        self._loopback = loopback
+        self._now = now
+        self._attempts = Attempts(clock or clocks.MonotonicClock())
+
+    def use(self, tokens: Sequence[ApiToken]) -> None:
+        """Accept these tokens of the file from now on, and no others."""
+        self._tokens = tokens
+
+    def reads_without_token(self, request: Request) -> bool:
+        """Whether this client may read without a token: only on this host, also behind a proxy that forwards the
+        client's address."""
+        return self._loopback and is_loopback(_address(request))
+
+    async def caller(self, request: Request) -> Caller | None:
+        """The client whose token the request has; None without a token. Raises HTTPException for a token that is not
+        accepted."""
+        given = _bearer(request)
+        if given is None:
+            return None
+        # Found once for a request, whose guard and endpoint both ask.
+        if not hasattr(request.state, "caller"):
+            request.state.caller = await self._owner(request, given)
+        found: Caller = request.state.caller
+        return found
+
+    async def _owner(self, request: Request, given: str) -> Caller:
+        if (found := self._in_file(given)) is not None:
+            if found.expires is not None and found.expires <= self._now():
+                raise _refused(f"the token {found.name} expired at {found.expires.isoformat()}")
+            return Caller(found.name, frozenset(found.scopes))
+        # A token of the file is never slowed: nobody guesses 256 bits, and another client may share the address.
+        address = _address(request)
+        if wait := math.ceil(self._attempts.wait(address)):
+            text = f"too many tokens from {address} were not accepted; try again in {wait} s"
+            raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, text, {"Retry-After": str(wait)})
+        self.require_any(request)
+        read = backend_of(request).token
+        if read is not None and hmac.compare_digest(given.encode(), (await read()).encode()):
+            return _ADMINISTRATOR
+        self._attempts.failed(address)
+        _log.warning("http.token_refused", client=address)
+        raise _refused("the token is not accepted")
+
+    def _in_file(self, given: str) -> ApiToken | None:
+        """The token of the file. Compares with every one, so that the duration shows nothing."""
+        digest, found = api_token.digest(given), None
+        for token in self._tokens:
+            if hmac.compare_digest(token.sha256, digest):
+                found = token
+        return found
+
+    def require_any(self, request: Request) -> None:
+        """Raises HTTPException if no token would be accepted."""
+        if not self._tokens and backend_of(request).token is None:
+            raise HTTPException(
+                HTTPStatus.FORBIDDEN,
+                "this needs a token, and this server has none; set http.tokens_file or http.bearer_token",
+            )
+
+
+async def authorize(request: Request, scope: Scope) -> str:
+    """The name of the client, which intents and history show. Raises HTTPException unless its token has the scope.
+    Reading on loopback needs no token; a client without one is `anonymous`."""
+    access = access_of(request)
+    if scope is Scope.READ and access.reads_without_token(request):
+        return ANONYMOUS
+    caller = await _caller(request)
+    if not caller.may(scope):
+        has = ", ".join(sorted(caller.scopes))
+        raise HTTPException(
+            HTTPStatus.FORBIDDEN, f"this needs a token with the scope {scope}; the token {caller.name} has: {has}"
+        )
+    return caller.name
+
+
+async def requester(request: Request, given: str | None) -> str:
+    """The client of an intent: that of the token. Only a client with the scope `admin` may name another one, for which
+    it acts. Raises HTTPException."""
+    caller = await _caller(request)
+    if given is None or given == caller.name:
+        return caller.name
+    if caller.may(Scope.ADMIN):
+        return given
+    text = (
+        f"requested_by is the name of the token, {caller.name}, not {given!r}; leave it out, or use a token with the "
+        "scope admin"
+    )
+    raise HTTPException(HTTPStatus.FORBIDDEN, text)
+
+
+async def _caller(request: Request) -> Caller:
+    access = access_of(request)
+    caller = await access.caller(request)
+    if caller is None:
+        access.require_any(request)
+        raise _refused(f"this needs a token; {_EXPECTED}")
+    return caller
+
+
+def access_of(request: Request) -> Access:
+    """The tokens of this application."""
+    access: Access = request.app.state.access
+    return access
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address. Another name than localhost counts as reachable."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Guard:
+    """Refuses requests without the right token, except for public paths. A change needs any token here; its endpoint
+    checks the scope."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] not in _PUBLIC:
+            request = Request(scope, receive)
+            if (refusal := await _refusal(request)) is not None:
+                await refusal(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+async def _refusal(request: Request) -> Response | None:
+    try:
+        if request.method in _CHANGES_NOTHING:
+            await authorize(request, Scope.READ)
+        else:
+            await _caller(request)
+    except HTTPException as error:
+        return await refusals.wrong_path(request, error)
+    except DatabaseUnreachable as error:
+        return await refusals.unreachable(request, error)
+    except CredentialError as error:
+        return await refusals.no_token(request, error)
+    return None
+
+
+def _bearer(request: Request) -> str | None:
+    """The token in the header of the request."""
+    header = request.headers.get("authorization")
+    if header is None:
+        return None
+    scheme, _, token = header.partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise _refused(_EXPECTED)
+    return token.strip()
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client is not None else ""
+
+
+def _refused(text: str) -> HTTPException:
+    return HTTPException(HTTPStatus.UNAUTHORIZED, text, {"WWW-Authenticate": "Bearer"})

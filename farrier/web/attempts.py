@@ -1,0 +1,50 @@
+"""Slows failed logins: each client address has a few attempts at once, then one every few seconds.
+
+Bounded in memory. One network of IPv6 counts as one address, because a single client has all of its addresses.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from ipaddress import IPv6Address, ip_address, ip_network
+
+from farrier.protocols import Clock
+
+# A person mistypes a few times; a program that guesses gets 14,400 attempts a day.
+AT_ONCE = 10
+SECONDS_EACH = 6.0
+# Some 1 MB. More addresses than that push out the oldest ones.
+MOST_ADDRESSES = 4096
+_NETWORK_OF_A_CLIENT = 64
+
+
+class Attempts:
+    """The failed logins that each address has made, less those that time has forgiven."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # For each address the moment at which all of its failures will be forgiven; the last that failed at the end.
+        self._forgiven: OrderedDict[str, float] = OrderedDict()
+
+    def wait(self, address: str) -> float:
+        """Seconds until the address may try again; 0 if it may try now."""
+        left = self._forgiven.get(_client(address), 0.0) - self._clock.monotonic()
+        return max(0.0, left - (AT_ONCE - 1) * SECONDS_EACH)
+
+    def failed(self, address: str) -> None:
+        """Count a failed login."""
+        client, now = _client(address), self._clock.monotonic()
+        self._forgiven[client] = max(self._forgiven.get(client, 0.0), now) + SECONDS_EACH
+        self._forgiven.move_to_end(client)
+        if len(self._forgiven) > MOST_ADDRESSES:
+            self._forgiven.popitem(last=False)
+
+
+def _client(address: str) -> str:
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None:
+        return str(ip_network((parsed.packed, _NETWORK_OF_A_CLIENT), strict=False))
+    return address

@@ -1,0 +1,91 @@
+"""The page on access over HTTP: its commands run against a daemon that reads the file of tokens which they write."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import anyio
+import httpx
+
+from tests.support import pages, pg
+from tests.support.process import PATIENCE, Farrier, farrier, until
+
+BLOCKS = {
+    block.marker.removeprefix("sh: "): block.text
+    for block in pages.blocks(pages.ROOT / "docs" / "operating" / "http-access.md")
+}
+
+
+async def types(block: str, directory: Path, url: str = "") -> str:
+    """What a shell prints for the lines of a block."""
+    lines = BLOCKS[block].replace("http://127.0.0.1:9464", url)
+    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONPATH": str(pages.ROOT)}
+    done = await anyio.run_process(["bash", "-euc", lines], cwd=directory, env=environment, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+async def status(daemon: Farrier, token: str) -> int:
+    """The status of a change with this token, whose body is refused after the token is accepted."""
+    url = (await daemon.until("http.listening"))["url"]
+    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=PATIENCE) as client:
+        answer = await client.post("/api/v1/intents", content="{", headers={"Authorization": f"Bearer {token}"})
+        return answer.status_code
+
+
+async def forwarded(daemon: Farrier, client: str) -> httpx.Response:
+    """The response to a client that reads through a proxy on this host."""
+    url = (await daemon.until("http.listening"))["url"]
+    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=PATIENCE) as proxy:
+        return await proxy.get("/api/v1/nodes", headers={"X-Forwarded-For": client})
+
+
+async def counted(daemon: Farrier, event: str, times: int) -> bool:
+    """Whether the daemon has logged the event so many times."""
+    return daemon.names.count(event) == times
+
+
+async def test_the_page_s_tokens_are_accepted_until_they_leave_the_file(db: pg.Database, tmp_path: Path) -> None:
+    await types("create", tmp_path)
+    file = tmp_path / "tokens.toml"
+    ci, installer = ((tmp_path / f"{name}.token").read_text().strip() for name in ("ci", "installer"))
+    settings = {"FARRIER_HTTP_TOKENS_FILE": str(file)}
+    async with farrier("run", "--dsn", db.dsn, "--http-port", "0", environment=settings) as daemon:
+        await daemon.until("daemon.ready")
+        async with db.connect() as conn:
+            await conn.execute("SELECT farrier.register_node('gpu-017')")
+            said = await types("use", tmp_path, (await daemon.until("http.listening"))["url"])
+            assert '"gpu-017"' in said and '"accepted"' in said
+            assert await conn.fetchval("SELECT requested_by FROM farrier.intents") == "ci"
+        assert (await status(daemon, ci), await status(daemon, installer)) == (400, 403)
+        assert (await daemon.get("/api/v1/nodes")).status_code == 200
+        assert (await forwarded(daemon, "192.0.2.7")).status_code == 401, "a proxy forwards a client from elsewhere"
+
+        kept = file.read_text()
+        file.write_text(kept.replace("sha256", "sha265"))
+        daemon.send(signal.SIGHUP)
+        refused = (await daemon.until("tokens.refused"))["error"]
+        assert f"{file}" in refused and "unknown key 'sha265'; did you mean 'sha256'?" in refused
+        assert await status(daemon, ci) == 400, "the tokens of the last good file remain"
+
+        file.write_text(kept[kept.index("[[tokens]]", 1) :])
+        await daemon.until("config.reloaded")
+        daemon.send(signal.SIGHUP)
+        await until(lambda: counted(daemon, "tokens.used", 2))
+        assert (await status(daemon, ci), await status(daemon, installer)) == (401, 403)
+        daemon.send(signal.SIGTERM)
+        assert await daemon.ended() == 0
+    assert ci not in daemon.logged
+
+
+async def test_a_file_of_tokens_that_is_unusable_keeps_farrier_from_starting(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    file.write_text('[[tokens]]\nname = "ci"\n')
+    settings = {"FARRIER_HTTP_TOKENS_FILE": str(file)}
+    async with farrier("run", "--dsn", "postgresql://127.0.0.1:1/farrier", environment=settings) as daemon:
+        assert await daemon.ended() == 2
+    error = (await daemon.until("daemon.failed"))["error"]
+    assert f"the file of tokens '{file}'" in error and "[tokens 1] sha256: is missing" in error
+    assert "http.listening" not in daemon.names
