@@ -3456,8 +3456,7 @@ BEGIN
     IF found.kind IS NULL THEN
         RAISE EXCEPTION 'unknown kind %', coalesce(quote_literal(of_kind), 'null')
             USING ERRCODE = 'FR400',
-                  HINT = coalesce((SELECT 'Known: ' || string_agg(k.kind, ', ' ORDER BY k.kind) FROM kinds k WHERE k.from_template >= template),
-                                  'No kind is installed.');
+                  HINT = coalesce((SELECT 'Known: ' || string_agg(k.kind, ', ' ORDER BY k.kind) FROM kinds k), 'No kind is installed.');
     END IF;
     IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = found.relation) THEN
         RAISE EXCEPTION 'the table of kind % was dropped', of_kind

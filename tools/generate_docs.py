@@ -31,7 +31,7 @@ from farrier.model import details, diagram, kind_diagram
 from farrier.model.built_in import BUILT_IN
 from farrier.model.edges import Layer
 from farrier.web import api
-from tools import log_events, runbooks, trace_walk
+from tools import log_events, man_pages, runbooks, trace_walk
 
 T = TypeVar("T")
 
@@ -74,7 +74,8 @@ def blocks() -> Mapping[str, str]:
 @cache
 def files() -> Mapping[str, str]:
     """The files that are generated as a whole, by path."""
-    return {"docs/schema.sql": schema_text.whole(migrate.carried())}
+    manual = {f"docs/man/{name}": text for name, text in man_pages.pages().items()}
+    return {"docs/schema.sql": schema_text.whole(migrate.carried()), **manual}
 
 
 def fill(text: str, known: Mapping[str, str]) -> str:
@@ -103,6 +104,7 @@ def rewrite(root: Path = ROOT) -> list[Path]:
     changed = []
     for path, text, generated in _generated(root):
         if generated != text:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(generated, encoding="utf-8")
             changed.append(path)
     return changed
@@ -224,10 +226,11 @@ def commands() -> Mapping[str, str]:
     """Every command with the first sentence of its help."""
     found: dict[str, str] = {}
     for name, help_ in cli.COMMANDS.items():
-        inner = getattr(typer.main.get_command(cli.load(name)), "commands", {})
-        found |= {f"farrier {name} {verb}": _first_line(command.help or "") for verb, command in inner.items()}
-        if not inner:
+        command = typer.main.get_command(cli.load(name))
+        inner = getattr(command, "commands", {})
+        if not inner or getattr(command, "invoke_without_command", False):
             found[f"farrier {name}"] = help_
+        found |= {f"farrier {name} {verb}": _first_line(each.help or "") for verb, each in inner.items()}
     return found
 
 

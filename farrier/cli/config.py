@@ -1,16 +1,71 @@
-"""`farrier config`: prints every setting, in the form of a settings file."""
+"""`farrier config`: prints every setting, in the form of a settings file, and checks a settings file."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import msgspec
 import typer
 
 from farrier import config as settings
 from farrier.cli import output
+from farrier.cli.connection import located, with_settings
+from farrier.config import Config, site_files
+from farrier.log import mask_urls
+
+config = typer.Typer(
+    add_completion=False,
+    invoke_without_command=True,
+    help="Print every setting with its default and description.",
+)
 
 
-def config(as_json: output.AsJson = False) -> None:
+@config.callback()
+def print_all(ctx: typer.Context, as_json: output.AsJson = False) -> None:
     """Print every setting with its default and description."""
+    if ctx.invoked_subcommand is not None:
+        return
     if as_json:
         output.json(settings.settings())
     else:
         typer.echo(settings.as_toml(), nl=False)
+
+
+@config.command("check")
+@with_settings
+def check(given: Config, as_json: output.AsJson = False) -> None:
+    """Check the settings, kinds and sites that `farrier run` would use, without a database, and show the settings that
+    differ from their defaults. Exit code 2: one of them is wrong."""
+    from farrier import wiring  # imports that take a second, which --help need not wait for
+
+    wiring.extensions(given.controller.kinds)
+    anyio.run(located, given)
+    sites = site_files.load(given.sites.directory)
+    changed = dict(_changed(given))
+    if as_json:
+        output.json({"changed": changed, "sites": sorted(sites)})
+        return
+    output.facts((name, _text(value)) for name, value in changed.items())
+    typer.echo(
+        f"the settings are valid; {len(changed)} differ from their defaults; sites: {', '.join(sites) or 'none'}"
+    )
+
+
+def _changed(given: Config) -> Iterator[tuple[str, Any]]:
+    """Name and value of each setting that differs from its default."""
+    usual = Config()
+    for section in Config.__struct_fields__:
+        mine, default = getattr(given, section), getattr(usual, section)
+        for field in msgspec.structs.fields(type(mine)):
+            value = getattr(mine, field.name)
+            if value != getattr(default, field.name):
+                yield (
+                    f"{section}.{field.encode_name}",
+                    mask_urls(value) if isinstance(value, str) else output.plain(value),
+                )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

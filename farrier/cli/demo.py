@@ -6,12 +6,15 @@ running. The temporary directory is removed, unless the demo failed: then its co
 
 from __future__ import annotations
 
+import fcntl
 import shlex
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import anyio
 import msgspec
@@ -70,7 +73,8 @@ def demo(  # noqa: PLR0913 - one parameter is one option
     if len(str(directory).split()) > 1:
         raise ConfigError(f"--dir: {directory} contains a blank, which a reference to a credential cannot; use another")
     place = directory or Path(tempfile.mkdtemp(prefix="farrier-demo-"))
-    place.mkdir(parents=True, exist_ok=True)
+    with _usable(place):
+        place.mkdir(parents=True, exist_ok=True)
     options = simulation.Options(
         directory=place.absolute(),
         nodes=nodes,
@@ -96,7 +100,7 @@ def _run(options: Options, *, as_json: bool) -> ExitCode:
     from farrier.daemon import foreseen
 
     console = Console(stderr=as_json)
-    with open(options.directory / "farrier.log", "a", encoding="utf-8") as lines:
+    with _alone(options.directory) as lines:
         log.configure(log.Level.INFO, log.Format.JSON, stream=lines)
         try:
             summary = anyio.run(simulate, options, console, backend_options={"use_uvloop": True})
@@ -111,6 +115,33 @@ def _run(options: Options, *, as_json: bool) -> ExitCode:
     else:
         _print_summary(summary, console, reasons=options.until_active)
     return ExitCode.OK if summary.ok or not options.until_active else ExitCode.FAILED
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[TextIO]:
+    """The log file of the demo, locked until the end: a second demo in the directory would share the fleet of the
+    first."""
+    with _usable(directory):
+        log_file = open(directory / "farrier.log", "a", encoding="utf-8")  # noqa: SIM115 - closed below
+    with log_file as lines:
+        try:
+            fcntl.flock(lines, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"--dir: another demo is running in {directory}; stop it with Ctrl-C, or use another directory"
+            ) from None
+        yield lines
+
+
+@contextmanager
+def _usable(directory: Path) -> Iterator[None]:
+    """Raise ConfigError if the file system refuses the directory."""
+    try:
+        yield
+    except OSError as failure:
+        raise ConfigError(
+            f"--dir: cannot use {directory}: {failure.strerror}; use a directory that this user may read and write"
+        ) from failure
 
 
 def _print_next(kept: Path | None) -> None:

@@ -67,7 +67,8 @@ class EmbeddedServer:
         self._settings = SETTINGS | dict(settings or {})
         self._data = self.directory / "data"
         self._log_file = self.directory / "postgresql.log"
-        self._account = account.for_server(self._data)
+        with self._usable():
+            self._account = account.for_server(self._data)
 
     @property
     def dsn(self) -> str:
@@ -83,10 +84,8 @@ class EmbeddedServer:
 
         Raises ConfigError for a directory that cannot be used, DatabaseUnreachable if the server does not start.
         """
-        try:
+        with self._usable():
             self._claim_directory()
-        except OSError as failure:
-            raise errors.ConfigError(f"cannot use {self.directory}: {failure.strerror}") from failure
         with self._exclusively():
             if not self._is_made():
                 self._make_cluster()
@@ -116,7 +115,18 @@ class EmbeddedServer:
         return Path(f"/tmp/farrier-{self._account.uid}-{key}")
 
     def _is_made(self) -> bool:
-        return (self._data / "PG_VERSION").is_file()
+        with self._usable():
+            return (self._data / "PG_VERSION").is_file()
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        """Raise ConfigError if the file system refuses the directory."""
+        try:
+            yield
+        except OSError as failure:
+            raise errors.ConfigError(
+                f"cannot use {self.directory}: {failure.strerror}; use a directory that this user may read and write"
+            ) from failure
 
     def _claim_directory(self) -> None:
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -135,7 +145,8 @@ class EmbeddedServer:
     def _exclusively(self) -> Iterator[None]:
         """One process at a time creates, starts or stops the server; the kernel releases the lock of a process that
         dies."""
-        lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with self._usable():
+            lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.text import Text
 
@@ -26,6 +26,7 @@ def packed(lines: list[str]) -> str:
     return "".join("".join(lines).split())
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(*[WORDS] * len(HEADINGS)), min_size=1, max_size=5), st.integers(8, 120))
 def test_no_line_is_wider_than_the_terminal_and_no_text_is_missing(rows: list[tuple[str, ...]], width: int) -> None:
     lines = plain(layout.Table(HEADINGS).lines([texts(*row) for row in rows], width))
@@ -36,6 +37,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_text_is_missing(rows: list[tu
             assert "".join(cell.split()) in shown
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(WORDS, WORDS), max_size=5), st.integers(8, 120))
 def test_facts_are_not_wider_than_the_terminal_and_complete(pairs: list[tuple[str, str]], width: int) -> None:
     lines = plain(layout.facts([(name, Text(value)) for name, value in pairs], width))

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
 from farrier import cli
 
+NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent", "FARRIER_DATABASE_DSN": None, "FARRIER_CONFIG": None}
 MISTAKES = {
     "nodes": "No such command 'nodes'. Did you mean 'node'",
     "node lst": "No such command 'lst'. Did you mean 'list'",
@@ -22,17 +28,46 @@ MISTAKES = {
     "history list --limit many": "'--limit'",
     "demo --nodes 0": "'--nodes'",
     "model --layer statsu": "'statsu'",
+    "node list --context nosuch": "no context is named 'nosuch'",
+    "node list --context x --dsn postgresql://y": "give one of them",
+    "context add x": "set dsn, embedded or config",
+    "config check --config /nonexistent.toml": "cannot read /nonexistent.toml: No such file or directory",
+    f"node list --embedded /tmp/{'x' * 300}": "File name too long; use a directory that this user may read and write",
+    "demo --dir /etc/passwd/x": "--dir: cannot use /etc/passwd/x: Not a directory",
+    "demo --dir /etc/passwd": "--dir: cannot use /etc/passwd: File exists",
 }
 
 
 @pytest.mark.parametrize("words", MISTAKES)
 def test_a_wrong_command_line_is_one_line_that_names_the_value_and_the_way_out(words: str) -> None:
-    ended = CliRunner().invoke(cli.app, words.split())
+    ended = CliRunner().invoke(cli.app, words.split(), env=NOWHERE)
     assert ended.exit_code == 2
     assert ended.stdout == ""
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("farrier: ") and line.endswith("--help)")
+    assert line.startswith("farrier: ")
     assert MISTAKES[words] in line
+
+
+def test_a_mistake_in_an_option_names_the_help_of_its_command() -> None:
+    ended = CliRunner().invoke(cli.app, ["node", "list", "--nonsense"])
+    assert ended.stderr.endswith("(see farrier node list --help)\n")
+
+
+def test_a_second_demo_in_a_directory_is_refused(tmp_path: Path) -> None:
+    with open(tmp_path / "farrier.log", "a", encoding="utf-8") as log_of_the_first:
+        fcntl.flock(log_of_the_first, fcntl.LOCK_EX)
+        ended = CliRunner().invoke(cli.app, ["demo", "--dir", str(tmp_path), "--nodes", "1"])
+    assert ended.exit_code == 2
+    assert f"another demo is running in {tmp_path}" in ended.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["farrier.log"]
+
+
+def test_a_directory_that_the_daemon_may_not_use_is_one_error_in_its_log() -> None:
+    command = [sys.executable, "-m", "farrier", "run", "--embedded", f"/tmp/{'x' * 300}", "--http-port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "File name too long; use a directory that this user may read and write" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
 
 
 def test_a_group_without_a_command_shows_its_help() -> None:

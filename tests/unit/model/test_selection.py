@@ -6,7 +6,7 @@ import re
 from fnmatch import fnmatchcase
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farrier.model import selection
@@ -22,6 +22,7 @@ def selected(name: str, text: str) -> bool:
     return found.first <= name < found.beyond and re.search(found.pattern, name) is not None
 
 
+@settings(deadline=None)
 @given(NAMES | st.text(alphabet="ab1-._", min_size=1, max_size=6), GLOBS)
 def test_a_glob_selects_the_names_that_a_shell_would(name: str, glob: str) -> None:
     assert selected(name, glob) is fnmatchcase(name, glob)

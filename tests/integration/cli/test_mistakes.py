@@ -1,0 +1,38 @@
+"""What the database refuses is one line, too, with what there is and the exit code of its kind."""
+
+from __future__ import annotations
+
+import pytest
+
+from farrier.errors import ExitCode
+from tests.integration.cli.conftest import Prompt
+
+MISTAKES = {
+    "enqueue nodes x": (ExitCode.USAGE, "unknown kind 'nodes'", ", node"),
+    "enqueue node x": (ExitCode.REFUSED, "no node is named 'x'", ""),
+    "node show x": (ExitCode.REFUSED, "no node is named 'x'", "farrier resource list node"),
+    "node list x gpu-1": (ExitCode.REFUSED, "no node is named 'x'", "farrier resource list node"),
+    "node list --sort-by statu": (ExitCode.USAGE, "no field is named 'statu'; did you mean 'status'?", ""),
+    "resource list nodes": (ExitCode.USAGE, "unknown kind 'nodes'", ", node"),
+    "resource list network_segment --state actve": (ExitCode.USAGE, "'actve'", "expected one of"),
+    "segment show x": (ExitCode.REFUSED, "no network segment is named 'x'", ""),
+    "history list --to activ": (ExitCode.USAGE, "no state is named 'activ'; did you mean 'active'?", ""),
+    "history list --resource gpu-1": (ExitCode.USAGE, "expected KIND/NAME", ""),
+    "history list --after x": (ExitCode.USAGE, "expected the key of a history entry", ""),
+    "history prune --older-than 1h": (ExitCode.USAGE, "at least 1d", ""),
+    "node history gpu-1 --last yesterday": (ExitCode.USAGE, "expected an age (30m, 2h, 7d)", ""),
+    "task list x": (ExitCode.REFUSED, "no node is named 'x'", ""),
+    "node add gpu-1": (ExitCode.REFUSED, "already registered", ""),
+}
+
+
+@pytest.mark.parametrize("words", MISTAKES)
+async def test_a_mistake_is_refused_in_one_line_with_the_way_out(farrier: Prompt, words: str) -> None:
+    code, text, hint = MISTAKES[words]
+    await farrier("node", "add", "gpu-1")
+    said = await farrier(*words.split(), ends=code)
+    first, *more = said.err.splitlines()
+    assert first.startswith("farrier: ") and text in first
+    assert all(line.startswith("hint: ") for line in more) and len(more) <= 1
+    assert hint in said.err
+    assert "Traceback" not in said.err

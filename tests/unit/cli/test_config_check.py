@@ -1,0 +1,51 @@
+"""`farrier config check` accepts what the daemon accepts, and refuses what it refuses, without a database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from farrier import cli
+
+
+def check(tmp_path: Path, text: str, *options: str) -> tuple[int, str, str]:
+    file = tmp_path / "farrier.toml"
+    file.write_text(text)
+    environment = {"XDG_CONFIG_HOME": "/nonexistent", "FARRIER_DATABASE_DSN": None}
+    ended = CliRunner().invoke(cli.app, ["config", "check", "--config", str(file), *options], env=environment)
+    return ended.exit_code, ended.stdout, ended.stderr
+
+
+def test_valid_settings_are_shown_where_they_differ_from_the_defaults(tmp_path: Path) -> None:
+    text = '[database]\ndsn = "postgresql://ann:hunter2@db/x"\npool_max = 8\n[http]\nport = 1234\n'
+    code, out, err = check(tmp_path, text)
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()[:2]] == ["database.dsn", "http.port"]
+    assert "hunter2" not in out
+    code, out, _ = check(tmp_path, text, "--json")
+    assert msgspec.json.decode(out)["changed"]["http.port"] == 1234
+    assert "hunter2" not in out
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[htp]\n", "did you mean 'http'?"),
+        ("[http]\nprt = 1\n", "did you mean 'port'?"),
+        ("[http]\nport = 'x'\n", "'port' in [http]"),
+        ("[database]\ndsn = 'a'\nembedded = 'b'\n", "set either dsn or embedded"),
+        ("[database]\ndsn = 'file:/nonexistent'\n", "/nonexistent"),
+        ("[sites]\ndirectory = '/nonexistent'\n", "/nonexistent"),
+        ("[controller]\nkinds = ['nowhere:SPEC']\n", "nowhere"),
+        ("[sla]\n'status.offlin' = '1h'\n", "did you mean 'status.offline'?"),
+        ("x = ", "is not valid TOML"),
+    ],
+)
+def test_what_the_daemon_would_refuse_is_refused_in_one_line(tmp_path: Path, text: str, reason: str) -> None:
+    code, out, err = check(tmp_path, text)
+    (line,) = err.splitlines()
+    assert (code, out) == (2, "")
+    assert line.startswith("farrier: ") and reason in line
