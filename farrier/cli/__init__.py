@@ -27,7 +27,7 @@ COMMANDS = {
     "demo": "Run a simulated fleet: real daemon and PostgreSQL, simulated BMCs, MAAS region, agents and clients.",
     "systemd": "Install the units of the service.",
     "db": "Manage the database: schema, roles, DSN of the embedded server.",
-    "node": "Register, list and inspect nodes.",
+    "node": "Register, list and inspect nodes, and act on them.",
     "intent": "Submit an intent for a node, and list, show and await intents.",
     "kind": "List, install and remove kinds of resources.",
     "segment": "Create, list, inspect and delete network segments.",

@@ -1,4 +1,4 @@
-"""`farrier node`: register nodes. The commands that read have their own modules."""
+"""`farrier node`: register nodes. The commands that read, and those that act on many nodes, have their own modules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from farrier.cli import detail_options, output
+from farrier.cli import detail_options, node_actions, output
 from farrier.cli.connection import Session, with_database
 from farrier.cli.inspection import show, why
 from farrier.cli.node_list import list_
@@ -18,7 +18,9 @@ from farrier.model import duration
 from farrier.model.node_spec import SPEC
 from farrier.model.requests import Registration
 
-node = typer.Typer(no_args_is_help=True, add_completion=False, help="Register, list and inspect nodes.")
+node = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Register, list and inspect nodes, and act on them."
+)
 node.command("list")(list_)
 node.command("show")(show)
 node.command("why")(why)
@@ -79,3 +81,6 @@ async def bootstrap(
 def _print_token(token: str, ttl: str) -> None:
     typer.echo(f"bootstrap token: {token}")
     typer.echo(f"it is shown only now, and works once within {ttl}", err=True)
+
+
+node_actions.add_to(node)

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from farrier.model import actions, diagnosis, duration, failures, sweeps
+from farrier.model import acceptance, diagnosis, duration, failures, sweeps
 from farrier.model.actions import Action, Allowed
 from farrier.model.clocks import Clock
 from farrier.model.diagnosis import Patience
@@ -292,10 +292,6 @@ def _looked_up(table: Mapping[K, str], failure: str | None) -> Iterator[Advice]:
 
 def is_accepted(action: Action, node: NodeDetail) -> bool:
     """Whether the node would accept the action now, according to the table of actions."""
-    if node.management is None or (node.deleting and action not in (Action.CANCEL, Action.UNPAUSE)):
+    if node.deleting and action not in (Action.CANCEL, Action.UNPAUSE):
         return False
-    try:
-        status, management = NodeStatus(node.status), Management(node.management)
-    except ValueError:  # a state of a newer release
-        return False
-    return isinstance(actions.check(action, status, management, node.workflow), Allowed)
+    return isinstance(acceptance.by_table(action, node), Allowed)

@@ -77,7 +77,7 @@ def explain(
         source=node.outcome.source if node.outcome is not None else "",
         run_by="" if diagnosis.is_deleted(node) else sweeps.in_words(node, now),
         advice=chosen.text,
-        command=None if chosen.action is None else f"farrier intent submit {node.name} {chosen.action}",
+        command=None if chosen.action is None else f"farrier node {chosen.action.replace('_', '-')} {node.name}",
     )
 
 

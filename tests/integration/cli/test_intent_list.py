@@ -41,7 +41,7 @@ async def test_intents_are_listed_newest_first_by_resource_status_action_and_cli
     assert await listed("--limit", "2") == ["pause", "drain"]
     header, *_, drain, _ = (await asked("intent", "list")).out.splitlines()
     assert header.split() == ["INTENT", "NAME", "ACTION", "STATUS", "AGE", "BY", "REASON"]
-    assert drain.split(maxsplit=6)[1:] == ["gpu-1", "drain", "rejected", "5m", "ben", "the node is enrolling"]
+    assert drain.split()[1:5] == ["gpu-1", "drain", "rejected", "5m"] and drain.endswith("ben  the node is enrolling")
     assert (await asked("intent", "list", "--status", "superseded")).err == "no intent matches\n"
 
 

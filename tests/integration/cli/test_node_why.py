@@ -114,7 +114,7 @@ async def test_who_asked_for_a_pause_is_told_with_the_command_that_ends_it(farri
     await run(db)
     said = (await farrier("node", "why", "gpu-1")).out
     assert "unpause: hands in it" in said and "paused by" in said and "alice" in said
-    assert said.splitlines()[-1].split() == ["command", "farrier", "intent", "submit", "gpu-1", "unpause"]
+    assert said.splitlines()[-1].split() == ["command", "farrier", "node", "unpause", "gpu-1"]
 
 
 async def test_who_quarantined_a_node_is_told_while_that_is_why_it_is_in_quarantine(

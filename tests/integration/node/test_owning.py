@@ -58,7 +58,7 @@ async def test_why_reports_the_missing_decommission_and_advises_resume(
     said = await told(site, machine)
     assert said.waits_for == f"intent resume: the node is {status}, but no decommission of it is live"
     assert any("without a live decommission" in error for error in said.errors)
-    assert said.command == f"farrier intent submit {machine.name} resume"
+    assert said.command == f"farrier node resume {machine.name}"
 
 
 @pytest.mark.matrix(strength=1)
@@ -143,6 +143,6 @@ async def test_a_lease_that_runs_out_ends_no_decommission(site: Site) -> None:
 async def test_a_paused_node_without_its_decommission_is_resumed_after_the_pause(site: Site) -> None:
     machine = await found(site, "draining", WAYS["it is gone"])
     await machine.asked("pause", reason="looked at")
-    assert (await told(site, machine)).command == f"farrier intent submit {machine.name} unpause"
+    assert (await told(site, machine)).command == f"farrier node unpause {machine.name}"
     await (await machine.asked("unpause")).asked("resume")
     assert (await machine.state())[1] == "running"

@@ -238,9 +238,9 @@ def test_requests_are_told_the_oldest_first_and_without_those_that_have_an_answe
 
 
 def test_one_intent_that_is_advised_is_told_as_a_command() -> None:
-    assert why(paused="hands in the machine").command == "farrier intent submit gpu-1 unpause"
+    assert why(paused="hands in the machine").command == "farrier node unpause gpu-1"
     failed = deployment(status="failed_manual_intervention", failure_class="boss_disk_not_found")
-    assert why(**LATE, workflow=failed).command == "farrier intent submit gpu-1 retry_stage"
+    assert why(**LATE, workflow=failed).command == "farrier node retry-stage gpu-1"
 
 
 @pytest.mark.parametrize(
@@ -274,4 +274,4 @@ def _wait(reason: str) -> Record:
 def test_every_symptom_is_of_a_node_as_it_is_shown() -> None:
     said = why(bmc_address="https://192.0.2.1", paused="x", paused_by="alice")
     assert (said.bmc_address, said.paused_by) == ("https://192.0.2.1", "alice")
-    assert msgspec.json.decode(msgspec.json.encode(said))["command"] == "farrier intent submit gpu-1 unpause"
+    assert msgspec.json.decode(msgspec.json.encode(said))["command"] == "farrier node unpause gpu-1"

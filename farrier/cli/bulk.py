@@ -1,0 +1,196 @@
+"""Submits one action for many resources of a kind, and follows each until it is answered or in the state that the user
+waits for. At most a number of them are in flight at once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Protocol
+
+import anyio
+import msgspec
+
+from farrier.errors import MalformedRequest, RefusedByModel
+from farrier.model.intent_views import IntentView
+from farrier.model.writes import Verdict
+
+# No notification reports a change of a state to clients, so the command polls.
+_LOOK_EVERY_SECONDS = 0.2
+# Intents that one poll reads. With many pending ones, polls take turns.
+_LOOKED = 20
+# Resources whose states one statement reads.
+_READ = 1000
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource that an action is for. `refusal`: why the model would refuse the action now; `delay`: what would delay
+    the answer."""
+
+    id: int
+    name: str
+    state: str
+    refusal: str = ""
+    delay: str = ""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the action for one resource. `status` is that of the intent, or `refused` (it was not stored),
+    `late` (not answered or not in the state in time), `failed` (the state cannot come any more) or `not begun`."""
+
+    id: int
+    name: str
+    intent: int | None
+    status: str
+    reason: str | None
+    state: str | None = None
+
+    @property
+    def is_well(self) -> bool:
+        """Whether the action was accepted and, if the user waits for a state, led to it."""
+        return self.status in (Verdict.ACCEPTED, "pending")
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """The present state of a resource; `is_there`: it is the awaited one. `failure`: why it cannot get there by
+    itself."""
+
+    state: str
+    is_there: bool
+    failure: str = ""
+
+
+class Door(Protocol):
+    """The database operations of one kind."""
+
+    async def ask(self, target: Target) -> int:
+        """Submit the intent. Raises RefusedByModel."""
+
+    async def intent(self, intent: int) -> IntentView:
+        """The intent with its answer."""
+
+    async def reached(self, ids: Sequence[int]) -> Mapping[int, Reached]:
+        """How far these resources are."""
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """How many resources are in flight at once (None: all), what ends a flight, and its time limit."""
+
+    most: int | None
+    waits: bool
+    until: str | None
+    patience: timedelta
+    timeout: str
+    """The limit as the user wrote it."""
+
+
+class Flight(msgspec.Struct, kw_only=True):
+    """A resource whose intent was submitted. `reason` is that of the answer."""
+
+    target: Target
+    intent: int
+    deadline: float
+    accepted: bool = False
+    reason: str | None = None
+    state: str | None = None
+
+
+class Bulk:
+    """One run over all targets. `results` grow as flights end, and `landed` is called for each."""
+
+    def __init__(self, door: Door, targets: Sequence[Target], pace: Pace, landed: Callable[[Result], None]) -> None:
+        self._door = door
+        self._waiting = deque(targets)
+        self._pace = pace
+        self._landed = landed
+        self._flights: dict[int, Flight] = {}
+        self._stopped = False
+        self.results: list[Result] = []
+
+    async def run(self) -> None:
+        """Submit and follow all. After a resource that is late or fails, no other one begins if the number in flight is
+        limited."""
+        while self._waiting or self._flights:
+            while self._may_begin():
+                await self._begin(self._waiting.popleft())
+            if self._stopped:
+                self._leave_out_the_rest()
+            if self._flights and not await self._look():
+                await anyio.sleep(_LOOK_EVERY_SECONDS)
+
+    def _may_begin(self) -> bool:
+        room = self._pace.most is None or len(self._flights) < self._pace.most
+        return bool(self._waiting) and room and not self._stopped
+
+    async def _begin(self, target: Target) -> None:
+        try:
+            intent = await self._door.ask(target)
+        except MalformedRequest as refusal:
+            if not self.results and not self._flights:  # wrong for every resource
+                raise
+            self._end(Result(id=target.id, name=target.name, intent=None, status="refused", reason=refusal.text))
+            return
+        except RefusedByModel as refusal:
+            self._end(Result(id=target.id, name=target.name, intent=None, status="refused", reason=refusal.text))
+            return
+        deadline = anyio.current_time() + self._pace.patience.total_seconds()
+        flight = Flight(target=target, intent=intent, deadline=deadline)
+        if self._pace.waits:
+            self._flights[target.id] = flight
+        else:
+            self._land(flight, "pending", None)
+
+    async def _look(self) -> bool:
+        """Read answers and states. Returns whether a flight ended."""
+        before = len(self.results)
+        await self._look_for_answers()
+        await self._look_for_states()
+        for flight in [flight for flight in self._flights.values() if anyio.current_time() >= flight.deadline]:
+            where = f"is {flight.state or 'unknown'}, not {self._pace.until}," if flight.accepted else "no answer"
+            self._give_up(flight, "late", f"{where} after {self._pace.timeout}")
+        return len(self.results) > before
+
+    async def _look_for_answers(self) -> None:
+        for flight in [flight for flight in self._flights.values() if not flight.accepted][:_LOOKED]:
+            found = await self._door.intent(flight.intent)
+            self._flights[flight.target.id] = self._flights.pop(flight.target.id)
+            if found.status == Verdict.ACCEPTED and self._pace.until is not None:
+                flight.accepted, flight.reason = True, found.reason
+            elif found.answered_at is not None:
+                self._land(flight, found.status, found.reason)
+
+    async def _look_for_states(self) -> None:
+        flights = [flight for flight in self._flights.values() if flight.accepted]
+        for start in range(0, len(flights), _READ):
+            chunk = flights[start : start + _READ]
+            reached = await self._door.reached([flight.target.id for flight in chunk])
+            for flight in chunk:
+                seen = reached[flight.target.id]
+                flight.state = seen.state
+                if seen.is_there:
+                    self._land(flight, Verdict.ACCEPTED, flight.reason)
+                elif seen.failure:
+                    self._give_up(flight, "failed", seen.failure)
+
+    def _land(self, flight: Flight, status: str, reason: str | None) -> None:
+        target = flight.target
+        self._flights.pop(target.id, None)
+        self._end(
+            Result(
+                id=target.id, name=target.name, intent=flight.intent, status=status, reason=reason, state=flight.state
+            )
+        )
+
+    def _give_up(self, flight: Flight, status: str, reason: str) -> None:
+        self._land(flight, status, reason)
+        self._stopped = self._pace.most is not None
+
+    def _leave_out_the_rest(self) -> None:
+        while self._waiting:
+            target = self._waiting.popleft()
+            reason = "an earlier one did not get there"
+            self._end(Result(id=target.id, name=target.name, intent=None, status="not begun", reason=reason))
+
+    def _end(self, result: Result) -> None:
+        self.results.append(result)
+        self._landed(result)

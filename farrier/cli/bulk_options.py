@@ -1,0 +1,213 @@
+"""The options of commands that submit an action for many resources, and the run of such a command: preview, question,
+progress, and the table of refusals."""
+
+from __future__ import annotations
+
+import inspect
+import secrets
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+import anyio
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from farrier.cli import arguments, intent_answers, output
+from farrier.cli.bulk import Bulk, Door, Pace, Result, Target
+from farrier.errors import ExitCode
+
+_PANEL = "How"
+
+
+class Orders(msgspec.Struct, frozen=True, kw_only=True):
+    """How to submit an action for many resources."""
+
+    dry_run: bool
+    yes: bool
+    pace: Pace
+    key: str
+    requested_by: str
+    as_json: bool
+
+
+def orders(  # noqa: PLR0913 - one parameter is one option
+    *,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Only show for which resources the action would be submitted, and what the model would refuse now.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask before several resources.", rich_help_panel=_PANEL)
+    ] = False,
+    max_in_flight: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Submit the next intent only when fewer than N are unanswered or, with --until, not yet in the state. "
+            "After one that is late or fails, no other one begins.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait for the answers.", rich_help_panel=_PANEL)
+    ] = True,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="STATE", help="Wait until each resource has this state.", rich_help_panel=_PANEL),
+    ] = None,
+    timeout: Annotated[
+        str, typer.Option(help="Time limit of each resource for its answer and its state.", rich_help_panel=_PANEL)
+    ] = "60s",
+    key: Annotated[
+        str | None,
+        typer.Option(
+            help="Idempotency key: a command that is repeated with it submits nothing twice. Default: a new one.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    requested_by: Annotated[
+        str | None,
+        typer.Option(help="Name of the client, for the history. Default: this user.", rich_help_panel=_PANEL),
+    ] = None,
+    as_json: output.AsJson = False,
+) -> Orders:
+    """The orders of these options."""
+    if not wait and (until is not None or max_in_flight is not None):
+        raise typer.BadParameter("--no-wait cannot go with --until or --max-in-flight, which wait")
+    pace = Pace(most=max_in_flight, waits=wait, until=until, patience=arguments.patience(timeout), timeout=timeout)
+    return Orders(
+        dry_run=dry_run,
+        yes=yes,
+        pace=pace,
+        key=key or f"{_PREFIX}{secrets.token_hex(6)}",
+        requested_by=requested_by or intent_answers.this_user(),
+        as_json=as_json,
+    )
+
+
+_PREFIX = "cli-"
+PARAMETERS = tuple(inspect.signature(orders, eval_str=True).parameters.values())
+
+
+def taken(given: dict[str, Any]) -> Orders:
+    """Remove the values of these options from `given`, and return the orders."""
+    return orders(**{parameter.name: given.pop(parameter.name) for parameter in PARAMETERS})
+
+
+async def run(action: str, kind: str, targets: Sequence[Target], door: Door, given: Orders) -> None:
+    """Preview, or ask the user, submit, follow and report. Raises typer.Exit with code 1 if anything was refused."""
+    if given.dry_run:
+        _preview(action, kind, targets, as_json=given.as_json)
+        return
+    if len(targets) > 1:
+        confirm(f"{action} {_counted(kind, targets)}", yes=given.yes)
+        typer.echo(f"to repeat this command safely, add: --key {given.key}", err=True)
+    results = await _follow(action, targets, door, given)
+    _report(action, kind, results, given)
+    if not all(result.is_well for result in results):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def confirm(text: str, *, yes: bool) -> None:
+    """Ask the user. Without a terminal, --yes is required."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(f"this would {text}; without a terminal, add --yes to confirm, or --dry-run to look")
+    if not typer.confirm(f"{text}?", err=True):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def several(number: int, kind: str) -> str:
+    """A number of resources of a kind."""
+    return f"{number} {output.words(kind)}{'' if number == 1 else 's'}"
+
+
+def _counted(kind: str, targets: Sequence[Target]) -> str:
+    """How many resources, of which states, and how many of them the model would refuse now."""
+    states = ", ".join(f"{count} {state}" for state, count in Counter(each.state for each in targets).most_common())
+    refused = sum(bool(target.refusal) for target in targets)
+    now = f"; {refused} would be refused now" if refused else ""
+    return f"{several(len(targets), kind)} ({states}{now})"
+
+
+def _preview(action: str, kind: str, targets: Sequence[Target], *, as_json: bool) -> None:
+    if as_json:
+        output.json([output.plain(target) | {"answer": _expected(target)} for target in targets])
+    else:
+        columns = ("NAME", "STATE", "ANSWER NOW", "REASON")
+        rows = (
+            (target.name, output.state(target.state), output.verdict(_expected(target)), target.refusal or target.delay)
+            for target in targets
+        )
+        output.table(columns, rows)
+        typer.echo(f"nothing was submitted: {action} {_counted(kind, targets)}", err=True)
+    if any(target.refusal for target in targets):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _expected(target: Target) -> str:
+    return "rejected" if target.refusal else "pending" if target.delay else "accepted"
+
+
+async def _follow(action: str, targets: Sequence[Target], door: Door, given: Orders) -> Sequence[Result]:
+    """Submit and follow all, with a progress bar on a terminal."""
+    console = Console(stderr=True)
+    bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    hidden = not console.is_terminal or len(targets) == 1
+    with Progress(*bar, console=console, transient=True, disable=hidden) as progress:
+        task = progress.add_task(action, total=len(targets))
+        bulk = Bulk(door, targets, given.pace, landed=lambda _: progress.advance(task))
+        try:
+            await bulk.run()
+        except anyio.get_cancelled_exc_class():
+            progress.stop()
+            typer.echo(
+                f"farrier: interrupted after {len(bulk.results)} of {len(targets)}; submitted intents remain; "
+                f"to go on, repeat the command with --key {given.key}",
+                err=True,
+            )
+            raise typer.Exit(ExitCode.FAILED) from None
+    return bulk.results
+
+
+def _report(action: str, kind: str, results: Sequence[Result], given: Orders) -> None:
+    if given.as_json:
+        output.json(results)
+        return
+    bad = sorted((result for result in results if not result.is_well), key=lambda result: result.name)
+    for line in _well([result for result in results if result.is_well], action, kind, given):
+        typer.echo(line)
+    if bad:
+        output.table(("NAME", "INTENT", "STATUS", "REASON"), map(_row, bad))
+
+
+def _well(well: Sequence[Result], action: str, kind: str, given: Orders) -> Iterable[str]:
+    what = "submitted" if not given.pace.waits else "accepted"
+    if len(well) == 1:
+        (one,) = well
+        reason = f": {one.reason}" if one.reason else ""
+        yield f"{one.name}: {action} is {what} (intent {one.intent}){reason}"
+        if one.state is not None:
+            yield f"{one.name} is {one.state}"
+    elif well:
+        there = f", and all are {given.pace.until}" if given.pace.until else ""
+        yield f"{action} is {what} for {several(len(well), kind)}{there}"
+
+
+def _row(result: Result) -> tuple[output.Cell, ...]:
+    return (
+        result.name,
+        None if result.intent is None else str(result.intent),
+        output.verdict(result.status),
+        result.reason,
+    )

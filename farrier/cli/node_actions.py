@@ -1,0 +1,84 @@
+"""A command for each action of a node: `farrier node drain 'rack7-*' --reason cooling`. Its options are the parameters
+of the action; the commands come only from the table of actions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from farrier.cli import bulk_options, completed_names, detail_options, node_bulk, param_options
+from farrier.cli.bulk_options import Orders
+from farrier.cli.connection import Session, with_database
+from farrier.cli.node_bulk import NodeDoor
+from farrier.config.reading import nearest
+from farrier.model import actions, param_faults
+from farrier.model.actions import ACTIONS, Action
+from farrier.model.edges import NODE
+from farrier.model.status import NodeStatus
+from farrier.model.views import Wanted
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="NAME|GLOB",
+        help="These nodes: names, IDs, globs such as gpu-1*.",
+        autocompletion=completed_names.node_names,
+    ),
+]
+
+
+def add_to(group: typer.Typer) -> None:
+    """Add a command for each action, except `set`, which has its own."""
+    for action in Action:
+        if action is not Action.SET:
+            group.command(command_of(action), rich_help_panel="Actions")(with_database(_submits(action)))
+
+
+def command_of(action: Action) -> str:
+    """The name of the command of an action."""
+    return action.replace("_", "-")
+
+
+def _submits(action: Action) -> Callable[..., Awaitable[None]]:
+    fields = actions.rules(action).fields
+
+    async def command(session: Session, wanted: Wanted, /, names: Names = None, **given: Any) -> None:
+        how = bulk_options.taken(given)
+        params = param_options.values(fields, given)
+        for field, fault in param_faults.faults(actions.rules(action), params):
+            raise typer.BadParameter(f"--{field.replace('_', '-')} {fault}" if field else fault)
+        await submit(session, action, wanted, names or (), params, how)
+
+    signature = inspect.signature(command, eval_str=True)
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != "given"]
+    # typer derives the options from this signature, and the help from this docstring.
+    options = [*param_options.options(fields), *bulk_options.PARAMETERS]
+    vars(command)["__signature__"] = signature.replace(parameters=[*own, *options])
+    text = ACTIONS[action].description
+    command.__doc__ = f"{text[0].upper()}{text[1:]}."
+    return detail_options.narrowed(command)
+
+
+async def submit(
+    session: Session, action: Action, wanted: Wanted, names: Sequence[str], params: dict[str, object], how: Orders
+) -> None:
+    """Submit the action with these parameters for the selected nodes."""
+    until = how.pace.until
+    if until is not None and until not in set(NodeStatus):
+        raise typer.BadParameter(f"--until: no status is named {until!r}; {nearest(until, NodeStatus)}")
+    nodes = await node_bulk.select(session, wanted, names)
+    if not nodes:
+        typer.echo("no node matches", err=True)
+        return
+    door = NodeDoor(
+        session=session,
+        action=action,
+        params=lambda _: params,
+        until=until,
+        key=how.key,
+        requested_by=how.requested_by,
+    )
+    await bulk_options.run(command_of(action), NODE, [node_bulk.target(action, node) for node in nodes], door, how)

@@ -1,0 +1,96 @@
+"""Selects the nodes that an action is for, and submits its intents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import typer
+
+from farrier.cli.bulk import Reached, Target
+from farrier.cli.connection import Session
+from farrier.cli.missing import Missing
+from farrier.model import acceptance
+from farrier.model.actions import Action, Later, Refused
+from farrier.model.edges import NODE
+from farrier.model.intent_views import IntentView
+from farrier.model.requests import Request
+from farrier.model.status import NodeStatus
+from farrier.model.views import NodeView, Wanted
+from farrier.model.workflow import WorkflowStatus
+
+_PAGE = 1000
+
+
+async def select(session: Session, wanted: Wanted, names: Sequence[str]) -> tuple[NodeView, ...]:
+    """The selected nodes by name. Raises a usage error if nothing selects them, and RefusedByModel for a name that no
+    node has."""
+    wanted = msgspec.structs.replace(wanted, names=tuple(names))
+    if wanted == Wanted():
+        raise typer.BadParameter("name the nodes, or select them with -l, --status, --site, …; '*' selects all nodes")
+    missing = Missing(NODE, wanted.names if wanted == Wanted(names=wanted.names) else ())
+    found: list[NodeView] = []
+    after, full = "", True
+    while full:
+        page = await session.queries.inventory(wanted, after=after, limit=_PAGE)
+        missing.seen(page.rows)
+        found += page.rows
+        full = len(page.rows) == _PAGE
+        after = page.rows[-1].name if full else after
+    missing.refuse()
+    return tuple(found)
+
+
+def target(action: Action, node: NodeView) -> Target:
+    """The node with the answer that is to be expected now."""
+    answer = acceptance.foreseen(action, node)
+    return Target(
+        id=node.id,
+        name=node.name,
+        state=node.status,
+        refusal=answer.reason if isinstance(answer, Refused) else "",
+        delay=answer.reason if isinstance(answer, Later) else "",
+    )
+
+
+class NodeDoor(msgspec.Struct, frozen=True, kw_only=True):
+    """`Door` of nodes. `params` returns the parameters of the action for a node, by its ID."""
+
+    session: Session
+    action: Action
+    params: Callable[[int], Mapping[str, Any]]
+    until: str | None
+    key: str
+    requested_by: str
+
+    async def ask(self, target: Target) -> int:
+        """Submit the intent, by the node's ID: its name may belong to another node soon."""
+        request = Request(
+            node=str(target.id),
+            action=self.action,
+            params=self.params(target.id),
+            key=self.key,
+            requested_by=self.requested_by,
+        )
+        return await self.session.requests.ask(request)
+
+    async def intent(self, intent: int) -> IntentView:
+        """The intent with its answer."""
+        return (await self.session.queries.intent(intent)).rows[0]
+
+    async def reached(self, ids: Sequence[int]) -> Mapping[int, Reached]:
+        """How far these nodes are. A node that is not listed any more is deleted."""
+        page = await self.session.queries.inventory(Wanted(names=tuple(map(str, ids))), limit=len(ids))
+        listed = {node.id: self._seen(node) for node in page.rows}
+        return {id_: listed.get(id_, self._deleted()) for id_ in ids}
+
+    def _seen(self, node: NodeView) -> Reached:
+        workflow = node.workflow
+        failed = workflow is not None and workflow.status == WorkflowStatus.FAILED_MANUAL_INTERVENTION
+        why = f"is {node.status} and waits for an operator: {workflow.failure_class}" if failed and workflow else ""
+        return Reached(node.status, node.status == self.until, why)
+
+    def _deleted(self) -> Reached:
+        there = self.until == NodeStatus.DELETED
+        return Reached(NodeStatus.DELETED, there, "" if there else f"is deleted and will never be {self.until}")

@@ -1,0 +1,77 @@
+"""What is wrong with values for parameters, by the rules of the model. Pure; for programs that check values before they
+send them. The database checks the same rules (`farrier.param_fault`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from farrier.model.params import Field, Schema
+
+# As many characters of a value as an error repeats.
+_SHOWN = 80
+_TYPES = {
+    "boolean": (bool, "must be true or false"),
+    "object": (Mapping, "must be a JSON object"),
+    "array": (list | tuple, "must be an array"),
+    "string": (str, "must be a string"),
+    "enum": (str, "must be a string"),
+}
+
+
+def faults(schema: Schema, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The faults of parameters: the field, empty for a rule between fields, and the end of a sentence about it."""
+    for name, value in given.items():
+        text = fault(schema.fields[name], value) if name in schema.fields else "is unknown"
+        if text is not None:
+            yield name, text
+    for name, field in schema.fields.items():
+        if field.required and name not in given:
+            yield name, "is missing"
+    if schema.any_of and not any(name in given for name in schema.any_of):
+        yield "", f"at least one of these is needed: {', '.join(schema.any_of)}"
+    for flag, other in schema.needs.items():
+        if given.get(flag) is True and other not in given:
+            yield other, f"is required with {flag}"
+
+
+def fault(field: Field, value: object) -> str | None:
+    """What is wrong with one value, as the end of a sentence; None if nothing is."""
+    if field.type == "integer":
+        return _of_integer(field, value)
+    type_, text = _TYPES[field.type]
+    if not isinstance(value, type_):
+        return text
+    if isinstance(value, list | tuple):
+        return _of_array(field, value)
+    return _of_text(field, value) if isinstance(value, str) else None
+
+
+def _of_integer(field: Field, value: object) -> str | None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return "must be a whole number"
+    if field.min is not None and value < field.min:
+        return f"must be {field.min} or more"
+    if field.max is not None and value > field.max:
+        return f"must be {field.max} or less"
+    return None
+
+
+def _of_array(field: Field, value: list[Any] | tuple[Any, ...]) -> str | None:
+    if field.max is not None and len(value) > field.max:
+        return f"has more than {field.max} elements"
+    found = (fault(field.items, element) for element in value) if field.items is not None else iter(())
+    return next((f"has an element that {text}" for text in found if text is not None), None)
+
+
+def _of_text(field: Field, value: str) -> str | None:
+    if field.enum and value not in field.enum:
+        return f"must be one of {', '.join(field.enum)}"
+    if field.max is not None and len(value) > field.max:
+        return f"is longer than {field.max} characters"
+    if field.pattern is None or re.search(field.pattern, value):
+        return None
+    if field.fault is not None:
+        return field.fault.replace("{value}", repr(value[:_SHOWN]))
+    return "is empty" if not value.strip() else f"does not match {field.pattern}"

@@ -1,0 +1,278 @@
+"""Commands that act on many nodes: what they submit and for which nodes, what they ask before, and what they report.
+
+One UPDATE plays the controller, so that a test decides when and how intents are answered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.abc
+import pytest
+
+from farrier.errors import ExitCode
+from tests.integration.cli.conftest import Prompt
+from tests.support import again, pg
+
+REGISTERED = """
+    SET session_replication_role = replica;
+    SELECT farrier.register_node(name, details => jsonb_build_object('rack', left(name, 2)))
+      FROM unnest('{r7-1, r7-2, r7-3, r7-4, r8-1}'::text[]) name;
+    UPDATE farrier.nodes SET live_workflow_kind = NULL, live_workflow_id = NULL,
+           status = CASE name WHEN 'r7-4' THEN 'offline' WHEN 'r8-1' THEN 'enrolling' ELSE 'active' END;
+"""
+STATUS = "UPDATE farrier.nodes SET status = $2 WHERE name = ANY ($1::text[])"
+PENDING = """
+    SELECT i.id, n.name FROM farrier.intents i JOIN farrier.nodes n ON n.id = i.node_id
+     WHERE i.status = 'pending' ORDER BY i.id
+"""
+ANSWER = "UPDATE farrier.intents SET status = $2, reason = $3, answered_at = farrier.now() WHERE id = $1"
+ASKED = """
+    SELECT n.name, i.action, i.params::text, i.requested_by, i.idempotency_key FROM farrier.intents i
+      JOIN farrier.nodes n ON n.id = i.node_id ORDER BY i.id
+"""
+
+
+@pytest.fixture
+async def rack(farrier: Prompt, db: pg.Database) -> Prompt:
+    """Runs commands, on a database with three active nodes, one offline and one enrolling."""
+    async with db.connect() as conn:
+        await conn.execute(REGISTERED)
+    return farrier
+
+
+async def asked(db: pg.Database) -> list[dict[str, Any]]:
+    async with db.connect() as conn:
+        return [dict(record) for record in await conn.fetch(ASKED)]
+
+
+class Controller:
+    """Answers each pending intent: `accepted`, or as `answers` has it for the node, which then becomes `becomes`."""
+
+    def __init__(self, answers: Mapping[str, tuple[str, str | None]], becomes: str | None) -> None:
+        self._answers = answers
+        self._becomes = becomes
+        self.most_pending = 0
+
+    async def run(self, db: pg.Database) -> None:
+        async with db.connect() as conn:
+            await conn.execute("SET session_replication_role = replica")
+            while True:
+                pending = await conn.fetch(PENDING)
+                self.most_pending = max(self.most_pending, len(pending))
+                for intent, name in pending:
+                    status, reason = self._answers.get(name, ("accepted", None))
+                    await conn.execute(ANSWER, intent, status, reason)
+                    if status == "accepted" and self._becomes is not None:
+                        await conn.execute(STATUS, [name], self._becomes)
+                await again.later()
+
+
+@asynccontextmanager
+async def controller(
+    db: pg.Database, answers: Mapping[str, tuple[str, str | None]] | None = None, becomes: str | None = None
+) -> AsyncIterator[Controller]:
+    one = Controller(answers or {}, becomes)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.run, db)
+        yield one
+        tasks.cancel_scope.cancel()
+
+
+async def test_one_node_is_answered_for_without_a_question(rack: Prompt, db: pg.Database) -> None:
+    async with controller(db, {"r7-1": ("accepted", "the drain begins")}):
+        said = await rack("node", "drain", "r7-1", "--reason", "fans", "--force", "--requested-by", "ann", "--key", "k")
+    (intent,) = await asked(db)
+    assert intent == {
+        "name": "r7-1",
+        "action": "drain",
+        "params": '{"force": true, "reason": "fans"}',
+        "requested_by": "ann",
+        "idempotency_key": "k",
+    }
+    assert said.out.startswith("r7-1: drain is accepted (intent ") and said.out.endswith("): the drain begins\n")
+
+
+async def test_many_nodes_end_with_a_table_of_refusals_and_1(rack: Prompt, db: pg.Database) -> None:
+    async with controller(db, {"r7-2": ("rejected", "its tasks run"), "r7-4": ("superseded", "by intent 9")}):
+        said = await rack("node", "drain", "--rack", "r7", "--yes", ends=ExitCode.FAILED)
+    first, header, *rows = said.out.splitlines()
+    assert first == "drain is accepted for 2 nodes"
+    assert header.split() == ["NAME", "INTENT", "STATUS", "REASON"]
+    assert [(row.split()[0], *row.split(maxsplit=3)[2:]) for row in rows] == [
+        ("r7-2", "rejected", "its tasks run"),
+        ("r7-4", "superseded", "by intent 9"),
+    ]
+    assert [intent["name"] for intent in await asked(db)] == ["r7-1", "r7-2", "r7-3", "r7-4"]
+
+
+async def test_results_are_json_for_programs(rack: Prompt, db: pg.Database) -> None:
+    async with controller(db, {"r7-2": ("rejected", "its tasks run")}):
+        said = await rack("node", "drain", "r7-[12]", "--yes", "--json", ends=ExitCode.FAILED)
+    assert {(each["name"], each["status"], each["reason"]) for each in said.json} == {
+        ("r7-1", "accepted", None),
+        ("r7-2", "rejected", "its tasks run"),
+    }
+
+
+async def test_several_nodes_without_a_terminal_need_yes_and_the_error_says_how_many_of_which_status(
+    rack: Prompt, db: pg.Database
+) -> None:
+    refused = await rack("node", "drain", "*", ends=ExitCode.USAGE)
+    text = " ".join(refused.err.replace("│", " ").split())
+    assert "drain 5 nodes (3 active, 1 offline, 1 enrolling; 1 would be refused now)" in text
+    assert "add --yes to confirm" in text
+    assert await asked(db) == []
+
+
+async def test_a_dry_run_shows_what_the_model_would_refuse_now_and_submits_nothing(
+    rack: Prompt, db: pg.Database
+) -> None:
+    async with db.connect() as conn:
+        await conn.execute("SET session_replication_role = replica")
+        await conn.execute(
+            """UPDATE farrier.nodes SET paused = '{"reason": "hands in it", "at": "2026-01-01T00:00:00Z"}'
+                WHERE name = 'r7-2'"""
+        )
+    said = await rack("node", "drain", "*", "--dry-run", ends=ExitCode.FAILED)
+    header, *rows = said.out.splitlines()
+    assert header.split() == ["NAME", "STATE", "ANSWER", "NOW", "REASON"]
+    shown = {row.split()[0]: row.split(maxsplit=3)[2:] for row in rows}
+    assert shown["r7-1"] == ["accepted"] and shown["r7-4"] == ["accepted"]
+    assert shown["r7-2"] == ["pending", "drain waits for the end of the pause: hands in it"]
+    assert shown["r8-1"][0] == "rejected" and "this node is enrolling" in shown["r8-1"][1]
+    assert "nothing was submitted" in said.err
+    assert await asked(db) == []
+    (first, *_) = (await rack("node", "drain", "r7-1", "--dry-run", "--json")).json
+    assert (first["name"], first["answer"]) == ("r7-1", "accepted")
+
+
+async def test_a_command_that_is_repeated_with_its_key_submits_nothing_twice(rack: Prompt, db: pg.Database) -> None:
+    began = await rack("node", "quarantine", "r7-1", "r7-2", "--reason", "fans", "--yes", "--no-wait")
+    assert began.out == "quarantine is submitted for 2 nodes\n"
+    key = began.err.split("--key ")[1].strip()
+    async with controller(db):
+        await rack("node", "quarantine", "r7-[123]", "--reason", "fans", "--yes", "--key", key)
+    assert [(intent["name"], intent["idempotency_key"]) for intent in await asked(db)] == [
+        (name, key) for name in ("r7-1", "r7-2", "r7-3")
+    ]
+
+
+async def test_with_a_pace_the_next_node_waits_until_one_before_it_is_there(rack: Prompt, db: pg.Database) -> None:
+    async with controller(db, becomes="draining") as one:
+        said = await rack(
+            *("node", "drain", "r7-*", "--yes", "--max-in-flight", 1, "--until", "draining", "--json"),
+        )
+    assert one.most_pending == 1
+    assert [(each["name"], each["status"], each["state"]) for each in said.json] == [
+        (f"r7-{number}", "accepted", "draining") for number in (1, 2, 3, 4)
+    ]
+
+
+async def test_with_a_pace_no_other_node_begins_after_one_that_is_late(rack: Prompt, db: pg.Database) -> None:
+    async with controller(db):
+        said = await rack(
+            *("node", "drain", "r7-[123]", "--yes", "--max-in-flight", 1, "--until", "retired", "--timeout", "1s"),
+            ends=ExitCode.FAILED,
+        )
+    rows = [line.split()[0] for line in said.out.splitlines()[1:]]
+    assert rows == ["r7-1", "r7-2", "r7-3"]
+    assert "late" in said.out and "is active, not retired, after 1s" in said.out
+    assert said.out.count("not begun") == 2
+    assert [intent["name"] for intent in await asked(db)] == ["r7-1"]
+
+
+async def test_a_node_that_cannot_get_there_any_more_is_not_waited_for(rack: Prompt, db: pg.Database) -> None:
+    async with controller(db, becomes="deleted"):
+        said = await rack("node", "drain", "r7-1", "--until", "retired", "--timeout", "1h", ends=ExitCode.FAILED)
+    assert "is deleted and will never be retired" in said.out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["drain"], ExitCode.USAGE, "name the nodes, or select them"),
+        (["drain", "r7-1", "r7-9"], ExitCode.REFUSED, "no node is named 'r7-9'"),
+        (["drain", "r7-1", "--force"], ExitCode.USAGE, "--reason is required with force"),
+        (["quarantine", "r7-1"], ExitCode.USAGE, "reason"),
+        (["quarantine", "r7-1", "--reason", " "], ExitCode.USAGE, "--reason is empty"),
+        (["onboard", "r7-1", "--mode", "deplyo"], ExitCode.USAGE, "--mode must be one of deploy, adopt, manual"),
+        (["set-bmc", "r7-1", "--credential", "s3cret"], ExitCode.USAGE, "not the secret itself"),
+        (["set-bmc", "r7-1"], ExitCode.USAGE, "at least one of these is needed: address, credential"),
+        (["drain", "r7-1", "--until", "retierd"], ExitCode.USAGE, "no status is named 'retierd'"),
+        (["drain", "r7-1", "--timeout", "soon"], ExitCode.USAGE, "expected a duration such as"),
+        (["drain", "r7-1", "--max-in-flight", "0"], ExitCode.USAGE, "max-in-flight"),
+        (["drain", "r7-1", "--no-wait", "--until", "retired"], ExitCode.USAGE, "--no-wait cannot go with"),
+        (["drain", "r7-1", "--status", "activ"], ExitCode.USAGE, "no status is named 'activ'"),
+        (["drain", "r7-1", "--key", "k" * 256], ExitCode.USAGE, "idempotency_key is longer than 255 characters"),
+        (["drian", "r7-1"], ExitCode.USAGE, "drian"),
+    ],
+)
+async def test_a_mistake_submits_nothing(
+    rack: Prompt, db: pg.Database, words: list[str], code: ExitCode, text: str
+) -> None:
+    refused = await rack("node", *words, ends=code)
+    assert text in " ".join(refused.err.replace("│", " ").split())
+    assert "s3cret" not in refused.err
+    assert await asked(db) == []
+
+
+async def test_nodes_that_no_filter_selects_are_not_an_error(rack: Prompt) -> None:
+    assert (await rack("node", "drain", "--status", "retired")).err == "no node matches\n"
+
+
+async def test_a_refused_registration_of_one_intent_does_not_stop_the_others(rack: Prompt, db: pg.Database) -> None:
+    await rack("node", "quarantine", "r7-2", "--reason", "smoke", "--no-wait", "--key", "k")
+    async with controller(db):
+        said = await rack("node", "quarantine", "r7-*", "--reason", "fans", "--yes", "--key", "k", ends=ExitCode.FAILED)
+    assert "refused" in said.out and "belongs to intent" in said.out
+    assert "quarantine is accepted for 3 nodes" in said.out
+
+
+@asynccontextmanager
+async def terminal(db: pg.Database, *words: str) -> AsyncIterator[tuple[anyio.abc.Process, int]]:
+    """`farrier` on a terminal of its own."""
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"FARRIER_DATABASE_DSN": db.dsn, "TERM": "xterm", "COLUMNS": "200"}
+    command = [sys.executable, "-m", "farrier", *words]
+    process = await anyio.open_process(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    try:
+        yield process, ours
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        os.close(ours)
+
+
+async def heard(terminal: int, text: str) -> str:
+    """What the terminal shows, up to this text."""
+    shown = ""
+    while text not in shown:
+        shown += (await anyio.to_thread.run_sync(os.read, terminal, 1000)).decode()
+    return shown
+
+
+async def test_on_a_terminal_the_command_asks_and_reports_what_remains_after_ctrl_c(
+    rack: Prompt, db: pg.Database
+) -> None:
+    async with terminal(db, "node", "drain", "r7-*") as (process, ours):
+        assert "drain 4 nodes (3 active, 1 offline)?" in await heard(ours, "[y/N]")
+        assert await asked(db) == []
+        os.write(ours, b"y\n")
+        await heard(ours, "0/4")
+        while len(await asked(db)) < 4:
+            await again.later()
+        process.send_signal(signal.SIGINT)
+        shown = await heard(ours, "--key cli-")
+        assert "interrupted after 0 of 4; submitted intents remain" in shown
+        assert await process.wait() == ExitCode.FAILED
