@@ -34,8 +34,11 @@ from farrier.web.hosts import UNDER_ANY_NAME
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# For Prometheus and probes; and what the page of an error loads.
-_PUBLIC = UNDER_ANY_NAME | {"/style.css", "/live.js"}
+COOKIE = "farrier-token"
+"""The cookie with the token of a browser. Only pages read it: a form of a page proves that it is the server's own."""
+
+# For Prometheus and probes; and what the page of an error and the log-in need.
+_PUBLIC = UNDER_ANY_NAME | {"/style.css", "/live.js", "/login"}
 _EXPECTED = "expected the header Authorization: Bearer TOKEN"
 _CHANGES_NOTHING = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -87,11 +90,12 @@ class Access:
             return None
         # Found once for a request, whose guard and endpoint both ask.
         if not hasattr(request.state, "caller"):
-            request.state.caller = await self._owner(request, given)
+            request.state.caller = await self.owner(request, given)
         found: Caller = request.state.caller
         return found
 
-    async def _owner(self, request: Request, given: str) -> Caller:
+    async def owner(self, request: Request, given: str) -> Caller:
+        """The client whose token this is. Raises HTTPException for one that is not accepted."""
         if (found := self._in_file(given)) is not None:
             if found.expires is not None and found.expires <= self._now():
                 raise _refused(f"the token {found.name} expired at {found.expires.isoformat()}")
@@ -161,7 +165,7 @@ async def _caller(request: Request) -> Caller:
     caller = await access.caller(request)
     if caller is None:
         access.require_any(request)
-        raise _refused(f"this needs a token; {_EXPECTED}")
+        raise _refused(f"this needs a token; {_EXPECTED if _is_api(request) else 'log in at /login'}")
     return caller
 
 
@@ -211,14 +215,19 @@ async def _refusal(request: Request) -> Response | None:
 
 
 def _bearer(request: Request) -> str | None:
-    """The token in the header of the request."""
+    """The token in the header of the request or, for a page, in the browser's cookie."""
     header = request.headers.get("authorization")
     if header is None:
-        return None
+        return None if _is_api(request) else request.cookies.get(COOKIE)
     scheme, _, token = header.partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise _refused(_EXPECTED)
     return token.strip()
+
+
+def _is_api(request: Request) -> bool:
+    path: str = request.scope["path"]
+    return path.startswith("/api/")
 
 
 def _address(request: Request) -> str:

@@ -14,6 +14,8 @@ class Address:
 
     def __init__(self, given: Iterable[tuple[str, str]]) -> None:
         self.pairs = [(name, value) for name, value in given if name != PAGE]
+        # Rows of a list share most of their values.
+        self._replaced: dict[tuple[str, str], str] = {}
 
     def toggled(self, name: str, value: str) -> str:
         """With this filter, or without it if it is set."""
@@ -24,8 +26,10 @@ class Address:
 
     def replaced(self, name: str, value: str) -> str:
         """With this value of a parameter instead of any other; without the parameter if it is empty."""
-        others = [each for each in self.pairs if each[0] != name]
-        return _link([*others, (name, value)] if value else others)
+        if (name, value) not in self._replaced:
+            others = [each for each in self.pairs if each[0] != name]
+            self._replaced[name, value] = _link([*others, (name, value)] if value else others)
+        return self._replaced[name, value]
 
     def page(self, after: str) -> str:
         """The page after a key."""

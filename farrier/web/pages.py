@@ -1,8 +1,8 @@
 """The pages for operators: their paths, the kinds and the controllers.
 
 `lists` has the inventory and the resources of a kind, `one` the page of one resource, `past` that of history, and
-`acting` those that submit intents. The server renders all of them, and they need no script; `live.js` keeps an open
-page current.
+`acting` and `login` those that submit intents. The server renders all of them, and they need no script; `live.js` keeps
+an open page current.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from farrier.model.edges import NODE
-from farrier.web import acting, lists, one, past, render
+from farrier.web import acting, lists, login, one, past, render
 from farrier.web.backend import backend_of
 
 
@@ -45,6 +45,7 @@ ROUTES = [
     Route("/resources/{kind}", lists.resources),
     Route("/resources/{kind}/{name}", one.resource),
     *acting.ROUTES,
+    *login.ROUTES,
     Route("/controllers", controllers),
     Route("/history", past.history),
     Route("/style.css", style),

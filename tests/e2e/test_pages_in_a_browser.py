@@ -47,6 +47,7 @@ PATHS = (
     "/nodes/node-1/act/quarantine",
     "/nodes/node-1/act/release",
     "/create/ib_partition",
+    "/login",
 )
 VIOLATIONS = """
     async () => (await axe.run()).violations.map(

@@ -1,0 +1,49 @@
+"""The page on which a person gives the browser a token, and takes it away again.
+
+The browser keeps the token in a cookie that scripts cannot read. Only pages accept it; the API does not.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from farrier.web import forms
+from farrier.web.access import COOKIE, Caller, access_of
+
+_TOKEN, _LEAVE = "token", "leave"
+
+
+async def login(request: Request) -> Response:
+    """GET and POST /login"""
+    if request.method != "POST":
+        try:
+            caller = await access_of(request).caller(request)
+        except HTTPException as error:
+            return _page(request, None, error.detail, HTTPStatus(error.status_code))
+        return _page(request, caller)
+    given = await forms.submitted(request)
+    if _LEAVE in given:
+        response: Response = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
+        response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        return response
+    token = given.get(_TOKEN, "").strip()
+    try:
+        await access_of(request).owner(request, token)
+    except HTTPException as error:
+        return _page(request, None, error.detail, HTTPStatus(error.status_code))
+    response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+    forms.keep(request, response, COOKIE, token)
+    return response
+
+
+def _page(request: Request, caller: Caller | None, problem: str = "", status: HTTPStatus = HTTPStatus.OK) -> Response:
+    values = {"at": "login", "caller": caller, "problem": problem, "token_field": _TOKEN, "leave_field": _LEAVE}
+    return forms.page(request, "login.html", values, status)
+
+
+ROUTES = [Route("/login", login, methods=["GET", "POST"])]

@@ -1,0 +1,100 @@
+"""A browser logs in with a token: pages then read and act with it, and the API does not accept its cookie."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+
+from farrier.config.token_file import ApiToken
+from farrier.io.pool import Connection
+from farrier.model import api_token
+from farrier.web.access import Access
+from farrier.web.attempts import AT_ONCE
+from farrier.web.backend import Backend
+from farrier.web.site import Site
+from tests.integration.test_pages_acting import choices, hidden
+from tests.integration.test_web import backend, client_of, conn, nothing, register
+
+__all__ = ["backend", "conn"]
+
+OPERATOR, VIEWER = (api_token.token(digit * 64) for digit in "12")
+TOKENS = (
+    ApiToken(name="ann", sha256=api_token.digest(OPERATOR), scopes=("read", "intent")),
+    ApiToken(name="tv", sha256=api_token.digest(VIEWER), scopes=("read",)),
+)
+
+
+@pytest.fixture
+async def web(backend: Backend) -> AsyncIterator[httpx.AsyncClient]:
+    """A site that is reachable from other machines."""
+    access = Access(TOKENS, loopback=False)
+    site = Site(CollectorRegistry(), unready_because=lambda: None, refresh=nothing, access=access)
+    site.open(backend)
+    async with client_of(site) as client:
+        yield client
+
+
+async def log_in(web: httpx.AsyncClient, token: str) -> httpx.Response:
+    form = await web.get("/login")
+    return await web.post("/login", data=hidden(form.text) | {"token": token})
+
+
+async def test_pages_need_a_token_beyond_loopback_and_lead_to_the_log_in(web: httpx.AsyncClient) -> None:
+    refused = await web.get("/")
+    assert refused.status_code == 401
+    assert "log in at /login" in refused.text and 'href="/login"' in refused.text
+    entered = await log_in(web, VIEWER)
+    assert (entered.status_code, entered.headers["location"]) == (303, "/")
+    cookie = entered.headers["set-cookie"].lower()
+    assert "httponly" in cookie and "samesite=strict" in cookie
+    assert (await web.get("/")).status_code == 200
+    assert "tv" in (await web.get("/login")).text
+
+
+async def test_a_browser_is_offered_what_its_token_may_do_and_acts_in_its_name(
+    web: httpx.AsyncClient, conn: Connection
+) -> None:
+    await register(conn, "gpu-1")
+    await log_in(web, VIEWER)
+    assert not choices((await web.get("/nodes/gpu-1")).text)
+    assert (await web.get("/nodes/gpu-1/act/quarantine")).status_code == 403
+    await log_in(web, OPERATOR)
+    assert "quarantine" in choices((await web.get("/nodes/gpu-1")).text)
+    form = await web.get("/nodes/gpu-1/act/quarantine")
+    await web.post("/nodes/gpu-1/act/quarantine", data=hidden(form.text) | {"reason": "smoke"})
+    assert await conn.fetchval("SELECT requested_by FROM farrier.intents") == "ann"
+
+
+async def test_the_api_ignores_the_cookie_of_a_browser(web: httpx.AsyncClient, conn: Connection) -> None:
+    await register(conn, "gpu-1")
+    await log_in(web, OPERATOR)
+    assert (await web.get("/api/v1/nodes")).status_code == 401
+    body = {"node": "gpu-1", "action": "manage"}
+    assert (await web.post("/api/v1/intents", json=body)).status_code == 401
+    assert await conn.fetchval("SELECT count(*) FROM farrier.intents") == 0
+
+
+async def test_a_browser_that_logs_out_has_no_token_any_more(web: httpx.AsyncClient) -> None:
+    await log_in(web, OPERATOR)
+    form = await web.get("/login")
+    left = await web.post("/login", data=hidden(form.text) | {"leave": "1"})
+    assert left.headers["location"] == "/login"
+    assert (await web.get("/")).status_code == 401
+
+
+async def test_a_wrong_token_is_refused_and_guessing_is_slowed(web: httpx.AsyncClient) -> None:
+    statuses = [(await log_in(web, "guess")).status_code for _ in range(AT_ONCE + 1)]
+    assert statuses == [401] * AT_ONCE + [429]
+    page = await log_in(web, "guess")
+    assert re.search(r'role="alert">[^<]*try again in \d+ s', page.text)
+    assert "farrier-token" not in web.cookies
+    assert (await log_in(web, OPERATOR)).status_code == 303
+
+
+async def test_another_site_cannot_log_a_browser_in(web: httpx.AsyncClient) -> None:
+    assert (await web.post("/login", data={"token": OPERATOR})).status_code == 403
+    assert "farrier-token" not in web.cookies
