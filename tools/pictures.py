@@ -91,7 +91,8 @@ def _screenshots(address: str, chromium: str) -> None:
         nodes = json.load(answer)["nodes"]
     retried = [each for each in nodes if (each["workflow"] or {}).get("attempt", 1) > 1]
     waiting = [each for each in nodes if (each["workflow"] or {}).get("status") == "failed_manual_intervention"]
-    shown = (waiting or retried or nodes)[0]["name"]
+    served = [each for each in nodes if each["status"] == "active" and each["management"] == "manageable"]
+    shown = (waiting or retried or served or nodes)[0]["name"]
     pages = {
         "inventory": "/",
         "inventory-filtered": f"/?status=active&sort=oldest&site={nodes[0]['site']}",
