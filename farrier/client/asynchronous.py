@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Self, TypeVar
 
 import anyio
@@ -125,6 +125,20 @@ class AsyncFarrier:
 
     # --- changes
 
+    async def cursor(self) -> str:
+        """The end of the feed now. After a list that is read later, `watch(after=…)` yields each change that it
+        lacks."""
+        following = Feed({}, None)
+        try:
+            async with self._lines(following) as lines:
+                async for line in lines:
+                    following.line(line)
+                    if following.cursor is not None:
+                        return following.cursor
+        except httpx.TransportError as failure:
+            raise ApiUnreachable(self._url, str(failure) or type(failure).__name__) from failure
+        raise ApiUnreachable(self._url, "the stream of changes ended before it began")
+
     async def watch(self, *, after: str | None = None, **filters: str | Iterable[str]) -> AsyncGenerator[Change, None]:
         """Changes as they come, from now on or after a stored cursor, each once. Reconnects after a failure. `filters`:
         `kind`, `layer`, `to`, `resource` (`node/NAME`), … `contextlib.aclosing` ends the stream at a known moment."""
@@ -137,6 +151,14 @@ class AsyncFarrier:
 
     async def _stream(self, following: Feed) -> AsyncIterator[Change]:
         following.begin()
+        async with self._lines(following) as lines:
+            async for line in lines:
+                change = following.line(line)
+                if change is not None:
+                    yield change
+
+    @asynccontextmanager
+    async def _lines(self, following: Feed) -> AsyncIterator[AsyncIterator[str]]:
         async with self._http.stream(
             "GET",
             feed.PATH,
@@ -147,10 +169,7 @@ class AsyncFarrier:
             if response.is_error:
                 await response.aread()
                 raise wire.failure(self._url, response)
-            async for line in response.aiter_lines():
-                change = following.line(line)
-                if change is not None:
-                    yield change
+            yield response.aiter_lines()
 
     # --- any request
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Self, TypeVar
 
 import httpx
@@ -122,6 +122,20 @@ class Farrier:
 
     # --- changes
 
+    def cursor(self) -> str:
+        """The end of the feed now. After a list that is read later, `watch(after=…)` yields each change that it
+        lacks."""
+        following = Feed({}, None)
+        try:
+            with self._lines(following) as lines:
+                for line in lines:
+                    following.line(line)
+                    if following.cursor is not None:
+                        return following.cursor
+        except httpx.TransportError as failure:
+            raise ApiUnreachable(self._url, str(failure) or type(failure).__name__) from failure
+        raise ApiUnreachable(self._url, "the stream of changes ended before it began")
+
     def watch(self, *, after: str | None = None, **filters: str | Iterable[str]) -> Iterator[Change]:
         """Changes as they come, from now on or after a stored cursor, each once. Reconnects after a failure. `filters`:
         `kind`, `layer`, `to`, `resource` (`node/NAME`), …"""
@@ -133,6 +147,14 @@ class Farrier:
 
     def _stream(self, following: Feed) -> Iterator[Change]:
         following.begin()
+        with self._lines(following) as lines:
+            for line in lines:
+                change = following.line(line)
+                if change is not None:
+                    yield change
+
+    @contextmanager
+    def _lines(self, following: Feed) -> Iterator[Iterator[str]]:
         with self._http.stream(
             "GET",
             feed.PATH,
@@ -143,10 +165,7 @@ class Farrier:
             if response.is_error:
                 response.read()
                 raise wire.failure(self._url, response)
-            for line in response.iter_lines():
-                change = following.line(line)
-                if change is not None:
-                    yield change
+            yield response.iter_lines()
 
     # --- any request
 

@@ -127,6 +127,16 @@ async def test_changes_are_watched_and_continued_after_a_cursor(farrier: AsyncFa
     assert await watched(farrier, first.cursor, 1) == [second]
 
 
+async def test_what_happens_after_a_cursor_is_watched(farrier: AsyncFarrier, url: str, db: pg.Database) -> None:
+    with Farrier(url) as synchronous:
+        cursors = await farrier.cursor(), await anyio.to_thread.run_sync(synchronous.cursor)
+    await farrier.register(NewNode(name="gpu-1"))
+    await db.advance(SETTLED)
+    for cursor in cursors:
+        (change,) = await watched(farrier, cursor, 1)
+        assert change.name == "gpu-1"
+
+
 async def test_a_refusal_names_what_is_wrong(farrier: AsyncFarrier, url: str) -> None:
     with pytest.raises(ApiError, match="gpu-9") as missing:
         await farrier.node("gpu-9")
