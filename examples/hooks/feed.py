@@ -1,85 +1,57 @@
-"""Follows the change feed of farrier, and reports the status of each changed node to a scheduler.
+"""Follows the changes of farrier's nodes, and makes a scheduler agree with their status.
 
 The feed only names nodes that changed; the status is read when it is needed. So a change that is reported twice or late
-does no harm. Any failure ends the process: a supervisor such as systemd restarts it, and it continues at its cursor.
+does no harm. An error of the scheduler ends the process: a supervisor such as systemd restarts it, and it continues
+after the last change that the scheduler took.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Protocol
 
+import anyio
 import httpx
+
+from farrier.client import ApiError, AsyncFarrier
+from farrier.errors import FarrierError
 
 IN_SERVICE = "active"
 """The status of a node that may get work."""
 
-Reconcile: TypeAlias = Callable[[Mapping[str, str]], Awaitable[None]]
-"""Makes the scheduler agree with these statuses, by the name of the node. Must be idempotent."""
 
-# farrier sends a line every 15 s at the latest.
-_SILENCE_SECONDS = 60.0
+class Scheduler(Protocol):
+    """The system that places work on nodes."""
 
-
-def client(url: str, headers: Mapping[str, str]) -> httpx.AsyncClient:
-    """The client of an API."""
-    return httpx.AsyncClient(base_url=url, headers=headers, timeout=httpx.Timeout(10.0, read=_SILENCE_SECONDS))
+    async def reconcile(self, statuses: Mapping[str, str]) -> None:
+        """Make the nodes of these names agree with their statuses. Must be idempotent."""
 
 
-def bearer(token: str) -> dict[str, str]:
-    """The header of a request with a token; none without a token."""
-    return {"authorization": f"Bearer {token}"} if token else {}
-
-
-async def follow(farrier: httpx.AsyncClient, cursor: Path, reconcile: Reconcile) -> None:
+async def follow(farrier: AsyncFarrier, cursor: Path, scheduler: Scheduler) -> None:
     """Reconcile all nodes, unless `cursor` has a position in the feed; then each node that changes, until an error."""
-    known = _read(cursor)
-    async for position, name in _changes(farrier, known):
-        if name:
-            await reconcile({name: await _status(farrier, name)})
-        elif not known:
-            await reconcile({node["name"]: node["status"] async for node in _inventory(farrier)})
+    position = _read(cursor)
+    if not position:
+        position = await farrier.cursor()
+        await scheduler.reconcile({node.name: node.status async for node in farrier.nodes()})
         _write(cursor, position)
-        known = position
+    async with aclosing(farrier.watch(after=position, kind="node", layer="status")) as changes:
+        async for change in changes:
+            await scheduler.reconcile({change.name: await _status(farrier, change.name)})
+            _write(cursor, change.cursor)
 
 
-async def _changes(farrier: httpx.AsyncClient, after: str) -> AsyncIterator[tuple[str, str]]:
-    """Each position of the feed with the name of a node whose status changed; empty if only time has passed."""
-    wanted = {"kind": "node", "layer": "status"}
-    headers = {"Last-Event-ID": after} if after else {}
-    async with farrier.stream("GET", "/api/v1/history/stream", params=wanted, headers=headers) as response:
-        response.raise_for_status()
-        position = name = ""
-        async for line in response.aiter_lines():
-            field, _, value = line.partition(": ")
-            if field == "id":
-                position = value
-            elif field == "data":
-                name = json.loads(value)["name"]
-            elif not line and position:  # the end of an event
-                yield position, name
-                position = name = ""
-    raise ConnectionError("farrier has closed the stream")
-
-
-async def _status(farrier: httpx.AsyncClient, name: str) -> str:
-    response = await farrier.get(f"/api/v1/nodes/{name}")
-    if response.status_code == httpx.codes.NOT_FOUND:
+async def _status(farrier: AsyncFarrier, name: str) -> str:
+    try:
+        return (await farrier.node(name)).status
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
         return "deleted"
-    status: str = response.raise_for_status().json()["node"]["status"]
-    return status
-
-
-async def _inventory(farrier: httpx.AsyncClient) -> AsyncIterator[dict[str, Any]]:
-    after: str | None = ""
-    while after is not None:
-        page = (await farrier.get("/api/v1/nodes", params={"after": after, "limit": 1000})).raise_for_status().json()
-        for node in page["nodes"]:
-            yield node
-        after = page["next"]
 
 
 def _read(cursor: Path) -> str:
@@ -91,3 +63,22 @@ def _write(cursor: Path, position: str) -> None:
     new = cursor.with_suffix(".new")
     new.write_text(position)
     os.replace(new, cursor)
+
+
+def run(usage: str, headers: Mapping[str, str], scheduler: Callable[[httpx.AsyncClient], Scheduler]) -> None:
+    """The command of a hook: FARRIER_URL SCHEDULER_URL CURSOR_FILE. `headers` authenticate at the scheduler."""
+    if len(sys.argv) != 4:
+        sys.exit(usage)
+    farrier_url, scheduler_url, cursor = sys.argv[1:]
+
+    async def work() -> None:
+        async with (
+            AsyncFarrier(farrier_url, token=os.environ.get("FARRIER_TOKEN")) as farrier,
+            httpx.AsyncClient(base_url=scheduler_url, headers=headers, timeout=30) as api,
+        ):
+            await follow(farrier, Path(cursor), scheduler(api))
+
+    try:
+        anyio.run(work)
+    except (FarrierError, httpx.HTTPError, OSError, RuntimeError) as error:
+        sys.exit(f"{sys.argv[0]}: {error}")

@@ -9,12 +9,9 @@ of nodes. A node of farrier without a Kubernetes node of the same name is ignore
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx
 
 from examples.hooks import feed
@@ -72,12 +69,5 @@ def _change(node: Mapping[str, Any], status: str) -> dict[str, Any] | None:
     return {"metadata": {"annotations": {MARK: status}}, "spec": {"unschedulable": True}}
 
 
-async def main(farrier_url: str, kubernetes_url: str, cursor: str) -> None:
-    """Follow the feed until an error."""
-    tokens = [feed.bearer(os.environ.get(name, "")) for name in ("FARRIER_TOKEN", "KUBE_TOKEN")]
-    async with feed.client(farrier_url, tokens[0]) as farrier, feed.client(kubernetes_url, tokens[1]) as api:
-        await feed.follow(farrier, Path(cursor), Kubernetes(api).reconcile)
-
-
 if __name__ == "__main__":
-    anyio.run(main, sys.argv[1], sys.argv[2], sys.argv[3])
+    feed.run(__doc__, {"authorization": f"Bearer {os.environ.get('KUBE_TOKEN')}"}, Kubernetes)

@@ -10,12 +10,9 @@ ignored.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx
 
 from examples.hooks import feed
@@ -56,13 +53,5 @@ def _change(node: Mapping[str, Any], status: str) -> dict[str, Any] | None:
     return {"state": ["DRAIN"], "reason": reason}
 
 
-async def main(farrier_url: str, slurm_url: str, cursor: str) -> None:
-    """Follow the feed until an error."""
-    farrier_headers = feed.bearer(os.environ.get("FARRIER_TOKEN", ""))
-    slurm_headers = {"x-slurm-user-token": os.environ["SLURM_JWT"]}
-    async with feed.client(farrier_url, farrier_headers) as farrier, feed.client(slurm_url, slurm_headers) as api:
-        await feed.follow(farrier, Path(cursor), Slurm(api).reconcile)
-
-
 if __name__ == "__main__":
-    anyio.run(main, sys.argv[1], sys.argv[2], sys.argv[3])
+    feed.run(__doc__, {"x-slurm-user-token": os.environ.get("SLURM_JWT", "")}, Slurm)

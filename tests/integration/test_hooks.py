@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import anyio
-import httpx
 import pytest
 
 from examples.hooks import feed
+from farrier.client import ApiError, AsyncFarrier
 from farrier.io.pool import Connection
 from farrier.web.backend import Backend
 from farrier.web.server import serving
+from tests.architecture.sources import ROOT
 from tests.integration.test_web import backend, closed_site, conn, register
 from tests.support import pg
 
@@ -74,8 +77,8 @@ async def move(conn: Connection, db: pg.Database, name: str, status: str) -> Non
 
 async def followed(url: str, cursor: Path, scheduler: Scheduler) -> None:
     """Run a hook until it fails, as a supervisor would see it."""
-    async with feed.client(url, {}) as farrier:
-        await feed.follow(farrier, cursor, scheduler.reconcile)
+    async with AsyncFarrier(url) as farrier:
+        await feed.follow(farrier, cursor, scheduler)
 
 
 async def test_a_hook_begins_with_all_nodes_and_goes_on_where_it_was_killed(
@@ -136,5 +139,18 @@ async def test_a_hook_that_never_reached_its_scheduler_begins_with_all_nodes_aga
 async def test_a_hook_ends_with_the_error_of_farrier(url: str, tmp_path: Path) -> None:
     cursor = tmp_path / "cursor"
     cursor.write_text("no cursor")
-    with pytest.raises(httpx.HTTPStatusError, match="400"):
+    with pytest.raises(ApiError, match="no cursor"):
         await followed(url, cursor, Scheduler())
+
+
+@pytest.mark.parametrize("hook", ["kubernetes", "slurm"])
+def test_a_wrong_command_and_an_unreachable_farrier_are_one_line(hook: str, tmp_path: Path) -> None:
+    def said(*arguments: str) -> str:
+        command = [sys.executable, "-m", f"examples.hooks.{hook}", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+        assert done.returncode == 1
+        return done.stderr
+
+    assert "FARRIER_URL" in said()
+    lines = said("http://127.0.0.1:1", "http://127.0.0.1:1", str(tmp_path / "cursor")).splitlines()
+    assert len(lines) == 1 and "http://127.0.0.1:1" in lines[0]
