@@ -135,8 +135,8 @@ async def replica(dsn: str, **settings: str) -> AsyncIterator[Farrier]:
         yield running
 
 
-async def until(true: Callable[[], Awaitable[bool]]) -> None:
+async def until(true: Callable[[], Awaitable[bool]], *, patience: float = PATIENCE) -> None:
     """Call `true` until it returns a true value."""
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(patience):
         while not await true():
             await again.later()
