@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from farrier import cli, config
 from farrier.model import diagram, edges
 from tests.architecture import sources
 from tests.support import pages
-from tools import generate_docs
+from tools import generate_docs, site
 
 PAGES = sorted({*generate_docs.pages(), *sources.ROOT.glob("*.md")})
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
@@ -193,6 +194,17 @@ def test_a_setting_that_is_listed_is_read_by_the_program() -> None:
     code = "".join(m.text for m in sources.modules(sources.FARRIER) if sources.FARRIER / "config" not in m.path.parents)
     names = [setting.key or setting.section for setting in config.settings()]
     assert not [name for name in names if not re.search(rf"\.{name}\b", code)]
+
+
+def test_every_page_has_its_place_on_the_site() -> None:
+    """`mkdocs.yml` has each page of docs/ once, and those that `tools/site.py` adds."""
+    docs = sources.ROOT / "docs"
+    settings = (sources.ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    entries = re.findall(r"^ *- (?:[^:\n]+: )?(\S+\.md|\S+\*)$", settings, re.MULTILINE)
+    written = [page.relative_to(docs).as_posix() for page in docs.rglob("*.md")]
+    placed = {name: sum(fnmatch(name, entry) for entry in entries) for name in (*written, *site.OUTSIDE.values())}
+    assert {name: times for name, times in placed.items() if times != 1} == {}
+    assert [entry for entry in entries if not any(fnmatch(name, entry) for name in placed)] == []
 
 
 def test_functions_that_a_page_calls_are_in_the_schema() -> None:

@@ -6,6 +6,7 @@ result of a statement for the next ones; a daemon runs the nodes. Output of comm
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -30,6 +31,7 @@ ARCHITECTURE = ROOT / "docs" / "architecture.md"
 BLOCK = re.compile(r"<!-- sql: (\w+) -->\n```sql\n(.*?)```", re.DOTALL)
 BLOCKS = dict(BLOCK.findall(README.read_text(encoding="utf-8")))
 SAID = dict(re.findall(r"<!-- said: (\w+) -->\n```\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL))
+(LOOK,) = re.findall(r"<!-- sh: look -->\n```\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
 
 NOWHERE = BmcConfig(allowed_networks=("192.0.2.0/24",))  # the README's BMC is refused before a packet is sent
 
@@ -99,6 +101,26 @@ async def test_the_readme_s_statements_take_a_node_from_registration_to_retired(
         await until_status(db, "draining")
         await prompt.type(BLOCKS["task"])
         await until_status(db, "retired")
+
+
+@pytest.mark.full
+async def test_the_readme_s_commands_show_what_the_statements_did(db: pg.Database) -> None:
+    """In the order of the page: after them, the node is retired, and `reactivate` is accepted."""
+    async with daemon(db.dsn), psql(db.dsn) as prompt:
+        await prompt.type(BLOCKS["register"])
+        await prompt.type(BLOCKS["ask"])
+        await until(db, "SELECT status <> 'pending' FROM farrier.intents")
+        await prompt.type(BLOCKS["agent"])
+        await until_status(db, "active")
+        await prompt.type(BLOCKS["drain"])
+        await until_status(db, "draining")
+        await prompt.type(BLOCKS["task"])
+        await until_status(db, "retired")
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        environment = {"PATH": path, "FARRIER_DATABASE_DSN": db.dsn, "PYTHONPATH": str(ROOT)}
+        said = (await anyio.run_process(["bash", "-euc", LOOK], env=environment)).stdout.decode()
+    assert "accepted" in said
+    assert "| retired |" in said  # of the model's tables
 
 
 async def test_a_request_that_makes_no_sense_fails_in_its_insert(db: pg.Database) -> None:

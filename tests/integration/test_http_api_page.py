@@ -33,7 +33,7 @@ EXAMPLE = re.compile(
     r"<!-- http -->\n```bash\n(?P<command>.*?)```\n\n<!-- response: (?P<status>\d+) -->\n```json\n(?P<shown>.*?)```",
     re.DOTALL,
 )
-STREAM = re.compile(r"<!-- stream -->\n```bash\n(?P<command>.*?)```\n\n```\n(?P<shown>.*?)```", re.DOTALL)
+STREAM = re.compile(r"<!-- stream -->\n```bash\n(?P<command>.*?)```\n\n```text\n(?P<shown>.*?)```", re.DOTALL)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ a test of its page finds it; `<!-- not run: REASON -->` says why no test runs it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -32,21 +31,14 @@ class Block(msgspec.Struct, frozen=True):
     text: str
 
     @property
+    def is_run_elsewhere(self) -> bool:
+        """A test of its page runs it, or a comment says why none does."""
+        return bool(self.marker)
+
+    @property
     def is_typed(self) -> bool:
         """A reader types it into a shell."""
         return self.language in ("", "sh")
-
-    def commands(self) -> Iterator[str]:
-        """The commands of a shell, which may go on over lines in quotes or after a backslash."""
-        command = ""
-        for line in self.text.splitlines(keepends=True):
-            command += line
-            if command.count('"') % 2 == 0 and not line.endswith("\\\n") and "<<" not in command:
-                if command.strip() and not command.startswith("#"):
-                    yield command.strip()
-                command = ""
-        if command.strip():
-            yield command.strip()
 
 
 def blocks(page: Path) -> list[Block]:
@@ -58,3 +50,9 @@ def blocks(page: Path) -> list[Block]:
         if match["language"] != "mermaid":
             found.append(Block(page, match["language"], match["marker"] or "", "".join(lines)))
     return found
+
+
+def with_blocks() -> dict[str, list[Block]]:
+    """The pages that have any, by their names in the repository."""
+    named = {page.relative_to(ROOT).as_posix(): blocks(page) for page in generate_docs.pages()}
+    return {name: found for name, found in named.items() if found}

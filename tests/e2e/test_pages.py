@@ -1,0 +1,197 @@
+"""What the pages show is typed, in the order of a page, against a daemon with a small fleet.
+
+Left out are blocks that the tests of their page run, and what no test has: see `BEFORE`. Names in capitals stand for
+names of the fleet.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import msgspec
+import pytest
+
+from farrier.config import Config, CredentialsConfig, DatabaseConfig, HttpConfig, SitesConfig
+from farrier.daemon import Daemon, Serving
+from farrier.errors import ExitCode
+from farrier.io.embedded import wheel_binaries
+from farrier.sim.installs import TEMPLATE
+from farrier.sim.maas import Region, open_region
+from farrier.sim.maas.files import RegionFiles, write_site
+from farrier.sim.ufm import Manager, open_ufm
+from tests.support import again, pages, pg
+from tests.support.pages import Block
+
+# Before the lines of a page. Programs of systemd and of an outside server do nothing, and neither does `make`, whose
+# targets CI runs. What runs for ever is ended. A `grep` that finds nothing is no error.
+BEFORE = """
+for name in journalctl make systemctl vault; do eval "$name() { :; }"; done
+ends() { timeout "$@" || [ $? = 124 ]; }
+grep() { command grep "$@" || true; }
+farrier() {
+    case "$*" in
+        run*) ends 5 farrier "$@" --http-port 0 ;;
+        *--follow* | *--watch*) ends 5 farrier "$@" ;;
+        *) command farrier "$@" ;;
+    esac
+}
+"""
+# A database that a page names. What is no part of its address stays.
+A_DSN = re.compile(r"postgresql://[^\s\"']+")
+# For all lines of a block, on a busy machine.
+PATIENCE_SECONDS = 60
+NAMES = {
+    "get 4711": "get 1",
+    "wait 4711": "wait 1",
+    "KIND NAME": "network_segment tenant-a",
+    "list KIND": "list network_segment",
+    "NAME": "gpu-017",
+    "SITE": "fra1",
+    "CLASS": "timeout",
+    "ERROR": "timeout",
+}
+# What the model refuses while the fleet is well.
+REFUSED = ("farrier site unbrake",)
+TOKEN = "t0ken-of-the-pages"
+
+FLEET = """
+    SELECT farrier.register_node(name, site => 'fra1') FROM unnest('{gpu-17,gpu-017,gpu-3,gpu-018}'::text[]) AS name;
+    INSERT INTO farrier.intents (node, action, params, api_version)
+    VALUES ('gpu-3', 'pause', '{"reason": "new cables"}', 2);
+"""
+SEGMENT = """
+    INSERT INTO farrier.resource_intents (kind, resource, action, params)
+    VALUES ('network_segment', 'tenant-a', 'create', '{"site": "fra1", "prefixes": ["10.20.0.0/24"]}');
+"""
+UNDER_WAY = """
+    SELECT EXISTS (SELECT FROM farrier.network_segments WHERE state = 'provisioning')
+        OR EXISTS (SELECT FROM farrier.ib_partitions WHERE state = 'provisioning')
+"""
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """A person at a shell, with a page before them."""
+
+    directory: Path
+    url: str
+    dsn: str
+    environment: Mapping[str, str]
+
+    async def reads(self, block: Block) -> None:
+        """Types all of it. An error ends the test."""
+        if block.language == "sql":
+            await self.types(["psql", "-v", "ON_ERROR_STOP=1", self.dsn], block.text)
+            await self.until_settled()
+            return
+        refused = any(command in block.text for command in REFUSED)
+        code = ExitCode.REFUSED if refused else ExitCode.OK
+        await self.types(["bash", "-euo", "pipefail", "-c", BEFORE + self.here(block.text)], code=code)
+
+    async def until_settled(self) -> None:
+        """Waits until the daemon has created what was asked for."""
+        async with pg.Database(self.dsn).connect() as conn:
+            with anyio.fail_after(pg.PATIENCE.total_seconds()):
+                while await conn.fetchval(UNDER_WAY):
+                    await again.later()
+
+    def here(self, text: str) -> str:
+        """The lines of a page with the names and addresses of this fleet."""
+        for name, stands_for in NAMES.items():
+            text = re.sub(rf"\b{name}\b", stands_for, text)
+        text = text.replace("/var/lib/farrier", f"{self.directory}/lib").replace("/etc/farrier", str(self.directory))
+        return A_DSN.sub(f"'{self.dsn}'", text).replace("localhost:9464", self.url.removeprefix("http://"))
+
+    async def types(self, command: list[str], text: str = "", code: ExitCode = ExitCode.OK) -> None:
+        with anyio.fail_after(PATIENCE_SECONDS):
+            done = await anyio.run_process(
+                command,
+                input=text.encode(),
+                env=self.environment,
+                cwd=self.directory,
+                check=False,
+                stderr=subprocess.STDOUT,
+            )
+        assert done.returncode == code, f"{command[-1].removeprefix(BEFORE)}\n{text}\n{done.stdout.decode()}"
+
+
+@asynccontextmanager
+async def daemon(config: Config) -> AsyncIterator[Serving]:
+    """`farrier run` in this process."""
+    stop = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        yield await tasks.start(Daemon(config, stop).run)
+        stop.set()
+
+
+def write_files(directory: Path, maas: str, ufm: str) -> RegionFiles:
+    """The site of the pages, and the secrets of its services."""
+    often = timedelta(seconds=5)
+    files = write_site(directory, "fra1", maas, template=TEMPLATE, events_every=often, motion_every=often)
+    for name, text in {"ufm": "admin\n123456\n", "api-token": f"{TOKEN}\n"}.items():
+        (files.secrets / name).write_text(text)
+    with open(files.sites / "fra1.toml", "a", encoding="utf-8") as file:
+        file.write(f'\n[ufm]\nurl = "{ufm}"\ncredential = "file:{files.secrets}/ufm"\n')
+    return files
+
+
+@pytest.fixture
+async def reader(db: pg.Database, tmp_path: Path) -> AsyncIterator[Reader]:
+    async with AsyncExitStack() as world:
+        maas = await world.enter_async_context(open_region(Region(), speed=60))
+        ufm = await world.enter_async_context(open_ufm(Manager()))
+        files = write_files(tmp_path / "site", maas, ufm)
+        config = Config(
+            database=DatabaseConfig(dsn=db.dsn),
+            http=HttpConfig(port=0, bearer_token=f"file:{files.secrets}/api-token"),
+            sites=SitesConfig(directory=str(files.sites)),
+            credentials=CredentialsConfig(file_roots=(str(files.secrets),)),
+        )
+        serving = await world.enter_async_context(daemon(config))
+        async with db.connect() as conn:
+            await conn.execute(FLEET)
+        (tmp_path / "farrier.toml").touch()
+        programs = tmp_path / "bin"
+        programs.mkdir()
+        (programs / "farrier").write_text(f'#!/bin/sh\nexec {sys.executable} -m farrier "$@"\n')
+        (programs / "farrier").chmod(0o755)
+        environment = {
+            "PATH": f"{programs}:{wheel_binaries()}:{os.environ['PATH']}",
+            "PYTHONPATH": str(pages.ROOT),
+            "FARRIER_DATABASE_DSN": db.dsn,
+            "FARRIER_SITES_DIRECTORY": str(files.sites),
+            "FARRIER_CREDENTIALS_FILE_ROOTS": str(files.secrets),
+            "HOME": str(tmp_path),
+            "TOKEN": TOKEN,
+        }
+        yield Reader(tmp_path, serving.url, db.dsn, environment)
+
+
+def typed(found: list[Block]) -> list[Block]:
+    return [block for block in found if (block.is_typed or block.language == "sql") and not block.is_run_elsewhere]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("page", [name for name, found in pages.with_blocks().items() if typed(found)])
+async def test_what_a_page_shows_works(reader: Reader, page: str) -> None:
+    if not page.startswith("docs/kinds/"):  # these create their own
+        await reader.reads(Block(Path(page), "sql", "", SEGMENT))
+    for block in typed(pages.with_blocks()[page]):
+        await reader.reads(block)
+
+
+def test_what_is_not_run_says_why() -> None:
+    reasons = {
+        block.marker.removeprefix("not run: ")
+        for found in pages.with_blocks().values()
+        for block in found
+        if block.marker.startswith("not run: ")
+    }
+    assert reasons <= {"Docker", "systemd", "an outside server", "a fleet in service", "hours"}
