@@ -30,6 +30,7 @@ from farrier.systemd import Notifier
 from farrier.web.access import Access, is_loopback
 from farrier.web.server import serving
 from farrier.web.site import Site
+from farrier.web.tls import Certificate
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -60,6 +61,7 @@ class Daemon:
         self._runtime: wiring.Runtime | None = None
         self._sites: Sites = {}
         self._access = Access(loopback=is_loopback(config.http.host))
+        self._certificate: Certificate | None = None
 
     async def run(self, *, task_status: TaskStatus[Serving] = anyio.TASK_STATUS_IGNORED) -> None:
         """Start, report to `task_status`, work until `stop`, drain. Raises the error that prevented the start, and
@@ -67,6 +69,8 @@ class Daemon:
         config = self._config
         self._sites = site_files.load(config.sites.directory)
         self.use_tokens()
+        if config.http.tls_cert:
+            self._certificate = Certificate(config.http.tls_cert, config.http.tls_key)
         extensions = wiring.extensions(config.controller.kinds)
         sink = PrometheusSink(wiring.vocabulary(wiring.specs_of(extensions)), named=config.metrics.name_nodes)
         gauges = wiring.fleet_gauges(config)
@@ -80,10 +84,11 @@ class Daemon:
             names=names,
             access=self._access,
         )
+        tls = None if self._certificate is None else self._certificate.context
         _log.info("daemon.starting", version=farrier.__version__, pid=os.getpid())
         async with (
             wiring.tracing(config.traces) as traces,
-            serving(site.app, host=config.http.host, port=config.http.port) as url,
+            serving(site.app, host=config.http.host, port=config.http.port, tls=tls) as url,
         ):
             _log.info("http.listening", url=url)
             self._notifier.status(f"waiting for {self._waits_for}")
@@ -114,6 +119,11 @@ class Daemon:
         tokens = token_file.load(self._config.http.tokens_file)
         self._access.use(tokens)
         _log.info("tokens.used", clients=[token.name for token in tokens])
+
+    def use_certificate(self) -> None:
+        """Read the files of the certificate again. On ConfigError, the daemon keeps its previous certificate."""
+        if self._certificate is not None:
+            self._certificate.reload()
 
     async def use_sites(self, sites: Sites) -> None:
         """Use these sites from now on, or as soon as the daemon has started. On ConfigError and DatabaseUnreachable,
@@ -262,14 +272,18 @@ async def _one_by_one(asked: AsyncIterable[None], reload: Callable[[], Awaitable
 
 
 async def _reload(config: Config, read: Callable[[], Config], daemon: Daemon, notifier: Notifier) -> None:
-    """Apply changes of tokens, logging and sites to the running daemon; the log names changes that need a restart.
-    Tokens do not wait for the rest, because a revoked token must not depend on the files of sites."""
+    """Apply changes of tokens, certificate, logging and sites to the running daemon; the log names changes that need a
+    restart. Tokens do not wait for the rest, because a revoked token must not depend on the files of sites."""
     if daemon.serves:  # systemd expects RELOADING only between READY and STOPPING
         notifier.reloading()
     try:
         daemon.use_tokens()
     except ConfigError as refused:
         _log.error("tokens.refused", error=str(refused))
+    try:
+        daemon.use_certificate()
+    except ConfigError as refused:
+        _log.error("certificate.refused", error=str(refused))
     try:
         new = read()
         sites = site_files.load(new.sites.directory)

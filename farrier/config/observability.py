@@ -49,6 +49,16 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             "refuses all requests that need a token."
         ),
     ] = ""
+    tls_cert: Annotated[
+        str,
+        Meta(
+            description="PEM file with the certificate of the server and its chain. With it, farrier serves only "
+            "HTTPS. farrier reads it again on SIGHUP. Empty: HTTP without TLS."
+        ),
+    ] = ""
+    tls_key: Annotated[
+        str, Meta(description="PEM file with the key of tls_cert, without a password. Required if tls_cert is set.")
+    ] = ""
 
     def __post_init__(self) -> None:
         if not (self.host.isascii() and self.host.isprintable()):
@@ -57,6 +67,8 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             raise ValueError(
                 f"expected host names such as farrier.example.com, without scheme, port or path; got {wrong}"
             )
+        if bool(self.tls_cert) != bool(self.tls_key):
+            raise ValueError("tls_cert and tls_key belong together; set both, or neither")
         scheme, _, where = self.bearer_token.partition(":")
         if self.bearer_token and not (scheme in _SCHEMES and where):
             raise ValueError(

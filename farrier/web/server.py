@@ -7,6 +7,7 @@ error at once, and that the number behind port 0 is known.
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -31,9 +32,9 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp, *, host: str, port: int) -> AsyncIterator[str]:
-    """Answer requests for as long as the context lasts; yields the base URL. Raises ConfigError if the server cannot
-    listen on the address."""
+async def serving(app: ASGIApp, *, host: str, port: int, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """Answer requests for as long as the context lasts; yields the base URL. With `tls`, answer only HTTPS. Raises
+    ConfigError if the server cannot listen on the address."""
     listener = _bind(host, port)
     settings = uvicorn.Config(
         app,
@@ -44,6 +45,7 @@ async def serving(app: ASGIApp, *, host: str, port: int) -> AsyncIterator[str]:
         ws="none",
         server_header=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls,
     )
     server = _Server(settings)
     ended = anyio.Event()
@@ -62,7 +64,7 @@ async def serving(app: ASGIApp, *, host: str, port: int) -> AsyncIterator[str]:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(serve, name="http")
         try:
-            yield _url(listener)
+            yield _url(listener, "http" if tls is None else "https")
         finally:
             server.should_exit = True
             with anyio.move_on_after(2 * _GRACE_SECONDS, shield=True):
@@ -80,6 +82,6 @@ def _bind(host: str, port: int) -> socket.socket:
         ) from failure
 
 
-def _url(listener: socket.socket) -> str:
+def _url(listener: socket.socket, scheme: str) -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

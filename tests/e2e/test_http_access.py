@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+import ssl
 import sys
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import httpx
 
+from farrier import clock
+from farrier.sim.certificates import Authority
 from tests.support import pages, pg
 from tests.support.process import PATIENCE, Farrier, farrier, until
 
@@ -89,3 +94,39 @@ async def test_a_file_of_tokens_that_is_unusable_keeps_farrier_from_starting(tmp
     error = (await daemon.until("daemon.failed"))["error"]
     assert f"the file of tokens '{file}'" in error and "[tokens 1] sha256: is missing" in error
     assert "http.listening" not in daemon.names
+
+
+async def test_a_renewed_certificate_is_served_after_a_signal_and_an_unusable_one_is_not(
+    db: pg.Database, tmp_path: Path
+) -> None:
+    authority = Authority("test", now=clock.wall())
+    trusted = ssl.create_default_context(cafile=authority.write(tmp_path / "ca.pem"))
+    files = authority.issue(tmp_path, hosts=("127.0.0.1",))
+    settings = {"FARRIER_HTTP_TLS_CERT": str(files.certificate), "FARRIER_HTTP_TLS_KEY": str(files.key)}
+    async with farrier("run", "--dsn", db.dsn, "--http-port", "0", environment=settings) as daemon:
+        url = (await daemon.until("http.listening"))["url"]
+        await daemon.until("daemon.ready")
+        assert url.startswith("https://127.0.0.1:")
+        async with httpx.AsyncClient(base_url=url, verify=trusted, trust_env=False, timeout=PATIENCE) as client:
+            answer = await client.get("/api/v1/nodes")
+            assert answer.status_code == 200
+            assert "strict-transport-security" in answer.headers
+        first = await served(url)
+
+        (tmp_path / "second").mkdir()
+        second = authority.issue(tmp_path / "second", hosts=("127.0.0.1",))
+        shutil.copy(second.certificate, files.certificate)
+        daemon.send(signal.SIGHUP)
+        assert "KEY_VALUES_MISMATCH" in (await daemon.until("certificate.refused"))["error"]
+        assert await served(url) == first
+        shutil.copy(second.key, files.key)
+        daemon.send(signal.SIGHUP)
+        await until(lambda: counted(daemon, "config.reloaded", 2))
+        assert await served(url) == second.certificate.read_text()
+
+
+async def served(url: str) -> str:
+    """The certificate of the server."""
+    address = httpx.URL(url)
+    assert address.port is not None
+    return await anyio.to_thread.run_sync(ssl.get_server_certificate, (address.host, address.port))

@@ -1,0 +1,44 @@
+"""The certificate of the HTTP server, which can be replaced while the server runs."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+from farrier.errors import ConfigError
+
+
+class Certificate:
+    """A certificate with its chain, and its key, in PEM files."""
+
+    def __init__(self, cert: str, key: str) -> None:
+        """Raises ConfigError for unusable files."""
+        self._cert = cert
+        self._key = key
+        self.context = self._loaded()
+
+    def reload(self) -> None:
+        """Read the files again, for new connections. Raises ConfigError, and then keeps the present certificate."""
+        self._loaded()  # a context that failed to load a pair has half of it
+        self._load(self.context)
+
+    def _loaded(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._load(context)
+        return context
+
+    def _load(self, context: ssl.SSLContext) -> None:
+        for setting, path in (("tls_cert", self._cert), ("tls_key", self._key)):
+            try:
+                Path(path).read_bytes()
+            except (OSError, ValueError) as failure:
+                why = failure.strerror if isinstance(failure, OSError) else failure
+                raise ConfigError(f"http.{setting}: {path!r} cannot be read: {why}") from failure
+        try:
+            # A password, so that OpenSSL does not ask for one on the terminal.
+            context.load_cert_chain(self._cert, self._key, password="")
+        except ssl.SSLError as failure:
+            raise ConfigError(
+                f"http.tls_cert {self._cert!r} and http.tls_key {self._key!r}: expected a certificate and its key in "
+                f"PEM, without a password: {failure.reason or failure}"
+            ) from failure
