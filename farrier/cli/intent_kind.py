@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from farrier.cli import output
+from farrier.cli import completed_names, output
 from farrier.cli.connection import Session
 from farrier.config.reading import nearest
 from farrier.errors import RefusedByModel
@@ -18,7 +18,13 @@ from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.views import Page
 
 KindOption = Annotated[
-    str, typer.Option("--kind", metavar="KIND", help="Kind of the resource. farrier kind list lists all.")
+    str,
+    typer.Option(
+        "--kind",
+        metavar="KIND",
+        help="Kind of the resource. farrier kind list lists all.",
+        autocompletion=completed_names.kinds,
+    ),
 ]
 IntentArgument = Annotated[int, typer.Argument(metavar="ID", help="ID of the intent, as farrier intent list shows it.")]
 

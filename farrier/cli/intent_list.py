@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from farrier.cli import intent_kind, output
+from farrier.cli import completed_names, intent_kind, output
 from farrier.cli.connection import Session
 from farrier.cli.output import Cell
 from farrier.model.edges import NODE
@@ -26,7 +26,12 @@ _STATUSES = ("pending", *Verdict)
 async def list_(  # noqa: PLR0913 - one parameter is one option
     session: Session,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Only intents for this resource, by name or ID.")
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="Only intents for this resource, by name or ID.",
+            autocompletion=completed_names.names_of(),
+        ),
     ] = None,
     kind: intent_kind.KindOption = NODE,
     status: Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 import anyio
 import typer
 
-from farrier.cli import arguments, intent_answers, output
+from farrier.cli import arguments, completed_names, completion, intent_answers, output
 from farrier.cli.connection import Session
 from farrier.model import actions, param_texts
 from farrier.model.actions import Action
@@ -20,8 +20,10 @@ _LOOK_EVERY_SECONDS = 0.2
 
 async def submit(  # noqa: PLR0913 - one parameter is one option
     session: Session,
-    node: Annotated[str, typer.Argument(help="Name or ID of the node.")],
-    action: Annotated[str, typer.Argument(help="The action. farrier model lists all.")],
+    node: Annotated[str, typer.Argument(help="Name or ID of the node.", autocompletion=completed_names.node_names)],
+    action: Annotated[
+        str, typer.Argument(help="The action. farrier model lists all.", autocompletion=completion.one_of(Action))
+    ],
     params: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="A parameter of the action.")
     ] = None,

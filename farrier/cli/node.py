@@ -10,7 +10,7 @@ import typer
 
 from farrier.cli import detail_options, node_actions, output
 from farrier.cli.connection import Session, with_database
-from farrier.cli.inspection import show, why
+from farrier.cli.inspection import NodeArgument, show, why
 from farrier.cli.node_list import list_
 from farrier.cli.resource_commands import history, of_kind
 from farrier.model import bootstrap as bootstraps
@@ -66,7 +66,7 @@ async def add(  # noqa: PLR0913 - one parameter is one option
 @with_database
 async def bootstrap(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NODE", help="Name or ID of the node.")],
+    name: NodeArgument,
     as_json: output.AsJson = False,
 ) -> None:
     """Issue a new bootstrap token for a node's agent, and print it once. Earlier unused tokens become invalid."""

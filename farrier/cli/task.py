@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from farrier.cli import output
+from farrier.cli import completed_names, output
 from farrier.cli.connection import Session, with_database
 from farrier.cli.output import Cell
 from farrier.model.node import TaskStatus
@@ -26,7 +26,10 @@ def _group() -> None:
 @with_database
 async def list_(
     session: Session,
-    node: Annotated[str | None, typer.Argument(help="Name or ID of a node. Default: all nodes.")] = None,
+    node: Annotated[
+        str | None,
+        typer.Argument(help="Name or ID of a node. Default: all nodes.", autocompletion=completed_names.node_names),
+    ] = None,
     status: Annotated[list[TaskStatus] | None, typer.Option(help="Only this status. Repeatable.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of tasks, the newest first.")] = 100,
     as_json: output.AsJson = False,

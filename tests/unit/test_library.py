@@ -88,5 +88,8 @@ def test_the_types_are_shipped() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"][
         "wheel"
     ]
-    assert wheel == {"packages": ["farrier"]}
+    assert wheel["packages"] == ["farrier"]
+    assert not wheel.keys() & {"exclude", "include", "only-include"}
+    ((manual, place),) = wheel["shared-data"].items()
+    assert (ROOT / manual / "farrier-node.1").is_file() and place == "share/man/man1"
     assert subprocess.run(["git", "check-ignore", "-q", str(marker)], cwd=ROOT, check=False).returncode != 0

@@ -47,6 +47,10 @@ async def test_what_the_database_has_is_completed(farrier: Prompt) -> None:
         ("farrier segment why te", ["tenant-a"]),
         ("farrier partition show te", []),
         ("farrier enqueue maas_region ", ["ams1"]),
+        ("farrier intent submit gpu-1 quar", ["quarantine"]),
+        ("farrier intent list --kind network_segment te", ["tenant-a"]),
+        ("farrier task list c", ["cpu-1"]),
+        ("farrier node drain gpu-1 c", ["cpu-1"]),
     ):
         assert await completed(farrier, line) == expected, line
 

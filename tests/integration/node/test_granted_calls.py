@@ -70,6 +70,7 @@ CALLS = {
         "node_holds": "$id",
         "same_machine": "$id",
         "columns_of": "(SELECT n FROM farrier.nodes n WHERE n.id = $id)",
+        "selected_nodes": "'{}', '{}', '{}', false, '{}', '{}', '{}'",
     },
 }
 GRANTED = """
