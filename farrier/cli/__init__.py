@@ -29,6 +29,7 @@ COMMANDS = {
     "db": "Manage the database: schema, roles, DSN of the embedded server.",
     "node": "Register, list and inspect nodes, and act on them.",
     "intent": "Submit an intent for a node, and list, show and await intents.",
+    "import": "Register and change the nodes of a file or of a MAAS region.",
     "kind": "List, install and remove kinds of resources.",
     "segment": "Create, list, inspect and delete network segments.",
     "partition": "Create, list, inspect and delete InfiniBand partitions.",
@@ -47,6 +48,7 @@ COMMANDS = {
     "config": "Print every setting with its default and description.",
 }
 """Every command, with the first line of its help."""
+_MODULES = {"import": "importing"}  # a module cannot have the name of a keyword
 
 
 class _Commands(TyperGroup):
@@ -101,7 +103,8 @@ def _line(wrong: exceptions.ClickException) -> str:
 
 def load(name: str) -> typer.Typer:
     """Load a command from its module, which defines either a group of commands or one function."""
-    command = getattr(import_module(f"farrier.cli.{name}"), name)
+    module = _MODULES.get(name, name)
+    command = getattr(import_module(f"farrier.cli.{module}"), module)
     if isinstance(command, typer.Typer):
         return command
     alone = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)

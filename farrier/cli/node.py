@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from farrier.cli import detail_options, node_actions, output
+from farrier.cli import detail_options, node_actions, node_set, output
 from farrier.cli.connection import Session, with_database
 from farrier.cli.inspection import NodeArgument, show, why
 from farrier.cli.node_list import list_
@@ -83,4 +83,5 @@ def _print_token(token: str, ttl: str) -> None:
     typer.echo(f"it is shown only now, and works once within {ttl}", err=True)
 
 
+node_set.add_to(node)
 node_actions.add_to(node)

@@ -9,22 +9,17 @@ from typing import Annotated, Any
 import anyio
 import msgspec
 import typer
-from typing_extensions import override
 
-from farrier import wiring
-from farrier.cli import arguments, intent_answers, output
+from farrier.cli import arguments, intent_answers, output, regions
 from farrier.cli.connection import client, with_settings
 from farrier.cli.output import Cell
-from farrier.clock import MonotonicClock
 from farrier.config import Config, site_files
 from farrier.config.sites import Site, Sites
 from farrier.errors import ConfigError, ExitCode, FarrierError
 from farrier.model import duration, maas_region
 from farrier.model.resource_views import ResourceView, WantedResources
 from farrier.model.views import Page, RegionView
-from farrier.protocols import MaasClient, ServiceObserver
-from farrier.services.regions import open_regions, settings_of
-from farrier.services.times import Times
+from farrier.protocols import MaasClient
 
 site = typer.Typer(
     no_args_is_help=True,
@@ -43,14 +38,6 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class _Unobserved(ServiceObserver):
-    """A command does not count its requests."""
-
-    @override
-    def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
-        return None
-
-
 @site.command("list")
 @with_settings
 def list_(settings: Config, as_json: output.AsJson = False) -> None:
@@ -60,7 +47,7 @@ def list_(settings: Config, as_json: output.AsJson = False) -> None:
     wrong: ConfigError | None = None
     sites: Sites = {}
     try:
-        sites = _configured(settings)
+        sites = regions.configured(settings)
     except ConfigError as error:  # the list of regions helps an operator to find a site whose file was lost
         wrong = error
     page = anyio.run(_observed, settings)
@@ -94,7 +81,7 @@ def show(
     as_json: output.AsJson = False,
 ) -> None:
     """Show all settings of a site, including defaults, and the state of its region."""
-    sites = _configured(settings)
+    sites = regions.configured(settings)
     if name not in sites:
         raise ConfigError(f"no site {name!r}; expected one of {', '.join(sites) or 'none'}")
     region = _by_site(anyio.run(_observed, settings)).get(name)
@@ -118,7 +105,7 @@ def check(
     as_json: output.AsJson = False,
 ) -> None:
     """Check the files of sites, without a database. Exit code 2: a file is wrong; 1: a region does not respond."""
-    sites = site_files.load(directory) if directory else _configured(settings)
+    sites = site_files.load(directory) if directory else regions.configured(settings)
     asked = anyio.run(_ask, settings, sites) if ask else ()
     if as_json:
         output.json({"sites": list(sites), "regions": asked})
@@ -161,16 +148,6 @@ async def _lift_brake(settings: Config, name: str, reason: str, lasts: timedelta
         await reached.requests.lift_brake(name, reason=reason, lasts=lasts, requested_by=intent_answers.this_user())
 
 
-def _configured(settings: Config) -> Sites:
-    """The sites that the daemon would have."""
-    if not settings.sites.directory:
-        raise ConfigError(
-            "no directory of sites is configured; set sites.directory in the file that --config names, or "
-            "FARRIER_SITES_DIRECTORY"
-        )
-    return site_files.load(settings.sites.directory)
-
-
 async def _observed(settings: Config) -> Page[RegionView] | None:
     """The observed regions. If no database responds, print a note and return None."""
     try:
@@ -190,19 +167,14 @@ def _region(seen: ResourceView) -> RegionView:
 async def _ask(settings: Config, sites: Sites) -> tuple[Asked, ...]:
     """Return the response of each region. The regions are asked concurrently."""
     answers: dict[str, Asked] = {}
-    observer = _Unobserved()
-    async with (
-        wiring.credentials(settings, observer=observer) as store,
-        open_regions(credentials=store, times=Times(clock=MonotonicClock()), observer=observer) as regions,
-    ):
-        await regions.use(settings_of(sites))
+    async with regions.opened(settings, sites) as clients:
 
         async def ask(name: str, region: MaasClient) -> None:
             answers[name] = await _answer(name, region)
 
         async with anyio.create_task_group() as group:
             for name in sites:
-                region = regions.client(name)
+                region = clients.client(name)
                 if region is not None:
                     group.start_soon(ask, name, region)
     return tuple(answers[name] for name in sites if name in answers)

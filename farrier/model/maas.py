@@ -181,8 +181,9 @@ class Interface(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HardwareInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The serial numbers of a machine. Vendors differ in which of these the BMC reports."""
+    """The model and the serial numbers of a machine. Vendors differ in which of these the BMC reports."""
 
+    system_product: str | None = None
     system_serial: str | None = None
     mainboard_serial: str | None = None
     chassis_serial: str | None = None

@@ -1,0 +1,202 @@
+"""Reads a file of nodes, CSV or JSON, to rows; a mistake is one line that names the place, the field and the value.
+
+The first line of a CSV file names its fields, which are those of an object in JSON: `name`, the details of a node,
+`bmc_address` and `bmc_credential`. In CSV, labels are `row=b;gpu=h100` and MAC addresses are separated by `;`. An empty
+cell changes nothing.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from typing_extensions import override
+
+from farrier.config.reading import nearest
+from farrier.model import actions, detail_changes, param_faults, param_texts
+from farrier.model.actions import Action
+from farrier.model.details import DETAILS
+
+BMC = {"bmc_address": "address", "bmc_credential": "credential"}
+"""The fields of a BMC, with the parameters of intent `set_bmc`."""
+FIELDS = ("name", *DETAILS, *BMC)
+# As `node_name_form` of the database.
+_NAME = re.compile(r"(?!\d+\Z)[A-Za-z0-9._-]{1,253}")
+_SEPARATOR = ";"
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A node as a file has it. `where` is its place in the file."""
+
+    where: str
+    name: str
+    values: Mapping[str, Any]
+    bmc: Mapping[str, str]
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """A mistake: the place, the field (empty: the whole row), and what is wrong with it."""
+
+    where: str
+    field: str
+    text: str
+
+    @override
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (self.where, self.field and f"field {self.field}", self.text)))
+
+
+class Wrong(ValueError):
+    """A file that cannot be read as a list of nodes."""
+
+
+def read(path: Path) -> tuple[list[Row], list[Fault]]:
+    """The rows of a file, and its mistakes. Raises Wrong if the file has no rows that can be read."""
+    forms = {".csv": _of_csv, ".json": _of_json}
+    if path.suffix.lower() not in forms:
+        raise Wrong(f"expected a file that ends in .csv or .json, got {path.name!r}")
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise Wrong(f"cannot read the file: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise Wrong(f"line {line}: byte {error.object[error.start]:#x} is not UTF-8; save the file as UTF-8") from None
+    rows: list[Row] = []
+    faults: list[Fault] = []
+    for where, given in forms[path.suffix.lower()](text):
+        row, wrong = given if isinstance(given, tuple) else _row(where, given)
+        rows += [row] if row is not None else []
+        faults += wrong
+    if not rows and not faults:
+        raise Wrong("the file has no nodes")
+    return rows, [*faults, *_doubled(rows)]
+
+
+_Given = Mapping[str, Any] | tuple[Row | None, list[Fault]]
+
+
+def _of_csv(text: str) -> Iterator[tuple[str, _Given]]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        heading = [cell.strip() for cell in next(reader, [])]
+        _check_heading(heading)
+        for cells in reader:
+            where = f"line {reader.line_num}"
+            if not any(cell.strip() for cell in cells):
+                continue
+            if len(cells) != len(heading):
+                text = f"has {len(cells)} cells, but the heading has {len(heading)}; quote a cell that contains a comma"
+                yield where, (None, [Fault(where, "", text)])
+                continue
+            yield where, _of_cells(where, dict(zip(heading, (cell.strip() for cell in cells), strict=True)))
+    except csv.Error as error:
+        raise Wrong(f"line {reader.line_num}: not CSV: {error}") from None
+
+
+def _check_heading(heading: Sequence[str]) -> None:
+    if len(heading) == 1 and (_SEPARATOR in heading[0] or "\t" in heading[0]):
+        raise Wrong("line 1: the heading is one cell; separate the cells by commas")
+    for cell in heading:
+        if cell not in FIELDS:
+            raise Wrong(f"line 1: a node has no field {cell!r}; {nearest(cell, FIELDS)}")
+        if heading.count(cell) > 1:
+            raise Wrong(f"line 1: field {cell} is there twice; remove one of the columns")
+    if "name" not in heading:
+        raise Wrong(f"line 1: there is no column name; the heading is one of: {', '.join(FIELDS)}")
+
+
+def _of_cells(where: str, cells: Mapping[str, str]) -> _Given:
+    """The values of the cells by the types of their fields."""
+    given: dict[str, Any] = {}
+    fields = actions.rules(Action.SET).fields
+    for field, cell in cells.items():
+        if not cell:
+            continue
+        if field == "labels":
+            pairs = [part.partition("=") for part in cell.split(_SEPARATOR) if part.strip()]
+            bad = next(("".join(pair) for pair in pairs if not pair[0].strip() or not pair[1]), None)
+            if bad is not None:
+                text = f"expected KEY=VALUE, separated by {_SEPARATOR}, got {bad!r}"
+                return None, [Fault(where, field, text)]
+            given[field] = {key.strip(): value.strip() for key, _, value in pairs}
+        elif field == "macs":
+            given[field] = [mac.strip() for mac in cell.split(_SEPARATOR) if mac.strip()]
+        else:
+            given |= param_texts.typed(fields, {field: cell})
+    return given
+
+
+def _of_json(text: str) -> Iterator[tuple[str, _Given]]:
+    try:
+        found = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise Wrong(f"not JSON: {error}") from None
+    if not isinstance(found, list):
+        raise Wrong('expected a list of objects, such as [{"name": "gpu-1", "site": "ams1"}]')
+    for number, given in enumerate(found, start=1):
+        where = f"element {number}"
+        if isinstance(given, dict):
+            yield where, given
+        else:
+            yield where, (None, [Fault(where, "", f"expected an object with the field name, got {given!r}"[:120])])
+
+
+def _row(where: str, given: Mapping[str, Any]) -> tuple[Row | None, list[Fault]]:
+    faults = list(_faults(where, given))
+    if faults:
+        return None, faults
+    present = {field: value for field, value in given.items() if value is not None}
+    return Row(
+        where=where,
+        name=present["name"],
+        values={name: value for name, value in present.items() if name in DETAILS},
+        bmc={name: value for name, value in present.items() if name in BMC},
+    ), []
+
+
+def _faults(where: str, given: Mapping[str, Any]) -> Iterator[Fault]:
+    for field in given:
+        if field not in FIELDS:
+            yield Fault(where, field, f"a node has no such field; {nearest(field, FIELDS)}")
+    name = given.get("name")
+    if name is None:
+        yield Fault(where, "name", "is missing; give each node a name")
+    elif not isinstance(name, str) or not _NAME.fullmatch(name):
+        text = "expected at most 253 letters, digits, dots, dashes and underscores, not only digits"
+        yield Fault(where, "name", f"{name!r} is not valid; {text}")
+    present = {field: value for field, value in given.items() if value is not None}
+    for field, text in detail_changes.faults({name: present[name] for name in present if name in DETAILS}):
+        yield Fault(where, field, _about(present[field], text))
+    rules = actions.rules(Action.SET_BMC).fields
+    for field, parameter in BMC.items():
+        fault = param_faults.fault(rules[parameter], present[field]) if field in present else None
+        if fault is not None:
+            yield Fault(where, field, _about(present[field], fault) if field == "bmc_address" else fault)
+
+
+def _about(value: Any, text: str) -> str:
+    """The sentence with the value, if it does not have it yet. Never for a credential, which may be a secret."""
+    has_it = isinstance(value, list) or (isinstance(value, str) and value in text)
+    return text if has_it else f"{repr(value)[:80]} {text}"
+
+
+def _doubled(rows: Sequence[Row]) -> Iterator[Fault]:
+    """A fault for each name and each address that an earlier row has, too."""
+    first: dict[tuple[str, Any], str] = {}
+    for row in rows:
+        macs = (detail_changes.canonical_mac(mac) for mac in row.values.get("macs", ()))
+        machine = row.values.get("maas_id")
+        marks: list[tuple[str, Any]] = [("name", row.name), *(("macs", mac) for mac in macs)]
+        marks += [("maas_id", (row.values.get("site"), machine))] if machine else []
+        marks += [("bmc_address", row.bmc["bmc_address"])] if "bmc_address" in row.bmc else []
+        for field, mark in dict.fromkeys(marks):
+            earlier = first.setdefault((field, mark), row.where)
+            if earlier != row.where:
+                shown = machine if field == "maas_id" else mark
+                yield Fault(row.where, field, f"{shown!r} is there before, in {earlier}; keep one of the two")

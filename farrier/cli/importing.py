@@ -1,0 +1,135 @@
+"""`farrier import`: registers and changes the nodes of a file or of a MAAS region, after a preview."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from farrier.cli import bulk_options, completed_names, import_file, import_maas, import_plan, node_bulk, output
+from farrier.cli.bulk_options import Orders
+from farrier.cli.connection import Session, with_database
+from farrier.cli.import_file import Fault, Row
+from farrier.cli.import_plan import Step
+from farrier.cli.node_bulk import NodeDoor
+from farrier.errors import ExitCode
+from farrier.model.actions import Action
+from farrier.model.edges import NODE
+from farrier.model.requests import Registration
+
+# Mistakes that are printed; a file in a wrong form has one in each line.
+_MOST_FAULTS = 20
+_CHANGING = ("create", "change")
+
+
+importing = typer.Typer(add_completion=False)
+
+
+@importing.command("import")
+@with_database
+async def import_(  # noqa: PLR0913 - one parameter is one option
+    session: Session,
+    file: Annotated[Path | None, typer.Argument(help="A .csv or .json file with the nodes.")] = None,
+    maas: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SITE", help="Import the machines of this site's MAAS region.", autocompletion=completed_names.sites
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    timeout: Annotated[str, typer.Option(help="Time limit of each node for the answer to its change.")] = "60s",
+    requested_by: Annotated[
+        str | None, typer.Option(help="Name of the client, for the history. Default: this user.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the preview as JSON.")] = False,
+) -> None:
+    """Register and change the nodes of a file or of a MAAS region.
+
+    farrier first shows what would change. A node that is registered already gets the values that it does not have;
+    labels are merged. An import that is repeated changes nothing. If the file has a mistake, nothing is imported.
+    """
+    if (file is None) is (maas is None):
+        raise typer.BadParameter("give either a FILE or --maas SITE")
+    if as_json and not dry_run:
+        raise typer.BadParameter("--json prints the preview; add --dry-run")
+    rows = await import_maas.rows(session, maas) if maas is not None else _rows(file or Path())
+    steps = await import_plan.plan(session, rows)
+    _preview(steps, as_json=as_json)
+    counts = Counter(step.verb for step in steps)
+    if dry_run or not any(counts[verb] for verb in _CHANGING):
+        return
+    to_do = " and ".join(f"{verb} {bulk_options.several(counts[verb], NODE)}" for verb in _CHANGING if counts[verb])
+    bulk_options.confirm(to_do, yes=yes)
+    how = bulk_options.orders(yes=True, timeout=timeout, requested_by=requested_by)
+    await _apply(session, steps, how)
+
+
+def _rows(file: Path) -> list[Row]:
+    try:
+        rows, faults = import_file.read(file)
+    except import_file.Wrong as error:
+        raise typer.BadParameter(f"{file}: {error}; nothing was imported") from None
+    if faults:
+        _refuse(file, faults)
+    return rows
+
+
+def _refuse(file: Path, faults: Sequence[Fault]) -> None:
+    for fault in faults[:_MOST_FAULTS]:
+        typer.echo(f"farrier: {file}: {fault}", err=True)
+    more = f", of which {_MOST_FAULTS} are shown" if len(faults) > _MOST_FAULTS else ""
+    what = "1 mistake" if len(faults) == 1 else f"{len(faults)} mistakes{more}"
+    typer.echo(f"farrier: {file} has {what}; nothing was imported", err=True)
+    raise typer.Exit(ExitCode.USAGE)
+
+
+def _preview(steps: Sequence[Step], *, as_json: bool) -> None:
+    if as_json:
+        output.json(
+            [{"name": step.row.name, "would": step.verb, "values": {**step.details, **step.bmc}} for step in steps]
+        )
+        return
+    shown = [step for step in steps if step.verb in _CHANGING]
+    output.table(("NODE", "WOULD", "VALUES"), [(step.row.name, step.verb, step.words) for step in shown])
+    counts = Counter(step.verb for step in steps)
+    typer.echo(f"{counts['create']} to create, {counts['change']} to change, {counts['unchanged']} unchanged", err=True)
+
+
+async def _apply(session: Session, steps: Sequence[Step], how: Orders) -> None:
+    """Register the new nodes, all or none, and submit intents for the others. Raises typer.Exit if one is refused."""
+    new = [step.row for step in steps if step.node is None]
+    if new:
+        await session.requests.register([Registration(name=row.name, **{**row.bmc, **row.values}) for row in new])
+        typer.echo(f"{bulk_options.several(len(new), NODE)} registered", err=True)
+    failed: typer.Exit | None = None
+    for action in (Action.SET_BMC, Action.SET):
+        try:
+            await _submit(session, action, steps, how)
+        except typer.Exit as end:
+            failed = end
+    if failed is not None:
+        raise failed
+
+
+async def _submit(session: Session, action: Action, steps: Sequence[Step], how: Orders) -> None:
+    nodes = {
+        step.node.id: (step.node, given)
+        for step in steps
+        if step.node is not None and (given := step.bmc if action is Action.SET_BMC else step.details)
+    }
+    if not nodes:
+        return
+    door = NodeDoor(
+        session=session,
+        action=action,
+        params=lambda node: nodes[node][1],
+        until=None,
+        key=f"{how.key}-{action}",
+        requested_by=how.requested_by,
+    )
+    targets = [node_bulk.target(action, node) for node, _ in nodes.values()]
+    await bulk_options.run(action, NODE, targets, door, how)

@@ -1,0 +1,87 @@
+"""`farrier node set`: changes details of one node or of many: `farrier node set 'rack7-*' site=ams1 label=row=b`."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated, Any
+
+import typer
+
+from farrier.cli import bulk_options, completed_names, detail_options, node_bulk
+from farrier.cli.bulk_options import Orders
+from farrier.cli.connection import Session, with_database
+from farrier.cli.node_bulk import NodeDoor
+from farrier.config.reading import nearest
+from farrier.model import detail_changes
+from farrier.model.actions import Action
+from farrier.model.edges import NODE
+from farrier.model.views import NodeView, Wanted
+
+_HELP = (
+    "Names, IDs and globs of the nodes, and changes: "
+    f"{', '.join(f'{word}=…' for word in detail_changes.WORDS)}; label=KEY=VALUE sets a label, label=KEY- removes it."
+)
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="NAME|GLOB|KEY=VALUE", help=_HELP, autocompletion=completed_names.node_names),
+]
+
+
+def add_to(group: typer.Typer) -> None:
+    """Add the command `set`."""
+    group.command(Action.SET, rich_help_panel="Actions")(with_database(_command()))
+
+
+def _command() -> Any:
+    async def command(session: Session, wanted: Wanted, /, words: Words = None, **given: Any) -> None:
+        how = bulk_options.taken(given)
+        if how.pace.until is not None:
+            raise typer.BadParameter("--until: set does not change the status of a node")
+        texts = [text for text in words or () if "=" in text]
+        names = [text for text in words or () if "=" not in text]
+        await _set(session, await node_bulk.select(session, wanted, names), _changes(texts), how)
+
+    signature = inspect.signature(command, eval_str=True)
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != "given"]
+    # typer derives the options from this signature, and the help from this docstring.
+    vars(command)["__signature__"] = signature.replace(parameters=[*own, *bulk_options.PARAMETERS])
+    command.__doc__ = (
+        "Change details of nodes. Labels are merged with those that a node has; mac=… replaces all addresses; an empty "
+        "value removes a detail."
+    )
+    return detail_options.narrowed(command)
+
+
+def _changes(texts: list[str]) -> detail_changes.Changes:
+    if not texts:
+        raise typer.BadParameter("nothing to change; give for example site=ams1 or label=row=b")
+    for text in texts:
+        word = text.partition("=")[0]
+        if word not in detail_changes.WORDS:
+            raise typer.BadParameter(f"a node has no detail {word!r}; {nearest(word, detail_changes.WORDS)}")
+    try:
+        return detail_changes.read(texts)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+async def _set(session: Session, nodes: tuple[NodeView, ...], changes: detail_changes.Changes, how: Orders) -> None:
+    """Submit an intent for each node that does not have all these values."""
+    params = {node.id: found for node in nodes if (found := detail_changes.params(changes, node))}
+    same = len(nodes) - len(params)
+    if same or not nodes:
+        typer.echo(
+            f"{bulk_options.several(same, NODE)} had these values before" if nodes else "no node matches", err=True
+        )
+    if not params:
+        return
+    door = NodeDoor(
+        session=session,
+        action=Action.SET,
+        params=params.__getitem__,
+        until=None,
+        key=how.key,
+        requested_by=how.requested_by,
+    )
+    targets = [node_bulk.target(Action.SET, node) for node in nodes if node.id in params]
+    await bulk_options.run(Action.SET, NODE, targets, door, how)

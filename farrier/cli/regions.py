@@ -1,0 +1,47 @@
+"""The configured sites and the clients of their MAAS regions, for commands that ask a region."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from typing_extensions import override
+
+from farrier import wiring
+from farrier.clock import MonotonicClock
+from farrier.config import Config, site_files
+from farrier.config.sites import Sites
+from farrier.errors import ConfigError
+from farrier.protocols import ServiceObserver
+from farrier.services.regions import Regions, open_regions, settings_of
+from farrier.services.times import Times
+
+
+class _Unobserved(ServiceObserver):
+    """A command does not count its requests."""
+
+    @override
+    def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
+        return None
+
+
+def configured(settings: Config) -> Sites:
+    """The sites that the daemon would have."""
+    if not settings.sites.directory:
+        raise ConfigError(
+            "no directory of sites is configured; set sites.directory in the file that --config names, or "
+            "FARRIER_SITES_DIRECTORY"
+        )
+    return site_files.load(settings.sites.directory)
+
+
+@asynccontextmanager
+async def opened(settings: Config, sites: Sites) -> AsyncIterator[Regions]:
+    """The clients of the regions of these sites."""
+    observer = _Unobserved()
+    async with (
+        wiring.credentials(settings, observer=observer) as store,
+        open_regions(credentials=store, times=Times(clock=MonotonicClock()), observer=observer) as regions,
+    ):
+        await regions.use(settings_of(sites))
+        yield regions
