@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
-from farrier.cli import load
+from farrier.cli import load, resource_bulk
 from farrier.cli import resource_commands as commands
 from farrier.cli.connection import with_database
 from farrier.model.edges import NODE
@@ -30,6 +30,8 @@ class _Commands(TyperGroup):
         match args:
             case [name, kind, *rest] if name in self.commands and kind in _WITH_OWN_COMMANDS:
                 own = typer.main.get_group(load(kind)).commands
+                if name == "act" and rest and rest[0] in own:
+                    return f"{kind} {rest[0]}", own[rest[0]], rest[1:]
                 return f"{name} {kind}", own.get(name) or typer.main.get_group(load(name)).commands["submit"], rest
         return super().resolve_command(ctx, args)
 
@@ -44,4 +46,5 @@ resource.command("list")(with_database(commands.list_))
 resource.command("show")(with_database(commands.show))
 resource.command("history")(with_database(commands.history))
 resource.command("why")(with_database(commands.why))
+resource.command("act")(with_database(resource_bulk.command()))
 resource.command("intent")(with_database(commands.intent))

@@ -132,7 +132,7 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
 ) -> None:
     """List resources by name."""
     states = tuple(each for given in state or () for each in given.split(","))
-    await _refuse_unknown(session, kind, *states)
+    await refuse_unknown(session, kind, *states)
     wanted = WantedResources(kind=kind, names=tuple(names or ()), states=states, sites=tuple(site or ()), ended=ended)
     missing = Missing(kind, wanted.names if wanted == WantedResources(kind=kind, names=wanted.names) else ())
     limits = session.settings.sla
@@ -149,7 +149,7 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
     missing.refuse()
 
 
-async def _refuse_unknown(session: Session, kind: str, *states: str) -> None:
+async def refuse_unknown(session: Session, kind: str, *states: str) -> None:
     """Raise a usage error for a state that the kind does not have. The database refuses an unknown kind."""
     if not states:
         return
@@ -280,7 +280,7 @@ async def ask(session: Session, asked: Asking) -> None:
     """Submit the intent, and wait for the requested answer or state. Raises the errors of `farrier intent submit`."""
     request, timeout = asked.request, asked.timeout
     patience = arguments.patience(timeout)
-    await _refuse_unknown(session, request.kind, *filter(None, [asked.until]))
+    await refuse_unknown(session, request.kind, *filter(None, [asked.until]))
     intent = await session.requests.ask_resource(request)
     answered = request.action == CREATE  # the INSERT of a create answers it
     if not (asked.wait or answered) and asked.until is None:

@@ -1,0 +1,125 @@
+"""`farrier resource act`: submits an action for many resources of any kind."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from farrier.cli import arguments, bulk_options, intent_kind, output
+from farrier.cli import resource_commands as commands
+from farrier.cli.bulk import Reached, Target
+from farrier.cli.connection import Session
+from farrier.cli.missing import Missing
+from farrier.model import param_faults, param_texts
+from farrier.model.intent_views import IntentView
+from farrier.model.kinds import CREATE, is_in
+from farrier.model.requests import ResourceRequest
+from farrier.model.resource_views import ActionView, ResourceView, WantedResources
+
+_PAGE = 1000
+
+
+class ResourceDoor(msgspec.Struct, frozen=True, kw_only=True):
+    """`Door` of a kind. `request` has everything but the resource."""
+
+    session: Session
+    request: ResourceRequest
+    until: str | None
+
+    async def ask(self, target: Target) -> int:
+        """Submit the intent, by the ID of the resource: its name may belong to another one soon."""
+        return await self.session.requests.ask_resource(msgspec.structs.replace(self.request, resource=str(target.id)))
+
+    async def intent(self, intent: int) -> IntentView:
+        """The intent with its answer."""
+        return (await self.session.resources.intent(intent)).rows[0]
+
+    async def reached(self, ids: Sequence[int]) -> Mapping[int, Reached]:
+        """How far these resources are."""
+        wanted = WantedResources(kind=self.request.kind, names=tuple(map(str, ids)), ended=True)
+        page = await self.session.resources.resources(wanted, limit=len(ids))
+        return {each.id: self._seen(each) for each in page.rows}
+
+    def _seen(self, resource: ResourceView) -> Reached:
+        there = any(is_in(layer.state, self.until or "") for layer in resource.layers)
+        ended = resource.ended_at is not None and not there
+        return Reached(
+            resource.state, there, f"has ended as {resource.state} and will never be {self.until}" if ended else ""
+        )
+
+
+async def _act(
+    session: Session,
+    /,
+    kind: commands.KindArgument,
+    action: Annotated[str, typer.Argument(help="The action. farrier kind list lists the actions of each kind.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME|GLOB|KEY=VALUE", help="Names, IDs and globs, and parameters of the action."),
+    ] = None,
+    state: Annotated[list[str] | None, typer.Option(help="Only these states, separated by commas.")] = None,
+    site: Annotated[list[str] | None, typer.Option(help="Only this site. Repeatable.")] = None,
+    **given: Any,
+) -> None:
+    """Submit an action for one resource or for many."""
+    how = bulk_options.taken(given)
+    spec = await _action(session, kind, action)
+    texts = [text for text in words or () if "=" in text]
+    names = tuple(text for text in words or () if "=" not in text)
+    states = tuple(each for given_states in state or () for each in given_states.split(","))
+    await commands.refuse_unknown(session, kind, *states, *filter(None, [how.pace.until]))
+    params = param_texts.typed(spec.params.fields, arguments.pairs(texts))
+    for field, fault in param_faults.faults(spec.params, params):
+        raise typer.BadParameter(f"{field} {fault}".strip())
+    found = await _select(session, WantedResources(kind=kind, names=names, states=states, sites=tuple(site or ())))
+    if not found:
+        typer.echo(f"no {output.words(kind)} matches", err=True)
+        return
+    request = ResourceRequest(
+        kind=kind, resource="", action=action, params=params, key=how.key, requested_by=how.requested_by
+    )
+    targets = [Target(id=each.id, name=each.name, state=each.state) for each in found]
+    door = ResourceDoor(session=session, request=request, until=how.pace.until)
+    await bulk_options.run(action, kind, targets, door, how)
+
+
+def command() -> Any:
+    """The command, with the options of commands that act on many resources."""
+    signature = inspect.signature(_act, eval_str=True)
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != "given"]
+    # typer derives the options from this signature.
+    vars(_act)["__signature__"] = signature.replace(parameters=[*own, *bulk_options.PARAMETERS])
+    return _act
+
+
+async def _action(session: Session, kind: str, action: str) -> ActionView:
+    """The action of the kind. Raises a usage error for an unknown one, and for `create`."""
+    intent_kind.known(action, f"action of {output.words(kind)}s", await intent_kind.actions(session, kind))
+    if action == CREATE:
+        raise typer.BadParameter(f"create is for a new name; use farrier resource intent {kind} NAME create")
+    kinds = await session.resources.kinds(counted=False)
+    return next(each for known in kinds if known.kind == kind for each in known.actions if each.action == action)
+
+
+async def _select(session: Session, wanted: WantedResources) -> tuple[ResourceView, ...]:
+    """The selected resources by name. Raises a usage error if nothing selects them, and RefusedByModel for a name that
+    no resource has."""
+    if wanted == WantedResources(kind=wanted.kind):
+        raise typer.BadParameter("name the resources, or select them with --state or --site; '*' selects all")
+    missing = Missing(
+        wanted.kind, wanted.names if wanted == WantedResources(kind=wanted.kind, names=wanted.names) else ()
+    )
+    found: list[ResourceView] = []
+    after, full = ("", 0), True
+    while full:
+        page = await session.resources.resources(wanted, after=after, limit=_PAGE)
+        missing.seen(page.rows)
+        found += page.rows
+        full = len(page.rows) == _PAGE
+        after = (page.rows[-1].name, page.rows[-1].id) if full else after
+    missing.refuse()
+    return tuple(found)
