@@ -27,15 +27,16 @@ from farrier.errors import CredentialError, DatabaseUnreachable
 from farrier.model import api_token
 from farrier.model.api_token import Scope
 from farrier.protocols import Clock
-from farrier.web import refusals
+from farrier.web import refusals, sessions
 from farrier.web.attempts import Attempts
 from farrier.web.backend import backend_of
 from farrier.web.hosts import UNDER_ANY_NAME
+from farrier.web.sessions import Sessions
 
 _log = structlog.stdlib.get_logger(__name__)
 
-COOKIE = "farrier-token"
-"""The cookie with the token of a browser. Only pages read it: a form of a page proves that it is the server's own."""
+COOKIE = "farrier-session"
+"""The cookie with the session of a browser. Only pages read it: a form of a page proves that it is the server's own."""
 
 # For Prometheus and probes; and what the page of an error and the log-in need.
 _PUBLIC = UNDER_ANY_NAME | {"/style.css", "/live.js", "/login"}
@@ -71,7 +72,9 @@ class Access:
         self._tokens = tokens
         self._loopback = loopback
         self._now = now
-        self._attempts = Attempts(clock or clocks.MonotonicClock())
+        clock = clock or clocks.MonotonicClock()
+        self._attempts = Attempts(clock)
+        self._sessions = Sessions(clock)
 
     def use(self, tokens: Sequence[ApiToken]) -> None:
         """Accept these tokens of the file from now on, and no others."""
@@ -83,23 +86,43 @@ class Access:
         return self._loopback and is_loopback(_address(request))
 
     async def caller(self, request: Request) -> Caller | None:
-        """The client whose token the request has; None without a token. Raises HTTPException for a token that is not
-        accepted."""
+        """The client whose token the request has, or whose browser has a session; None without either. Raises
+        HTTPException for a token that is not accepted."""
         given = _bearer(request)
         if given is None:
-            return None
+            return None if _is_api(request) else await self._of_session(request)
         # Found once for a request, whose guard and endpoint both ask.
         if not hasattr(request.state, "caller"):
             request.state.caller = await self.owner(request, given)
         found: Caller = request.state.caller
         return found
 
+    async def begin_session(self, request: Request, given: str) -> str:
+        """The session of a browser with this token. Raises HTTPException for a token that is not accepted."""
+        caller = await self.owner(request, given)
+        return self._sessions.begin(caller.name, api_token.digest(given))
+
+    async def _of_session(self, request: Request) -> Caller | None:
+        session = request.cookies.get(COOKIE, "")
+        name = sessions.name_of(session)
+        if name == BEARER_TOKEN:
+            read = backend_of(request).token
+            holds = read is not None and self._sessions.holds(session, api_token.digest(await read()))
+            return _ADMINISTRATOR if holds else None
+        for token in self._tokens:
+            if token.name == name and self._sessions.holds(session, token.sha256):
+                return self._checked(token)
+        return None
+
+    def _checked(self, token: ApiToken) -> Caller:
+        if token.expires is not None and token.expires <= self._now():
+            raise _refused(f"the token {token.name} expired at {token.expires.isoformat()}")
+        return Caller(token.name, frozenset(token.scopes))
+
     async def owner(self, request: Request, given: str) -> Caller:
         """The client whose token this is. Raises HTTPException for one that is not accepted."""
         if (found := self._in_file(given)) is not None:
-            if found.expires is not None and found.expires <= self._now():
-                raise _refused(f"the token {found.name} expired at {found.expires.isoformat()}")
-            return Caller(found.name, frozenset(found.scopes))
+            return self._checked(found)
         # A token of the file is never slowed: nobody guesses 256 bits, and another client may share the address.
         address = _address(request)
         if wait := math.ceil(self._attempts.wait(address)):
@@ -215,10 +238,10 @@ async def _refusal(request: Request) -> Response | None:
 
 
 def _bearer(request: Request) -> str | None:
-    """The token in the header of the request or, for a page, in the browser's cookie."""
+    """The token in the header of the request."""
     header = request.headers.get("authorization")
     if header is None:
-        return None if _is_api(request) else request.cookies.get(COOKIE)
+        return None
     scheme, _, token = header.partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise _refused(_EXPECTED)

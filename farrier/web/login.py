@@ -1,6 +1,6 @@
 """The page on which a person gives the browser a token, and takes it away again.
 
-The browser keeps the token in a cookie that scripts cannot read. Only pages accept it; the API does not.
+The browser keeps a session in a cookie that scripts cannot read. Only pages accept it; the API does not.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ async def login(request: Request) -> Response:
         return response
     token = given.get(_TOKEN, "").strip()
     try:
-        await access_of(request).owner(request, token)
+        session = await access_of(request).begin_session(request, token)
     except HTTPException as error:
         return _page(request, None, error.detail, HTTPStatus(error.status_code))
     response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
-    forms.keep(request, response, COOKIE, token)
+    forms.keep(request, response, COOKIE, session)
     return response
 
 

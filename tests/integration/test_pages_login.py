@@ -15,9 +15,11 @@ from farrier.model import api_token
 from farrier.web.access import Access
 from farrier.web.attempts import AT_ONCE
 from farrier.web.backend import Backend
+from farrier.web.sessions import LIFETIME
 from farrier.web.site import Site
 from tests.integration.test_pages_acting import choices, hidden
-from tests.integration.test_web import backend, client_of, conn, nothing, register
+from tests.integration.test_web import TOKEN, backend, client_of, conn, nothing, register
+from tests.support.clock import HandClock
 
 __all__ = ["backend", "conn"]
 
@@ -91,10 +93,27 @@ async def test_a_wrong_token_is_refused_and_guessing_is_slowed(web: httpx.AsyncC
     assert statuses == [401] * AT_ONCE + [429]
     page = await log_in(web, "guess")
     assert re.search(r'role="alert">[^<]*try again in \d+ s', page.text)
-    assert "farrier-token" not in web.cookies
+    assert "farrier-session" not in web.cookies
     assert (await log_in(web, OPERATOR)).status_code == 303
 
 
 async def test_another_site_cannot_log_a_browser_in(web: httpx.AsyncClient) -> None:
     assert (await web.post("/login", data={"token": OPERATOR})).status_code == 403
-    assert "farrier-token" not in web.cookies
+    assert "farrier-session" not in web.cookies
+
+
+async def test_a_session_is_not_the_token_and_ends_with_it(backend: Backend) -> None:
+    clock = HandClock()
+    access = Access(TOKENS, loopback=False, clock=clock)
+    site = Site(CollectorRegistry(), unready_because=lambda: None, refresh=nothing, access=access)
+    site.open(backend)
+    async with client_of(site) as web:
+        for token in (OPERATOR, TOKEN):
+            assert (await log_in(web, token)).status_code == 303
+            assert token not in web.cookies["farrier-session"]
+            assert (await web.get("/")).status_code == 200
+        clock.advance(LIFETIME)
+        assert (await web.get("/")).status_code == 401
+        await log_in(web, OPERATOR)
+        access.use(TOKENS[1:])
+        assert (await web.get("/")).status_code == 401, "the token left the file"

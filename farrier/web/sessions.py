@@ -1,0 +1,50 @@
+"""Sessions of browsers: what a browser keeps instead of its token, signed by this process and valid for one shift.
+
+A session proves that the browser had the token when it logged in. It names the token, and the signature covers the
+token's hash: without the token in the file, there is no session either.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from datetime import timedelta
+
+from farrier.protocols import Clock
+
+# A shift of an operator. A stolen cookie is worth no more than this.
+LIFETIME = timedelta(hours=8)
+
+
+class Sessions:
+    """The sessions of one process: its key is random, so a restart ends them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._key = secrets.token_bytes(32)
+
+    def begin(self, name: str, digest: str) -> str:
+        """The value of the cookie for the token with this name and hash."""
+        until = str(int(self._clock.monotonic() + LIFETIME.total_seconds()))
+        return f"{name}:{until}:{self._signature(name, until, digest)}"
+
+    def holds(self, session: str, digest: str) -> bool:
+        """Whether the session was begun here with the token of this hash, and has not ended."""
+        name, until, signature = _parts(session)
+        if not hmac.compare_digest(signature.encode(), self._signature(name, until, digest).encode()):
+            return False
+        return self._clock.monotonic() < int(until)
+
+    def _signature(self, *signed: str) -> str:
+        return hmac.digest(self._key, ":".join(signed).encode(), "sha256").hex()
+
+
+def name_of(session: str) -> str:
+    """The name of the token that a session claims to be of."""
+    return _parts(session)[0]
+
+
+def _parts(session: str) -> tuple[str, str, str]:
+    rest, _, signature = session.rpartition(":")
+    name, _, until = rest.rpartition(":")
+    return name, until, signature

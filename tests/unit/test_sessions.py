@@ -1,0 +1,37 @@
+"""Sessions of browsers: only this process can begin one, and it ends with its time or with its token."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from farrier.web.sessions import LIFETIME, Sessions, name_of
+from tests.support.clock import HandClock
+
+DIGEST, OTHER = "a" * 64, "b" * 64
+
+
+def test_a_session_holds_for_its_lifetime_and_names_its_token() -> None:
+    clock = HandClock()
+    sessions = Sessions(clock)
+    session = sessions.begin("ann", DIGEST)
+    assert name_of(session) == "ann"
+    clock.advance(LIFETIME - timedelta(seconds=1))
+    assert sessions.holds(session, DIGEST)
+    clock.advance(timedelta(seconds=1))
+    assert not sessions.holds(session, DIGEST)
+
+
+def test_a_session_that_was_altered_or_is_of_another_token_or_process_does_not_hold() -> None:
+    sessions = Sessions(HandClock())
+    session = sessions.begin("ann", DIGEST)
+    name, until, signature = session.split(":")
+    altered = (
+        f"bob:{until}:{signature}",
+        f"{name}:{until}9:{signature}",
+        f"{name}:{until}:{signature[:-1]}",
+        "",
+        "::é",
+    )
+    assert not any(sessions.holds(each, DIGEST) for each in altered)
+    assert not sessions.holds(session, OTHER)
+    assert not Sessions(HandClock()).holds(session, DIGEST)
