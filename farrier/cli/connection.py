@@ -20,8 +20,10 @@ import typer
 
 from farrier import config, log
 from farrier.cli import completion
+from farrier.client.remote import remote
 from farrier.config import contexts
 from farrier.config.contexts import Context
+from farrier.errors import ConfigError
 from farrier.io import client as clients
 from farrier.io.pool import Single
 from farrier.protocols import Queries, Requests, ResourceQueries, Retention
@@ -71,6 +73,8 @@ async def administrator(settings: config.Config) -> AsyncIterator[Single]:
 
 async def located(settings: config.Config) -> config.DatabaseConfig:
     """The settings of the database with the DSN to which they refer. Raises ConfigError."""
+    if settings.client.api:
+        raise ConfigError("this command needs the database itself; use --dsn instead of --api")
     if not settings.database.refers:
         return settings.database
     from farrier import wiring  # imports that take a second, which other commands need not wait for
@@ -80,8 +84,9 @@ async def located(settings: config.Config) -> config.DatabaseConfig:
 
 @asynccontextmanager
 async def opened(settings: config.Config) -> AsyncIterator[Session]:
-    """A session with the database of these settings."""
-    async with client(settings) as reached:
+    """A session with the database of these settings, or with the API that they name instead."""
+    reach = remote(settings.client) if settings.client.api else client(settings)
+    async with reach as reached:
         yield Session(settings, reached.queries, reached.resources, reached.requests, reached.retention)
 
 
@@ -118,6 +123,12 @@ def _settings(
         str | None,
         typer.Option(metavar="DIR", help="Directory of the embedded PostgreSQL to use.", rich_help_panel=_PANEL),
     ] = None,
+    api: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="HTTP API of a running farrier to use, instead of the database.", rich_help_panel=_PANEL
+        ),
+    ] = None,
     config_file: Annotated[
         Path | None,
         typer.Option(
@@ -135,13 +146,15 @@ def _settings(
         ),
     ] = None,
 ) -> config.Config:
-    flags = {"database.dsn": dsn, "database.embedded": embedded}
+    if api and (dsn or embedded):
+        raise typer.BadParameter("--api is used instead of a database, which --dsn and --embedded name; give one")
+    flags = {"database.dsn": dsn, "database.embedded": embedded, "client.api": "" if dsn or embedded else api}
     if context is not None:
-        if dsn or embedded:
-            raise typer.BadParameter("--context names a database, and so do --dsn and --embedded; give one of them")
+        if dsn or embedded or api:
+            raise typer.BadParameter("--context names a database or an API, and so do --dsn, --embedded and --api")
         return _of_context(contexts.load().named(context), config_file)
     settings = config.load(config_file, flags=flags)
-    if settings.database.dsn or settings.database.embedded:
+    if settings.database.dsn or settings.database.embedded or settings.client.api:
         return settings
     current = contexts.load().chosen()
     return settings if current is None else _of_context(current, config_file)

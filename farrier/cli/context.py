@@ -73,13 +73,15 @@ def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, dots, dashes and underscores.")],
     dsn: Annotated[str, typer.Option(metavar="URL", help="PostgreSQL, as a postgresql:// URL.")] = "",
     embedded: Annotated[str, typer.Option(metavar="DIR", help="Directory of an embedded PostgreSQL.")] = "",
+    api: Annotated[str, typer.Option(metavar="URL", help="HTTP API of a running farrier.")] = "",
+    token_file: Annotated[str, typer.Option(metavar="FILE", help="File with the token for the API.")] = "",
     config: Annotated[str, typer.Option(metavar="FILE", help="TOML file with settings.")] = "",
 ) -> None:
     """Add a context, or replace the one of this name. The first one becomes the current one."""
     try:
-        added = Context(dsn=dsn, embedded=embedded, config=config)
+        added = Context(dsn=dsn, embedded=embedded, api=api, token_file=token_file, config=config)
     except ValueError as error:
-        raise typer.BadParameter(f"{error}: --dsn, --embedded, --config") from None
+        raise typer.BadParameter(f"{error}: --dsn, --embedded, --api, --config") from None
     contexts.save(contexts.load().with_context(name, added))
     typer.echo(f"{name} is in {contexts.path()}")
 
@@ -92,8 +94,8 @@ def remove(name: _Name) -> None:
 
 
 def _object(name: str, each: Context) -> dict[str, object]:
-    return {"name": name, "dsn": mask_urls(each.dsn), "embedded": each.embedded, "config": each.config}
+    return {"name": name, "dsn": mask_urls(each.dsn), "embedded": each.embedded, "api": each.api, "config": each.config}
 
 
 def _database(each: Context) -> str:
-    return mask_urls(each.dsn) or each.embedded
+    return mask_urls(each.dsn) or each.embedded or each.api

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from farrier.cli import arguments, intent_answers, output, regions
-from farrier.cli.connection import client, with_settings
+from farrier.cli.connection import opened, with_settings
 from farrier.cli.output import Cell
 from farrier.config import Config, site_files
 from farrier.config.sites import Site, Sites
@@ -144,14 +144,14 @@ def lift_brake(
 
 
 async def _lift_brake(settings: Config, name: str, reason: str, lasts: timedelta) -> None:
-    async with client(settings) as reached:
+    async with opened(settings) as reached:
         await reached.requests.lift_brake(name, reason=reason, lasts=lasts, requested_by=intent_answers.this_user())
 
 
 async def _observed(settings: Config) -> Page[RegionView] | None:
     """The observed regions. If no database responds, print a note and return None."""
     try:
-        async with client(settings) as reached:
+        async with opened(settings) as reached:
             found = await reached.resources.resources(WantedResources(kind=maas_region.KIND))
             return Page(found.now, tuple(map(_region, found.rows)))
     except FarrierError as error:

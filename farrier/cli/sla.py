@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from farrier.cli import output
-from farrier.cli.connection import Session, client, with_database, with_settings
+from farrier.cli.connection import Session, opened, with_database, with_settings
 from farrier.config import Config, kinds
 from farrier.errors import FarrierError
 from farrier.model import duration, limits
@@ -108,10 +108,10 @@ async def breaches(session: Session, as_json: output.AsJson = False) -> None:
 async def _registered(settings: Config, known: set[str]) -> tuple[KindView, ...]:
     """The kinds that are stored only in the database. If the database does not respond, print a note and return
     none."""
-    if not settings.database.dsn and not settings.database.embedded:
+    if not (settings.database.dsn or settings.database.embedded or settings.client.api):
         return ()
     try:
-        async with client(settings) as reached:
+        async with opened(settings) as reached:
             return tuple(kind for kind in await reached.resources.kinds(counted=False) if kind.kind not in known)
     except FarrierError as error:
         typer.echo(f"limits of kinds that are stored only in the database are missing: {error}", err=True)

@@ -23,6 +23,9 @@ MOST_ROWS = 1000
 LONGEST_WAIT_SECONDS = 30.0
 """Largest `limit` and `wait` that the API accepts."""
 
+# A loaded database takes some seconds for a thousand nodes.
+_REGISTRATION_SECONDS = 50.0
+
 Query = tuple[tuple[str, str], ...]
 
 
@@ -35,6 +38,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     method: str = "GET"
     query: Query = ()
     body: Any = None
+    headers: Mapping[str, str] = {}
     again: bool = True
     waits: float = 0.0
 
@@ -115,6 +119,12 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = NODE
     key: str | None = None
     requested_by: str | None = None
+    api_version: int | None = None
+
+
+def quoted(name: str) -> str:
+    """A name as a part of a path."""
+    return quote(name, safe="")
 
 
 def nodes(filters: Mapping[str, Iterable[str]], after: str) -> Call[NodePage]:
@@ -124,12 +134,14 @@ def nodes(filters: Mapping[str, Iterable[str]], after: str) -> Call[NodePage]:
 
 def node(name: str) -> Call[ShownNode]:
     """One node."""
-    return Call(path=f"/nodes/{quote(name, safe='')}", type=ShownNode)
+    return Call(path=f"/nodes/{quoted(name)}", type=ShownNode)
 
 
 def register(new: Sequence[NewNode]) -> Call[RegisteredNodes]:
     """Register all of these nodes, or none."""
-    return Call(method="POST", path="/nodes", type=RegisteredNodes, body=list(new), again=False)
+    return Call(
+        method="POST", path="/nodes", type=RegisteredNodes, body=list(new), again=False, waits=_REGISTRATION_SECONDS
+    )
 
 
 def changes(details: Mapping[str, Any], version: int | None) -> Mapping[str, Any]:
@@ -153,8 +165,15 @@ def submit(given: Submission, wait: float) -> Call[IntentView]:
         "requested_by": given.requested_by,
     }
     seconds = min(wait, LONGEST_WAIT_SECONDS)
+    headers = {} if given.api_version is None else {"Farrier-Api-Version": str(given.api_version)}
     return Call(
-        method="POST", path=_intents(given.kind), type=IntentView, query=_wait(seconds), body=body, waits=seconds
+        method="POST",
+        path=_intents(given.kind),
+        type=IntentView,
+        query=_wait(seconds),
+        body=body,
+        headers=headers,
+        waits=seconds,
     )
 
 
@@ -164,10 +183,12 @@ def intent(kind: str, id_: int, wait: float) -> Call[IntentView]:
     return Call(path=f"{_intents(kind)}/{id_}", type=IntentView, query=_wait(seconds), waits=seconds)
 
 
-def intents(kind: str, filters: Mapping[str, Iterable[str]], before: int | None) -> Call[IntentPage]:
-    """A page of intents."""
-    of_kind = {} if kind == NODE else {"kind": (kind,)}
-    query = _query({**filters, **of_kind, "limit": (str(MOST_ROWS),)})
+def intents(
+    kind: str, filters: Mapping[str, Iterable[str]], before: int | None, limit: int = MOST_ROWS
+) -> Call[IntentPage]:
+    """A page of intents of nodes or of another kind; an empty kind stands for all other kinds."""
+    of_kind = {} if kind in (NODE, "") else {"kind": (kind,)}
+    query = _query({**filters, **of_kind, "limit": (str(limit),)})
     return Call(
         path=_intents(kind), type=IntentPage, query=query if before is None else (*query, ("before", str(before)))
     )
@@ -178,14 +199,16 @@ def kinds() -> Call[Kinds]:
     return Call(path="/resources", type=Kinds)
 
 
-def resources(kind: str, filters: Mapping[str, Iterable[str]], after: str) -> Call[ResourcePage]:
+def resources(
+    kind: str, filters: Mapping[str, Iterable[str]], after: str, limit: int = MOST_ROWS
+) -> Call[ResourcePage]:
     """A page of the resources of a kind. `filters` are parameters of the API: state, site, ended."""
-    return Call(path=f"/resources/{quote(kind, safe='')}", type=ResourcePage, query=_page(filters, after))
+    return Call(path=f"/resources/{quoted(kind)}", type=ResourcePage, query=_page(filters, after, limit))
 
 
 def resource(kind: str, name: str) -> Call[ShownResource]:
     """One resource, which may have ended."""
-    return Call(path=f"/resources/{quote(kind, safe='')}/{quote(name, safe='')}", type=ShownResource)
+    return Call(path=f"/resources/{quoted(kind)}/{quoted(name)}", type=ShownResource)
 
 
 def controllers() -> Call[Ownership]:
@@ -201,8 +224,8 @@ def _wait(seconds: float) -> Query:
     return (("wait", f"{seconds:g}"),) if seconds > 0 else ()
 
 
-def _page(filters: Mapping[str, Iterable[str]], after: str) -> Query:
-    query = _query({**filters, "limit": (str(MOST_ROWS),)})
+def _page(filters: Mapping[str, Iterable[str]], after: str, limit: int = MOST_ROWS) -> Query:
+    query = _query({**filters, "limit": (str(limit),)})
     return (*query, ("after", after)) if after else query
 
 

@@ -48,7 +48,7 @@ def arguments(call: Call[Any]) -> dict[str, Any]:
         "method": call.method,
         "url": call.path,
         "params": call.query,
-        "headers": {},
+        "headers": dict(call.headers),
         "timeout": _SECONDS + call.waits,
     }
     if call.body is not None:

@@ -5,6 +5,7 @@ Precedence: flag, environment, file, default.
 
 from __future__ import annotations
 
+from farrier.config.client import ClientConfig
 from farrier.config.credentials import CredentialBinding, CredentialsConfig
 from farrier.config.database import DatabaseConfig
 from farrier.config.describing import Setting, SiteSetting, as_toml, settings, site_settings
@@ -25,6 +26,7 @@ from farrier.config.segments import SegmentsConfig
 __all__ = [
     "BmcConfig",
     "BmcTrustConfig",
+    "ClientConfig",
     "Config",
     "ControllerConfig",
     "CredentialBinding",

@@ -21,22 +21,30 @@ _HEADER = "# The databases of farrier by name; written by `farrier context`.\n"
 
 
 class Context(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A database, and the settings file of its farrier. Set one of `dsn` and `embedded`, or a file that does."""
+    """A database or an API, and the settings file of its farrier. Set one of `dsn`, `embedded` and `api`, or a file
+    that does. `token_file` has the token for the API."""
 
     dsn: str = ""
     embedded: str = ""
+    api: str = ""
+    token_file: str = ""
     config: str = ""
 
     def __post_init__(self) -> None:
-        if self.dsn and self.embedded:
-            raise ValueError("set either dsn or embedded, not both")
-        if not (self.dsn or self.embedded or self.config):
-            raise ValueError("set dsn, embedded or config")
+        if sum(map(bool, (self.dsn, self.embedded, self.api))) > 1:
+            raise ValueError("set only one of dsn, embedded and api")
+        if not (self.dsn or self.embedded or self.api or self.config):
+            raise ValueError("set dsn, embedded, api or config")
 
     @property
     def flags(self) -> Mapping[str, object]:
         """The settings that the context makes, as if they were options."""
-        return {"database.dsn": self.dsn or None, "database.embedded": self.embedded or None}
+        return {
+            "database.dsn": self.dsn or None,
+            "database.embedded": self.embedded or None,
+            "client.api": self.api or None,
+            "client.token_file": self.token_file or None,
+        }
 
     @property
     def file(self) -> Path | None:

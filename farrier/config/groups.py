@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 from typing_extensions import override
 
+from farrier.config.client import ClientConfig
 from farrier.config.credentials import CredentialsConfig
 from farrier.config.database import DatabaseConfig
 from farrier.config.observability import HttpConfig, LogConfig, MetricsConfig, TracesConfig
@@ -386,6 +387,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     metrics: MetricsConfig = MetricsConfig()
     traces: TracesConfig = TracesConfig()
     log: LogConfig = LogConfig()
+    client: ClientConfig = ClientConfig()
     sla: Annotated[
         Limits,
         Meta(

@@ -24,7 +24,7 @@ from farrier.metrics.families import Gauge, Labels
 from farrier.model.census import Census, Rules
 from farrier.model.kinds import label
 from farrier.model.limits import PLACES, STATES, Limits, Place, kind_rules, rules
-from farrier.protocols import Clock, Queries
+from farrier.protocols import Clock, ServerQueries
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -78,7 +78,7 @@ class FleetGauges(Collector):
         # Set at the end of the running count, or of the next count if none is running.
         self._counted = anyio.Event()
 
-    async def run(self, queries: Queries, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, queries: ServerQueries, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Count on request, until cancelled; `queries` needs a connection of its own."""
         self._is_counting = True
         task_status.started()
@@ -111,7 +111,7 @@ class FleetGauges(Collector):
         if scope.cancelled_caught:
             _log.warning("fleet.late", error=f"not counted within {self._patience:g} s; the last figures are reported")
 
-    async def _count(self, queries: Queries) -> None:
+    async def _count(self, queries: ServerQueries) -> None:
         try:
             with anyio.fail_after(self._give_up_after):
                 self._census = await queries.census(self._rules)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 import msgspec
+from typing_extensions import override
 
 _WILD = re.compile(r"[*?\[]")
 # A wildcard, a set of characters, or one character that stands for itself.
@@ -44,6 +45,13 @@ class LabelTest(msgspec.Struct, frozen=True):
     key: str
     value: str | None = None
     negated: bool = False
+
+    @override
+    def __str__(self) -> str:
+        """The text from which `label_tests` makes this test."""
+        if self.value is None:
+            return f"!{self.key}" if self.negated else self.key
+        return f"{self.key}{'!=' if self.negated else '='}{self.value}"
 
 
 def is_glob(text: str) -> bool:

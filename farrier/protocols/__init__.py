@@ -15,6 +15,7 @@ from farrier.protocols.database import (
     Requests,
     ResourceQueries,
     Retention,
+    ServerQueries,
     Subscription,
     Wakes,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "Requests",
     "ResourceQueries",
     "Retention",
+    "ServerQueries",
     "ServiceObserver",
     "StateHandler",
     "StateIO",

@@ -129,12 +129,6 @@ class Queries(Protocol):
     async def inventory(self, wanted: Wanted, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
         """Nodes by name, from the first name after `after`. A page with fewer than `limit` rows is the last one."""
 
-    async def ordered(self, wanted: Wanted, order: str, *, after: SortKey | None = None, limit: int) -> OrderedPage:
-        """Nodes in one of `views.ORDERS`, after the key `after`. Reads all selected nodes for each page."""
-
-    async def counts(self, wanted: Wanted) -> Counts:
-        """How many nodes a filter selects, and how many with other values. Reads all nodes."""
-
     async def overdue(self, wanted: Wanted, limits: Limits, *, limit: int | None = None) -> OverduePage:
         """Nodes above one of their limits, the worst first, at most `limit`, and the number of further ones. `limits`
         are the limits that differ from the default."""
@@ -153,9 +147,6 @@ class Queries(Protocol):
         """Changes after the key `after` of one resource or of all, including deleted ones; at most `limit`. The cost of
         a page depends neither on the length of the history nor on the filter."""
 
-    async def settled(self) -> datetime:
-        """The time up to which history is complete: no change from before can become visible any more."""
-
     async def intent(self, intent: int) -> Page[IntentView]:
         """One intent of a node, as one row."""
 
@@ -168,6 +159,19 @@ class Queries(Protocol):
 
     async def controllers(self) -> Ownership:
         """All controllers, including expired ones, with their numbers of shards by kind."""
+
+
+class ServerQueries(Queries, Protocol):
+    """The queries that only a server makes, for pages, streams and metrics."""
+
+    async def ordered(self, wanted: Wanted, order: str, *, after: SortKey | None = None, limit: int) -> OrderedPage:
+        """Nodes in one of `views.ORDERS`, after the key `after`. Reads all selected nodes for each page."""
+
+    async def counts(self, wanted: Wanted) -> Counts:
+        """How many nodes a filter selects, and how many with other values. Reads all nodes."""
+
+    async def settled(self) -> datetime:
+        """The time up to which history is complete: no change from before can become visible any more."""
 
     async def figures(self) -> Figures:
         """The figures of the fleet that an inventory shows."""

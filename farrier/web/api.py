@@ -12,7 +12,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from farrier.web import breaches, controllers, given, history, intents, nodes, openapi, operation, resources
+from farrier.web import (
+    breaches,
+    controllers,
+    given,
+    history,
+    intents,
+    nodes,
+    openapi,
+    operation,
+    resources,
+    tasks,
+    upkeep,
+)
 
 # A path with a name in it comes after the paths that it would match, too.
 OPERATIONS = (
@@ -22,6 +34,8 @@ OPERATIONS = (
     *resources.OPERATIONS,
     *breaches.OPERATIONS,
     *controllers.OPERATIONS,
+    *tasks.OPERATIONS,
+    *upkeep.OPERATIONS,
 )
 
 

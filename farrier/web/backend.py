@@ -12,7 +12,7 @@ from farrier.errors import DatabaseUnreachable
 from farrier.model import sweeps
 from farrier.model.diagnosis import Patience
 from farrier.model.limits import Limits
-from farrier.protocols import Queries, Requests, ResourceQueries
+from farrier.protocols import Requests, ResourceQueries, ServerQueries
 from farrier.web.recent_counts import RecentCounts
 
 
@@ -22,7 +22,7 @@ class Backend(msgspec.Struct, frozen=True):
     `patience` has the age at which an agent counts as silent, `period` is that of the controllers, and `bootstrap_ttl`
     is how long a bootstrap token is valid. `counts` keeps counts for pages."""
 
-    queries: Queries
+    queries: ServerQueries
     requests: Requests
     limits: Limits
     token: Callable[[], Awaitable[str]] | None

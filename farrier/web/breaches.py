@@ -7,44 +7,34 @@ operator, and takes CPU time from the loop. A paused node is listed with the rea
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 import msgspec
 from starlette.responses import Response
 
 from farrier.model.clocks import Clock
-from farrier.model.details import LISTED
 from farrier.model.resource_views import LateResource, late_clock
+from farrier.model.views import NodeView
 from farrier.web import clock_view, operation
 from farrier.web.backend import Backend
 from farrier.web.clock_view import ClockView
 from farrier.web.operation import Answer, Call, Operation
 from farrier.web.parameter_types import Nodes, narrowed
 
-# With so many nodes a response has half a megabyte, and takes some milliseconds to encode.
+# With so many nodes a response has about a megabyte, and takes some milliseconds to encode.
 MOST_NODES = 1000
 MOST_RESOURCES = 1000
 
-# A node above a limit. The details are those that lists show.
-LateNode: Any = msgspec.defstruct(
-    "LateNode",
-    [
-        ("node", str),
-        *((name, str | None) for name in LISTED),
-        ("paused", str | None),
-        ("clocks", tuple[ClockView, ...]),
-    ],
-    frozen=True,
-    kw_only=True,
-)
+
+class LateNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node above a limit, with its clocks above their limits."""
+
+    node: NodeView
+    clocks: tuple[ClockView, ...]
 
 
-class LateOther(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource of another kind above a limit."""
+class LateOther(LateResource, frozen=True, kw_only=True):
+    """A resource of another kind above a limit, with the clock above it."""
 
-    kind: str
-    resource: str
-    site: str | None
     clocks: tuple[ClockView, ...]
 
 
@@ -62,17 +52,9 @@ async def list_(call: Call[Nodes, None]) -> Response:
     """List nodes and other resources above a limit, those furthest above it first: at most a thousand of each."""
     backend, chosen = call.backend, call.given.wanted()
     late = await backend.queries.overdue(chosen, backend.limits, limit=MOST_NODES)
-    nodes = tuple(
-        LateNode(
-            node=overdue.node.name,
-            **{name: getattr(overdue.node, name) for name in LISTED},
-            paused=overdue.node.paused,
-            clocks=tuple(map(clock_view.view, overdue.clocks)),
-        )
-        for overdue in late.rows
-    )
+    nodes = tuple(LateNode(node=each.node, clocks=tuple(map(clock_view.view, each.clocks))) for each in late.rows)
     resources = tuple(
-        LateOther(kind=each.kind, resource=each.name, site=each.site, clocks=(clock_view.view(clock),))
+        LateOther(**msgspec.structs.asdict(each), clocks=(clock_view.view(clock),))
         for each, clock in await late_resources(backend)
         if chosen.fits_site(each.site)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from http import HTTPStatus
 from typing import Annotated, TypeAlias, cast
 
 import msgspec
@@ -11,8 +12,10 @@ from msgspec import Meta
 from farrier.model import details
 from farrier.model.actions import API_MAX, API_MIN
 from farrier.model.management import Management
+from farrier.model.selection import label_tests
 from farrier.model.status import NodeStatus
 from farrier.model.views import Wanted
+from farrier.web.refusals import Refused
 
 MOST_ROWS = 1000
 LONGEST_WAIT_SECONDS = 30
@@ -40,16 +43,30 @@ class OfNode(msgspec.Struct, frozen=True, kw_only=True):
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
     """Which nodes: each parameter accepts one of its values. `narrowed` adds one for each detail that lists show."""
 
+    name: Annotated[tuple[str, ...], Meta(description="Only nodes with one of these names, IDs or globs.")] = ()
+    label: Annotated[
+        tuple[str, ...], Meta(description="Only nodes that pass all of these: KEY, !KEY, KEY=VALUE, KEY!=VALUE.")
+    ] = ()
     status: Annotated[tuple[NodeStatus, ...], Meta(description="Only nodes in one of these statuses.")] = ()
     management: Annotated[tuple[Management, ...], Meta(description="Only nodes in one of these states.")] = ()
+    failed: Annotated[
+        bool, Meta(description="Only nodes whose workflow failed, or whose BMC or power cannot be read.")
+    ] = False
 
     def wanted(self) -> Wanted:
-        """The filter for the query."""
+        """The filter for the query. Raises Refused."""
+        try:
+            labels = label_tests(self.label)
+        except ValueError as wrong:
+            raise Refused(HTTPStatus.BAD_REQUEST, f"label: {wrong}") from None
         chosen = {name: getattr(self, name, ()) for name in details.LISTED}
         return Wanted(
+            names=self.name,
+            labels=labels,
             statuses=self.status,
             managements=self.management,
             details={name: values for name, values in chosen.items() if values},
+            failed=self.failed,
         )
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from farrier.clock import MonotonicClock
 from farrier.model.views import Counts, Wanted
-from farrier.protocols import Clock, Queries
+from farrier.protocols import Clock, ServerQueries
 
 # Less than the interval in which an open page fetches itself.
 _SECONDS = 5.0
@@ -23,7 +23,7 @@ class RecentCounts:
         self._clock = clock or MonotonicClock()
         self._kept: OrderedDict[bytes, tuple[float, Counts]] = OrderedDict()
 
-    async def of(self, queries: Queries, wanted: Wanted) -> Counts:
+    async def of(self, queries: ServerQueries, wanted: Wanted) -> Counts:
         """The counts of a filter."""
         key = msgspec.json.encode(wanted)
         now = self._clock.monotonic()

@@ -26,7 +26,7 @@ from farrier.model.views import RequestView
 from farrier.web import clock_view, operation
 from farrier.web.clock_view import ClockView
 from farrier.web.kind_path import of_a_kind
-from farrier.web.operation import Answer, Call, NoParameters, Operation
+from farrier.web.operation import Answer, Call, Operation
 from farrier.web.parameter_types import Kind, Limit, Name
 from farrier.web.parameters import key_of, parse_after
 
@@ -37,6 +37,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
         None
     )
     limit: Limit = 100
+    name: Annotated[tuple[str, ...], Meta(description="Only resources with one of these names, IDs or globs.")] = ()
     state: Annotated[tuple[str, ...], Meta(description="Only resources in one of these states, or in a substate.")] = ()
     site: Annotated[tuple[str, ...], Meta(description="Only resources of these sites.")] = ()
     ended: Annotated[bool, Meta(description="Also resources that have ended.")] = False
@@ -49,6 +50,10 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
     name: Name
+
+
+class Counting(msgspec.Struct, frozen=True, kw_only=True):
+    counted: Annotated[bool, Meta(description="Count the resources in each state.")] = True
 
 
 class Kinds(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,16 +98,16 @@ class Members(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[MemberView, ...]
 
 
-async def list_kinds(call: Call[NoParameters, None]) -> Response:
+async def list_kinds(call: Call[Counting, None]) -> Response:
     """List the registered kinds, with their states, limits, actions and parameters."""
-    return operation.json(Kinds(kinds=await call.backend.resources.kinds()))
+    return operation.json(Kinds(kinds=await call.backend.resources.kinds(counted=call.given.counted)))
 
 
 @of_a_kind
 async def list_(call: Call[Page, None]) -> Response:
     """List resources of a kind by name, in pages."""
     given, backend = call.given, call.backend
-    wanted = WantedResources(kind=given.kind, states=given.state, sites=given.site, ended=given.ended)
+    wanted = WantedResources(kind=given.kind, names=given.name, states=given.state, sites=given.site, ended=given.ended)
     page = await backend.resources.resources(wanted, after=parse_after(given.after), limit=given.limit)
     last = key_of(page.rows[-1]) if len(page.rows) == given.limit else None
     rows = tuple(_clocked(each, page.now, backend.limits) for each in page.rows)
@@ -136,7 +141,12 @@ def _clocked(resource: ResourceView, now: datetime, limits: Limits) -> ClockedRe
 
 
 OPERATIONS = [
-    Operation(path="/resources", respond=list_kinds, answers={200: Answer(what="The registered kinds.", body=Kinds)}),
+    Operation(
+        path="/resources",
+        respond=list_kinds,
+        given=Counting,
+        answers={200: Answer(what="The registered kinds.", body=Kinds)},
+    ),
     Operation(
         path="/resources/{kind}",
         respond=list_,

@@ -25,7 +25,7 @@ from farrier.io.embedded import default_directory
 from farrier.io.fleet import PostgresFleet
 from farrier.io.queries import PostgresQueries
 from farrier.io.resource_queries import PostgresResourceQueries
-from farrier.protocols import AgentApi, FleetApi, Queries, ServiceObserver
+from farrier.protocols import AgentApi, FleetApi, ServerQueries, ServiceObserver
 from farrier.services.credentials import CredentialPlaces, Credentials
 from farrier.web.backend import Backend
 from farrier.wiring.settings import credentials
@@ -166,7 +166,7 @@ async def backend(config: settings.Config, database: Database, *, observer: Serv
 
 
 @asynccontextmanager
-async def counter(config: settings.DatabaseConfig, database: Database) -> AsyncIterator[Queries]:
+async def counter(config: settings.DatabaseConfig, database: Database) -> AsyncIterator[ServerQueries]:
     """The connection that counts the fleet, separate so that long listings cannot occupy it."""
     connections = await pool.open_pool(
         database.dsn, size=1, patience=config.db_timeout, pgbouncer=config.pgbouncer, timeouts=_for_reading(config)

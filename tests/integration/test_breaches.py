@@ -33,4 +33,4 @@ async def test_of_a_fleet_that_is_late_as_a_whole_the_worst_thousand_are_told_an
     assert told["more_nodes"] == 3
     assert "gpu-1003" in page
     assert "983 more" in page
-    assert [node["node"] for node in told["nodes"]] == [f"gpu-{n}" for n in range(1003, 3, -1)]
+    assert [late["node"]["name"] for late in told["nodes"]] == [f"gpu-{n}" for n in range(1003, 3, -1)]

@@ -289,10 +289,13 @@ async def test_what_is_above_a_limit_is_told_by_the_api_and_on_top_of_the_invent
         """
     )
     told = (await web.get("/api/v1/breaches", params={"site": "ams"})).json()
-    assert [(node["node"], node["paused"]) for node in told["nodes"]] == [("gpu-2", "mine"), ("gpu-1", None)]
+    assert [(late["node"]["name"], late["node"]["paused"]) for late in told["nodes"]] == [
+        ("gpu-2", "mine"),
+        ("gpu-1", None),
+    ]
     (clock,) = told["nodes"][1]["clocks"]
     assert (clock["layer"], clock["state"], clock["limit_seconds"]) == ("status", "offline", 1800)
-    assert [(one["kind"], one["resource"], one["site"]) for one in told["resources"]] == [("maas_region", "ams", "ams")]
+    assert [(one["kind"], one["name"], one["site"]) for one in told["resources"]] == [("maas_region", "ams", "ams")]
     page = (await web.get("/")).text
     late = page[page.index("Above their limit") : page.index("<h2>Inventory")]
     assert late.index("gpu-4") < late.index("gpu-2") < late.index("gpu-1") < late.index("maas_region failing")

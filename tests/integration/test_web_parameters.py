@@ -30,7 +30,7 @@ async def test_a_parameter_that_an_endpoint_does_not_know_is_refused_with_those_
 @pytest.mark.parametrize(
     ("question", "text"),
     [
-        ("nodes?wiat=2", "unknown parameter 'wiat'; parameters of this path: status, management, after, limit, site"),
+        ("nodes?wiat=2", "unknown parameter 'wiat'; parameters of this path: name, label, status"),
         ("nodes/gpu-1?limit=1", "unknown parameter 'limit'; this path has no parameters"),
         ("nodes?limit=1&limit=2", "limit is given 2 times; give it once"),
         ("nodes?status=Active", "status must be one of bootstrap_issued, enrolling, active"),

@@ -176,7 +176,7 @@ async def test_what_is_late_is_among_the_breaches_and_on_the_page(web: httpx.Asy
         await yard.pool.execute("INSERT INTO farrier_crates.crates (name, site) VALUES ($1, $2)", name, site)
     await yard.db.advance(timedelta(minutes=7))
     (late,) = (await web.get("/api/v1/breaches")).json()["resources"]
-    assert (late["kind"], late["resource"], late["clocks"][0]["limit_seconds"]) == ("crate", "c-1", 300)
+    assert (late["kind"], late["name"], late["clocks"][0]["limit_seconds"]) == ("crate", "c-1", 300)
     assert (await web.get("/api/v1/breaches", params={"site": "north"})).json()["resources"] == []
     page = (await web.get("/")).text
     assert "/resources/crate/1" in page

@@ -59,11 +59,11 @@ async def test_contexts_are_shown_without_passwords(nowhere: Prompt) -> None:
     ("words", "text"),
     [
         (("node", "list", "--context", "her"), "no context is named 'her'"),
-        (("node", "list", "--context", "here", "--dsn", "postgresql://x"), "give one of them"),
+        (("node", "list", "--context", "here", "--dsn", "postgresql://x"), "--embedded and --api"),
         (("context", "use", "heer"), "did you mean 'here'?"),
         (("context", "remove", "there"), "no context is named 'there'"),
-        (("context", "add", "x"), "set dsn, embedded or config"),
-        (("context", "add", "x", "--dsn", "y", "--embedded", "z"), "set either dsn or embedded, not both"),
+        (("context", "add", "x"), "set dsn, embedded, api or config"),
+        (("context", "add", "x", "--dsn", "y", "--embedded", "z"), "set only one of dsn, embedded and api"),
         (("context", "add", "a b", "--dsn", "y"), "a context cannot be named 'a b'"),
     ],
 )

@@ -73,11 +73,10 @@ async def test_nodes_are_registered_together_and_listed_by_filters(farrier: Asyn
     assert (await farrier.node("gpu-2")).labels == {"row": "4"}
 
 
-async def test_a_list_of_nodes_continues_on_the_next_page(farrier: AsyncFarrier) -> None:
-    names = [f"gpu-{number:04}" for number in range(1002)]
-    for first in range(0, len(names), 1000):
-        await farrier.register(*(NewNode(name=name) for name in names[first : first + 1000]))
-    assert [node.name async for node in farrier.nodes()] == names
+async def test_a_list_of_nodes_continues_on_the_next_page(farrier: AsyncFarrier, db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-' || n) FROM generate_series(1000, 2001) n")
+    assert [node.name async for node in farrier.nodes()] == [f"gpu-{number}" for number in range(1000, 2002)]
 
 
 @pytest.mark.usefixtures("site")

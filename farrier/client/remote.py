@@ -1,0 +1,400 @@
+"""`protocols.Queries`, `ResourceQueries` and `Requests` over the HTTP API: a command works without the database.
+
+Limits are those of the server's settings. Errors are those of `farrier.client.errors`, which commands print like those
+of the database.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from farrier.client import calls
+from farrier.client.asynchronous import AsyncFarrier
+from farrier.client.calls import Call, Query, Submission
+from farrier.config import ClientConfig
+from farrier.errors import ConfigError
+from farrier.model.clocks import Clock, Overdue, OverduePage
+from farrier.model.controller_views import Ownership
+from farrier.model.details import DETAILS
+from farrier.model.edges import NODE
+from farrier.model.history import (
+    HistoryEntry,
+    HistoryFilter,
+    HistoryKey,
+    HistoryPage,
+    Order,
+    Pruned,
+    Retained,
+    parse_key,
+)
+from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
+from farrier.model.limits import Limits
+from farrier.model.requests import Answer, IntentStatus, Registration, Request, ResourceAnswer, ResourceRequest
+from farrier.model.resource_views import (
+    AddressView,
+    KindView,
+    LateResource,
+    MemberView,
+    ResourceDetail,
+    ResourceView,
+    WantedResources,
+)
+from farrier.model.views import NodeDetail, NodeView, Page, RequestView, TaskView, Wanted
+
+T = TypeVar("T")
+
+
+class _Clock(msgspec.Struct, frozen=True):
+    layer: str
+    state: str
+    since: datetime
+    limit_seconds: float | None
+    above_seconds: float | None
+    note: str = ""
+
+    def clock(self) -> Clock:
+        """The clock with its durations."""
+        return Clock(
+            layer=self.layer,
+            state=self.state,
+            since=self.since,
+            limit=None if self.limit_seconds is None else timedelta(seconds=self.limit_seconds),
+            above=None if self.above_seconds is None else timedelta(seconds=self.above_seconds),
+            note=self.note,
+        )
+
+
+class _LateNode(msgspec.Struct, frozen=True):
+    node: NodeView
+    clocks: tuple[_Clock, ...]
+
+
+class _Breaches(msgspec.Struct, frozen=True):
+    now: datetime
+    nodes: tuple[_LateNode, ...]
+    more_nodes: int
+    resources: tuple[LateResource, ...]
+
+
+class _Changes(msgspec.Struct, frozen=True):
+    changes: tuple[HistoryEntry, ...]
+    next: str | None
+
+
+class _Tasks(msgspec.Struct, frozen=True):
+    now: datetime
+    tasks: tuple[TaskView, ...]
+
+
+class _Addresses(msgspec.Struct, frozen=True):
+    now: datetime
+    addresses: tuple[AddressView, ...]
+
+
+class _Members(msgspec.Struct, frozen=True):
+    now: datetime
+    members: tuple[MemberView, ...]
+
+
+class _ShownResource(msgspec.Struct, frozen=True):
+    now: datetime
+    resource: ResourceView
+    requests: tuple[RequestView, ...]
+
+
+class _Token(msgspec.Struct, frozen=True):
+    bootstrap_token: str
+
+
+class _Enqueued(msgspec.Struct, frozen=True):
+    id: int
+
+
+class Remote(msgspec.Struct, frozen=True):
+    """The three protocols over one server."""
+
+    queries: RemoteQueries
+    resources: RemoteResourceQueries
+    requests: RemoteRequests
+    retention: RemoteRetention
+
+
+@asynccontextmanager
+async def remote(config: ClientConfig) -> AsyncIterator[Remote]:
+    """A session with the configured server. Raises ConfigError for a wrong URL, and for a file that is not usable."""
+    verify = _trust(config.ca_file) if config.ca_file else True
+    async with AsyncFarrier(config.api, token=_token(config.token_file), verify=verify) as api:
+        yield Remote(RemoteQueries(api), RemoteResourceQueries(api), RemoteRequests(api), RemoteRetention())
+
+
+def _token(file: str) -> str | None:
+    if not file:
+        return None
+    try:
+        token = Path(file).expanduser().read_text(encoding="ascii").strip()
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"client.token_file: cannot read {file}: {error}") from error
+    if not token or any(char.isspace() for char in token):
+        raise ConfigError(f"client.token_file: {file} must have one line, the token")
+    return token
+
+
+def _trust(file: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=Path(file).expanduser())
+    except OSError as error:
+        raise ConfigError(f"client.ca_file: expected certificates in PEM in {file}: {error}") from error
+
+
+class RemoteQueries:
+    """`protocols.Queries`."""
+
+    def __init__(self, api: AsyncFarrier) -> None:
+        self._api = api
+
+    async def inventory(self, wanted: Wanted, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
+        query = (*_of_nodes(wanted), ("limit", str(limit)), *([("after", after)] if after else []))
+        page = await self._api.call(Call(path="/nodes", type=calls.NodePage, query=query))
+        return Page(page.now, page.nodes)
+
+    async def overdue(self, wanted: Wanted, _limits: Limits, *, limit: int | None = None) -> OverduePage:
+        late = await self._api.call(Call(path="/breaches", type=_Breaches, query=_of_nodes(wanted)))
+        rows = tuple(Overdue(each.node, tuple(clock.clock() for clock in each.clocks)) for each in late.nodes)
+        return OverduePage(late.now, rows[:limit], more=late.more_nodes + len(rows[limit:] if limit else ()))
+
+    async def node(self, node: str) -> Page[NodeDetail]:
+        shown = await self._api.call(calls.node(node))
+        return Page(shown.now, (shown.node,))
+
+    async def history(
+        self,
+        wanted: HistoryFilter,
+        *,
+        order: Order = Order.NEWEST,
+        after: HistoryKey | None = None,
+        limit: int = 1000,
+    ) -> HistoryPage:
+        newest = Order.NEWEST if order is Order.NEWEST else Order.OLDEST
+        query = (*_of_history(wanted), ("order", newest.value), ("limit", str(limit)))
+        query = query if after is None else (*query, ("after", after.text))
+        page = await self._api.call(Call(path="/history", type=_Changes, query=query))
+        return HistoryPage(page.changes, None if page.next is None else parse_key(page.next))
+
+    async def intent(self, intent: int) -> Page[IntentView]:
+        return await _intent(self._api, NODE, intent)
+
+    async def intents(self, wanted: WantedIntents, *, before: int | None = None, limit: int = 1000) -> IntentPage:
+        return await _intents(self._api, NODE, wanted, before, limit)
+
+    async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
+        query = (*(("status", each) for each in statuses), *([("node", node)] if node else []), ("limit", str(limit)))
+        page = await self._api.call(Call(path="/tasks", type=_Tasks, query=query))
+        return Page(page.now, page.tasks)
+
+    async def controllers(self) -> Ownership:
+        return await self._api.controllers()
+
+
+class RemoteResourceQueries:
+    """`protocols.ResourceQueries`."""
+
+    def __init__(self, api: AsyncFarrier) -> None:
+        self._api = api
+
+    async def kinds(self, *, counted: bool = True) -> tuple[KindView, ...]:
+        query = () if counted else (("counted", "false"),)
+        return (await self._api.call(Call(path="/resources", type=calls.Kinds, query=query))).kinds
+
+    async def resources(
+        self, wanted: WantedResources, *, after: tuple[str, int] = ("", 0), limit: int = 1000
+    ) -> Page[ResourceView]:
+        filters = {
+            "name": wanted.names,
+            "state": wanted.states,
+            "site": wanted.sites,
+            "ended": ("true",) if wanted.ended else (),
+        }
+        key = f"{after[0]}:{after[1]}" if after[0] else ""
+        page = await self._api.call(calls.resources(wanted.kind, filters, key, limit))
+        return Page(page.now, page.resources)
+
+    async def resource(self, kind: str, given: str) -> Page[ResourceDetail]:
+        path = calls.resource(kind, given).path
+        shown = await self._api.call(Call(path=path, type=_ShownResource))
+        return Page(shown.now, (ResourceDetail(resource=shown.resource, requests=shown.requests),))
+
+    async def intent(self, intent: int) -> Page[IntentView]:
+        return await _intent(self._api, "", intent)
+
+    async def intents(
+        self, wanted: WantedIntents, *, kind: str | None = None, before: int | None = None, limit: int = 1000
+    ) -> IntentPage:
+        return await _intents(self._api, kind or "", wanted, before, limit)
+
+    async def late(self, _limits: Limits, *, limit: int = 1000) -> Page[LateResource]:
+        late = await self._api.call(Call(path="/breaches", type=_Breaches))
+        return Page(late.now, late.resources[:limit])
+
+    async def addresses(self, segment: str) -> Page[AddressView]:
+        path = f"{calls.resource('network_segment', segment).path}/addresses"
+        page = await self._api.call(Call(path=path, type=_Addresses))
+        return Page(page.now, page.addresses)
+
+    async def members(self, partition: str) -> Page[MemberView]:
+        path = f"{calls.resource('ib_partition', partition).path}/members"
+        page = await self._api.call(Call(path=path, type=_Members))
+        return Page(page.now, page.members)
+
+
+class RemoteRequests:
+    """`protocols.Requests`."""
+
+    def __init__(self, api: AsyncFarrier) -> None:
+        self._api = api
+
+    async def ask(self, request: Request) -> int:
+        given = Submission(
+            resource=request.node,
+            action=request.action,
+            params=request.params,
+            key=request.key,
+            requested_by=request.requested_by,
+            api_version=request.api_version,
+        )
+        return (await self._api.call(calls.submit(given, 0))).id
+
+    async def answer(self, intent: int, patience: timedelta) -> Answer | None:
+        found = await self._api.intent(intent, wait=patience.total_seconds())
+        if found.status == IntentStatus.PENDING:
+            return None
+        return Answer(
+            intent=found.id,
+            node=found.resource,
+            status=found.status,
+            reason=found.reason,
+            answered_at=found.answered_at,
+        )
+
+    async def ask_resource(self, request: ResourceRequest) -> int:
+        given = Submission(
+            kind=request.kind,
+            resource=request.resource,
+            action=request.action,
+            params=request.params,
+            key=request.key,
+            requested_by=request.requested_by,
+        )
+        return (await self._api.call(calls.submit(given, 0))).id
+
+    async def answer_resource(self, intent: int, patience: timedelta) -> ResourceAnswer | None:
+        found = await self._api.intent(intent, kind="", wait=patience.total_seconds())
+        if found.status == IntentStatus.PENDING:
+            return None
+        return ResourceAnswer(
+            intent=found.id,
+            kind=found.kind,
+            resource=found.resource,
+            status=found.status,
+            reason=found.reason,
+            answered_at=found.answered_at,
+        )
+
+    async def register(self, registrations: Sequence[Registration]) -> tuple[int, ...]:
+        if any(each.bootstrap_token is not None for each in registrations):
+            raise ConfigError(
+                "over HTTP, the server issues a bootstrap token: register the node without --bootstrap, then run "
+                "farrier node bootstrap NODE"
+            )
+        new = [_new_node(each) for each in registrations]
+        return tuple(each.id for each in (await self._api.call(calls.register(new))).nodes)
+
+    async def issue_bootstrap(self, node: str, _ttl: timedelta) -> str:
+        path = f"{calls.node(node).path}/bootstrap-token"
+        return (await self._api.call(Call(method="POST", path=path, type=_Token, again=False))).bootstrap_token
+
+    async def lift_brake(self, site: str, *, reason: str, lasts: timedelta, requested_by: str) -> None:
+        body = {"reason": reason, "seconds": lasts.total_seconds(), "requested_by": requested_by}
+        path = f"/sites/{calls.quoted(site)}/unbrake"
+        await self._api.call(Call(method="POST", path=path, type=dict[str, Any], body=body))
+
+    async def enqueue(self, kind: str, resource: str) -> int:
+        path = f"{calls.resource(kind, resource).path}/enqueue"
+        return (await self._api.call(Call(method="POST", path=path, type=_Enqueued))).id
+
+
+class RemoteRetention:
+    """`protocols.Retention`: refused, because only the database removes history."""
+
+    async def step(self, _keep: timedelta) -> Retained:
+        raise _needs_database()
+
+    async def prune(self, *_older_than: timedelta, **_options: object) -> Pruned:
+        raise _needs_database()
+
+
+def _needs_database() -> ConfigError:
+    return ConfigError("this command needs the database itself; use --dsn instead of --api")
+
+
+def _new_node(given: Registration) -> calls.NewNode:
+    details = {name: getattr(given, name) for name in DETAILS}
+    return calls.NewNode(name=given.name, bmc_address=given.bmc_address, bmc_credential=given.bmc_credential, **details)
+
+
+async def _intent(api: AsyncFarrier, kind: str, intent: int) -> Page[IntentView]:
+    found = await api.call(calls.intent(kind, intent, 0))
+    return Page(found.answered_at or found.created_at, (found,))
+
+
+async def _intents(api: AsyncFarrier, kind: str, wanted: WantedIntents, before: int | None, limit: int) -> IntentPage:
+    name = "node" if kind == NODE else "resource"
+    filters: Mapping[str, Sequence[str]] = {
+        name: () if wanted.resource is None else (wanted.resource,),
+        "status": wanted.statuses,
+        "action": wanted.actions,
+        "requested_by": wanted.requested_by,
+    }
+    page = await api.call(calls.intents(kind, filters, before, limit))
+    return IntentPage(page.now, page.intents, page.next)
+
+
+def _of_nodes(wanted: Wanted) -> Query:
+    named = {
+        "name": wanted.names,
+        "label": tuple(map(str, wanted.labels)),
+        "status": wanted.statuses,
+        "management": wanted.managements,
+        **wanted.details,
+    }
+    query = tuple((name, value) for name, values in named.items() for value in values)
+    return (*query, ("failed", "true")) if wanted.failed else query
+
+
+def _of_history(wanted: HistoryFilter) -> Query:
+    named: Mapping[str, Sequence[str]] = {
+        "kind": wanted.kinds,
+        "layer": wanted.layers,
+        "from": wanted.sources,
+        "to": wanted.targets,
+        "cause": wanted.causes,
+        "requested_by": wanted.requested_by,
+        "reason": (wanted.reason,) if wanted.reason else (),
+        "resource": ("/".join(wanted.resource),) if wanted.resource else (),
+        "since": _bound(wanted.since),
+        "until": _bound(wanted.until),
+        "at_least": _bound(wanted.at_least),
+    }
+    return tuple((name, value) for name, values in named.items() for value in values)
+
+
+def _bound(value: datetime | timedelta | None) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    return (value.isoformat() if isinstance(value, datetime) else f"{value.total_seconds():g}s",)

@@ -1,0 +1,30 @@
+"""Settings of commands that use the HTTP API instead of the database."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+
+class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Settings of commands that use the HTTP API instead of the database. The daemon ignores them."""
+
+    api: Annotated[
+        str,
+        Meta(
+            description="URL of a running farrier, such as https://farrier.example. Empty: commands use the database."
+        ),
+    ] = ""
+    token_file: Annotated[
+        str,
+        Meta(description="File with one line, the bearer token for the API. Empty: requests have no token."),
+    ] = ""
+    ca_file: Annotated[
+        str,
+        Meta(
+            description="File with the certificates of the authority that signed the server's, in PEM. Empty: those "
+            "of the system."
+        ),
+    ] = ""

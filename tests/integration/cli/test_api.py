@@ -1,0 +1,122 @@
+"""Commands with `--api`: they print over HTTP what they print with the database."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from farrier.errors import ExitCode
+from farrier.web.backend import Backend
+from farrier.web.server import serving
+from tests.integration.cli.conftest import Prompt
+from tests.integration.test_web import TOKEN, backend, closed_site
+from tests.support import pg
+from tests.support.site import Site, opened
+
+__all__ = ["backend"]
+
+READING = [
+    ("node", "list"),
+    ("node", "list", "gpu-*", "-l", "row=4", "--status", "enrolling"),
+    ("node", "list", "--failed"),
+    ("node", "show", "gpu-1"),
+    ("node", "why", "gpu-1"),
+    ("node", "history", "gpu-1"),
+    ("node", "history", "--all", "gpu-2"),
+    ("history", "list", "--layer", "status", "--since", "1h"),
+    ("intent", "list"),
+    ("sla", "breaches"),
+    ("task", "list", "--status", "queued"),
+    ("kind", "list"),
+    ("controllers",),
+    ("segment", "list"),
+    ("segment", "show", "net-1"),
+    ("segment", "addresses", "net-1"),
+    ("segment", "history", "net-1"),
+    ("resource", "list", "network_segment", "net-*"),
+    ("resource", "why", "network_segment", "net-1"),
+]
+
+# Time passes between two commands.
+TIMES = re.compile(r'\b\d+s\b *|"now": "[^"]*"')
+
+
+@pytest.fixture
+async def site(db: pg.Database) -> AsyncIterator[Site]:
+    """A node, and the loop that answers."""
+    async with opened(db) as site:
+        await site.register("gpu-1")
+        yield site
+
+
+@pytest.fixture
+async def remote(backend: Backend, tmp_path: Path) -> AsyncIterator[Prompt]:
+    """Runs commands whose environment names the API of a served site, and no database."""
+    token = tmp_path / "token"
+    token.write_text(f"{TOKEN}\n")
+    site = closed_site()
+    site.open(backend)
+    async with serving(site.app, host="127.0.0.1", port=0) as url:
+        yield Prompt(FARRIER_CLIENT_API=url, FARRIER_CLIENT_TOKEN_FILE=str(token))
+
+
+async def test_reading_commands_print_the_same_as_with_the_database(farrier: Prompt, remote: Prompt) -> None:
+    await farrier("node", "add", "gpu-1", "--site", "ams", "--label", "row=4", "--bmc-address", "10.0.0.1")
+    await farrier("node", "add", "gpu-2")
+    await farrier("intent", "submit", "gpu-1", "manage")
+    await farrier("segment", "add", "net-1", "--site", "ams", "--prefixes", "192.0.2.0/24", "--vlan", 12)
+    differing = []
+    for command in READING:
+        for words in (command, (*command, "--json")):
+            here, there = [TIMES.sub("", (await ask(*words)).out) for ask in (farrier, remote)]
+            if here != there:
+                differing.append((words, here, there))
+    assert differing == []
+
+
+@pytest.mark.usefixtures("site")
+async def test_nodes_are_registered_and_asked_over_http(remote: Prompt) -> None:
+    assert (await remote("node", "add", "gpu-2", "--site", "ams", "--json")).json["name"] == "gpu-2"
+    assert (await remote("node", "bootstrap", "gpu-2", "--json")).json["bootstrap_token"]
+    said = await remote("intent", "submit", "gpu-1", "pause", "reason=to look at it", "--wait")
+    assert "is accepted" in said.out
+    await remote("intent", "submit", "gpu-1", "unpause", "--wait")
+    refused = await remote("intent", "submit", "gpu-1", "manage", "--wait", ends=ExitCode.REFUSED)
+    assert refused.err.startswith("farrier: intent ")
+    await remote("enqueue", "node", "gpu-1")
+
+
+async def test_a_command_for_the_database_itself_says_that_it_needs_it(remote: Prompt) -> None:
+    refused = await remote("history", "prune", "--older-than", "365d", ends=ExitCode.USAGE)
+    assert refused.err == "farrier: this command needs the database itself; use --dsn instead of --api\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "ends", "text"),
+    [
+        (("--api", "farrier.example"), ExitCode.USAGE, "expected the URL of farrier"),
+        (("--api", "http://127.0.0.1:9"), ExitCode.DATABASE_UNREACHABLE, "cannot reach farrier at http://127.0.0.1:9"),
+        (("--api", "http://a", "--dsn", "postgresql://b"), ExitCode.USAGE, "--api is used instead of a database"),
+    ],
+)
+async def test_a_wrong_api_is_one_line(nowhere: Prompt, words: tuple[str, ...], ends: ExitCode, text: str) -> None:
+    refused = await nowhere("node", "list", *words, ends=ends)
+    assert text in refused.err
+    assert "Traceback" not in refused.err
+
+
+async def test_a_token_file_that_cannot_be_read_is_named(remote: Prompt, tmp_path: Path) -> None:
+    remote.environment["FARRIER_CLIENT_TOKEN_FILE"] = str(tmp_path / "none")
+    refused = await remote("node", "list", ends=ExitCode.USAGE)
+    assert f"client.token_file: cannot read {tmp_path / 'none'}" in refused.err
+
+
+async def test_a_context_names_an_api(farrier: Prompt, remote: Prompt, tmp_path: Path) -> None:
+    await farrier("node", "add", "gpu-1")
+    url = remote.environment.pop("FARRIER_CLIENT_API")
+    remote.environment["XDG_CONFIG_HOME"] = str(tmp_path)
+    await remote("context", "add", "far", "--api", url)
+    assert [node["name"] for node in (await remote("node", "list", "--json")).json] == ["gpu-1"]
