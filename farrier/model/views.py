@@ -42,8 +42,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool = False
 
     def fits_site(self, site: str | None) -> bool:
-        """Whether the details accept a resource that has only a site."""
-        return all(name == "site" and site in values for name, values in self.details.items())
+        """Whether the filter accepts a resource of another kind, of which only the site counts."""
+        return (
+            not self.names
+            and not self.labels
+            and all(name == "site" and site in values for name, values in self.details.items())
+        )
 
 
 BY_NAME = "name"

@@ -35,9 +35,10 @@ class Place(StrEnum):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A parameter. `many`: it may be given several times."""
+    """A parameter. `attribute` is its name in the struct. `many`: it may be given several times."""
 
     name: str
+    attribute: str
     place: Place
     many: bool
     required: bool
@@ -49,7 +50,7 @@ def fields(type_: type[msgspec.Struct], path: str) -> tuple[Field, ...]:
     info = inspect.type_info(type_)
     assert isinstance(info, inspect.StructType), "the table declares structs"
     return tuple(
-        Field(each.encode_name, _place(each.encode_name, path), _is_list(each.type), each.required)
+        Field(each.encode_name, each.name, _place(each.encode_name, path), _is_list(each.type), each.required)
         for each in info.fields
     )
 
@@ -83,11 +84,18 @@ def parameters(request: Request, type_: type[G], known: Sequence[Field]) -> G:
         if values:
             raw[field.name] = values if field.many else values[0]
     try:
-        return msgspec.convert(raw, type_, strict=False)
+        found = msgspec.convert(raw, type_, strict=False)
     except msgspec.ValidationError as wrong:
         # Without the place of a value among several of one name.
         detail = _PLACE.sub(r"\g<name>", faults.explain(wrong, raw, type_), count=1)
         raise Refused(HTTPStatus.BAD_REQUEST, detail) from wrong
+    for field in known:
+        # msgspec takes the text "null" for an absent value.
+        if field.name in raw and getattr(found, field.attribute) is None:
+            raise Refused(
+                HTTPStatus.BAD_REQUEST, f"{field.name} must be omitted or have a value, not {raw[field.name]!r}"
+            )
+    return found
 
 
 def _values(request: Request, field: Field) -> list[str]:

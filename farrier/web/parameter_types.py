@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from farrier.model import details
 from farrier.model.actions import API_MAX, API_MIN
+from farrier.model.edges import NODE
 from farrier.model.management import Management
 from farrier.model.selection import label_tests
 from farrier.model.status import NodeStatus
@@ -27,7 +28,10 @@ Wait: TypeAlias = Annotated[
 ]
 Id: TypeAlias = Annotated[int, Meta(ge=1, le=_LARGEST)]
 Name: TypeAlias = Annotated[str, Meta(description="Name or ID.")]
-Kind: TypeAlias = Annotated[str, Meta(description="Kind of the resource. `GET /resources` lists the kinds.")]
+# The paths of nodes are their own.
+Kind: TypeAlias = Annotated[
+    str, Meta(pattern=rf"\A(?!{NODE}\Z)", description="Kind of the resource. `GET /resources` lists the kinds.")
+]
 ApiVersion: TypeAlias = Annotated[
     int,
     Meta(ge=API_MIN, le=API_MAX, description="Version of the intent API that the client uses; the newest by default."),
@@ -43,9 +47,12 @@ class OfNode(msgspec.Struct, frozen=True, kw_only=True):
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
     """Which nodes: each parameter accepts one of its values. `narrowed` adds one for each detail that lists show."""
 
-    name: Annotated[tuple[str, ...], Meta(description="Only nodes with one of these names, IDs or globs.")] = ()
+    name: Annotated[
+        tuple[str, ...], Meta(description="Only nodes with one of these names, IDs or globs (`gpu-1*`).")
+    ] = ()
     label: Annotated[
-        tuple[str, ...], Meta(description="Only nodes that pass all of these: KEY, !KEY, KEY=VALUE, KEY!=VALUE.")
+        tuple[str, ...],
+        Meta(description="Only nodes that pass these tests of labels: KEY, !KEY, KEY=VALUE or KEY!=VALUE."),
     ] = ()
     status: Annotated[tuple[NodeStatus, ...], Meta(description="Only nodes in one of these statuses.")] = ()
     management: Annotated[tuple[Management, ...], Meta(description="Only nodes in one of these states.")] = ()

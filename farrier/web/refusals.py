@@ -101,7 +101,7 @@ async def wrong_path(request: Request, error: Exception) -> Response:
     elif status is HTTPStatus.NOT_FOUND:
         detail, hint = f"there is no path {request.scope['path']}", "/api/v1/openapi.json lists the paths of the API"
     elif status is HTTPStatus.METHOD_NOT_ALLOWED:
-        allowed = (error.headers or {}).get("Allow", "")
+        allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
         detail, hint = f"{request.method} is not a method of {request.scope['path']}", f"methods: {allowed}"
     problem = _problem(status, detail, hint, intent=error.intent if isinstance(error, Refused) else None)
     response = _answer(request, problem)

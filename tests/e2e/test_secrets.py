@@ -200,9 +200,9 @@ async def test_no_secret_is_in_the_log_the_metrics_the_api_or_the_database(world
     url = (await world.daemon.until("http.listening"))["url"]
     async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=PATIENCE) as client:
         body = {"node": "gpu-0", "action": "pause", "params": {"reason": "to look at it"}}
-        for token, status in ((STRANGER, 401), (API, 202)):
+        for token, statuses in ((STRANGER, (401,)), (API, (200, 202))):
             asked = await client.post("/api/v1/intents", json=body, headers={"Authorization": f"Bearer {token}"})
-            assert asked.status_code == status, asked.text
+            assert asked.status_code in statuses, asked.text
     served = await world.served()
     metrics = (await world.daemon.get("/metrics")).text
     world.daemon.send(signal.SIGHUP)

@@ -95,6 +95,10 @@ async def test_nodes_are_chosen_by_what_they_are(web: httpx.AsyncClient, conn: C
     chosen = {"status": "enrolling", "management": "unmanaged", "site": "ams"}
     assert len((await web.get("/api/v1/nodes", params=chosen)).json()["nodes"]) == 1
     assert (await web.get("/api/v1/nodes", params=chosen | {"status": "active"})).json()["nodes"] == []
+    await conn.execute("SELECT farrier.register_node('cpu-1', labels => '{\"row\": \"3\"}')")
+    for chosen in ({"name": "cpu-*"}, {"label": "row=3"}, {"label": ["row", "!spare"]}):
+        nodes = (await web.get("/api/v1/nodes", params=chosen)).json()["nodes"]
+        assert [node["name"] for node in nodes] == ["cpu-1"]
 
 
 async def test_a_node_is_shown_with_the_clocks_that_run_for_it(web: httpx.AsyncClient, conn: Connection) -> None:

@@ -165,6 +165,7 @@ async def test_intents_of_every_kind_are_read_waited_for_and_listed(yard: Yard) 
         ("intents/0", 400, "intent must be a whole number"),
         ("intents?status=done", 400, "status must be one of pending, accepted, rejected, superseded, not 'done'"),
         ("intents?before=now", 400, "before must be a whole number"),
+        ("intents?before=null", 400, "before must be omitted or have a value, not 'null'"),
         ("intents?wait=5", 400, "unknown parameter 'wait'; parameters of this path: before, limit"),
         ("intents/1?wait=31", 400, "wait must be a number from 0 to 30, not '31'"),
         ("intents?node=gpu-7", 404, "no node is named 'gpu-7'"),

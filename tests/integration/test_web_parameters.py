@@ -32,6 +32,7 @@ async def test_a_parameter_that_an_endpoint_does_not_know_is_refused_with_those_
     [
         ("nodes?wiat=2", "unknown parameter 'wiat'; parameters of this path: name, label, status"),
         ("nodes/gpu-1?limit=1", "unknown parameter 'limit'; this path has no parameters"),
+        ("nodes?label=!a=b", "label: expected KEY, !KEY, KEY=VALUE or KEY!=VALUE"),
         ("nodes?limit=1&limit=2", "limit is given 2 times; give it once"),
         ("nodes?status=Active", "status must be one of bootstrap_issued, enrolling, active"),
         ("nodes?status=active&status=", "not ''"),

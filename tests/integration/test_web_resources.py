@@ -56,6 +56,8 @@ async def test_resources_come_in_pages_that_lead_to_each_other(web: httpx.AsyncC
     second = (await web.get("/api/v1/resources/crate", params={"limit": 2, "after": first["next"]})).json()
     assert [each["name"] for each in second["resources"]] == ["c-3"]
     assert second["next"] is None
+    named = (await web.get("/api/v1/resources/crate", params={"name": "c-[12]"})).json()["resources"]
+    assert [each["name"] for each in named] == ["c-1", "c-2"]
     none = await web.get("/api/v1/resources/crate", params={"state": "packed", "site": "ams", "ended": "true"})
     assert none.json()["resources"] == []
 

@@ -1,0 +1,64 @@
+"""Requests that schemathesis makes from the OpenAPI document: the server accepts and returns what it describes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+
+from farrier.io.api import PostgresRequests
+from farrier.io.queries import PostgresQueries
+from farrier.io.resource_queries import PostgresResourceQueries
+from farrier.model.limits import Limits
+from farrier.web.backend import Backend
+from farrier.web.server import serving
+from tests.integration.test_web import TOKEN, closed_site, token
+from tests.support import pg
+from tests.support.site import opened
+
+OPTIONS = (
+    "--no-color",
+    "--phases=coverage,fuzzing",
+    "--max-examples=3",
+    "--seed=1",
+    "--generation-database=none",
+    "--generation-allow-x00=false",
+    "--no-shrink",
+    "--continue-on-failure",
+    "--warnings=off",
+    # Its response does not end; its own tests read it.
+    "--exclude-path=/history/stream",
+    f"--header=Authorization: Bearer {TOKEN}",
+    # A name or a time of its own invention is refused with 400 or 404, which the document cannot say in a schema.
+    "--exclude-checks=positive_data_acceptance",
+)
+
+
+@pytest.fixture
+async def url(db: pg.Database) -> AsyncIterator[str]:
+    """A server with a node and a loop that answers."""
+    async with opened(db) as at_work, db.pool(size=3) as connections:
+        await at_work.register("gpu-1")
+        site = closed_site()
+        requests, resources = PostgresRequests(connections, db.dsn), PostgresResourceQueries(connections)
+        site.open(Backend(PostgresQueries(connections), requests, Limits(), token, resources))
+        async with serving(site.app, host="127.0.0.1", port=0) as url:
+            yield url
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+async def test_requests_of_every_kind_get_what_the_document_says(url: str) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "schemathesis.cli",
+        "run",
+        f"{url}/api/v1/openapi.json",
+        f"--url={url}/api/v1",
+        *OPTIONS,
+    ]
+    done = await anyio.run_process(command, check=False)
+    assert done.returncode == 0, done.stdout.decode()

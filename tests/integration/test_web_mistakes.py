@@ -1,0 +1,83 @@
+"""Mistakes at the door of the API: one line that names the field, the value and the way out, and nothing is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from farrier.io.pool import Connection
+from tests.integration.test_web import WITH_TOKEN, backend, conn, web
+
+__all__ = ["backend", "conn", "web"]
+
+NODE = {"node": "gpu-1", "action": "quarantine"}
+SITE = "letters, digits, dots, dashes and underscores"
+CREATE = {"kind": "network_segment", "resource": "lan", "action": "create"}
+
+# Method, path, body, status, and what the line has to name.
+MISTAKES: list[tuple[str, str, Any, int, tuple[str, ...]]] = [
+    ("GET", "nodes?status=activ", None, 400, ("status", "'activ'", "active, offline")),
+    ("GET", "nodes?sit=ams", None, 400, ("'sit'", "parameters of this path", "site")),
+    ("GET", "nodes?limit=5000", None, 400, ("limit", "'5000'", "1 to 1000")),
+    ("GET", "nodes?label=!row=3", None, 400, ("label", "'!row=3'", "KEY=VALUE")),
+    ("GET", "nodes/gpu-7", None, 404, ("'gpu-7'", "farrier resource list node")),
+    ("GET", "node/gpu-1", None, 404, ("/api/v1/node/gpu-1", "openapi.json")),
+    ("GET", "history?since=yesterday", None, 400, ("since", "'yesterday'", "2h")),
+    ("GET", "history?resource=gpu-1", None, 400, ("resource", "'gpu-1'", "KIND/NAME")),
+    ("GET", "history?order=oldest&after=12", None, 400, ("after", "'12'", "cursor")),
+    ("GET", "resources/crates", None, 404, ("'crates'", "ib_partition")),
+    ("GET", "intents/latest", None, 400, ("intent", "'latest'", "a whole number")),
+    ("DELETE", "nodes/gpu-1", None, 405, ("DELETE", "/api/v1/nodes/gpu-1", "GET, HEAD, PATCH")),
+    ("POST", "intents", "quarantine gpu-1", 400, ("'quarantine gpu-1'", "a JSON object", "fields: node, action")),
+    ("POST", "intents", NODE, 400, ("quarantine", "reason is missing")),
+    ("POST", "intents", NODE | {"params": {"reson": "x"}}, 400, ("reson", "reason")),
+    ("POST", "intents", NODE | {"param": {"reason": "x"}}, 400, ("`param`", "fields: node, action, params")),
+    ("POST", "intents", NODE | {"action": "quarantene"}, 400, ("'quarantene'", "Known:", "quarantine")),
+    ("POST", "intents", NODE | {"node": "gpu-7", "params": {"reason": "x"}}, 404, ("'gpu-7'",)),
+    ("POST", "intents?wait=5m", NODE | {"params": {"reason": "x"}}, 400, ("wait", "'5m'", "0 to 30")),
+    ("POST", "resource-intents", CREATE | {"kind": "vlan"}, 400, ("'vlan'", "network_segment")),
+    ("POST", "resource-intents", CREATE | {"params": {"site": 7}}, 400, ("site", "a string")),
+    ("POST", "nodes", {"name": "gpu 1"}, 400, ("name", "'gpu 1'", SITE)),
+    (
+        "POST",
+        "nodes",
+        {"name": "gpu-1"},
+        409,
+        ("gpu-1", "is already registered", "free again once its node is deleted"),
+    ),
+    ("POST", "nodes", [{"name": "gpu-8"}, {"name": "gpu-9", "site": "a b"}], 400, ("[1].site", "'a b'", SITE)),
+    ("PATCH", "nodes/gpu-1", {"sites": "ams"}, 400, ("`sites`", "fields: site, model")),
+    ("PATCH", "nodes/gpu-1", {}, 400, ("at least one detail", "site, model")),
+    ("PATCH", "nodes/gpu-1", {"macs": ["zz"]}, 400, ("macs", '"zz"', "macaddr")),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "named"), MISTAKES, ids=[f"{each[0]} {each[1]} {each[2]}" for each in MISTAKES]
+)
+async def test_a_mistake_is_named_in_one_line_and_writes_nothing(  # noqa: PLR0913 - one parameter is one column
+    web: httpx.AsyncClient,
+    conn: Connection,
+    method: str,
+    path: str,
+    body: Any,
+    status: int,
+    named: tuple[str, ...],
+) -> None:
+    await conn.execute("SELECT farrier.register_node('gpu-1')")
+    answer = await web.request(method, f"/api/v1/{path}", json=body, headers=WITH_TOKEN)
+    problem = answer.json()
+    assert (answer.status_code, problem["status"], answer.headers["content-type"]) == (
+        status,
+        status,
+        "application/problem+json",
+    )
+    said = f"{problem['detail']} | {problem.get('hint', '')}"
+    assert "\n" not in said
+    assert not [text for text in named if text not in said], said
+    tables = ("intents", "resource_intents", "nodes")
+    counts = [await conn.fetchval(f"SELECT count(*) FROM farrier.{table}") for table in tables]
+
+    assert counts == [0, 0, 1]
