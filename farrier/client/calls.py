@@ -43,6 +43,10 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     waits: float = 0.0
 
 
+class Nothing(msgspec.Struct, frozen=True):
+    """The type of a response without a body."""
+
+
 class NewNode(Details, frozen=True, kw_only=True, omit_defaults=True):
     """A node to register. With `bootstrap`, the response has a token for the node's agent."""
 

@@ -17,7 +17,7 @@ import msgspec
 
 from farrier.client import calls
 from farrier.client.asynchronous import AsyncFarrier
-from farrier.client.calls import Call, Query, Submission
+from farrier.client.calls import Call, Nothing, Query, Submission
 from farrier.config import ClientConfig
 from farrier.errors import ConfigError
 from farrier.model.clocks import Clock, Overdue, OverduePage
@@ -316,13 +316,13 @@ class RemoteRequests:
         return tuple(each.id for each in (await self._api.call(calls.register(new))).nodes)
 
     async def issue_bootstrap(self, node: str, _ttl: timedelta) -> str:
-        path = f"{calls.node(node).path}/bootstrap-token"
+        path = f"{calls.node(node).path}/bootstrap"
         return (await self._api.call(Call(method="POST", path=path, type=_Token, again=False))).bootstrap_token
 
     async def lift_brake(self, site: str, *, reason: str, lasts: timedelta, requested_by: str) -> None:
         body = {"reason": reason, "seconds": lasts.total_seconds(), "requested_by": requested_by}
-        path = f"/sites/{calls.quoted(site)}/unbrake"
-        await self._api.call(Call(method="POST", path=path, type=dict[str, Any], body=body))
+        path = f"/sites/{calls.quoted(site)}/brake-lift"
+        await self._api.call(Call(method="POST", path=path, type=Nothing, body=body))
 
     async def enqueue(self, kind: str, resource: str) -> int:
         path = f"{calls.resource(kind, resource).path}/enqueue"

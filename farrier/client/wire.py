@@ -68,7 +68,7 @@ def read(call: Call[T], response: httpx.Response) -> T:
     if response.is_error:
         raise errors.of(response)
     try:
-        return msgspec.json.decode(response.content, type=call.type)
+        return msgspec.json.decode(response.content or b"{}", type=call.type)
     except msgspec.DecodeError as error:
         problem = errors.Problem(
             detail=f"{response.url} responded something else than the API of farrier: {error}", hint="check the URL"

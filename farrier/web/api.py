@@ -12,19 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from farrier.web import (
-    breaches,
-    controllers,
-    given,
-    history,
-    intents,
-    nodes,
-    openapi,
-    operation,
-    resources,
-    tasks,
-    upkeep,
-)
+from farrier.web import breaches, controllers, fleet, given, history, intents, nodes, openapi, operation, resources
 
 # A path with a name in it comes after the paths that it would match, too.
 OPERATIONS = (
@@ -34,8 +22,7 @@ OPERATIONS = (
     *resources.OPERATIONS,
     *breaches.OPERATIONS,
     *controllers.OPERATIONS,
-    *tasks.OPERATIONS,
-    *upkeep.OPERATIONS,
+    *fleet.OPERATIONS,
 )
 
 

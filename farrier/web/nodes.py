@@ -132,6 +132,12 @@ class RegisteredNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     bootstrap_token: str | None = None
 
 
+class Bootstrap(msgspec.Struct, frozen=True, kw_only=True):
+    """A token for a node's agent, which works once and is shown only here. Earlier unused tokens are invalid."""
+
+    bootstrap_token: str
+
+
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
     """The registered nodes, in the order of the request."""
 
@@ -207,6 +213,12 @@ async def change(call: Call[Changing, Any]) -> Response:
     raise intents.not_accepted(answered)
 
 
+async def issue_bootstrap(call: Call[OfNode, None]) -> Response:
+    """Issue a new bootstrap token for a node's agent. Earlier unused tokens become invalid."""
+    token = await call.backend.requests.issue_bootstrap(call.given.node, call.backend.bootstrap_ttl)
+    return operation.json(Bootstrap(bootstrap_token=token), HTTPStatus.CREATED)
+
+
 def etag_of(node: NodeDetail) -> str:
     """The version of a node as an entity tag."""
     return f'"{node.version}"'
@@ -275,6 +287,14 @@ OPERATIONS = [
             409: intents.NOT_ACCEPTED,
             412: Answer(what="The node has another version.", body=Problem, media=MEDIA),
         },
+    ),
+    Operation(
+        path="/nodes/{node}/bootstrap",
+        method="POST",
+        respond=issue_bootstrap,
+        given=OfNode,
+        scope=Scope.REGISTER,
+        answers={201: Answer(what="The token.", body=Bootstrap)},
     ),
     # The paths of every kind work for nodes, too.
     Operation(path=f"/resources/{NODE}", respond=list_, given=narrowed(NodePage), answers=_LIST),

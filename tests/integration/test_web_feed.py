@@ -163,3 +163,15 @@ async def test_what_is_wrong_with_a_stream_is_said_before_it_begins(
     answer = await web.get(f"/api/v1/history/stream?{query}")
     assert answer.status_code == status
     assert text in answer.json()["detail"]
+
+
+async def test_a_stop_of_the_server_does_not_wait_for_streams(backend: Backend) -> None:
+    site = closed_site()
+    site.open(backend)
+    async with httpx.AsyncClient(trust_env=False, timeout=None) as client:
+        with anyio.fail_after(pg.PATIENCE.total_seconds()):
+            async with serving(site.app, host="127.0.0.1", port=0) as url:
+                request = client.build_request("GET", f"{url}/api/v1/history/stream")
+                response = await client.send(request, stream=True)
+                await Events(response.aiter_lines()).begun()
+        await response.aclose()

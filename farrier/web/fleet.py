@@ -1,0 +1,143 @@
+"""Further operations of a fleet over HTTP: tasks, figures, enqueueing a resource, and lifting the brake of a site."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from http import HTTPStatus
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response
+
+from farrier.model.api_token import Scope
+from farrier.model.edges import NODE
+from farrier.model.node import TaskStatus
+from farrier.model.params import REASON_MAX
+from farrier.model.views import Figures, TaskView
+from farrier.web import operation
+from farrier.web.access import requester
+from farrier.web.kind_path import of_a_kind
+from farrier.web.operation import Answer, Call, NoParameters, Operation
+from farrier.web.parameter_types import Kind, Limit, Name, OfNode
+
+_LONGEST_LIFT_SECONDS = 24 * 3600
+
+
+class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
+    node: Annotated[str | None, Meta(description="Only tasks of this node: its name or ID.")] = None
+    status: Annotated[tuple[TaskStatus, ...], Meta(description="Only tasks with one of these statuses.")] = ()
+    limit: Limit = 100
+
+
+class Tasks(msgspec.Struct, frozen=True, kw_only=True):
+    """Agent tasks, the newest first."""
+
+    now: datetime
+    tasks: tuple[TaskView, ...]
+
+
+class OfResource(msgspec.Struct, frozen=True, kw_only=True):
+    kind: Kind
+    name: Name
+
+
+class OfSite(msgspec.Struct, frozen=True, kw_only=True):
+    site: Annotated[str, Meta(description="Name of the site.")]
+
+
+class Enqueued(msgspec.Struct, frozen=True, kw_only=True):
+    """The resource whose handler runs as soon as possible."""
+
+    kind: str
+    id: int
+
+
+class BrakeLift(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Lets any number of nodes of a site leave service for some time. 0 seconds end that."""
+
+    reason: Annotated[str, Meta(min_length=1, max_length=REASON_MAX)]
+    seconds: Annotated[float, Meta(ge=0, le=_LONGEST_LIFT_SECONDS)] = 3600
+    requested_by: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+
+
+async def list_tasks(call: Call[TaskFilter, None]) -> Response:
+    """List agent tasks, the newest first."""
+    given = call.given
+    page = await call.backend.queries.tasks(given.node, given.status, limit=given.limit)
+    return operation.json(Tasks(now=page.now, tasks=page.rows))
+
+
+async def show_figures(call: Call[NoParameters, None]) -> Response:
+    """Show the figures of the fleet: nodes by status, shards without a controller, the lag, pending intents."""
+    return operation.json(await call.backend.queries.figures())
+
+
+async def enqueue_node(call: Call[OfNode, None]) -> Response:
+    """Enqueue a node, so that its handler runs as soon as possible."""
+    return await _enqueue(call, NODE, call.given.node)
+
+
+@of_a_kind
+async def enqueue(call: Call[OfResource, None]) -> Response:
+    """Enqueue a resource, so that its handler runs as soon as possible."""
+    return await _enqueue(call, call.given.kind, call.given.name)
+
+
+async def lift_brake(call: Call[OfSite, BrakeLift]) -> Response:
+    """Let any number of nodes of a site leave service for some time. Refused while the brake of the site holds no
+    node."""
+    body = call.body
+    await call.backend.requests.lift_brake(
+        call.given.site,
+        reason=body.reason,
+        lasts=timedelta(seconds=body.seconds),
+        requested_by=await requester(call.request, body.requested_by),
+    )
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+async def _enqueue(call: Call[OfNode, None] | Call[OfResource, None], kind: str, name: str) -> Response:
+    id_ = await call.backend.requests.enqueue(kind, name)
+    return operation.json(Enqueued(kind=kind, id=id_), HTTPStatus.ACCEPTED)
+
+
+_ENQUEUED = {202: Answer(what="The resource is enqueued.", body=Enqueued)}
+
+OPERATIONS = [
+    Operation(path="/tasks", respond=list_tasks, given=TaskFilter, answers={200: Answer(what="Tasks.", body=Tasks)}),
+    Operation(path="/figures", respond=show_figures, answers={200: Answer(what="The figures.", body=Figures)}),
+    Operation(
+        path="/nodes/{node}/enqueue",
+        method="POST",
+        respond=enqueue_node,
+        given=OfNode,
+        scope=Scope.INTENT,
+        answers=_ENQUEUED,
+    ),
+    Operation(
+        path=f"/resources/{NODE}/{{node}}/enqueue",
+        method="POST",
+        respond=enqueue_node,
+        given=OfNode,
+        scope=Scope.INTENT,
+        answers=_ENQUEUED,
+    ),
+    Operation(
+        path="/resources/{kind}/{name}/enqueue",
+        method="POST",
+        respond=enqueue,
+        given=OfResource,
+        scope=Scope.INTENT,
+        answers=_ENQUEUED,
+    ),
+    Operation(
+        path="/sites/{site}/brake-lift",
+        method="POST",
+        respond=lift_brake,
+        given=OfSite,
+        body=BrakeLift,
+        scope=Scope.INTENT,
+        answers={204: Answer(what="The brake is lifted.")},
+    ),
+]

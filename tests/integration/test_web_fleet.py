@@ -1,0 +1,68 @@
+"""What a fleet needs besides nodes and intents, over HTTP: tasks, tokens for agents, a run now, and a lifted brake."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from farrier.io.pool import Connection
+from farrier.model.node import TaskType
+from tests.integration.test_web import WITH_TOKEN, backend, conn, register, web
+from tests.support import pg
+from tests.support.site import opened
+
+__all__ = ["backend", "conn", "web"]
+
+
+async def test_tasks_are_listed_by_node_and_status(web: httpx.AsyncClient, db: pg.Database) -> None:
+    async with opened(db) as site:
+        machine = await site.draining()
+        (task,) = (await web.get("/api/v1/tasks", params={"node": machine.name, "status": "queued"})).json()["tasks"]
+        assert (task["node"], task["type"], task["status"]) == (machine.name, TaskType.DRAIN, "queued")
+        assert not (await web.get("/api/v1/tasks", params={"status": "failed"})).json()["tasks"]
+        wrong = await web.get("/api/v1/tasks", params={"status": "done"})
+        assert "status must be one of queued, dispatched" in wrong.json()["detail"]
+
+
+async def test_figures_count_the_fleet(web: httpx.AsyncClient, conn: Connection) -> None:
+    await register(conn, "gpu-1", "gpu-2")
+    assert (await web.get("/api/v1/figures")).json()["statuses"] == {"enrolling": 2}
+
+
+async def test_a_new_token_replaces_the_one_before(web: httpx.AsyncClient, conn: Connection) -> None:
+    made = await web.post("/api/v1/nodes", json={"name": "gpu-1", "bootstrap": True}, headers=WITH_TOKEN)
+    first = made.json()["nodes"][0]["bootstrap_token"]
+    issued = await web.post("/api/v1/nodes/gpu-1/bootstrap", headers=WITH_TOKEN)
+    assert issued.status_code == 201
+    with pytest.raises(pg.PostgresError):
+        await conn.execute("SELECT farrier.enroll_agent($1)", first)
+    await conn.execute("SELECT farrier.enroll_agent($1)", issued.json()["bootstrap_token"])
+
+
+async def test_a_resource_of_any_kind_is_enqueued(web: httpx.AsyncClient, conn: Connection) -> None:
+    await register(conn, "gpu-1")
+    made = {"kind": "network_segment", "resource": "lan", "action": "create"}
+    params = {"site": "ams", "prefixes": ["10.0.0.0/24"]}
+    await web.post("/api/v1/resource-intents", json=made | {"params": params}, headers=WITH_TOKEN)
+    await conn.execute("DELETE FROM farrier.wakes")
+    for path, kind in (("nodes/gpu-1", "node"), ("resources/network_segment/lan", "network_segment")):
+        enqueued = await web.post(f"/api/v1/{path}/enqueue", headers=WITH_TOKEN)
+        assert (enqueued.status_code, enqueued.json()["kind"]) == (202, kind)
+        assert await conn.fetchval("SELECT count(*) FROM farrier.wakes WHERE kind = $1", kind) == 1
+    for path in ("nodes/gpu-7", "resources/network_segment/wan", "resources/barrel/b"):
+        assert (await web.post(f"/api/v1/{path}/enqueue", headers=WITH_TOKEN)).status_code == 404
+
+
+async def test_a_brake_that_holds_no_node_is_not_lifted(web: httpx.AsyncClient) -> None:
+    lift = {"reason": "a planned move", "seconds": 600, "requested_by": "ann"}
+    refused = await web.post("/api/v1/sites/ams/brake-lift", json=lift, headers=WITH_TOKEN)
+    assert (refused.status_code, refused.json()["detail"]) == (409, "the brake of site 'ams' holds no node")
+    for wrong, text in (({"seconds": 90000}, "seconds must be a number from 0 to 86400"), ({"reason": ""}, "reason")):
+        answer = await web.post("/api/v1/sites/ams/brake-lift", json=lift | wrong, headers=WITH_TOKEN)
+        assert answer.status_code == 400
+        assert text in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["nodes/gpu-1/bootstrap", "nodes/gpu-1/enqueue", "sites/ams/brake-lift"])
+async def test_each_of_these_changes_takes_the_token(web: httpx.AsyncClient, path: str) -> None:
+    assert (await web.post(f"/api/v1/{path}", json={})).status_code == 401
