@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from functools import partial
 
 import anyio.to_thread
@@ -82,6 +84,7 @@ async def test_a_database_that_cannot_be_asked_completes_nothing(nowhere: Prompt
 
 
 def test_the_completion_of_a_shell_can_be_shown() -> None:
-    shown = CliRunner().invoke(app, ["--show-completion", "bash"], prog_name="farrier")
-    assert shown.exit_code == 0
-    assert "_FARRIER_COMPLETE=complete_bash" in shown.stdout
+    """In a bash of its own: the shell that is looked for is the one above the process."""
+    command = ["bash", "-c", f"{sys.executable} -m farrier --show-completion; exit $?"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert "COMPLETE=complete_bash" in shown.stdout

@@ -83,7 +83,7 @@ def test_every_action_has_a_schema_of_known_words() -> None:
         for name in (*rules.any_of, *rules.needs, *rules.needs.values()):
             assert name in rules.fields
         for field in rules.fields.values():
-            assert field.type in {"string", "boolean", "enum", "array", "object"}
+            assert field.type in {"string", "boolean", "integer", "enum", "array", "object"}
             assert bool(field.enum) == (field.type == "enum")
             assert (field.max is not None and field.pattern is not None) == (field.type == "string")
             assert (field.items is not None and field.max is not None) == (field.type == "array")
