@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import pg, programs
+from tests.support import logged, pg, programs
 from tests.support.full import CURRENT, OLDEST, LeftOut, mark
 
 PG15 = "FARRIER_TEST_PG15_BIN"
@@ -30,6 +30,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(ONE_AT_A_TIME):
             item.add_marker(pytest.mark.xdist_group("one at a time"))
+
+
+@pytest.fixture(autouse=True)
+def _restore_logging() -> Iterator[None]:
+    """A command sets up logging for its whole process, which is the process of the tests."""
+    with logged.restored():
+        yield
 
 
 @pytest.fixture(scope="session")

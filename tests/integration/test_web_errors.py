@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import anyio
 import httpx
@@ -34,12 +34,11 @@ async def unwell() -> None:
 
 
 @pytest.fixture
-def said() -> Iterator[io.StringIO]:
+def said() -> io.StringIO:
     """The log of the daemon."""
     stream = io.StringIO()
-    with logged.restored():
-        log.configure(log.Level.INFO, log.Format.JSON, stream=stream)
-        yield stream
+    log.configure(log.Level.INFO, log.Format.JSON, stream=stream)
+    return stream
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ from typer.testing import CliRunner
 
 from farrier.cli import app
 from farrier.errors import ExitCode
-from tests.support import logged, pg
+from tests.support import pg
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -66,10 +65,3 @@ def nowhere() -> Prompt:
 def farrier(db: pg.Database) -> Prompt:
     """Runs commands whose environment names this test's database."""
     return Prompt(FARRIER_DATABASE_DSN=db.dsn)
-
-
-@pytest.fixture(autouse=True)
-def _restore_logging() -> Iterator[None]:
-    """Commands set up logging for their whole process, which is the process of the tests."""
-    with logged.restored():
-        yield

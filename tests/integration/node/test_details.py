@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -14,7 +13,7 @@ from farrier.io.pool import Connection
 from farrier.model.details import DETAILS, LISTED, REMOVABLE
 from tests.integration import test_web
 from tests.integration.cli.conftest import Prompt
-from tests.support import logged, pg
+from tests.support import pg
 from tests.support.details import REFUSED, VALUES
 from tests.support.site import Site
 
@@ -25,9 +24,8 @@ OF_THE_NODE = "SELECT farrier.details_of(n)::text FROM farrier.nodes n WHERE nam
 
 
 @pytest.fixture
-async def farrier(db: pg.Database) -> AsyncIterator[Prompt]:
-    with logged.restored():
-        yield Prompt(FARRIER_DATABASE_DSN=db.dsn)
+def farrier(db: pg.Database) -> Prompt:
+    return Prompt(FARRIER_DATABASE_DSN=db.dsn)
 
 
 async def details(conn: Connection) -> dict[str, Any]:

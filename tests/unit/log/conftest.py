@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 
 import pytest
 
 from farrier import log
-from tests.support import logged
-
-
-@pytest.fixture(autouse=True)
-def _restore_logging() -> Iterator[None]:
-    with logged.restored():
-        yield
 
 
 @pytest.fixture
