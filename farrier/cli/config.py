@@ -11,7 +11,7 @@ import typer
 
 from farrier import config as settings
 from farrier.cli import output
-from farrier.cli.connection import located, with_settings
+from farrier.cli.connection import with_settings
 from farrier.config import Config, site_files
 from farrier.log import mask_urls
 
@@ -41,7 +41,7 @@ def check(given: Config, as_json: output.AsJson = False) -> None:
     from farrier import wiring  # imports that take a second, which --help need not wait for
 
     wiring.extensions(given.controller.kinds)
-    anyio.run(located, given)
+    anyio.run(wiring.located, given.database)
     sites = site_files.load(given.sites.directory)
     changed = dict(_changed(given))
     if as_json:

@@ -73,7 +73,7 @@ async def administrator(settings: config.Config) -> AsyncIterator[Single]:
 
 async def located(settings: config.Config) -> config.DatabaseConfig:
     """The settings of the database with the DSN to which they refer. Raises ConfigError."""
-    if settings.client.api:
+    if settings.client.api and not (settings.database.dsn or settings.database.embedded):
         raise ConfigError("this command needs the database itself; use --dsn instead of --api")
     if not settings.database.refers:
         return settings.database
@@ -148,7 +148,11 @@ def _settings(
 ) -> config.Config:
     if api and (dsn or embedded):
         raise typer.BadParameter("--api is used instead of a database, which --dsn and --embedded name; give one")
-    flags = {"database.dsn": dsn, "database.embedded": embedded, "client.api": "" if dsn or embedded else api}
+    flags = {
+        "database.dsn": "" if api else dsn,
+        "database.embedded": "" if api else embedded,
+        "client.api": "" if dsn or embedded else api,
+    }
     if context is not None:
         if dsn or embedded or api:
             raise typer.BadParameter("--context names a database or an API, and so do --dsn, --embedded and --api")

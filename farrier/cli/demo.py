@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import anyio
@@ -63,13 +64,7 @@ def demo(  # noqa: PLR0913 - one parameter is one option
     as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
 ) -> None:
     """Run a simulated fleet: real daemon and PostgreSQL, simulated BMCs, MAAS region, agents and clients."""
-    try:
-        from farrier.cli import simulation
-    except ModuleNotFoundError as missing:
-        if missing.name not in _EXTRA:
-            raise
-        typer.echo(f"farrier demo requires {missing.name}; run: pip install 'farrier[demo]'", err=True)
-        raise typer.Exit(ExitCode.USAGE) from missing
+    simulation = _simulation()
     if len(str(directory).split()) > 1:
         raise ConfigError(f"--dir: {directory} contains a blank, which a reference to a credential cannot; use another")
     place = directory or Path(tempfile.mkdtemp(prefix="farrier-demo-"))
@@ -92,6 +87,18 @@ def demo(  # noqa: PLR0913 - one parameter is one option
     elif directory is None:
         typer.echo(f"kept for inspection: {place}", err=True)
     raise typer.Exit(code)
+
+
+def _simulation() -> ModuleType:
+    """The module `simulation`, which needs the extra `demo`."""
+    try:
+        from farrier.cli import simulation
+    except ModuleNotFoundError as missing:
+        if missing.name not in _EXTRA:
+            raise
+        typer.echo(f"farrier demo requires {missing.name}; run: pip install 'farrier[demo]'", err=True)
+        raise typer.Exit(ExitCode.USAGE) from missing
+    return simulation
 
 
 def _run(options: Options, *, as_json: bool) -> ExitCode:

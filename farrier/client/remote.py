@@ -18,6 +18,7 @@ import msgspec
 from farrier.client import calls
 from farrier.client.asynchronous import AsyncFarrier
 from farrier.client.calls import Call, Nothing, Query, Submission
+from farrier.client.errors import NotAccepted
 from farrier.config import ClientConfig
 from farrier.errors import ConfigError
 from farrier.model.clocks import Clock, Overdue, OverduePage
@@ -268,7 +269,7 @@ class RemoteRequests:
             requested_by=request.requested_by,
             api_version=request.api_version,
         )
-        return (await self._api.call(calls.submit(given, 0))).id
+        return await self._submitted(given)
 
     async def answer(self, intent: int, patience: timedelta) -> Answer | None:
         found = await self._api.intent(intent, wait=patience.total_seconds())
@@ -291,7 +292,7 @@ class RemoteRequests:
             key=request.key,
             requested_by=request.requested_by,
         )
-        return (await self._api.call(calls.submit(given, 0))).id
+        return await self._submitted(given)
 
     async def answer_resource(self, intent: int, patience: timedelta) -> ResourceAnswer | None:
         found = await self._api.intent(intent, kind="", wait=patience.total_seconds())
@@ -305,6 +306,13 @@ class RemoteRequests:
             reason=found.reason,
             answered_at=found.answered_at,
         )
+
+    async def _submitted(self, given: Submission) -> int:
+        """The ID of the intent. It may already have an answer, which `answer` returns."""
+        try:
+            return (await self._api.call(calls.submit(given, 0))).id
+        except NotAccepted as answered:
+            return answered.intent.id
 
     async def register(self, registrations: Sequence[Registration]) -> tuple[int, ...]:
         if any(each.bootstrap_token is not None for each in registrations):
@@ -350,7 +358,8 @@ def _new_node(given: Registration) -> calls.NewNode:
 
 async def _intent(api: AsyncFarrier, kind: str, intent: int) -> Page[IntentView]:
     found = await api.call(calls.intent(kind, intent, 0))
-    return Page(found.answered_at or found.created_at, (found,))
+    # One intent comes without the server's time, a list with it.
+    return Page((await api.call(calls.intents(kind, {}, None, 1))).now, (found,))
 
 
 async def _intents(api: AsyncFarrier, kind: str, wanted: WantedIntents, before: int | None, limit: int) -> IntentPage:
@@ -397,4 +406,4 @@ def _of_history(wanted: HistoryFilter) -> Query:
 def _bound(value: datetime | timedelta | None) -> tuple[str, ...]:
     if value is None:
         return ()
-    return (value.isoformat() if isinstance(value, datetime) else f"{value.total_seconds():g}s",)
+    return (value.isoformat() if isinstance(value, datetime) else f"{int(value.total_seconds())}s",)

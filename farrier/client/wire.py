@@ -24,7 +24,7 @@ _TRY_AGAIN = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus
 
 
 def options(url: str, token: str | None, verify: Any) -> dict[str, Any]:
-    """The options of an `httpx` client. Raises ConfigError for a URL that is none."""
+    """The options of an `httpx` client. Raises ConfigError if `url` is not one of HTTP."""
     try:
         base = httpx.URL(url)
     except httpx.InvalidURL as error:

@@ -123,7 +123,7 @@ class Access:
         """The client whose token this is. Raises HTTPException for one that is not accepted."""
         if (found := self._in_file(given)) is not None:
             return self._checked(found)
-        # A token of the file is never slowed: nobody guesses 256 bits, and another client may share the address.
+        # A token of the file is never slowed: 256 bits cannot be guessed, and another client may share the address.
         address = _address(request)
         if wait := math.ceil(self._attempts.wait(address)):
             text = f"too many tokens from {address} were not accepted; try again in {wait} s"

@@ -27,7 +27,9 @@ READING = [
     ("node", "history", "gpu-1"),
     ("node", "history", "--all", "gpu-2"),
     ("history", "list", "--layer", "status", "--since", "1h"),
+    ("history", "list", "--since", "400d", "--at-least", "30d"),
     ("intent", "list"),
+    ("intent", "get", "1"),
     ("sla", "breaches"),
     ("task", "list", "--status", "queued"),
     ("kind", "list"),
@@ -38,6 +40,8 @@ READING = [
     ("segment", "history", "net-1"),
     ("resource", "list", "network_segment", "net-*"),
     ("resource", "why", "network_segment", "net-1"),
+    ("resource", "list", "node"),
+    ("resource", "show", "node", "gpu-1"),
 ]
 
 # Time passes between two commands.
@@ -91,6 +95,20 @@ async def test_nodes_are_registered_and_asked_over_http(remote: Prompt) -> None:
 
 async def test_a_command_for_the_database_itself_says_that_it_needs_it(remote: Prompt) -> None:
     refused = await remote("history", "prune", "--older-than", "365d", ends=ExitCode.USAGE)
+    assert refused.err == "farrier: this command needs the database itself; use --dsn instead of --api\n"
+
+
+async def test_an_answer_that_the_server_has_at_once_is_reported_like_a_later_one(site: Site, remote: Prompt) -> None:
+    first = await remote("intent", "submit", "gpu-1", "manage", "--key", "k", "--wait", ends=ExitCode.REFUSED)
+    again = await remote("intent", "submit", "gpu-1", "manage", "--key", "k", "--wait", ends=ExitCode.REFUSED)
+    assert again.err == first.err
+
+
+async def test_settings_of_a_daemon_and_of_clients_stand_in_one_file(farrier: Prompt, remote: Prompt) -> None:
+    both = Prompt(**{name: value for each in (farrier, remote) for name, value in each.environment.items() if value})
+    await both("config", "check")
+    assert (await both("db", "check")).out
+    refused = await both("db", "check", "--api", remote.environment["FARRIER_CLIENT_API"], ends=ExitCode.USAGE)
     assert refused.err == "farrier: this command needs the database itself; use --dsn instead of --api\n"
 
 
