@@ -199,7 +199,7 @@ async def _watched(ground: Ground, nodes: int) -> AsyncIterator[_Watch]:
         host = Host(config=config, sink=PrometheusSink(vocabulary()), clock=MonotonicClock(), ownership=Ownership(()))
         loop: Loop[Any, Any, Any, Any] = Loop(
             REGION_KIND,
-            RegionHandler({_SITE.name: _SITE}),
+            REGION_KIND.guarded(RegionHandler({_SITE.name: _SITE})),
             PostgresStateIO(ground.pool, RegionRows()),
             services=RegionServices(regions),
             host=host,

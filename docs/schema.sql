@@ -709,6 +709,9 @@ CREATE TABLE farrier.kind_actions (
     action      text    NOT NULL,
     description text    NOT NULL,  -- text for listings
     params      jsonb   NOT NULL,  -- rules of the parameters; see params_fault
+    states      text[]  NOT NULL,  -- the states of the first layer that accept it, in order; empty for `create`. In any other state
+                                   -- the next run rejects the intent
+    instead     text    NOT NULL,  -- what to do in the other states; empty: no advice
     interrupts  boolean NOT NULL,  -- a pending intent with this action interrupts a step that only reads
     PRIMARY KEY (kind, action)
 );

@@ -21,7 +21,6 @@ from farrier.errors import (
     ServiceError,
 )
 from farrier.handlers.resource import Decided, Extension, Handler, Surroundings, accept, params_of, reject
-from farrier.handlers.resource import sort as sort_requests
 from farrier.io.pool import open_pool
 from farrier.io.wakes import PostgresWakes
 from farrier.model.credential import Credential
@@ -74,7 +73,6 @@ __all__ = [
     "params_of",
     "reject",
     "require_lease",
-    "sort_requests",
 ]
 
 # The caller has just written to the database, so the server runs or will soon run again.

@@ -181,10 +181,11 @@ async def _follow(action: str, targets: Sequence[Target], door: Door, given: Ord
 
 
 def _report(action: str, kind: str, results: Sequence[Result], given: Orders) -> None:
+    results = sorted(results, key=lambda result: result.name)
     if given.as_json:
         output.json(results)
         return
-    bad = sorted((result for result in results if not result.is_well), key=lambda result: result.name)
+    bad = [result for result in results if not result.is_well]
     for line in _well([result for result in results if result.is_well], action, kind, given):
         typer.echo(line)
     if bad:

@@ -75,7 +75,12 @@ def _as_json(spec: KindSpec) -> dict[str, object]:
         **_layer_as_json(spec.every_layer[0]),
         "layers": {layer.name: _layer_as_json(layer) for layer in spec.every_layer[1:]},
         "actions": {
-            name: {"description": action.description, "params": describe(action.params)}
+            name: {
+                "description": action.description,
+                "params": describe(action.params),
+                "states": spec.states_accepting(name),
+                "instead": action.instead,
+            }
             for name, action in spec.requests.items()
         },
     }

@@ -11,8 +11,9 @@ import typer
 from farrier.cli.bulk import Reached, Target
 from farrier.cli.connection import Session
 from farrier.cli.missing import Missing
-from farrier.model import acceptance
-from farrier.model.actions import Action, Later, Refused
+from farrier.model import foreseen
+from farrier.model.acceptance import Later, Refused
+from farrier.model.actions import Action
 from farrier.model.edges import NODE
 from farrier.model.intent_views import IntentView
 from farrier.model.requests import Request
@@ -44,7 +45,7 @@ async def select(session: Session, wanted: Wanted, names: Sequence[str]) -> tupl
 
 def target(action: Action, node: NodeView) -> Target:
     """The node with the answer that is to be expected now."""
-    answer = acceptance.foreseen(action, node)
+    answer = foreseen.of_node(action, node)
     return Target(
         id=node.id,
         name=node.name,

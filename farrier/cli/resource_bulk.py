@@ -14,7 +14,8 @@ from farrier.cli import resource_commands as commands
 from farrier.cli.bulk import Reached, Target
 from farrier.cli.connection import Session
 from farrier.cli.missing import Missing
-from farrier.model import param_faults, param_texts
+from farrier.model import foreseen, param_faults, param_texts
+from farrier.model.acceptance import Refused
 from farrier.model.intent_views import IntentView
 from farrier.model.kinds import CREATE, is_in
 from farrier.model.requests import ResourceRequest
@@ -82,7 +83,7 @@ async def _act(
     request = ResourceRequest(
         kind=kind, resource="", action=action, params=params, key=how.key, requested_by=how.requested_by
     )
-    targets = [Target(id=each.id, name=each.name, state=each.state) for each in found]
+    targets = [_target(spec, each) for each in found]
     door = ResourceDoor(session=session, request=request, until=how.pace.until)
     await bulk_options.run(action, kind, targets, door, how)
 
@@ -103,6 +104,13 @@ async def _action(session: Session, kind: str, action: str) -> ActionView:
         raise typer.BadParameter(f"create is for a new name; use farrier resource intent {kind} NAME create")
     kinds = await session.resources.kinds(counted=False)
     return next(each for known in kinds if known.kind == kind for each in known.actions if each.action == action)
+
+
+def _target(action: ActionView, resource: ResourceView) -> Target:
+    """The resource with the answer that is to be expected now."""
+    answer = foreseen.of_resource(action, resource)
+    refusal = answer.reason if isinstance(answer, Refused) else ""
+    return Target(id=resource.id, name=resource.name, state=resource.state, refusal=refusal)
 
 
 async def _select(session: Session, wanted: WantedResources) -> tuple[ResourceView, ...]:

@@ -97,7 +97,7 @@ async def sync_kinds(conn: Connection, specs: Sequence[KindSpec]) -> None:
         await conn.execute(_EDGES, *_columns(edges_, width=4))
         await conn.execute(_KIND_LAYERS, *_columns(layers, width=4))
         await conn.execute(_KIND_STATES, *_columns(states, width=7))
-        await conn.execute(_KIND_ACTIONS, *_columns(asked, width=5))
+        await conn.execute(_KIND_ACTIONS, *_columns(asked, width=7))
         for spec in specs:
             if spec.from_template:
                 await conn.execute(_MAKE_KIND, spec.name, spec.relation)
@@ -131,8 +131,20 @@ def _states_of(spec: KindSpec) -> list[tuple[Any, ...]]:
 
 
 def _actions_of(spec: KindSpec) -> list[tuple[Any, ...]]:
-    """(kind, action, description, rules of its parameters, interrupts), `create` first."""
-    return [(spec.name, name, a.description, _rules(a.params), a.interrupts) for name, a in spec.requests.items()]
+    """(kind, action, description, rules of its parameters, states that accept it, the alternative, interrupts),
+    `create` first. Blanks separate the states."""
+    return [
+        (
+            spec.name,
+            name,
+            action.description,
+            _rules(action.params),
+            " ".join(spec.states_accepting(name)),
+            action.instead,
+            action.interrupts,
+        )
+        for name, action in spec.requests.items()
+    ]
 
 
 def _rules(of: type[params.Params]) -> str:

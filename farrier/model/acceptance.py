@@ -1,32 +1,48 @@
-"""Whether a node, as a view shows it, would accept an action now. Pure; advice, the command line and pages use it.
+"""Whether a resource accepts an action: the possible answers, and the words of a refusal. Pure.
 
-The answer is that of the table of actions. The handler also checks conditions that a view does not show.
+`actions` uses it for nodes, and `kinds` for resources of all other kinds.
 """
 
 from __future__ import annotations
 
-from farrier.model import actions
-from farrier.model.actions import Action, Answer, Later, Refused
-from farrier.model.management import Management
-from farrier.model.status import NodeStatus
-from farrier.model.views import NodeView
+from collections.abc import Collection
+from typing import TypeAlias
+
+import msgspec
 
 
-def by_table(action: Action, node: NodeView) -> Answer:
-    """The answer of the table of actions. States of a newer release are refused, because this program does not know
-    them."""
-    if node.management is None:
-        return Refused(f"{node.name} is deleted")
-    try:
-        status, management = NodeStatus(node.status), Management(node.management)
-    except ValueError:
-        return Refused(f"this program does not know the state {node.status} with management {node.management}")
-    return actions.check(action, status, management, node.workflow)
+class Allowed(msgspec.Struct, frozen=True):
+    """The table of actions allows the action."""
 
 
-def foreseen(action: Action, node: NodeView) -> Answer:
-    """The answer that is to be expected now: that of the table, unless a pause delays it."""
-    answer = by_table(action, node)
-    if node.paused is not None and action not in actions.ANSWERED_WHILE_PAUSED:
-        return Later(f"{action} waits for the end of the pause: {node.paused}")
-    return answer
+class Later(msgspec.Struct, frozen=True):
+    """The intent stays pending: the state that forbids it will soon end by itself."""
+
+    reason: str
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The intent is rejected. `reason` names the states that would accept it."""
+
+    reason: str
+
+
+Answer: TypeAlias = Allowed | Later | Refused
+
+
+def in_state(action: str, state: str, accepted: Collection[str], *, noun: str, instead: str = "") -> Allowed | Refused:
+    """Whether a resource in this state accepts the action. `accepted` are the states that do, in order; `noun` names
+    the resource, and `instead` the alternative."""
+    if state in accepted:
+        return Allowed()
+    return refusal(action, f"in state {', '.join(accepted)}; this {noun} is {state}", instead)
+
+
+def refusal(action: str, accepted: str, instead: str = "") -> Refused:
+    """The refusal of an action that is accepted only in certain states."""
+    return Refused(f"{action} is accepted {accepted}" + (f"; {instead}" if instead else ""))
+
+
+def ended(noun: str) -> Refused:
+    """The refusal of every action by a resource that has ended."""
+    return Refused(f"this {noun} has ended")

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
 from farrier.errors import RefusedByModel
 from farrier.model import params, workflow_condition
+from farrier.model.acceptance import Allowed, Answer, Later, refusal
 from farrier.model.management import TRANSIENT, Management
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow_condition import LiveWorkflow, Situation
@@ -234,40 +235,21 @@ ANSWERED_WHILE_PAUSED = HONOURED_WHILE_PAUSED | {Action.PAUSE, Action.RESUME}
 reason. `resume` is accepted during a pause, but farrier issues its tasks only when the pause ends."""
 
 
-class Allowed(msgspec.Struct, frozen=True):
-    """The table allows the action."""
-
-
-class Later(msgspec.Struct, frozen=True):
-    """The intent stays pending: the state that forbids it will soon end by itself."""
-
-    reason: str
-
-
-class Refused(msgspec.Struct, frozen=True):
-    """The intent is rejected. `reason` names the states that would accept it."""
-
-    reason: str
-
-
-Answer: TypeAlias = Allowed | Later | Refused
-
-
 def check(action: Action, status: N, management: Management, live: LiveWorkflow | None) -> Answer:
     """Whether a node in these states accepts the action. `live` is its live workflow, or None."""
     spec = ACTIONS[action]
     raises = spec.situation is workflow_condition.RAISABLE and live is not None and spec.situation.fits(live)
     if status not in (BEING_DECOMMISSIONED if raises else spec.statuses):
         where = _names(N, spec.statuses)
-        return Refused(_refusal(action, f"in status {where}; this node is {status}", spec.instead))
+        return refusal(action, f"in status {where}; this node is {status}", spec.instead)
     if status not in spec.regardless_in and management not in spec.stops and not spec.situation.fits(live):
-        return Refused(_refusal(action, f"{spec.situation.text}; {_live(live)}"))
+        return refusal(action, f"{spec.situation.text}; {_live(live)}")
     if management in spec.managements:
         return Allowed()
     where = _names(Management, spec.managements)
     if management in spec.waits_for_management:
         return Later(f"{action} waits for management to leave {management}; it is accepted in {where}")
-    return Refused(_refusal(action, f"with management {where}; this node's is {management}", spec.instead))
+    return refusal(action, f"with management {where}; this node's is {management}", spec.instead)
 
 
 def decode(action: Action, given: object) -> params.Params:
@@ -293,10 +275,6 @@ def schema(action: Action) -> dict[str, Any]:
 
 def _names(kind: type[StrEnum], members: frozenset[Any]) -> str:
     return ", ".join(member for member in kind if member in members)
-
-
-def _refusal(action: Action, accepted: str, instead: str = "") -> str:
-    return f"{action} is accepted {accepted}" + (f"; {instead}" if instead else "")
 
 
 def _live(live: LiveWorkflow | None) -> str:

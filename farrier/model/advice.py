@@ -13,8 +13,9 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from farrier.model import acceptance, diagnosis, duration, failures, sweeps
-from farrier.model.actions import Action, Allowed
+from farrier.model import diagnosis, duration, failures, foreseen, sweeps
+from farrier.model.acceptance import Allowed
+from farrier.model.actions import Action
 from farrier.model.clocks import Clock
 from farrier.model.diagnosis import Patience
 from farrier.model.edges import Layer
@@ -294,4 +295,4 @@ def is_accepted(action: Action, node: NodeDetail) -> bool:
     """Whether the node would accept the action now, according to the table of actions."""
     if node.deleting and action not in (Action.CANCEL, Action.UNPAUSE):
         return False
-    return isinstance(acceptance.by_table(action, node), Allowed)
+    return isinstance(foreseen.by_table(action, node), Allowed)

@@ -85,7 +85,11 @@ SPEC = KindSpec(
     terminal=frozenset({GONE}),
     create=CreatePartition,
     actions={
-        "update": KindAction(description="change the service parameters", params=UpdatePartition),
+        "update": KindAction(
+            description="change the service parameters",
+            params=UpdatePartition,
+            accepted_in=(PROVISIONING, READY, ERROR),
+        ),
         "delete": KindAction(
             description="delete the partition; refused while it has members, unless drain: true, which waits until "
             "they leave",

@@ -20,8 +20,16 @@ def mermaid(spec: KindSpec) -> str:
 def markdown(spec: KindSpec) -> str:
     """The diagram and limits of each layer, and the actions of the kind."""
     layers = [f"```mermaid\n{_picture(layer)}```\n\n{_limits(layer)}\n" for layer in spec.every_layer]
-    actions = [(name, _params(action.params), action.description) for name, action in spec.requests.items()]
-    return f"{''.join(layers)}{_table(('action', 'parameters', 'effect'), actions)}"
+    actions = [
+        (
+            name,
+            _params(action.params),
+            ", ".join(f"`{state}`" for state in spec.states_accepting(name)),
+            action.description,
+        )
+        for name, action in spec.requests.items()
+    ]
+    return f"{''.join(layers)}{_table(('action', 'parameters', 'accepted in', 'effect'), actions)}"
 
 
 def _picture(layer: KindLayer) -> str:

@@ -15,7 +15,8 @@ from itertools import permutations
 import msgspec
 
 from farrier.errors import ConfigError
-from farrier.model import measures
+from farrier.model import acceptance, measures
+from farrier.model.acceptance import Allowed, Refused
 from farrier.model.measures import KindMetric
 from farrier.model.params import NoParams, Params, describe
 
@@ -64,10 +65,14 @@ class KindState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KindAction(msgspec.Struct, frozen=True, kw_only=True):
-    """An action of a resource. An action that `interrupts` cancels a running step that only reads."""
+    """An action of a resource. An intent is rejected in a state that is not in `accepted_in`; None: every state accepts
+    it that is not terminal. `instead` is what to do in the other states. An action that `interrupts` cancels a running
+    step that only reads."""
 
     description: str
     params: type[Params] = NoParams
+    accepted_in: Collection[str] | None = None
+    instead: str = ""
     interrupts: bool = False
 
 
@@ -181,6 +186,15 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
             return self.actions
         return {CREATE: KindAction(description=f"create {self.what}", params=self.create), **self.actions}
 
+    def states_accepting(self, action: str) -> tuple[str, ...]:
+        """The states in which a resource accepts the action, in order; none for `create` and unknown actions."""
+        if action not in self.actions:
+            return ()
+        chosen = self.actions[action].accepted_in
+        return tuple(
+            state for state in self.states if state not in self.terminal and (chosen is None or state in chosen)
+        )
+
     def columns_of_layers(self) -> tuple[str, ...]:
         """The columns of the further layers in the kind's table."""
         return tuple(each.name for each in self.layers if not each.relation)
@@ -188,6 +202,16 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
     def columns_of_create(self) -> tuple[str, ...]:
         """The columns that `create` fills."""
         return () if self.create is None else tuple(f.encode_name for f in msgspec.structs.fields(self.create))
+
+
+def check(spec: KindSpec, action: str, state: str) -> Allowed | Refused:
+    """Whether a resource of the kind in this state accepts the action."""
+    if state in spec.terminal:
+        return acceptance.ended(spec.noun)
+    if action not in spec.actions:
+        return Refused(f"{action} is not an action of any {spec.noun}")
+    accepted, instead = spec.states_accepting(action), spec.actions[action].instead
+    return acceptance.in_state(action, state, accepted, noun=spec.noun, instead=instead)
 
 
 def is_in(state: str, wanted: str) -> bool:
@@ -279,6 +303,7 @@ def _faults_of_actions(spec: KindSpec) -> Iterator[str]:
     for action in spec.actions:
         if not _NAME.fullmatch(action):
             yield f"action {action!r} must match {_NAME.pattern}"
+        yield from (f"action {action}: {fault}" for fault in _faults_of_acceptance(spec, action))
     filled = _FILLED & set(spec.columns_of_create())
     if filled:
         yield f"create must not set {', '.join(sorted(filled))}: the database fills these columns"
@@ -287,6 +312,16 @@ def _faults_of_actions(spec: KindSpec) -> Iterator[str]:
             describe(asked.params)
         except TypeError as error:
             yield f"action {action}: {error}"
+
+
+def _faults_of_acceptance(spec: KindSpec, action: str) -> Iterator[str]:
+    for state in spec.actions[action].accepted_in or ():
+        if state not in spec.states:
+            yield f"it is accepted in {state!r}, which is not one of the kind's states; {_known(spec.states)}"
+        elif state in spec.terminal:
+            yield f"it is accepted in {state}, which is terminal: a resource that has ended accepts no action"
+    if not spec.states_accepting(action):
+        yield "no state accepts it; name the states in accepted_in, or leave it out for all that are not terminal"
 
 
 def _known(states: Collection[str]) -> str:

@@ -69,7 +69,10 @@ SPEC = KindSpec(
     actions={
         "delete": KindAction(
             description="delete a region whose site was removed from the settings of every controller; refused "
-            "while nodes have machines there"
+            "while nodes have machines there",
+            accepted_in=(RegionState.UNCONFIGURED,),
+            instead="remove its site from the settings of every controller and reload them; ten minutes later the "
+            "region is unconfigured",
         )
     },
 )

@@ -110,7 +110,11 @@ SPEC = KindSpec(
     terminal=frozenset({_S.GONE.value}),
     create=CreateSegment,
     actions={
-        "update": KindAction(description="change the MTU, or add prefixes with their gateways", params=UpdateSegment),
+        "update": KindAction(
+            description="change the MTU, or add prefixes with their gateways",
+            params=UpdateSegment,
+            accepted_in=(_S.PROVISIONING.value, _S.READY.value),
+        ),
         "delete": KindAction(
             description="delete the segment; refused while addresses are allocated, unless drain: true, which waits "
             "until they are released",

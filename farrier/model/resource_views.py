@@ -42,11 +42,14 @@ class StateView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActionView(msgspec.Struct, frozen=True, kw_only=True):
-    """An action of resources of a kind."""
+    """An action of resources of a kind. `states` accept it; `create` has none. `instead` is what to do in the other
+    states."""
 
     action: str
     description: str
     params: Schema
+    states: tuple[str, ...]
+    instead: str
 
 
 class KindView(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from farrier.errors import MalformedRequest, RefusedByModel
-from farrier.model import actions, advice, param_texts, requests
+from farrier.model import actions, advice, foreseen, param_texts, requests
+from farrier.model.acceptance import Allowed, Refused
 from farrier.model.actions import ACTIONS, ANSWERED_WHILE_PAUSED, Action
 from farrier.model.api_token import Scope
 from farrier.model.edges import NODE
@@ -85,13 +86,13 @@ def _has_effect(action: Action, node: NodeDetail) -> bool:
 
 
 async def of_resource(request: Request, resource: ResourceView) -> list[Choice]:
-    """The actions of a resource's kind, if the client may submit them; none of a resource that has ended."""
-    if resource.ended_at is not None or await client_of(request) is None:
+    """The actions that the resource accepts now, if the client may submit them."""
+    if await client_of(request) is None:
         return []
     kind = await _kind(request, resource.kind)
     path = render.path_of(resource.kind, resource.id)
-    others = (each for each in kind.actions if each.action != CREATE)
-    return [Choice(each.action, each.description, f"{path}/act/{each.action}") for each in others]
+    accepted = (each for each in kind.actions if isinstance(foreseen.of_resource(each, resource), Allowed))
+    return [Choice(each.action, each.description, f"{path}/act/{each.action}") for each in accepted]
 
 
 async def of_kind(request: Request, kind: str) -> str | None:
@@ -117,7 +118,6 @@ async def act_on_node(request: Request) -> Response:
         answer = await backend.requests.answer(await backend.requests.ask(asked), _PATIENCE)
         return ("pending", "") if answer is None else (answer.status, answer.reason or "")
 
-    refusal = "" if advice.is_accepted(action, node) else f"the node does not accept {action} now: it is {node.status}"
     return await _respond(
         request,
         Asked(
@@ -128,39 +128,45 @@ async def act_on_node(request: Request) -> Response:
             description=ACTIONS[action].description,
             params=actions.rules(action),
             back=render.path_of(NODE, node.name),
-            refusal=refusal,
+            refusal=_refusal(action, node),
             submit=submit,
         ),
     )
+
+
+def _refusal(action: Action, node: NodeDetail) -> str:
+    """Why the node does not accept the action now; empty if it does."""
+    answer = foreseen.by_table(action, node)
+    if not isinstance(answer, Allowed):
+        return answer.reason
+    return "" if advice.is_accepted(action, node) else "the node is being deleted; cancel stops the deletion"
 
 
 async def act_on_resource(request: Request) -> Response:
     """GET and POST /resources/{kind}/{name}/act/{action}"""
     path = request.path_params
     found = await backend_of(request).resources.resource(path["kind"], path["name"])
-    shown = found.rows[0].resource
-    refusal = "" if shown.ended_at is None else "the resource has ended"
-    back = render.path_of(shown.kind, shown.id)
-    return await _respond(request, await _of_kind(request, path["action"], shown, back=back, refusal=refusal))
+    return await _respond(request, await _of_kind(request, path["action"], found.rows[0].resource))
 
 
 async def create(request: Request) -> Response:
     """GET and POST /create/{kind}"""
-    back = f"/resources/{(await _kind(request, request.path_params['kind'])).kind}"
-    return await _respond(request, await _of_kind(request, CREATE, None, back=back, refusal=""))
+    return await _respond(request, await _of_kind(request, CREATE, None))
 
 
-async def _of_kind(request: Request, action: str, shown: ResourceView | None, *, back: str, refusal: str) -> Asked:
-    """An action of a registered kind. Raises HTTPException for one that the kind does not have."""
+async def _of_kind(request: Request, action: str, shown: ResourceView | None) -> Asked:
+    """An action of a registered kind, for this resource or for a new one. Raises HTTPException for one that the kind
+    does not have."""
     backend, kind = backend_of(request), await _kind(request, request.path_params["kind"])
     spec = next((each for each in kind.actions if each.action == action), None)
-    if spec is None:
+    if spec is None or (shown is not None and action == CREATE):
         raise HTTPException(HTTPStatus.NOT_FOUND, f"{kind.kind} has no action {action!r}")
 
     async def submit(given: requests.ResourceRequest) -> tuple[str, str]:
         answer = await backend.requests.answer_resource(await backend.requests.ask_resource(given), _PATIENCE)
         return ("pending", "") if answer is None else (answer.status, answer.reason or "")
 
+    answer = Allowed() if shown is None else foreseen.of_resource(spec, shown)
     return Asked(
         kind=kind.kind,
         name="" if shown is None else shown.name,
@@ -168,8 +174,8 @@ async def _of_kind(request: Request, action: str, shown: ResourceView | None, *,
         action=action,
         description=spec.description,
         params=spec.params,
-        back=back,
-        refusal=refusal,
+        back=f"/resources/{kind.kind}" if shown is None else render.path_of(shown.kind, shown.id),
+        refusal=answer.reason if isinstance(answer, Refused) else "",
         submit=submit,
     )
 

@@ -84,11 +84,18 @@ async def require_kinds(database: Database, extensions: Extensions) -> None:
         await installed.require(conn, [(name, each.spec) for name, each in extensions.items()])
 
 
+def kind_loop(
+    kind: ResourceKind[Any], handler: StateHandler[Any, Any, Any, Any], rows: Rows[Any, Any, Any], services: object
+) -> Loop:
+    """The loop of a kind besides nodes."""
+    return Loop(kind, kind.guarded(handler), rows, services)
+
+
 def built_in_loops(config: settings.Config, fabrics: Fabrics) -> list[Loop]:
     """The loops of the built-in kinds, except for nodes and regions."""
     return [
-        Loop(SEGMENT_KIND, SegmentHandler(config.segments.drain_period), SegmentRows(), None),
-        Loop(PARTITION_KIND, PartitionHandler(), PartitionRows(), PartitionServices(fabrics)),
+        kind_loop(SEGMENT_KIND, SegmentHandler(config.segments.drain_period), SegmentRows(), None),
+        kind_loop(PARTITION_KIND, PartitionHandler(), PartitionRows(), PartitionServices(fabrics)),
     ]
 
 
@@ -102,4 +109,4 @@ def loop_of(extension: AnyExtension, services: object) -> Loop:
         writer=extension.writer or WRITER,
         section=extension.section,
     )
-    return Loop(ResourceKind(extension.spec), extension.handler, rows, services)
+    return kind_loop(ResourceKind(extension.spec), extension.handler, rows, services)

@@ -43,7 +43,7 @@ from farrier.services.fabrics import Fabrics, open_fabrics
 from farrier.services.regions import Regions, open_regions, settings_of
 from farrier.services.times import Times
 from farrier.services.ways import BoundCredentials, Ways
-from farrier.wiring.kinds import Extensions, Loop, built_in_loops, loop_of
+from farrier.wiring.kinds import Extensions, Loop, built_in_loops, kind_loop, loop_of
 from farrier.wiring.progress import Progress, Pulse, WatchedControllers
 from farrier.wiring.request_log import LoggedRequests
 from farrier.wiring.settings import bindings, bmc_settings, credentials
@@ -135,13 +135,13 @@ async def runtime(
                 NodeRows(),
                 NodeServices(bmc, of_nodes, regions, PostgresIdentities(database.pool)),
             ),
-            Loop(REGION_KIND, region_handler, RegionRows(), RegionServices(regions)),
+            kind_loop(REGION_KIND, region_handler, RegionRows(), RegionServices(regions)),
             *built_in_loops(config, fabrics),
             *others,
         ]
         progress = Progress(clock)
         controller = Controller(
-            WatchedControllers(database.pool, progress), [_loop(loop, database, host, traces) for loop in loops], host
+            WatchedControllers(database.pool, progress), [_loop(each, database, host, traces) for each in loops], host
         )
         listener = None
         if not config.database.pgbouncer:
@@ -164,10 +164,10 @@ async def runtime(
         )
 
 
-def _loop(loop: Loop, database: Database, host: Host, traces: Traces | None) -> ResourceLoop[Any, Any, Any, Any]:
-    storage: PostgresStateIO[Any, Any, Any] = PostgresStateIO(database.pool, loop.rows)
-    handler = loop.handler if traces is None else traces.handler(loop.kind, loop.handler)
-    return ResourceLoop(loop.kind, handler, storage, services=loop.services, host=host)
+def _loop(of: Loop, database: Database, host: Host, traces: Traces | None) -> ResourceLoop[Any, Any, Any, Any]:
+    storage: PostgresStateIO[Any, Any, Any] = PostgresStateIO(database.pool, of.rows)
+    handler = of.handler if traces is None else traces.handler(of.kind, of.handler)
+    return ResourceLoop(of.kind, handler, storage, services=of.services, host=host)
 
 
 @asynccontextmanager

@@ -10,8 +10,10 @@ import pytest
 
 from farrier.io.pool import Connection
 from farrier.model import actions
-from farrier.model.actions import Action, Allowed
+from farrier.model.acceptance import Allowed
+from farrier.model.actions import Action
 from farrier.model.management import Management
+from farrier.model.network_segment import SPEC as SEGMENT
 from farrier.model.status import NodeStatus
 from tests.integration.test_pages import without_guards
 from tests.integration.test_web import WITH_TOKEN, backend, conn, register, web
@@ -69,7 +71,7 @@ async def test_a_page_offers_the_actions_that_the_model_accepts_and_no_other(
     assert choices((await acting.get("/nodes/gpu-1")).text) == accepted - {"unpause"}
     for action in set(Action) - accepted:
         form = (await acting.get(f"/nodes/gpu-1/act/{action}")).text
-        assert "does not accept" in form and "<button>Submit" not in form
+        assert f"{action} is accepted" in form and "<button>Submit" not in form
     assert (await acting.get("/nodes/gpu-1/act/fly")).status_code == 404
 
 
@@ -148,10 +150,28 @@ async def test_resources_of_any_kind_are_created_and_acted_on(
     fields = hidden(form.text) | {"form-name": "lan", "site": "ams", "prefixes": "10.0.0.0/24"}
     made = await acting.post("/create/network_segment", data=fields)
     assert (made.status_code, made.headers["location"]) == (303, "/resources/network_segment/lan#intents-title")
-    page = (await acting.get("/resources/network_segment/lan")).text
-    assert choices(page) == {"delete", "update"}
-    form = await acting.get("/resources/network_segment/lan/act/delete")
     again = await acting.post("/create/network_segment", data=fields | {"form-key": "other"})
     assert again.status_code == 409 and "lan" in again.text
-    assert (await acting.get("/resources/network_segment/lan/act/fly")).status_code == 404
+    for action in ("fly", "create"):
+        assert (await acting.get(f"/resources/network_segment/lan/act/{action}")).status_code == 404
     assert (await acting.get("/create/barrel")).status_code == 404
+
+
+@pytest.mark.parametrize("state", SEGMENT.states)
+async def test_a_page_of_any_kind_offers_the_actions_that_its_state_accepts_and_no_other(
+    acting: httpx.AsyncClient, conn: Connection, state: str
+) -> None:
+    ended = "farrier.now()" if state in SEGMENT.terminal else "NULL"
+    await without_guards(
+        conn,
+        "INSERT INTO farrier.network_segments (name, site, prefixes, mtu, state, ended_at)"
+        f" VALUES ('lan', 'ams', '{{10.0.0.0/24}}', 1500, '{state}', {ended})",
+    )
+    path = f"/resources/network_segment/{await conn.fetchval('SELECT id FROM farrier.network_segments')}"
+    accepted = {action for action in SEGMENT.actions if state in SEGMENT.states_accepting(action)}
+    assert choices((await acting.get(path)).text) == accepted
+    for action in SEGMENT.actions:
+        form = (await acting.get(f"{path}/act/{action}")).text
+        assert ("<button>Submit" in form) == (action in accepted)
+        why = "has ended" if state in SEGMENT.terminal else f"is {state}"
+        assert (f"this network segment {why}" in form) == (action not in accepted)

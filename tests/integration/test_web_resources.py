@@ -46,6 +46,11 @@ async def test_kinds_are_told_with_what_there_is_of_each(web: httpx.AsyncClient,
         "gone": None,
     }
     assert "size" in crate["actions"][0]["params"]["fields"]
+    assert {each["action"]: (each["states"], each["instead"]) for each in crate["actions"]} == {
+        "create": ([], ""),
+        "delete": (["packed"], "wait until it is packed"),
+        "update": (["packed"], ""),
+    }
 
 
 async def test_resources_come_in_pages_that_lead_to_each_other(web: httpx.AsyncClient, yard: Yard) -> None:

@@ -20,14 +20,14 @@ from farrier.controller.controller import Controller
 from farrier.controller.host import Host
 from farrier.controller.loop import Loop
 from farrier.controller.ownership import Ownership
-from farrier.handlers.resource import ResourceKind, accept, params_of, sort
+from farrier.handlers.resource import ResourceKind, accept, params_of
 from farrier.io import catalog
 from farrier.io.controllers import PostgresControllers
 from farrier.io.pool import Connection, Pool
 from farrier.io.resource import ResourceRows
 from farrier.io.state import PostgresStateIO
 from farrier.model.kinds import KindAction, KindEdge, KindSpec, KindState
-from farrier.model.outcome import Decision, Deleted, DoNothing, Outcome, Step, Transition, Update, Wait
+from farrier.model.outcome import Decision, Deleted, DoNothing, Outcome, Step, Transition, Update
 from farrier.model.params import Params
 from farrier.model.resource import Answer, Resource
 from farrier.protocols import StateHandler
@@ -73,8 +73,13 @@ SPEC = KindSpec(
     steady="packed",
     create=Pack,
     actions={
-        "update": KindAction(description="label it anew", params=Relabel),
-        "delete": KindAction(description="empty it, and have it no more", interrupts=True),
+        "update": KindAction(description="label it anew", params=Relabel, accepted_in=("packed",)),
+        "delete": KindAction(
+            description="empty it, and have it no more",
+            accepted_in=("packed",),
+            instead="wait until it is packed",
+            interrupts=True,
+        ),
     },
 )
 
@@ -130,12 +135,12 @@ class CrateHandler(StateHandler[Crate, Crate, Answer, Hand]):
 
     @override
     def handle(self, resource: Crate, now: datetime) -> Decided:
-        asked, refusals = sort(SPEC, resource, {"update": {"packed"}, "delete": {"packed"}})
+        asked = resource.requests
         match resource.state:
             case "packing":
-                return Transition(to=resource.at("packed"), reason="packed", cause="at once", writes=refusals)
+                return Transition(to=resource.at("packed"), reason="packed", cause="at once")
             case "packed" if asked and asked[0].action == "delete":
-                writes = (accept(asked[0]), *refusals)
+                writes = (accept(asked[0]),)
                 return Transition(
                     to=resource.at("emptying/unpack"), reason="to be gone", cause="request", writes=writes
                 )
@@ -143,17 +148,13 @@ class CrateHandler(StateHandler[Crate, Crate, Answer, Hand]):
                 labels = params_of(asked[0], Relabel).labels
                 to = resource.but(labels=labels)
                 again = timedelta(0) if len(asked) > 1 else None
-                return Update(
-                    to=to, reason="labelled", requeue_after=again, writes=(accept(asked[0], "labelled"), *refusals)
-                )
-            case "emptying/unpack" if refusals:
-                return Wait(reason="is being emptied", requeue_after=timedelta(0), writes=refusals)
+                return Update(to=to, reason="labelled", requeue_after=again, writes=(accept(asked[0], "labelled"),))
             case "emptying/unpack":
                 return Step(name="unpack", act=_unpacking(resource), deadline=timedelta(seconds=60), reads_only=False)
             case "gone":
-                return Deleted(writes=refusals)
+                return Deleted()
             case _:
-                return DoNothing(writes=refusals)
+                return DoNothing()
 
 
 def _unpacking(crate: Crate) -> Any:
@@ -164,6 +165,8 @@ def _unpacking(crate: Crate) -> Any:
     return act
 
 
+KIND: ResourceKind[Crate] = ResourceKind(SPEC)
+HANDLER = KIND.guarded(CrateHandler())
 CrateIO: TypeAlias = PostgresStateIO[Crate, Crate, Answer]
 
 
@@ -203,7 +206,7 @@ class Yard:
     async def running(self) -> AsyncIterator[Owner]:
         """Run the loop; drain it at the end of the block."""
         owner = Owner(self.pool, config=loop.BRISK)
-        owner.add(ResourceKind[Crate](SPEC), CrateHandler(), rows(), services=self.hand, sink=loop.Ledger())
+        owner.add(KIND, HANDLER, rows(), services=self.hand, sink=loop.Ledger())
         async with owner.running():
             yield owner
 
@@ -212,9 +215,7 @@ class Yard:
         """Run a whole controller; drain it at the end of the block."""
         ledger, stop = loop.Ledger(), anyio.Event()
         host = Host(config=loop.BRISK, sink=ledger, clock=MonotonicClock(), ownership=Ownership(()))
-        crates: Loop[Any, Any, Any, Any] = Loop(
-            ResourceKind[Crate](SPEC), CrateHandler(), self.io(), services=self.hand, host=host
-        )
+        crates: Loop[Any, Any, Any, Any] = Loop(KIND, HANDLER, self.io(), services=self.hand, host=host)
         controller = Controller(PostgresControllers(self.pool), [crates], host, name="test")
         async with anyio.create_task_group() as group:
             group.start_soon(controller.run, stop)

@@ -34,7 +34,6 @@ from farrier.library import (
     Transition,
     accept,
     require_lease,
-    sort_requests,
 )
 
 NAME = "tests.support.lamps:LAMP"
@@ -85,12 +84,10 @@ class LampHandler(Handler[Resource, asyncpg.Pool]):
     @override
     def handle(self, resource: Resource, _now: datetime) -> Decided[Resource, asyncpg.Pool]:
         if resource.state == "gone":
-            _, refusals = sort_requests(SPEC, resource, {})
-            return Deleted(writes=refusals)
-        asked, _ = sort_requests(SPEC, resource, {"toggle": {"off", "on"}, "delete": {"off", "on"}})
-        if not asked:
+            return Deleted()
+        if not resource.requests:
             return DoNothing()
-        first = asked[0]
+        first = resource.requests[0]
         to = "gone" if first.action == "delete" else "on" if resource.state == "off" else "off"
         act = partial(
             press,

@@ -52,7 +52,8 @@ class Observatory:
         self.wire: Wire | None = None
         self.ledger = Ledger()
         self.handler = RegionHandler({config.name: config})
-        owner.add(REGION_KIND, self.handler, RegionRows(), services=RegionServices(regions), sink=self.ledger)
+        handler = REGION_KIND.guarded(self.handler)
+        owner.add(REGION_KIND, handler, RegionRows(), services=RegionServices(regions), sink=self.ledger)
 
     def pass_time(self, by: timedelta) -> None:
         """Let time pass in the region and for its clients."""

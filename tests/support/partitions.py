@@ -212,7 +212,8 @@ async def opened(db: pg.Database, manager: Manager | None = None) -> AsyncIterat
         async with _fabrics(fabric) as fabric.fabrics:
             await fabric.fabrics.use(fabric.settings)
             services = PartitionServices(fabric.fabrics)
-            fabric.owner.add(PARTITION_KIND, PartitionHandler(), PartitionRows(), services=services, sink=fabric.ledger)
+            handler = PARTITION_KIND.guarded(PartitionHandler())
+            fabric.owner.add(PARTITION_KIND, handler, PartitionRows(), services=services, sink=fabric.ledger)
             async with fabric.owner.running():
                 yield fabric
 

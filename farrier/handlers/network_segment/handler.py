@@ -12,7 +12,7 @@ from typing import TypeAlias, assert_never
 import msgspec
 from typing_extensions import override
 
-from farrier.handlers.network_segment.requests import Settled, begin_drain, refuse, settle
+from farrier.handlers.network_segment.requests import Settled, begin_drain, repeated, settle
 from farrier.model import duration
 from farrier.model.network_segment import Closing, Growing, NetworkSegment, SegmentState, SegmentWrite
 from farrier.model.outcome import Deleted, DoNothing, Transition, Update, Wait
@@ -57,10 +57,10 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
                     to=_in(resource, SegmentState.GONE),
                     reason="the segment's prefixes and numbers are free again",
                     cause="drained",
-                    writes=refuse(resource),
+                    writes=repeated(resource),
                 )
             case SegmentState.GONE:
-                return Deleted(writes=refuse(resource))
+                return Deleted()
             case _ as never:
                 assert_never(never)
 
@@ -84,7 +84,7 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
         )
 
     def _draining(self, segment: NetworkSegment, now: datetime) -> Decision:
-        answers = refuse(segment)
+        answers = repeated(segment)
         if segment.allocated:
             return self._held_up(segment, now, answers)
         until = self._never_nearer(segment, self._drained_at(segment, segment.state_entered_at), now)

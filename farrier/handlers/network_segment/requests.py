@@ -57,15 +57,9 @@ def settle(segment: NetworkSegment) -> Settled:
     return Settled(segment=to, answers=tuple(answers))
 
 
-def refuse(segment: NetworkSegment) -> tuple[Answer, ...]:
-    """Answer the intents of a segment in deletion: a repeated deletion is accepted, and every other intent is
-    rejected."""
-    return tuple(
-        accept(request, "it is being deleted already")
-        if request.action == "delete"
-        else reject(request, f"the segment is {segment.state}; a segment in deletion cannot be changed")
-        for request in segment.requests
-    )
+def repeated(segment: NetworkSegment) -> tuple[Answer, ...]:
+    """Answer the intents of a segment in deletion, which accepts only a repeated deletion."""
+    return tuple(accept(request, "it is being deleted already") for request in segment.requests)
 
 
 def _check_delete(segment: NetworkSegment, asked: DeleteSegment) -> None:

@@ -19,7 +19,8 @@ from farrier.handlers.node.failing import adoption_cut_short
 from farrier.handlers.node.moves import Change, Policy, transition
 from farrier.handlers.node.reply import Accept, Hold, Reject, Reply, Request, Respond
 from farrier.model import actions
-from farrier.model.actions import Action, Allowed, Later, Refused
+from farrier.model.acceptance import Allowed, Later, Refused
+from farrier.model.actions import Action
 from farrier.model.management import TRANSIENT, Management
 from farrier.model.node import Intent, Node
 from farrier.model.outcome import Wait

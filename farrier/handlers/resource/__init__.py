@@ -1,13 +1,13 @@
 """Shared code of the handlers of simple kinds: the kind for the loop, answers to intents, and `Extension`.
 
-A handler states which actions it accepts in which states; `sort` rejects all other intents. Pure.
+The spec of a kind states which states accept an action; `ResourceKind.guarded` rejects all other intents. Pure.
 """
 
 from __future__ import annotations
 
 from farrier.handlers.resource.extension import Decided, Extension, Handler, Surroundings
 from farrier.handlers.resource.kind import LayeredKind, ResourceKind
-from farrier.handlers.resource.requests import accept, params_of, reject, sort
+from farrier.handlers.resource.requests import accept, params_of, reject
 
 __all__ = [
     "Decided",
@@ -19,5 +19,4 @@ __all__ = [
     "accept",
     "params_of",
     "reject",
-    "sort",
 ]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+from farrier.handlers.resource.guarded import Guarded
 from farrier.model.kinds import KindSpec, label
 from farrier.model.measures import Sample
 from farrier.model.resource import Answer, Resource
 from farrier.model.runs import Answered, Place
+from farrier.protocols import StateHandler
 
 T_contra = TypeVar("T_contra", bound="Row", contravariant=True)
 R_contra = TypeVar("R_contra", bound=Resource, contravariant=True)
@@ -49,6 +51,14 @@ class LayeredKind(Generic[T_contra]):
 
 class ResourceKind(LayeredKind[R_contra]):
     """`protocols.Kind` of kinds with tables like `farrier.resources`."""
+
+    def __init__(self, spec: KindSpec) -> None:
+        super().__init__(spec)
+        self._spec = spec
+
+    def guarded(self, handler: StateHandler[Any, Any, Any, Any]) -> Guarded[Any]:
+        """The handler as the loop runs it: it sees only the intents that the state accepts."""
+        return Guarded(self._spec, handler)
 
     def label(self, resource: R_contra) -> tuple[str, str]:
         return label(resource.state)

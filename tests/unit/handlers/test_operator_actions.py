@@ -11,7 +11,8 @@ from farrier.handlers.node import intents
 from farrier.handlers.node.handler import RESPONSES
 from farrier.handlers.node.intents import Answers
 from farrier.handlers.node.moves import Change, Policy
-from farrier.model.actions import ACTIONS, Action, Allowed, Group, check
+from farrier.model.acceptance import Allowed
+from farrier.model.actions import ACTIONS, Action, Group, check
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasStatus
 from farrier.model.node import Decommission, Node, Onboarding, TaskStatus, TaskType, Upstream

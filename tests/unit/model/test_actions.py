@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from farrier.model import actions, details, edges, workflow_condition
-from farrier.model.actions import ACTIONS, Action, Allowed, Group, Later, Refused
+from farrier.model.acceptance import Allowed, Later, Refused
+from farrier.model.actions import ACTIONS, Action, Group
 from farrier.model.management import TRANSIENT, Management
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import (

@@ -55,6 +55,15 @@ class Worded(Params, frozen=True, kw_only=True):
         ({"edges": (*SPEC.edges, KindEdge("gone", "packed", "x"))}, "gone -> packed leaves a terminal state"),
         ({"actions": {"create": KindAction(description="x")}}, "create must not be among the actions"),
         ({"actions": {"Move": KindAction(description="x")}}, "'Move' must match"),
+        (
+            {"actions": {"move": KindAction(description="x", accepted_in=("packed", "lost"))}},
+            "action move: it is accepted in 'lost', which is not one of the kind's states; expected one of packing",
+        ),
+        (
+            {"actions": {"move": KindAction(description="x", accepted_in=("gone",))}},
+            "action move: it is accepted in gone, which is terminal",
+        ),
+        ({"actions": {"move": KindAction(description="x", accepted_in=())}}, "action move: no state accepts it"),
         ({"actions": {"move": KindAction(description="x", params=Share)}}, "action move: expected a text"),
         ({"create": Filled}, "create must not set version"),
         (

@@ -11,7 +11,7 @@ SELECT json_build_object(
                         LEFT JOIN counted c ON c.kind = l.label AND c.state = s.state
                        WHERE s.kind = k.kind),
            'actions', (SELECT coalesce(json_agg(json_build_object(
-                           'action', a.action, 'description', a.description, 'params', a.params)
+                           'action', a.action, 'description', a.description, 'params', a.params, 'states', a.states, 'instead', a.instead)
                            ORDER BY a.action <> 'create', a.action), '[]')
                          FROM farrier.kind_actions a WHERE a.kind = k.kind))::text
   FROM farrier.kinds k

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
 from farrier.handlers.network_segment.prefixes import parse_prefix, room
 from farrier.model.network_segment import SPEC, Closing, Growing, NetworkSegment, SegmentState
-from farrier.model.outcome import Deleted, DoNothing, Transition, Update, Wait
+from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
 from farrier.model.resource import Answer, Pending
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -50,7 +50,7 @@ def draining(**more: Any) -> NetworkSegment:
 def test_every_decision_is_an_outcome_and_takes_an_edge_of_the_model(state: SegmentState) -> None:
     for more in ({}, {"allocated": 2, "users": ("a", "b")}, {"last_released_at": NOW}):
         for requests in ((), (asked(1, "delete", drain=True),), (asked(1, "update", mtu=9000),)):
-            decided = HANDLER.handle(segment(state, requests=requests, **more), NOW)
+            decided = SEGMENT_KIND.guarded(HANDLER).handle(segment(state, requests=requests, **more), NOW)
             if isinstance(decided, Transition):
                 assert (state, decided.to.state) in SPEC.pairs
             else:
@@ -60,7 +60,8 @@ def test_every_decision_is_an_outcome_and_takes_an_edge_of_the_model(state: Segm
 @states
 def test_no_request_stays_without_an_answer_but_before_ready(state: SegmentState) -> None:
     requests = (asked(1, "update", mtu=9000), asked(2, "delete"), asked(3, "delete"), asked(4, "update", vlan=3))
-    decided = HANDLER.handle(segment(state, requests=requests), NOW)
+    decided = SEGMENT_KIND.guarded(HANDLER).handle(segment(state, requests=requests), NOW)
+    assert not isinstance(decided, Step)
     answered = {write.request for write in decided.writes if isinstance(write, Answer)}
     # The next run, in the draining state, answers the requests after an accepted deletion.
     expected = {SegmentState.PROVISIONING: set[int](), SegmentState.READY: {1, 2}}

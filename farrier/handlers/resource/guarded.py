@@ -1,0 +1,68 @@
+"""A handler that sees only the intents that the state accepts, by the spec of its kind."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import msgspec
+from typing_extensions import override
+
+from farrier.handlers.resource.requests import reject
+from farrier.model.acceptance import Refused
+from farrier.model.kinds import KindSpec, check
+from farrier.model.outcome import Decision, Step, Transition, Wait
+from farrier.model.resource import Answer, Pending, Resource
+from farrier.protocols import StateHandler
+
+R = TypeVar("R", bound=Resource)
+
+
+class Guarded(StateHandler[R, R, Any, Any]):
+    """Decides as `inner` does, and rejects the intents that the state does not accept. The rejections are committed
+    with the decision of `inner`, but do not wait for a step: then the run only answers, and the next one begins the
+    step."""
+
+    def __init__(self, spec: KindSpec, inner: StateHandler[R, R, Any, Any]) -> None:
+        self._spec = spec
+        self._inner = inner
+
+    @override
+    def handle(self, resource: R, now: datetime) -> Decision[R, Any, Any]:
+        accepted, refusals = self._sorted(resource)
+        return _with(refusals, self._inner.handle(accepted, now))
+
+    @override
+    def recover(self, resource: R, now: datetime, step: str) -> Decision[R, Any, Any]:
+        accepted, refusals = self._sorted(resource)
+        return _with(refusals, self._inner.recover(accepted, now, step))
+
+    @override
+    def after(self, resource: R, moved: Transition[R, Any], now: datetime) -> R | None:
+        return self._inner.after(resource, moved, now)
+
+    @override
+    def confirmed(self, stored: R, remembered: R, now: datetime) -> R:
+        return self._inner.confirmed(stored, remembered, now)
+
+    def _sorted(self, resource: R) -> tuple[R, tuple[Answer, ...]]:
+        """The resource with the intents that its state accepts, and the rejections of all others."""
+        accepted: list[Pending] = []
+        refusals: list[Answer] = []
+        for request in resource.requests:
+            answer = check(self._spec, request.action, resource.state)
+            if isinstance(answer, Refused):
+                refusals.append(reject(request, answer.reason))
+            else:
+                accepted.append(request)
+        if not refusals:
+            return resource, ()
+        return msgspec.structs.replace(resource, requests=tuple(accepted)), tuple(refusals)
+
+
+def _with(refusals: tuple[Answer, ...], decision: Decision[R, Any, Any]) -> Decision[R, Any, Any]:
+    if not refusals:
+        return decision
+    if isinstance(decision, Step):
+        return Wait(reason="answers an intent", requeue_after=timedelta(0), writes=refusals)
+    return msgspec.structs.replace(decision, writes=(*refusals, *decision.writes))

@@ -1,0 +1,42 @@
+"""Whether a resource, as a view shows it, would accept an action now. Pure; advice, the command line and pages use it.
+
+The answer is that of the kind's table of actions. The handler also checks conditions that a view does not show.
+"""
+
+from __future__ import annotations
+
+from farrier.model import acceptance, actions
+from farrier.model.acceptance import Allowed, Answer, Later, Refused
+from farrier.model.actions import Action
+from farrier.model.management import Management
+from farrier.model.resource_views import ActionView, ResourceView
+from farrier.model.status import NodeStatus
+from farrier.model.views import NodeView
+
+
+def by_table(action: Action, node: NodeView) -> Answer:
+    """The answer of the table of actions. States of a newer release are refused, because this program does not know
+    them."""
+    if node.management is None:
+        return Refused(f"{node.name} is deleted")
+    try:
+        status, management = NodeStatus(node.status), Management(node.management)
+    except ValueError:
+        return Refused(f"this program does not know the state {node.status} with management {node.management}")
+    return actions.check(action, status, management, node.workflow)
+
+
+def of_node(action: Action, node: NodeView) -> Answer:
+    """The answer that is to be expected of a node: that of the table, unless a pause delays it."""
+    answer = by_table(action, node)
+    if node.paused is not None and action not in actions.ANSWERED_WHILE_PAUSED:
+        return Later(f"{action} waits for the end of the pause: {node.paused}")
+    return answer
+
+
+def of_resource(action: ActionView, resource: ResourceView) -> Allowed | Refused:
+    """The answer that is to be expected of a resource of another kind."""
+    noun = resource.kind.replace("_", " ")
+    if resource.ended_at is not None:
+        return acceptance.ended(noun)
+    return acceptance.in_state(action.action, resource.state, action.states, noun=noun, instead=action.instead)
