@@ -20,9 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-import typer
-
-from farrier import cli, config, errors
+from farrier import config, errors
 from farrier.config import templates
 from farrier.io import migrate, schema_text
 from farrier.metrics import definitions, gauges
@@ -31,7 +29,7 @@ from farrier.model import details, diagram, kind_diagram
 from farrier.model.built_in import BUILT_IN
 from farrier.model.edges import Layer
 from farrier.web import api
-from tools import log_events, man_pages, runbooks, trace_walk
+from tools import command_line, command_reference, log_events, man_pages, runbooks, trace_walk
 
 T = TypeVar("T")
 
@@ -75,7 +73,11 @@ def blocks() -> Mapping[str, str]:
 def files() -> Mapping[str, str]:
     """The files that are generated as a whole, by path."""
     manual = {f"docs/man/{name}": text for name, text in man_pages.pages().items()}
-    return {"docs/schema.sql": schema_text.whole(migrate.carried()), **manual}
+    return {
+        "docs/schema.sql": schema_text.whole(migrate.carried()),
+        "docs/commands.md": command_reference.page(),
+        **manual,
+    }
 
 
 def fill(text: str, known: Mapping[str, str]) -> str:
@@ -224,14 +226,7 @@ def _labels(labels: Iterable[str]) -> str:
 
 def commands() -> Mapping[str, str]:
     """Every command with the first sentence of its help."""
-    found: dict[str, str] = {}
-    for name, help_ in cli.COMMANDS.items():
-        command = typer.main.get_command(cli.load(name))
-        inner = getattr(command, "commands", {})
-        if not inner or getattr(command, "invoke_without_command", False):
-            found[f"farrier {name}"] = help_
-        found |= {f"farrier {name} {verb}": _first_line(each.help or "") for verb, each in inner.items()}
-    return found
+    return {command.name: command.paragraphs[0] for command in command_line.commands()}
 
 
 def _commands() -> str:

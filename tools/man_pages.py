@@ -5,19 +5,14 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
-
-import typer
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 import farrier
 from farrier import cli
 from farrier.errors import ExitCode
-
-if TYPE_CHECKING:
-    from typer import _click  # typer has no public names for its classes
+from tools import command_line
+from tools.command_line import Command
 
 _SECTION = 1  # commands
 _ABOUT = "A single-writer state controller for bare-metal GPU nodes, on PostgreSQL."
@@ -26,9 +21,8 @@ _ABOUT = "A single-writer state controller for bare-metal GPU nodes, on PostgreS
 def pages() -> Mapping[str, str]:
     """The text of each page, by the name of its file."""
     found = {"farrier.1": "".join(_overview())}
-    for name, about in cli.COMMANDS.items():
-        command = typer.main.get_command(cli.load(name))
-        found[f"farrier-{name}.1"] = "".join(_page(f"farrier {name}", command, about))
+    for name, commands in groupby(command_line.commands(), lambda each: each.group):
+        found[f"farrier-{name}.1"] = "".join(_page(name, list(commands)))
     return found
 
 
@@ -48,17 +42,18 @@ def _overview() -> Iterator[str]:
         yield f".TP\n.B {_roff(variable)}\n{_roff(meaning)}\n"
 
 
-def _page(name: str, command: _click.Command, about: str) -> Iterator[str]:
-    yield from _head(name.replace(" ", "-"), about)
-    inner: Mapping[str, _click.Command] = getattr(command, "commands", {})
-    if not inner or getattr(command, "invoke_without_command", False):
-        yield f".SH SYNOPSIS\n{_usage(name, command)}.SH DESCRIPTION\n{_help(command)}"
-        yield from _parameters(name, command)
-    if inner:
+def _page(name: str, commands: Sequence[Command]) -> Iterator[str]:
+    yield from _head(f"farrier-{name}", cli.COMMANDS[name])
+    alone = [command for command in commands if command.name == f"farrier {name}"]
+    for command in alone:
+        yield f".SH SYNOPSIS\n{_usage(command)}.SH DESCRIPTION\n{_help(command)}"
+        yield from _parameters(command)
+    if len(alone) < len(commands):
         yield ".SH COMMANDS\n"
-    for verb, each in inner.items():
-        yield f".SS {_roff(f'{name} {verb}')}\n{_usage(f'{name} {verb}', each)}.PP\n{_help(each)}"
-        yield from _parameters(f"{name} {verb}", each)
+    for command in commands:
+        if command not in alone:
+            yield f".SS {_roff(command.name)}\n{_usage(command)}.PP\n{_help(command)}"
+            yield from _parameters(command)
     yield from _exit_codes()
     yield ".SH SEE ALSO\n.BR farrier (1)\n"
 
@@ -68,23 +63,17 @@ def _head(name: str, about: str) -> Iterator[str]:
     yield f".SH NAME\n{_roff(name)} \\- {_roff(about)}\n"
 
 
-def _usage(name: str, command: _click.Command) -> str:
-    context = typer.Context(command, info_name=name)
-    return f".B {_roff(name)}\n{_roff(' '.join(command.collect_usage_pieces(context)))}\n"
+def _usage(command: Command) -> str:
+    return f".B {_roff(command.name)}\n{_roff(command.usage)}\n"
 
 
-def _help(command: _click.Command) -> str:
-    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
-    return ".PP\n".join(f"{_roff(' '.join(paragraph.split()))}\n" for paragraph in paragraphs)
+def _help(command: Command) -> str:
+    return ".PP\n".join(f"{_roff(paragraph)}\n" for paragraph in command.paragraphs)
 
 
-def _parameters(name: str, command: _click.Command) -> Iterator[str]:
-    context = typer.Context(command, info_name=name)
-    for parameter in command.get_params(context):
-        record = parameter.get_help_record(context)
-        if record is not None and not getattr(parameter, "hidden", False):
-            signature, meaning = re.sub(r" <[^>]*>", "", record[0]), record[1]
-            yield f".TP\n.B {_roff(signature)}\n{_roff(' '.join(meaning.split())) or '.br'}\n"
+def _parameters(command: Command) -> Iterator[str]:
+    for parameter in command.parameters:
+        yield f".TP\n.B {_roff(parameter.signature)}\n{_roff(parameter.meaning) or '.br'}\n"
 
 
 def _exit_codes() -> Iterator[str]:
@@ -94,7 +83,6 @@ def _exit_codes() -> Iterator[str]:
 
 
 def _roff(text: str) -> str:
-    """The text without markup of rich, and with no character that roff would interpret."""
-    plain = re.sub(r"\[/?(?:bold|dim|red|green|yellow|cyan)[^\]]*\]", "", text)
-    escaped = plain.replace("\\", "\\e").replace("-", "\\-").replace("\N{HORIZONTAL ELLIPSIS}", "...")
+    """The text with no character that roff would interpret."""
+    escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("\N{HORIZONTAL ELLIPSIS}", "...")
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
