@@ -22,5 +22,5 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def wall() -> datetime:
-    """The time of day on this host, for the expiry of tokens: a file states it, and no database compares it."""
+    """The time of day on this host, without a database: for the expiry of tokens, and for lists without ages."""
     return datetime.now(UTC)

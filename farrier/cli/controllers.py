@@ -3,61 +3,114 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+import msgspec
 from rich.text import Text
 
-from farrier.cli import output
+from farrier.cli import listing, output
 from farrier.cli.connection import Session, with_database
+from farrier.cli.form import Form, formed
+from farrier.cli.listing import Column, Listing
 from farrier.cli.output import Cell
 from farrier.model import duration
 from farrier.model.controller_views import ControllerView, Life, Ownership, Share
+from farrier.model.views import Page
 
-_COLUMNS = ("CONTROLLER", "STATE", "RELEASE", "UP FOR", "RENEWED", "KIND", "SHARDS", "LAG")
-_COLOURS = {Life.ALIVE: "green", Life.OUT_OF_TOUCH: "yellow", Life.EXPIRED: "red"}
+_COLOURS = {Life.ALIVE.value: "green", Life.OUT_OF_TOUCH.value: "yellow", Life.EXPIRED.value: "red"}
+_NONE = "none"
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """The shards of one kind of a controller, or those that no controller has: then all of the controller is None. A
+    controller that runs no kind has one part without a kind."""
+
+    controller: str | None = None
+    id: str | None = None
+    state: str | None = None
+    release: str | None = None
+    started_at: datetime | None = None
+    renewed_at: datetime | None = None
+    kind: str | None = None
+    shards: int = 0
+    lag: float | None = None
 
 
 @with_database
-async def controllers(session: Session, as_json: output.AsJson = False) -> None:
+@formed
+async def controllers(session: Session, form: Form) -> None:
     """List the controllers with their shards and their lag, and the shards without a controller.
 
-    Expired controllers are listed, too. LAG is how far the latest run was overdue when the controller last renewed its
-    lease.
+    Expired controllers are listed, too. Each kind of a controller is a line. LAG is how far the latest run was overdue
+    when the controller last renewed its lease.
     """
-    found = await session.queries.controllers()
-    if as_json:
-        lives = ({"state": each.life(found.now).value} for each in found.controllers)
-        plain = output.plain(found)
-        plain["controllers"] = [each | life for each, life in zip(plain["controllers"], lives, strict=True)]
-        output.json(plain)
-    else:
-        output.table(_COLUMNS, _rows(found))
+
+    async def read() -> Page[Part]:
+        found = await session.queries.controllers()
+        return Page(found.now, tuple(_parts(found)))
+
+    listed = Listing(
+        columns=_COLUMNS,
+        pages=lambda: listing.once(read),
+        name=lambda part: part.controller or _NONE,
+        id=lambda part: (part.id, part.kind),
+        as_object=lambda part, _: output.plain(part),
+        fields=Part.__struct_fields__,
+        none="there are no controllers and no shards",
+    )
+    await listing.show(listed, form)
 
 
-def _rows(found: Ownership) -> Iterator[tuple[Cell, ...]]:
+def _parts(found: Ownership) -> Iterator[Part]:
     for controller in found.controllers:
-        begin = _begin(controller, found)
-        # A controller that runs no kind also has a line.
-        for share in controller.shares or (None,):
-            yield *begin, *_of(share)
-            begin = (None,) * len(begin)
-    for share in found.unowned:
-        yield Text("none", style="bold red"), None, None, None, None, *_of(share)
+        part = _of(controller, found.now)
+        yield from (_with(part, share) for share in controller.shares)
+        if not controller.shares:
+            yield part
+    yield from (_with(Part(), share) for share in found.unowned)
 
 
-def _begin(controller: ControllerView, found: Ownership) -> tuple[Cell, ...]:
-    life = controller.life(found.now)
-    return (
-        f"{controller.name} ({controller.id.hex[:8]})",
-        Text(life.value, style=_COLOURS[life]),
-        controller.release,
-        output.ago(controller.started_at, found.now),
-        f"{output.ago(controller.renewed_at, found.now)} ago",
+def _of(controller: ControllerView, now: datetime) -> Part:
+    return Part(
+        controller=controller.name,
+        id=str(controller.id),
+        state=controller.life(now).value,
+        release=controller.release,
+        started_at=controller.started_at,
+        renewed_at=controller.renewed_at,
     )
 
 
-def _of(share: Share | None) -> tuple[Cell, Cell, Cell]:
-    if share is None:
-        return None, None, None
-    lag = None if share.lag is None else duration.human(timedelta(seconds=share.lag))
-    return share.kind, str(share.shards), lag
+def _with(part: Part, share: Share) -> Part:
+    return msgspec.structs.replace(part, kind=share.kind, shards=share.shards, lag=share.lag)
+
+
+def _controller(part: Part, _: datetime) -> Cell:
+    if part.id is None:
+        return Text(_NONE, style="bold red")
+    return f"{part.controller} ({part.id.partition('-')[0]})"
+
+
+def _state(part: Part, _: datetime) -> Cell:
+    return None if part.state is None else Text(part.state, style=_COLOURS[part.state])
+
+
+def _renewed(part: Part, now: datetime) -> Cell:
+    return None if part.renewed_at is None else f"{output.ago(part.renewed_at, now)} ago"
+
+
+def _lag(part: Part, _: datetime) -> Cell:
+    return None if part.lag is None else duration.human(timedelta(seconds=part.lag))
+
+
+_COLUMNS: tuple[Column[Part], ...] = (
+    Column("CONTROLLER", _controller),
+    Column("STATE", _state),
+    Column("RELEASE", lambda part, _: part.release),
+    Column("UP FOR", lambda part, now: output.ago(part.started_at, now), ages=True),
+    Column("RENEWED", _renewed, ages=True),
+    Column("KIND", lambda part, _: part.kind),
+    Column("SHARDS", lambda part, _: str(part.shards) if part.kind else None),
+    Column("LAG", _lag, ages=True),
+    Column("ID", lambda part, _: part.id, wide=True),
+)

@@ -11,8 +11,9 @@ from typing import Annotated
 import msgspec
 import typer
 
-from farrier.cli import arguments, history_follow, history_known, history_options
+from farrier.cli import arguments, history_follow, history_known, history_options, output
 from farrier.cli.connection import Session, with_database
+from farrier.cli.form import Form, formed_as_is
 from farrier.model import duration
 from farrier.model.history import HistoryFilter, Order, parse_resource
 
@@ -35,26 +36,27 @@ _After = Annotated[str | None, typer.Option(metavar="KEY", help="Continue after 
 @history.command("list")
 @with_database
 @history_options.narrowed
+@formed_as_is
 async def list_(  # noqa: PLR0913 - one parameter is one option
     session: Session,
+    form: Form,
     wanted: HistoryFilter,
     resource: _Resource = None,
     kind: _Kind = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of entries, the newest first.")] = 50,
     after: _After = None,
     follow: history_options.Follow = False,
-    as_json: history_options.AsJsonLines = False,
 ) -> None:
     """List changes of all resources, the newest first."""
     wanted = await _of(session, wanted, resource, kind)
     if follow and after is not None:
         raise typer.BadParameter("--follow begins with the newest changes; leave out --after, or use history export")
     if follow:
-        await history_follow.show(session, wanted, newest=limit, as_json=as_json)
+        await history_follow.show(session, wanted, newest=limit, form=form)
         return
     key = None if after is None else arguments.key(after)
     pages = history_options.walk(session, wanted, Order.NEWEST, after=key, most=limit)
-    following = await history_options.show_pages(pages, as_json=as_json)
+    following = await history_options.show(pages, form)
     if following is not None:
         typer.echo(f"for older entries: --after {following.text}", err=True)
 
@@ -80,7 +82,7 @@ async def export(
     key = None if after is None else arguments.key(after)
     printed = 0
     async for page in history_options.walk(session, wanted, Order.OLDEST, after=key):
-        history_options.show(page.changes, as_json=True)
+        output.json_lines(map(history_options.as_object, page.changes))
         printed += len(page.changes)
         key = page.changes[-1].key if page.changes else key
     typer.echo(f"{printed} changes" + ("" if key is None else f"; for later entries: --after {key.text}"), err=True)

@@ -9,9 +9,12 @@ import anyio
 import msgspec
 import typer
 
-from farrier.cli import history_options, output
+from farrier import clock
+from farrier.cli import history_options
 from farrier.cli.connection import Session
+from farrier.cli.form import Form
 from farrier.cli.history_options import SETTLED, walk
+from farrier.cli.listing import Printer
 from farrier.model.history import HistoryEntry, HistoryFilter, HistoryKey, Order
 
 # How often the history is read, and how much longer than the last reading took.
@@ -19,16 +22,13 @@ _PERIOD = timedelta(seconds=1)
 _SHARE = 10
 
 
-async def show(session: Session, wanted: HistoryFilter, *, newest: int, as_json: bool) -> None:
+async def show(session: Session, wanted: HistoryFilter, *, newest: int, form: Form) -> None:
     """Print the newest changes, the oldest of these first, and each later one."""
     if wanted.until is not None:
         raise typer.BadParameter("--follow has no end; leave out --until")
-    table = output.Table(history_options.COLUMNS, below=history_options.BELOW)
+    printer = Printer(history_options.ROWS, form)
     async for changes in follow(session, wanted, newest=newest, period=_PERIOD):
-        if as_json:
-            history_options.show(changes, as_json=True)
-        else:
-            table.print(map(history_options.row, changes))
+        printer.print_more(clock.wall(), changes)
 
 
 async def follow(

@@ -1,4 +1,4 @@
-"""Shared by the commands over history: the options that select changes, and the output of a change.
+"""Shared by the commands over history: the options that select changes, and the output of changes.
 
 `narrowed` adds these options to those of a command, and passes a `HistoryFilter` as the command's second parameter,
 after the session.
@@ -7,18 +7,21 @@ after the session.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from functools import wraps
 from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
-from farrier.cli import arguments, output
+from farrier import clock
+from farrier.cli import arguments, listing, output
 from farrier.cli.connection import Session
-from farrier.cli.output import Cell
+from farrier.cli.form import Form
+from farrier.cli.listing import Column, Rows
 from farrier.model import duration
 from farrier.model.history import HistoryEntry, HistoryFilter, HistoryKey, HistoryPage, Order
+from farrier.model.views import Page
 
 P = ParamSpec("P")
 
@@ -29,51 +32,67 @@ PAGE = 1000
 SETTLED = timedelta(minutes=1)
 _PANEL = "Which changes"
 
-AsJsonLines = Annotated[bool, typer.Option("--json", help="Print JSON Lines, one object per entry.")]
-
 Follow = Annotated[
     bool, typer.Option("--follow", "-f", help="Print the oldest first, go on with each later change, until Ctrl-C.")
 ]
 
-COLUMNS = ("AT", "NAME", "LAYER", "FROM", "TO", "AFTER", "CAUSE", "REASON", "SOURCE")
-BELOW = ("SOURCE", "REASON", "CAUSE", "AFTER")
+
+def as_object(change: HistoryEntry) -> dict[str, Any]:
+    """A change in its JSON form, with its key."""
+    plain: dict[str, Any] = output.plain(change)
+    return plain | {"key": change.key.text}
 
 
-def row(past: HistoryEntry) -> tuple[Cell, ...]:
-    """Return a change as a row of a table."""
-    return (
-        output.moment(past.at),
-        past.name,
-        past.layer,
-        output.state(past.source_state or ""),
-        output.state(past.target_state),
-        None if past.seconds_in_source is None else duration.human(timedelta(seconds=past.seconds_in_source)),
-        past.cause if past.requested_by is None else f"{past.cause} by {past.requested_by}",
-        past.reason,
-        past.source,
-    )
+def _after(change: HistoryEntry) -> str | None:
+    seconds = change.seconds_in_source
+    return None if seconds is None else duration.human(timedelta(seconds=seconds))
 
 
-def show(changes: Sequence[HistoryEntry], *, as_json: bool) -> None:
-    """Print changes as a table, or as JSON Lines with their keys."""
-    if as_json:
-        output.json_lines(output.plain(change) | {"key": change.key.text} for change in changes)
-    elif changes:
-        output.table(COLUMNS, map(row, changes), below=BELOW)
-    else:
-        typer.echo("no history entry matches", err=True)
+def _cause(change: HistoryEntry) -> str:
+    return change.cause if change.requested_by is None else f"{change.cause} by {change.requested_by}"
 
 
-async def show_pages(pages: AsyncIterator[HistoryPage], *, as_json: bool) -> HistoryKey | None:
+ROWS: Rows[HistoryEntry] = Rows(
+    columns=(
+        Column("AT", lambda change, _: output.moment(change.at)),
+        Column("NAME", lambda change, _: change.name),
+        Column("LAYER", lambda change, _: change.layer),
+        Column("FROM", lambda change, _: output.state(change.source_state or "")),
+        Column("TO", lambda change, _: output.state(change.target_state)),
+        Column("AFTER", lambda change, _: _after(change)),
+        Column("CAUSE", lambda change, _: _cause(change)),
+        Column("REASON", lambda change, _: change.reason),
+        Column("SOURCE", lambda change, _: change.source),
+        Column("CONTROLLER", lambda change, _: change.controller, wide=True),
+        Column("KEY", lambda change, _: change.key.text, wide=True),
+    ),
+    name=lambda change: change.name,
+    as_object=lambda change, _: as_object(change),
+    none="no history entry matches",
+    below=("SOURCE", "REASON", "CAUSE", "AFTER"),
+)
+
+
+async def show(pages: AsyncIterator[HistoryPage], form: Form) -> HistoryKey | None:
     """Print changes page by page. Returns the key at which the next page would begin, or None at the end."""
-    there, following = False, None
-    async for page in pages:
-        if page.changes:
-            show(page.changes, as_json=as_json)
-        there, following = there or bool(page.changes), page.following
-    if not there:
-        show((), as_json=as_json)
+    following = None
+
+    async def rows() -> AsyncIterator[Page[HistoryEntry]]:
+        nonlocal following
+        async for page in pages:
+            yield Page(clock.wall(), page.changes)
+            following = page.following
+
+    await listing.Printer(ROWS, form).print(rows())
     return following
+
+
+async def last(session: Session, wanted: HistoryFilter, most: int) -> AsyncIterator[HistoryPage]:
+    """The newest `most` changes, the oldest of these first."""
+    newest: list[HistoryEntry] = []
+    async for page in walk(session, wanted, Order.NEWEST, most=most):
+        newest += page.changes
+    yield HistoryPage(tuple(newest[::-1]), None)
 
 
 async def walk(

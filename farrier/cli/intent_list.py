@@ -8,23 +8,22 @@ from typing import Annotated
 
 import typer
 
-from farrier.cli import completed_names, intent_kind, output
+from farrier.cli import completed_names, intent_kind, listing, output
 from farrier.cli.connection import Session
-from farrier.cli.output import Cell
+from farrier.cli.form import Form, formed
+from farrier.cli.listing import Column, Listing
 from farrier.model.edges import NODE
-from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
+from farrier.model.intent_views import IntentView, WantedIntents
+from farrier.model.views import Page
 from farrier.model.writes import Verdict
-
-# Rows that are laid out together.
-_PAGE = 1000
-
-_COLUMNS = ("INTENT", "NAME", "ACTION", "STATUS", "AGE", "BY", "REASON")
 
 _STATUSES = ("pending", *Verdict)
 
 
+@formed
 async def list_(  # noqa: PLR0913 - one parameter is one option
     session: Session,
+    form: Form,
     name: Annotated[
         str | None,
         typer.Argument(
@@ -40,7 +39,6 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
     action: Annotated[list[str] | None, typer.Option(help="Only this action. Repeatable.")] = None,
     requested_by: Annotated[list[str] | None, typer.Option(help="Only of this client. Repeatable.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of intents, the newest first.")] = 50,
-    as_json: output.AsJson = False,
 ) -> None:
     """List intents, the newest first. Deleted resources are included."""
     for each in status or ():
@@ -54,37 +52,43 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
         actions=tuple(action or ()),
         requested_by=tuple(requested_by or ()),
     )
-    pages = _pages(session, kind, wanted, limit)
-    if as_json:
-        await output.json_array(page.rows async for page in pages)
-        return
-    there = False
-    async for page in pages:
-        there = there or bool(page.rows)
-        output.table(_COLUMNS, [_row(each, page.now) for each in page.rows])
-    if not there:
-        typer.echo("no intent matches", err=True)
+    listed = Listing(
+        columns=_COLUMNS,
+        pages=lambda: _pages(session, kind, wanted, limit),
+        name=lambda each: str(each.id),
+        id=lambda each: each.id,
+        as_object=lambda each, _: output.plain(each),
+        fields=IntentView.__struct_fields__,
+        none="no intent matches",
+    )
+    await listing.show(listed, form)
 
 
-async def _pages(session: Session, kind: str, wanted: WantedIntents, limit: int) -> AsyncIterator[IntentPage]:
+async def _pages(session: Session, kind: str, wanted: WantedIntents, limit: int) -> AsyncIterator[Page[IntentView]]:
     """Pages until there are `limit` intents or no more."""
     before: int | None = None
     while limit:
-        page = await intent_kind.some(session, kind, wanted, before, min(limit, _PAGE))
-        yield page
+        page = await intent_kind.some(session, kind, wanted, before, min(limit, listing.PAGE))
+        yield Page(page.now, page.rows)
         limit -= len(page.rows)
         if page.following is None:
             return
         before = page.following
 
 
-def _row(intent: IntentView, now: datetime) -> tuple[Cell, ...]:
-    return (
-        str(intent.id),
-        intent.name,
-        intent.action,
-        output.verdict(intent.status),
-        output.ago(intent.created_at, now),
-        intent.requested_by,
-        intent.reason,
-    )
+def _params(intent: IntentView, _: datetime) -> str:
+    return " ".join(f"{name}={output.text(value)}" for name, value in intent.params.items())
+
+
+_COLUMNS: tuple[Column[IntentView], ...] = (
+    Column("INTENT", lambda each, _: str(each.id)),
+    Column("NAME", lambda each, _: each.name),
+    Column("ACTION", lambda each, _: each.action),
+    Column("STATUS", lambda each, _: output.verdict(each.status)),
+    Column("AGE", lambda each, now: output.ago(each.created_at, now), ages=True),
+    Column("BY", lambda each, _: each.requested_by),
+    Column("REASON", lambda each, _: each.reason),
+    Column("PARAMETERS", _params, wide=True),
+    Column("ANSWERED", lambda each, _: output.moment(each.answered_at), wide=True),
+    Column("KEY", lambda each, _: each.idempotency_key, wide=True),
+)

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated
 
-import msgspec
 import typer
 
 from farrier.cli import arguments, intent_answers, intent_kind, output
@@ -55,7 +54,7 @@ def _facts(intent: IntentView, now: datetime) -> Iterable[tuple[str, Cell]]:
     yield output.words(intent.kind), f"{intent.name} (id {intent.resource})"
     yield "action", intent.action
     for name, value in intent.params.items():
-        yield f"  {name}", value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        yield f"  {name}", output.text(value)
     yield "status", output.verdict(intent.status)
     yield "reason", intent.reason
     yield "requested by", intent.requested_by

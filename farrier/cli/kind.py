@@ -7,14 +7,47 @@ from typing import Annotated
 import anyio
 import typer
 
-from farrier.cli import resource_commands
-from farrier.cli.connection import administrator, with_database, with_settings
+from farrier import clock
+from farrier.cli import listing, output
+from farrier.cli.connection import Session, administrator, with_database, with_settings
+from farrier.cli.form import Form, formed
+from farrier.cli.listing import Column, Listing
 from farrier.config import Config
+from farrier.model.resource_views import KindView
+from farrier.model.views import Page
 
 _HELP = "List, install and remove kinds of resources."
 kind = typer.Typer(no_args_is_help=True, add_completion=False, help=_HELP)
 
-kind.command("list")(with_database(resource_commands.kinds))
+
+@kind.command("list")
+@with_database
+@formed
+async def list_(session: Session, form: Form) -> None:
+    """List the registered kinds, with their actions and the number of resources in each state."""
+
+    async def read() -> Page[KindView]:
+        return Page(clock.wall(), await session.resources.kinds())
+
+    listed = Listing(
+        columns=_COLUMNS,
+        pages=lambda: listing.once(read),
+        name=lambda each: each.kind,
+        id=lambda each: each.kind,
+        as_object=lambda each, _: output.plain(each) | {_COUNT: each.count},
+        fields=(*KindView.__struct_fields__, _COUNT),
+        none="no kind is installed",
+    )
+    await listing.show(listed, form)
+
+
+_COUNT = "count"
+_COLUMNS: tuple[Column[KindView], ...] = (
+    Column("KIND", lambda each, _: each.kind),
+    Column("COUNT", lambda each, _: str(each.count)),
+    Column("STATES", lambda each, _: ", ".join(f"{state.count} {state.state}" for state in each.states if state.count)),
+    Column("ACTIONS", lambda each, _: ", ".join(action.action for action in each.actions)),
+)
 
 
 @kind.command("install")

@@ -1,37 +1,32 @@
-"""Lists resources in the form that -o, --sort-by and --watch select.
+"""Lists rows in the form that -o, --sort-by and --watch select.
 
-A command with a `Form` gets it from `formed`, which adds these options to its own, and gives it to `show` with a
-`Listing`. All forms but sorted ones and JSONPath hold one page at a time.
+A command gives `show` a `Listing` and the `Form` of its options; one that reads pages in its own order gives them to a
+`Printer`. All forms but sorted ones and JSONPath hold one page at a time.
 """
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from datetime import datetime, timedelta
-from enum import StrEnum
-from functools import wraps
-from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, TypeVar
 
 import anyio
 import msgspec
 import typer
 from rich.text import Text
 
-from farrier.cli import completion, output
-from farrier.cli.connection import Session
+from farrier.cli import output
+from farrier.cli.form import Form, Output, compiled
 from farrier.cli.output import Cell
 from farrier.config.reading import nearest
 from farrier.model.views import Page
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 # Rows that are laid out together.
 PAGE = 1000
 
-_PANEL = "Output"
 # How often --watch reads the list, and how much longer it waits than the last reading took: a list of the whole fleet
 # must not load the database.
 _PERIOD = timedelta(seconds=2)
@@ -49,132 +44,57 @@ class Column(msgspec.Struct, Generic[T], frozen=True):
     ages: bool = False
 
 
-class Listing(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """What a command lists. `pages` reads it anew. `fields` are those of the JSON object of a row."""
+class Rows(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """How rows are printed. `below`: headings of the columns that a narrow terminal has below the rows first."""
 
     columns: Sequence[Column[T]]
-    pages: Callable[[], AsyncIterator[Page[T]]]
     name: Callable[[T], str]
-    id: Callable[[T], int]
     as_object: Callable[[T, datetime], Any]
-    fields: Sequence[str]
     none: str
     """The text if there is no row."""
+    below: Sequence[str] = ()
 
 
-class Output(StrEnum):
-    """The forms that -o names."""
+class Listing(Rows[T], frozen=True, kw_only=True):
+    """What a command lists. `pages` reads it anew. `fields` are those of the JSON object of a row."""
 
-    TABLE = "table"
-    WIDE = "wide"
-    NAME = "name"
-    JSON = "json"
-    JSONPATH = "jsonpath"
+    pages: Callable[[], AsyncIterator[Page[T]]]
+    id: Callable[[T], Hashable]
+    fields: Sequence[str]
 
 
-_NAMED = set(Output) - {Output.TABLE}
-
-
-class Form(msgspec.Struct, frozen=True, kw_only=True):
-    """The form in which a command lists. `path` is the JSONPath of -o."""
-
-    output: Output
-    path: str
-    sort_by: str
-    watch: bool
-
-
-def formed(
-    command: Callable[Concatenate[Session, Form, P], Awaitable[None]],
-) -> Callable[Concatenate[Session, P], Awaitable[None]]:
-    """A command with the options that select the form of its output."""
-    session, _, *own = inspect.signature(command, eval_str=True).parameters.values()
-    which = inspect.signature(_form, eval_str=True).parameters
-
-    @wraps(command)
-    async def asked(session: Session, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        chosen: dict[str, Any] = {name: kwargs.pop(name) for name in which}
-        await command(session, _form(**chosen), *args, **kwargs)
-
-    # What typer makes the options from.
-    vars(asked)["__signature__"] = inspect.Signature([session, *own, *which.values()])
-    return asked
-
-
-def _known_form(text: str) -> str:
-    name, equals, path = text.partition("=")
-    if name not in _NAMED or bool(equals) is not (name == Output.JSONPATH):
-        raise typer.BadParameter(f"expected wide, name, json or jsonpath=EXPR, got {text!r}")
-    if equals:
-        _compiled(path)
-    return text
-
-
-def _form(
-    *,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FORM",
-            help="wide, name, json or jsonpath=EXPR, a JSONPath of RFC 9535 into the JSON.",
-            parser=_known_form,
-            autocompletion=completion.one_of(("wide", "name", "json", "jsonpath=")),
-            rich_help_panel=_PANEL,
-        ),
-    ] = None,
-    as_json: output.AsJson = False,
-    sort_by: Annotated[
-        str,
-        typer.Option(
-            metavar="FIELD",
-            help="Sort by this field of the JSON, such as status or labels.row. -FIELD: in descending order.",
-            rich_help_panel=_PANEL,
-        ),
-    ] = "",
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", "-w", help="Go on, and print what changes, until Ctrl-C.", rich_help_panel=_PANEL),
-    ] = False,
-) -> Form:
-    if as_json and form not in (None, Output.JSON):
-        raise typer.BadParameter(f"--json is -o json; give one of them, not also -o {form}")
-    name, _, path = (Output.JSON if as_json else form or Output.TABLE).partition("=")
-    return Form(output=Output(name), path=path, sort_by=sort_by, watch=watch)
-
-
-def _compiled(path: str) -> Any:
-    """Compile a JSONPath of RFC 9535."""
-    import jsonpath  # half of the time that a listing takes to load
-
-    try:
-        return jsonpath.JSONPathEnvironment(strict=True).compile(path)
-    except jsonpath.JSONPathError as error:
-        reason = str(error).partition("\n")[0]
-        raise typer.BadParameter(f"{path!r} is no JSONPath such as $[*].name: {reason}") from None
+async def once(read: Callable[[], Awaitable[Page[T]]]) -> AsyncIterator[Page[T]]:
+    """The pages of a list that is read in one piece."""
+    yield await read()
 
 
 async def show(listing: Listing[T], form: Form) -> None:
     """Print the list, and with --watch what changes from then on."""
     _refuse_unknown(form.sort_by, listing.fields)
-    printer = _Printer(listing, form)
+    printer = Printer(listing, form)
     if form.watch:
         async for change in changes(listing, _PERIOD):
-            printer.print_change(change, form.sort_by)
-    elif form.sort_by or form.output is Output.JSONPATH:
-        pages = [page async for page in listing.pages()]
-        rows = _sorted(listing, [row for page in pages for row in page.rows], pages[0].now, form.sort_by)
-        await printer.print(_in_pages(pages[0].now, rows, form))
+            printer.print_more(change.now, _sorted(listing, change.rows, change.now, form.sort_by), gone=change.gone)
+    elif form.sort_by:
+        now, rows = await _gathered(listing.pages())
+        await printer.print(_in_pages(now, _sorted(listing, rows, now, form.sort_by)))
     else:
         await printer.print(listing.pages())
 
 
-async def _in_pages(now: datetime, rows: Sequence[T], form: Form) -> AsyncIterator[Page[T]]:
-    """A JSONPath is applied to all rows together; a table is laid out in parts."""
-    step = len(rows) or 1 if form.output is Output.JSONPATH else PAGE
-    for start in range(0, len(rows) or 1, step):
-        yield Page(now, tuple(rows[start : start + step]))
+async def _as_one(pages: AsyncIterator[Page[T]]) -> AsyncIterator[Page[T]]:
+    now, rows = await _gathered(pages)
+    yield Page(now, tuple(rows))
+
+
+async def _gathered(pages: AsyncIterator[Page[T]]) -> tuple[datetime, Sequence[T]]:
+    found = [page async for page in pages]
+    return found[0].now, [row for page in found for row in page.rows]
+
+
+async def _in_pages(now: datetime, rows: Sequence[T]) -> AsyncIterator[Page[T]]:
+    for start in range(0, len(rows) or 1, PAGE):
+        yield Page(now, tuple(rows[start : start + PAGE]))
 
 
 class Change(msgspec.Struct, Generic[T], frozen=True):
@@ -182,15 +102,15 @@ class Change(msgspec.Struct, Generic[T], frozen=True):
 
     now: datetime
     rows: Sequence[T]
-    gone: Mapping[int, str]
+    gone: Mapping[Hashable, str]
 
 
 async def changes(listing: Listing[T], period: timedelta) -> AsyncIterator[Change[T]]:
     """Read the list again and again, and yield what differs from the last time; at first every row."""
-    known: dict[int, tuple[str, tuple[str, ...]]] | None = None
+    known: dict[Hashable, tuple[str, tuple[str, ...]]] | None = None
     while True:
         began = anyio.current_time()
-        found: dict[int, tuple[str, tuple[str, ...]]] = {}
+        found: dict[Hashable, tuple[str, tuple[str, ...]]] = {}
         changed: list[T] = []
         async for page in listing.pages():
             for row in page.rows:
@@ -212,48 +132,53 @@ def _state(listing: Listing[T], row: T, now: datetime) -> tuple[str, ...]:
     return tuple(str(bool(text)) if column.ages else text for column, text in texts)
 
 
-class _Printer(Generic[T]):
+class Printer(Generic[T]):
     """Prints rows in one form."""
 
-    def __init__(self, listing: Listing[T], form: Form) -> None:
-        self._listing = listing
+    def __init__(self, rows: Rows[T], form: Form) -> None:
+        self._rows = rows
         self._output = form.output
-        self._find = _compiled(form.path).findall if form.path else None
-        self._columns = [each for each in listing.columns if form.output is Output.WIDE or not each.wide]
-        self._table = output.Table([column.heading for column in self._columns])
+        self._find = compiled(form.path).findall if form.path else None
+        self._columns = [each for each in rows.columns if form.output is Output.WIDE or not each.wide]
+        self._table = output.Table([column.heading for column in self._columns], below=rows.below)
 
     async def print(self, pages: AsyncIterator[Page[T]]) -> None:
+        """Print a whole list."""
         if self._output is Output.JSON:
             await output.json_array([self._object(row, page.now) for row in page.rows] async for page in pages)
             return
+        if self._find is not None:  # a JSONPath is applied to all rows together
+            pages = _as_one(pages)
         there = False
         async for page in pages:
             there = there or bool(page.rows)
             self._print_rows(page.now, page.rows)
         if not there:
-            typer.echo(self._listing.none, err=True)
+            typer.echo(self._rows.none, err=True)
 
-    def print_change(self, change: Change[T], sort_by: str) -> None:
-        rows = _sorted(self._listing, change.rows, change.now, sort_by)
+    def print_more(self, now: datetime, rows: Sequence[T], *, gone: Mapping[Hashable, str] | None = None) -> None:
+        """Print rows of a list that goes on, and the names of those that are no longer in it."""
+        gone = gone or {}
         if self._output is Output.JSON:
-            gone = ({"id": id_, "name": name, "gone": True} for id_, name in change.gone.items())
-            output.json_lines([*(self._object(row, change.now) for row in rows), *gone])
+            absent = ({"id": id_, "name": name, "gone": True} for id_, name in gone.items())
+            output.json_lines([*(self._object(row, now) for row in rows), *absent])
         else:
-            self._print_rows(change.now, rows, gone=tuple(change.gone.values()))
+            self._print_rows(now, rows, gone=tuple(gone.values()))
 
     def _print_rows(self, now: datetime, rows: Sequence[T], *, gone: Sequence[str] = ()) -> None:
         if self._output is Output.NAME:
-            typer.echo("".join(f"{self._listing.name(row)}\n" for row in rows), nl=False)
+            # A resource may have several rows.
+            typer.echo("".join(f"{name}\n" for name in dict.fromkeys(map(self._rows.name, rows))), nl=False)
         elif self._find is not None:
             for value in self._find([self._object(row, now) for row in rows]):
-                typer.echo(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+                typer.echo(output.text(value))
         else:
             cells = [[column.cell(row, now) for column in self._columns] for row in rows]
             blank = [None] * (len(self._columns) - 2)
             self._table.print([*cells, *([name, Text("gone", style="dim"), *blank] for name in gone)])
 
     def _object(self, row: T, now: datetime) -> Any:
-        return output.plain(self._listing.as_object(row, now))
+        return output.plain(self._rows.as_object(row, now))
 
 
 def _sorted(listing: Listing[T], rows: Sequence[T], now: datetime, sort_by: str) -> list[T]:

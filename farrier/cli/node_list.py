@@ -11,7 +11,8 @@ import typer
 
 from farrier.cli import completed_names, detail_options, listing, output
 from farrier.cli.connection import Session, with_database
-from farrier.cli.listing import Column, Form, Listing
+from farrier.cli.form import Form, formed
+from farrier.cli.listing import Column, Listing
 from farrier.cli.missing import Missing
 from farrier.cli.output import Cell
 from farrier.model.clocks import Overdue
@@ -23,7 +24,7 @@ from farrier.model.workflow import WorkflowStatus
 
 @with_database
 @detail_options.narrowed
-@listing.formed
+@formed
 async def list_(
     session: Session,
     form: Form,

@@ -126,6 +126,11 @@ def moment(at: datetime | None) -> str | None:
     return None if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
+def text(value: object) -> str:
+    """Return a value of JSON in one line: a text as it is, any other value as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
 def json(value: object) -> None:
     """Print one value."""
     typer.echo(msgspec.json.format(msgspec.json.encode(plain(value)), indent=2))

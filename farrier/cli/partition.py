@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-import typer
-
-from farrier.cli import output
+from farrier.cli import listing, output
 from farrier.cli.connection import Session, with_database
+from farrier.cli.form import Form, formed
+from farrier.cli.listing import Column, Listing
 from farrier.cli.resource_commands import NameArgument
 from farrier.cli.resource_shortcut import shortcut
 from farrier.model import ib_partition
+from farrier.model.resource_views import MemberView
 
 partition = shortcut(ib_partition.SPEC, "Create, list, inspect and delete InfiniBand partitions.")
 
 
 @partition.command("members")
 @with_database
-async def members(session: Session, name: NameArgument, as_json: output.AsJson = False) -> None:
+@formed
+async def members(session: Session, form: Form, name: NameArgument) -> None:
     """List the ports in a partition and their nodes."""
-    page = await session.resources.members(name)
-    if as_json:
-        output.json(page.rows)
-        return
-    if not page.rows:
-        typer.echo(f"{name} has no members", err=True)
-    output.table(
-        ("PORT", "OWNER", "NODE", "MEMBERSHIP", "STATE", "FOR", "REASON"),
-        (
-            (m.guid, m.owner, m.node, m.membership, output.state(m.state), output.ago(m.since, page.now), m.reason)
-            for m in page.rows
-        ),
+    listed = Listing(
+        columns=_COLUMNS,
+        pages=lambda: listing.once(lambda: session.resources.members(name)),
+        name=lambda each: each.guid,
+        id=lambda each: (each.guid, each.owner),
+        as_object=lambda each, _: output.plain(each),
+        fields=MemberView.__struct_fields__,
+        none=f"{name} has no members",
     )
+    await listing.show(listed, form)
+
+
+_COLUMNS: tuple[Column[MemberView], ...] = (
+    Column("PORT", lambda each, _: each.guid),
+    Column("OWNER", lambda each, _: each.owner),
+    Column("NODE", lambda each, _: each.node),
+    Column("MEMBERSHIP", lambda each, _: each.membership),
+    Column("STATE", lambda each, _: output.state(each.state)),
+    Column("FOR", lambda each, now: output.ago(each.since, now), ages=True),
+    Column("REASON", lambda each, _: each.reason),
+)

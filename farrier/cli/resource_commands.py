@@ -28,10 +28,11 @@ from farrier.cli import (
     resource_view,
 )
 from farrier.cli.connection import Session
-from farrier.cli.listing import Form, Listing
+from farrier.cli.form import Form, formed, formed_as_is
+from farrier.cli.listing import Listing
 from farrier.cli.missing import Missing
 from farrier.model import param_texts
-from farrier.model.history import HistoryEntry, HistoryFilter, Order
+from farrier.model.history import HistoryFilter, Order
 from farrier.model.kinds import CREATE, is_in
 from farrier.model.params import Field
 from farrier.model.requests import ResourceRequest
@@ -100,18 +101,7 @@ def _completed(kind: str, parameter: inspect.Parameter) -> inspect.Parameter:
     return parameter.replace(annotation=Annotated[type_, argument])
 
 
-async def kinds(session: Session, as_json: output.AsJson = False) -> None:
-    """List the registered kinds, with their actions and the number of resources in each state."""
-    found = await session.resources.kinds()
-    if as_json:
-        output.json(found)
-        return
-    if not found:
-        typer.echo("no kind is installed", err=True)
-    output.table(resource_view.KIND_COLUMNS, map(resource_view.kind_row, found))
-
-
-@listing.formed
+@formed
 async def list_(  # noqa: PLR0913 - one parameter is one option
     session: Session,
     form: Form,
@@ -199,8 +189,10 @@ async def why(session: Session, kind: KindArgument, name: NameArgument, as_json:
 
 
 @history_options.narrowed
+@formed_as_is
 async def history(  # noqa: PLR0913 - one parameter is one option
     session: Session,
+    form: Form,
     wanted: HistoryFilter,
     kind: KindArgument,
     name: Annotated[
@@ -213,7 +205,6 @@ async def history(  # noqa: PLR0913 - one parameter is one option
     everything: Annotated[bool, typer.Option("--all", help="Every entry, not only the newest.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="Number of entries, the newest first.")] = 50,
     follow: history_options.Follow = False,
-    as_json: history_options.AsJsonLines = False,
 ) -> None:
     """Show the changes of a resource, the oldest first. With --all and without a name, show the changes of all
     resources of the kind."""
@@ -223,15 +214,12 @@ async def history(  # noqa: PLR0913 - one parameter is one option
     wanted = msgspec.structs.replace(wanted, **which)
     await history_known.refuse_unknown(session, wanted)
     if follow:
-        await history_follow.show(session, wanted, newest=limit, as_json=as_json)
+        await history_follow.show(session, wanted, newest=limit, form=form)
         return
     if everything:
-        await history_options.show_pages(history_options.walk(session, wanted, order), as_json=as_json)
-        return
-    newest: list[HistoryEntry] = []
-    async for page in history_options.walk(session, wanted, Order.NEWEST, most=limit):
-        newest += page.changes
-    history_options.show(newest[::-1], as_json=as_json)
+        await history_options.show(history_options.walk(session, wanted, order), form)
+    else:
+        await history_options.show(history_options.last(session, wanted, limit), form)
 
 
 async def intent(  # noqa: PLR0913 - one parameter is one option

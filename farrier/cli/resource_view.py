@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-import msgspec
 import typer
 
 from farrier.cli import output
@@ -15,16 +14,8 @@ from farrier.cli.listing import Column
 from farrier.cli.output import Cell
 from farrier.model.clocks import Clock
 from farrier.model.limits import Limits
-from farrier.model.resource_views import KindView, ResourceDetail, ResourceView, clocks_of
+from farrier.model.resource_views import ResourceDetail, ResourceView, clocks_of
 from farrier.model.resource_why import ResourceWhy
-
-KIND_COLUMNS = ("KIND", "COUNT", "STATES", "ACTIONS")
-
-
-def kind_row(kind: KindView) -> tuple[Cell, ...]:
-    """A kind as a line of a list."""
-    states = ", ".join(f"{state.count} {state.state}" for state in kind.states if state.count)
-    return kind.kind, str(kind.count), states, ", ".join(action.action for action in kind.actions)
 
 
 def columns(limits: Limits) -> tuple[Column[ResourceView], ...]:
@@ -104,4 +95,4 @@ def _own(detail: Mapping[str, Any], *, short: bool = False) -> Iterable[tuple[st
     rest fits on one line."""
     for name, value in detail.items():
         if value not in (None, "", [], {}) and not (short and isinstance(value, (list, dict))):
-            yield name, value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            yield name, output.text(value)

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-import typer
-
-from farrier.cli import output
+from farrier.cli import listing, output
 from farrier.cli.connection import Session, with_database
+from farrier.cli.form import Form, formed
+from farrier.cli.listing import Column, Listing
 from farrier.cli.resource_commands import NameArgument
 from farrier.cli.resource_shortcut import shortcut
 from farrier.model import network_segment
+from farrier.model.resource_views import AddressView
 
 segment = shortcut(network_segment.SPEC, "Create, list, inspect and delete network segments.")
 
 
 @segment.command("addresses")
 @with_database
-async def addresses(session: Session, name: NameArgument, as_json: output.AsJson = False) -> None:
+@formed
+async def addresses(session: Session, form: Form, name: NameArgument) -> None:
     """List the allocated addresses and their owners."""
-    page = await session.resources.addresses(name)
-    if as_json:
-        output.json(page.rows)
-        return
-    if not page.rows:
-        typer.echo(f"no address of {name} is allocated", err=True)
-    output.table(
-        ("ADDRESS", "PREFIX", "OWNER", "NODE", "SINCE"),
-        ((a.address, a.prefix, a.owner, a.node, output.ago(a.allocated_at, page.now)) for a in page.rows),
+    listed = Listing(
+        columns=_COLUMNS,
+        pages=lambda: listing.once(lambda: session.resources.addresses(name)),
+        name=lambda each: each.address,
+        id=lambda each: each.address,
+        as_object=lambda each, _: output.plain(each),
+        fields=AddressView.__struct_fields__,
+        none=f"no address of {name} is allocated",
     )
+    await listing.show(listed, form)
+
+
+_COLUMNS: tuple[Column[AddressView], ...] = (
+    Column("ADDRESS", lambda each, _: each.address),
+    Column("PREFIX", lambda each, _: each.prefix),
+    Column("OWNER", lambda each, _: each.owner),
+    Column("NODE", lambda each, _: each.node),
+    Column("SINCE", lambda each, now: output.ago(each.allocated_at, now), ages=True),
+)

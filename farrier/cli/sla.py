@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import anyio
 import msgspec
 import typer
 
-from farrier.cli import output
+from farrier.cli import listing, output
 from farrier.cli.connection import Session, opened, with_database, with_settings
+from farrier.cli.form import Form, formed, formed_once
+from farrier.cli.listing import Column, Listing
+from farrier.clock import wall
 from farrier.config import Config, kinds
 from farrier.errors import FarrierError
 from farrier.model import duration, limits
 from farrier.model.built_in import BUILT_IN
+from farrier.model.clocks import Clock
+from farrier.model.edges import NODE
 from farrier.model.limits import PLACES, Limits, places_of
 from farrier.model.resource_views import KindView, late_clock
-from farrier.model.views import Wanted
+from farrier.model.views import Page, Wanted
 
 sla = typer.Typer(
     no_args_is_help=True,
@@ -38,71 +43,114 @@ class Limit(msgspec.Struct, frozen=True):
 
 @sla.command("list")
 @with_settings
-def list_(settings: Config, as_json: output.AsJson = False) -> None:
+@formed_once
+def list_(settings: Config, form: Form) -> None:
     """List the limit of every state and stage, then the limits of sites and models.
 
     With a database, the list includes kinds that are registered there but not in these settings.
     """
+    listed = Listing(
+        columns=_LIMIT_COLUMNS,
+        pages=lambda: listing.once(lambda: _limits(settings)),
+        name=lambda limit: limit.key,
+        id=lambda limit: (limit.section, limit.key),
+        as_object=lambda limit, _: output.plain(limit),
+        fields=Limit.__struct_fields__,
+        none="there are no limits",
+    )
+    anyio.run(listing.show, listed, form)
+
+
+async def _limits(settings: Config) -> Page[Limit]:
     known = (*BUILT_IN, *kinds.specs(settings.controller.kinds))
-    others = anyio.run(_registered, settings, {spec.name for spec in known})
+    others = await _registered(settings, {spec.name for spec in known})
     found = (
         *(_limit(settings.sla, each.key, each.default, each.note) for each in (*PLACES, *places_of(known))),
         *_of_others(settings.sla, others),
         *_named(settings.sla),
     )
-    if as_json:
-        output.json(found)
-        return
-    output.table(
-        ("FOR", "KEY", "LIMIT", "", "NOTE"),
-        (
-            (
-                each.section.removeprefix("sla").removeprefix(".").replace(".", " ", 1) or "all",
-                each.key,
-                "none" if each.limit is None else duration.human(each.limit),
-                "configured" if each.changed else "",
-                each.note,
-            )
-            for each in found
-        ),
-    )
+    return Page(wall(), found)
+
+
+def _scope(limit: Limit, _: datetime) -> str:
+    return limit.section.removeprefix("sla").removeprefix(".").replace(".", " ", 1) or "all"
+
+
+_LIMIT_COLUMNS: tuple[Column[Limit], ...] = (
+    Column("FOR", _scope),
+    Column("KEY", lambda limit, _: limit.key),
+    Column("LIMIT", lambda limit, _: "none" if limit.limit is None else duration.human(limit.limit)),
+    Column("", lambda limit, _: "configured" if limit.changed else ""),
+    Column("NOTE", lambda limit, _: limit.note),
+)
+
+
+class Breach(msgspec.Struct, frozen=True, kw_only=True):
+    """A layer of a resource above its limit."""
+
+    kind: str
+    name: str
+    paused: str | None
+    layer: str
+    state: str
+    since: datetime
+    limit: timedelta | None
+    above: timedelta | None
+
+    @property
+    def resource(self) -> str:
+        """The name of a node, as the commands of nodes take it, or the kind and name of any other resource."""
+        return self.name if self.kind == NODE else f"{self.kind}/{self.name}"
 
 
 @sla.command("breaches")
 @with_database
-async def breaches(session: Session, as_json: output.AsJson = False) -> None:
+@formed
+async def breaches(session: Session, form: Form) -> None:
     """List nodes above a limit, then other resources above a limit. Those furthest above the limit are first."""
+    listed = Listing(
+        columns=_BREACH_COLUMNS,
+        pages=lambda: listing.once(lambda: _breaches(session)),
+        name=lambda breach: breach.resource,
+        id=lambda breach: (breach.resource, breach.layer),
+        as_object=lambda breach, _: output.plain(breach),
+        fields=Breach.__struct_fields__,
+        none="no node or other resource is above a limit",
+    )
+    await listing.show(listed, form)
+
+
+async def _breaches(session: Session) -> Page[Breach]:
     held = session.settings.sla
     page = await session.queries.overdue(Wanted(), held)
     others = await session.resources.late(held)
-    resources = [(each, late_clock(each, others.now)) for each in others.rows]
-    if as_json:
-        output.json(
-            [
-                *({"node": o.node.name, "paused": o.node.paused, "clocks": o.clocks} for o in page.rows),
-                *({"kind": each.kind, "resource": each.name, "clocks": (clock,)} for each, clock in resources),
-            ]
-        )
-        return
-    found = [(o.node.name, o.node.paused, clock) for o in page.rows for clock in o.clocks]
-    found += [(f"{each.kind} {each.name}", None, clock) for each, clock in resources]
-    if not found:
-        typer.echo("no node or other resource is above a limit", err=True)
-    output.table(
-        ("NAME", "LAYER", "STATE", "FOR", "LIMIT", "ABOVE", "PAUSED"),
-        (
-            (
-                name,
-                clock.layer,
-                output.state(clock.state),
-                output.ago(clock.since, page.now),
-                duration.human(clock.limit or timedelta(0)),
-                duration.human(clock.above or timedelta(0)),
-                paused or "",
-            )
-            for name, paused, clock in found
-        ),
+    found = [_breach(NODE, row.node.name, row.node.paused, clock) for row in page.rows for clock in row.clocks]
+    found += [_breach(row.kind, row.name, None, late_clock(row, others.now)) for row in others.rows]
+    return Page(page.now, tuple(found))
+
+
+def _breach(kind: str, name: str, paused: str | None, clock: Clock) -> Breach:
+    return Breach(
+        kind=kind,
+        name=name,
+        paused=paused,
+        layer=clock.layer,
+        state=clock.state,
+        since=clock.since,
+        limit=clock.limit,
+        above=clock.above,
     )
+
+
+_BREACH_COLUMNS: tuple[Column[Breach], ...] = (
+    Column("NAME", lambda breach, _: breach.resource),
+    Column("LAYER", lambda breach, _: breach.layer),
+    Column("STATE", lambda breach, _: output.state(breach.state)),
+    Column("FOR", lambda breach, now: output.ago(breach.since, now), ages=True),
+    Column("LIMIT", lambda breach, _: duration.human(breach.limit or timedelta(0))),
+    Column("ABOVE", lambda breach, _: duration.human(breach.above or timedelta(0)), ages=True),
+    Column("PAUSED", lambda breach, _: breach.paused),
+)
 
 
 async def _registered(settings: Config, known: set[str]) -> tuple[KindView, ...]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
-import msgspec
 import typer
 
-from farrier.cli import completed_names, output
+from farrier.cli import completed_names, listing, output
 from farrier.cli.connection import Session, with_database
-from farrier.cli.output import Cell
+from farrier.cli.form import Form, formed
+from farrier.cli.listing import Column, Listing
 from farrier.model.node import TaskStatus
 from farrier.model.views import TaskView
 
@@ -24,36 +23,40 @@ def _group() -> None:
 
 @task.command("list")
 @with_database
+@formed
 async def list_(
     session: Session,
+    form: Form,
     node: Annotated[
         str | None,
         typer.Argument(help="Name or ID of a node. Default: all nodes.", autocompletion=completed_names.node_names),
     ] = None,
     status: Annotated[list[TaskStatus] | None, typer.Option(help="Only this status. Repeatable.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of tasks, the newest first.")] = 100,
-    as_json: output.AsJson = False,
 ) -> None:
     """List agent tasks, the newest first."""
-    page = await session.queries.tasks(node, status or (), limit=limit)
-    if as_json:
-        output.json(page.rows)
-    else:
-        output.table(_COLUMNS, (_row(task, page.now) for task in page.rows))
-
-
-_COLUMNS = ("TASK", "NODE", "TYPE", "STATUS", "ATTEMPT", "FAILURES", "CLAIMED BY", "AGE", "RESULT")
-
-
-def _row(task: TaskView, now: datetime) -> tuple[Cell, ...]:
-    return (
-        str(task.id),
-        task.node,
-        task.type,
-        task.status,
-        str(task.attempt),
-        str(task.failures),
-        task.claimed_by,
-        output.ago(task.created_at, now),
-        None if task.result is None else msgspec.json.encode(task.result).decode(),
+    listed = Listing(
+        columns=_COLUMNS,
+        pages=lambda: listing.once(lambda: session.queries.tasks(node, status or (), limit=limit)),
+        name=lambda each: str(each.id),
+        id=lambda each: each.id,
+        as_object=lambda each, _: output.plain(each),
+        fields=TaskView.__struct_fields__,
+        none="no task matches",
     )
+    await listing.show(listed, form)
+
+
+_COLUMNS: tuple[Column[TaskView], ...] = (
+    Column("TASK", lambda each, _: str(each.id)),
+    Column("NODE", lambda each, _: each.node),
+    Column("TYPE", lambda each, _: each.type),
+    Column("STATUS", lambda each, _: each.status),
+    Column("ATTEMPT", lambda each, _: str(each.attempt)),
+    Column("FAILURES", lambda each, _: str(each.failures)),
+    Column("CLAIMED BY", lambda each, _: each.claimed_by),
+    Column("AGE", lambda each, now: output.ago(each.created_at, now), ages=True),
+    Column("RESULT", lambda each, _: None if each.result is None else output.text(each.result)),
+    Column("LEASE UNTIL", lambda each, _: output.moment(each.lease_until), wide=True),
+    Column("ENDED", lambda each, _: output.moment(each.ended_at), wide=True),
+)

@@ -1,26 +1,30 @@
-"""`farrier token`: creates tokens of the HTTP API."""
+"""`farrier token`: creates tokens of the HTTP API, and lists the clients that have one."""
 
 from __future__ import annotations
 
 import secrets
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
+import anyio
 import typer
+from rich.text import Text
 
 from farrier import clock
-from farrier.cli import arguments, output
-from farrier.config import token_file
+from farrier.cli import arguments, listing, output
+from farrier.cli.connection import with_settings
+from farrier.cli.form import Form, formed_once
+from farrier.cli.listing import Column, Listing
+from farrier.cli.output import Cell
+from farrier.config import Config, token_file
 from farrier.config.token_file import ApiToken
-from farrier.model import api_token
+from farrier.errors import ConfigError
+from farrier.model import api_token, duration
 from farrier.model.api_token import Scope
+from farrier.model.views import Page
 
-token = typer.Typer(no_args_is_help=True, add_completion=False, help="Create tokens of the HTTP API.")
-
-
-@token.callback()
-def _group() -> None:
-    """Keeps `create` a subcommand, although it is the only one."""
+token = typer.Typer(no_args_is_help=True, add_completion=False, help="Create and list tokens of the HTTP API.")
 
 
 @token.command("create")
@@ -50,6 +54,54 @@ def create(
         typer.echo(f"\n{token_file.entry(entry)}", nl=False)
     else:
         typer.echo(f"added {name} to {file}; a running farrier reads it on SIGHUP (systemctl reload farrier)", err=True)
+
+
+@token.command("list")
+@with_settings
+@formed_once
+def list_(
+    settings: Config,
+    form: Form,
+    file: Annotated[
+        Path | None, typer.Option(help="File of tokens. Default: http.tokens_file of the settings.")
+    ] = None,
+) -> None:
+    """List the clients of the file of tokens with their scopes and expiry. The file has no token itself."""
+    path = settings.http.tokens_file if file is None else str(file)
+    if not path:
+        raise ConfigError(
+            "no file of tokens is configured; set http.tokens_file in the file that --config names, or use --file FILE"
+        )
+
+    async def read() -> Page[ApiToken]:
+        return Page(clock.wall(), token_file.load(path))
+
+    listed = Listing(
+        columns=_COLUMNS,
+        pages=lambda: listing.once(read),
+        name=lambda each: each.name,
+        id=lambda each: each.name,
+        as_object=lambda each, _: output.plain(each),
+        fields=ApiToken.__struct_fields__,
+        none=f"{path} has no token",
+    )
+    anyio.run(listing.show, listed, form)
+
+
+def _expires(token: ApiToken, now: datetime) -> Cell:
+    if token.expires is None:
+        return "never"
+    if token.expires <= now:
+        return Text(f"expired {output.ago(token.expires, now)} ago", style="red")
+    return f"in {duration.human(token.expires - now)}"
+
+
+_COLUMNS: tuple[Column[ApiToken], ...] = (
+    Column("CLIENT", lambda each, _: each.name),
+    Column("SCOPES", lambda each, _: ", ".join(each.scopes)),
+    Column("EXPIRES", _expires, ages=True),
+    Column("SHA256", lambda each, _: each.sha256, wide=True),
+)
 
 
 def _entry(name: str, scopes: list[Scope], expires_in: str | None, created: str) -> ApiToken:

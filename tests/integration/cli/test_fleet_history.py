@@ -90,36 +90,38 @@ async def test_an_export_is_narrowed_as_a_list_is(farrier: Prompt, everything: l
     expected = [past for past in of_one if past.cause.startswith("timer")]
     assert expected
     assert read((await farrier("history", "export", *narrow)).lines) == expected
-    assert read((await farrier("history", "list", *narrow, "--limit", 1000, "--json")).lines) == expected[::-1]
-    assert read((await farrier("node", "history", "gpu-2", *narrow[2:], "--all", "--json")).lines) == expected
+    assert read((await farrier("history", "list", *narrow, "--limit", 1000, "--json")).json) == expected[::-1]
+    assert read((await farrier("node", "history", "gpu-2", *narrow[2:], "--all", "--json")).json) == expected
 
 
 async def test_a_list_begins_with_the_newest_and_tells_how_to_go_on(
     farrier: Prompt, everything: list[HistoryEntry]
 ) -> None:
     first = await farrier("history", "list", "--limit", 3, "--json")
-    assert read(first.lines) == everything[:-4:-1]
+    assert read(first.json) == everything[:-4:-1]
     key = first.err.split()[-1]
     second = await farrier("history", "list", "--limit", 3, "--after", key, "--json")
-    assert read(second.lines) == everything[-4:-7:-1]
+    assert read(second.json) == everything[-4:-7:-1]
     table = await farrier("history", "list", "--limit", 3)
     assert table.out.splitlines()[0].split()[:2] == ["AT", "NAME"]
     assert len(table.out.splitlines()) == 4
 
 
 @pytest.mark.parametrize("words", [("history", "list", "--kind", "ib_partition"), ("node", "history", "--all")])
-async def test_history_that_is_empty_says_so_and_in_json_is_nothing(farrier: Prompt, words: tuple[str, ...]) -> None:
+async def test_history_that_is_empty_says_so_and_in_json_is_an_empty_array(
+    farrier: Prompt, words: tuple[str, ...]
+) -> None:
     said = await farrier(*words)
     assert (said.out, said.err) == ("", "no history entry matches\n")
     said = await farrier(*words, "--json")
-    assert (said.out, said.err) == ("", "")
+    assert (said.out, said.err) == ("[]\n", "")
 
 
 async def test_regions_have_a_history_too_and_who_asked_is_named(
     farrier: Prompt, everything: list[HistoryEntry]
 ) -> None:
     region = read(
-        (await farrier("history", "list", "--resource", f"maas_region/{pasts.SITE}", "--limit", 1000, "--json")).lines
+        (await farrier("history", "list", "--resource", f"maas_region/{pasts.SITE}", "--limit", 1000, "--json")).json
     )
     assert region == [past for past in everything if past.kind == "maas_region"][::-1]
     asked = (await farrier("history", "list", "--by", "ann", "--limit", 1)).out
@@ -182,5 +184,5 @@ async def test_the_value_of_a_detail_and_a_stage_are_no_mistake(farrier: Prompt)
 async def test_the_history_of_a_removed_kind_can_be_read(farrier: Prompt, db: pg.Database) -> None:
     async with db.connect() as conn:
         await conn.execute(REMOVED)
-    (line,) = (await farrier("history", "list", "--kind", "widget", "--to", "polished", "--json")).lines
+    (line,) = (await farrier("history", "list", "--kind", "widget", "--to", "polished", "--json")).json
     assert (line["kind"], line["to"]) == ("widget", "polished")

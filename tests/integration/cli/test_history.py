@@ -34,8 +34,8 @@ async def past(farrier: Prompt, db: pg.Database) -> Prompt:
     return farrier
 
 
-async def test_all_of_every_node_streams_as_json_lines_each_change_once(past: Prompt) -> None:
-    told = (await past("node", "history", "--all", "--json")).lines
+async def test_all_of_every_node_is_one_array_with_each_change_once(past: Prompt) -> None:
+    told = (await past("node", "history", "--all", "--json")).json
     keys = [(change["id"], change["version"], change["layer"]) for change in told]
     assert len(keys) == len(set(keys)) == 2 * (MANY + 3)  # a registration adds three entries, one for each layer
     assert keys == sorted(keys)
@@ -44,24 +44,24 @@ async def test_all_of_every_node_streams_as_json_lines_each_change_once(past: Pr
 
 
 async def test_one_node_s_newest_changes_are_told_oldest_first(past: Prompt) -> None:
-    versions = [change["version"] for change in (await past("node", "history", "gpu-1", "--limit", 3, "--json")).lines]
+    versions = [change["version"] for change in (await past("node", "history", "gpu-1", "--limit", 3, "--json")).json]
     assert versions == [MANY - 1, MANY, MANY + 1]
 
 
 async def test_all_of_one_node_is_all_of_it_and_of_no_other(past: Prompt) -> None:
-    told = (await past("node", "history", "gpu-1", "--all", "--json")).lines
+    told = (await past("node", "history", "gpu-1", "--all", "--json")).json
     assert len(told) == MANY + 3
     assert {change["name"] for change in told} == {"gpu-1"}
     assert [change["at"] for change in told] == sorted(change["at"] for change in told)
 
 
 async def test_layer_and_age_narrow_it(past: Prompt, db: pg.Database) -> None:
-    layers = (await past("node", "history", "gpu-1", "--layer", "management", "--json")).lines
+    layers = (await past("node", "history", "gpu-1", "--layer", "management", "--json")).json
     assert [change["to"] for change in layers] == ["unmanaged"]
-    assert len((await past("node", "history", "--all", "--since", "90m", "--json")).lines) == 2 * MANY
+    assert len((await past("node", "history", "--all", "--since", "90m", "--json")).json) == 2 * MANY
     moment = (await db.now() - timedelta(minutes=90)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    assert len((await past("node", "history", "--all", "--since", moment, "--json")).lines) == 2 * MANY
-    assert (await past("node", "history", "--all", "--since", "1m", "--json")).out == ""
+    assert len((await past("node", "history", "--all", "--since", moment, "--json")).json) == 2 * MANY
+    assert (await past("node", "history", "--all", "--since", "1m", "--json")).json == []
 
 
 async def test_the_table_says_from_where_to_where_after_how_long_and_why(past: Prompt) -> None:
@@ -80,7 +80,7 @@ async def test_a_deleted_node_keeps_its_history_under_name_and_id(farrier: Promp
     async with db.connect() as conn:
         await conn.execute("SET session_replication_role = replica")
         await conn.execute("UPDATE farrier.nodes SET status = 'deleted'")
-    assert {change["id"] for change in (await farrier("node", "history", "gpu-1", "--json")).lines} == {first}
+    assert {change["id"] for change in (await farrier("node", "history", "gpu-1", "--json")).json} == {first}
     second = (await farrier("node", "add", "gpu-1", "--json")).json["id"]
-    assert {change["id"] for change in (await farrier("node", "history", "gpu-1", "--json")).lines} == {second}
-    assert {change["id"] for change in (await farrier("node", "history", first, "--json")).lines} == {first}
+    assert {change["id"] for change in (await farrier("node", "history", "gpu-1", "--json")).json} == {second}
+    assert {change["id"] for change in (await farrier("node", "history", first, "--json")).json} == {first}

@@ -37,7 +37,7 @@ async def test_a_node_is_asked_along_from_registration_to_deletion(farrier: Prom
     deleted = await farrier("intent", "submit", "gpu-1", "delete", "--until", "deleted")
     assert deleted.out.splitlines()[-1] == "gpu-1 is deleted"
     assert (await farrier("node", "list", "--json")).json == []
-    story = (await farrier("node", "history", "gpu-1", "--layer", "status", "--json")).lines
+    story = (await farrier("node", "history", "gpu-1", "--layer", "status", "--json")).json
     assert [change["to"] for change in story] == [
         "enrolling",
         "quarantined",

@@ -125,9 +125,11 @@ async def test_breaches_name_each_clock_and_how_far_it_is_above(farrier: Prompt,
     await force(db, OFFLINE, "a")
     await db.advance(timedelta(minutes=31))
     (breach,) = (await farrier("sla", "breaches", "--json")).json
-    assert breach["node"] == "a"
-    assert [(clock["state"], clock["limit"]) for clock in breach["clocks"]] == [("offline", 1800)]
+    assert (breach["kind"], breach["name"]) == ("node", "a")
+    assert (breach["layer"], breach["state"], breach["limit"]) == ("status", "offline", 1800)
+    assert 60 <= breach["above"] < 120
     assert "offline" in (await farrier("sla", "breaches")).out
+    assert (await farrier("sla", "breaches", "-o", "name")).out == "a\n"
 
 
 async def test_a_configured_limit_counts_and_not_the_default(
@@ -282,7 +284,7 @@ async def test_a_limit_of_one_site_holds_there_and_is_listed_last(
     file = tmp_path_factory.mktemp("config") / "farrier.toml"
     file.write_text('[sla.site.north]\nstatus.offline = "1h"\n')
     breaches = (await farrier("sla", "breaches", "--json", "--config", file)).json
-    assert [breach["node"] for breach in breaches] == ["b"]
+    assert [breach["name"] for breach in breaches] == ["b"]
     limits = (await farrier("sla", "list", "--json", "--config", file)).json
     assert limits[-1] == {
         "section": "sla.site.north",
@@ -303,6 +305,6 @@ async def test_a_region_above_its_limit_is_among_the_breaches(farrier: Prompt, d
             """
         )
     (breach,) = (await farrier("sla", "breaches", "--json")).json
-    assert (breach["kind"], breach["resource"]) == ("maas_region", "north")
-    assert [(clock["state"], clock["limit"]) for clock in breach["clocks"]] == [("starting", 300)]
-    assert "maas_region north" in (await farrier("sla", "breaches")).out
+    assert (breach["kind"], breach["name"]) == ("maas_region", "north")
+    assert (breach["state"], breach["limit"]) == ("starting", 300)
+    assert "maas_region/north" in (await farrier("sla", "breaches")).out

@@ -135,14 +135,14 @@ async def test_history_says_who_moved_it(farrier: Prompt, yard: Yard) -> None:
     id_ = await yard.create("c-1")
     async with yard.running():
         await yard.until("SELECT EXISTS (SELECT FROM farrier.history WHERE kind = 'crate' AND from_value IS NOT NULL)")
-    made, change = (await farrier("resource", "history", "crate", "c-1", "--json")).lines
+    made, change = (await farrier("resource", "history", "crate", "c-1", "--json")).json
     assert (made["from"], made["to"]) == (None, "packing")
     assert (change["name"], change["from"], change["to"], change["id"]) == ("c-1", "packing", "packed", id_)
-    listed = (await farrier("history", "list", "--kind", "crate", "--json")).lines
+    listed = (await farrier("history", "list", "--kind", "crate", "--json")).json
     assert [line["name"] for line in listed] == ["c-1", "c-1"]
     assert "c-1" in (await farrier("history", "list", "--kind", "crate")).out
-    assert (await farrier("resource", "history", "crate", "c-1", "--all", "--json")).lines == [made, change]
-    assert (await farrier("resource", "history", "crate", "--all", "--json")).lines == [made, change]
+    assert (await farrier("resource", "history", "crate", "c-1", "--all", "--json")).json == [made, change]
+    assert (await farrier("resource", "history", "crate", "--all", "--json")).json == [made, change]
     assert "--help)" in (await farrier("resource", "history", "crate", ends=ExitCode.USAGE)).err
     await yard.db.advance(timedelta(minutes=2))
     exported = (await farrier("history", "export", "--kind", "crate")).lines
@@ -270,10 +270,10 @@ async def test_a_limit_of_the_settings_is_listed_and_holds(farrier: Prompt, yard
     await yard.db.advance(timedelta(minutes=3))
     assert (await farrier("sla", "breaches", "--json")).json == []
     (breach,) = (await farrier("sla", "breaches", "--json", "--config", file)).json
-    assert (breach["kind"], breach["resource"]) == ("crate", "c-1")
-    assert [(clock["state"], clock["limit"]) for clock in breach["clocks"]] == [("packing", 120)]
+    assert (breach["kind"], breach["name"]) == ("crate", "c-1")
+    assert (breach["state"], breach["limit"]) == ("packing", 120)
     said = (await farrier("sla", "breaches", "--config", file)).out
-    assert "crate c-1" in said
+    assert "crate/c-1" in said
     (late,) = [
         each
         for each in (await farrier("resource", "list", "crate", "--json", "--config", file)).json

@@ -54,7 +54,7 @@ async def test_a_segment_is_made_listed_shown_and_asked_for_its_end(farrier: Pro
     assert asked["status"] == "pending"
     await lan.settle()
     assert "is deleting/drain_allocated_ips" in (await farrier("segment", "why", "lan")).out
-    changes = (await farrier("segment", "history", "lan", "--json")).lines
+    changes = (await farrier("segment", "history", "lan", "--json")).json
     assert [change["to"] for change in changes] == ["provisioning", "ready", "deleting/drain_allocated_ips"]
     assert changes[-1]["requested_by"], "the user who runs the command"
 

@@ -17,6 +17,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from farrier.cli import COMMANDS, load
+from farrier.config import token_file
+from farrier.config.token_file import ApiToken
+from farrier.model.api_token import Scope
 from tests.integration.cli.conftest import Prompt
 from tests.integration.cli.test_node import OFFLINE, force
 from tests.support import pg
@@ -44,6 +47,7 @@ LISTS = (
     "history list",
     "history list --kind node --limit 3",
     "site list",
+    "token list",
     "sla list",
     "sla breaches",
 )
@@ -104,9 +108,17 @@ async def _fleet(farrier: Prompt, db: pg.Database) -> None:
 @pytest.fixture
 def terminal(db: pg.Database, tmp_path: Path) -> Prompt:
     """Commands that take their output for a terminal of 80 columns."""
-    (tmp_path / f"{'s' * 63}.toml").write_text("")
+    sites = tmp_path / "sites"
+    sites.mkdir()
+    (sites / f"{'s' * 63}.toml").write_text("")
+    tokens = tmp_path / "tokens.toml"
+    token_file.add(tokens, ApiToken(name="c" * 63, sha256="0" * 64, scopes=tuple(Scope)))
     return Prompt(
-        FARRIER_DATABASE_DSN=db.dsn, FARRIER_SITES_DIRECTORY=str(tmp_path), FORCE_COLOR="1", COLUMNS=str(COLUMNS)
+        FARRIER_DATABASE_DSN=db.dsn,
+        FARRIER_SITES_DIRECTORY=str(sites),
+        FARRIER_HTTP_TOKENS_FILE=str(tokens),
+        FORCE_COLOR="1",
+        COLUMNS=str(COLUMNS),
     )
 
 

@@ -11,7 +11,8 @@ import pytest
 import typer
 
 from farrier.cli import listing
-from farrier.cli.listing import Column, Form, Listing, Output
+from farrier.cli.form import Form, Output
+from farrier.cli.listing import Column, Listing
 from farrier.model.views import Page
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -112,3 +113,21 @@ async def test_a_watch_yields_what_is_new_changed_or_gone_and_not_what_only_grew
     assert list(begin.rows) == first
     assert ([row.name for row in then.rows], then.gone) == (["a", "c", "d"], {2: "b"})
     assert not readings
+
+
+def test_what_changes_is_printed_as_rows_or_as_a_json_object_on_each_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for output, expected in (
+        (Output.NAME, ["a"]),
+        (
+            Output.JSON,
+            ['{"id":1,"name":"a","state":"active","age":1,"labels":{}}', '{"id":["b",2],"name":"b","gone":true}'],
+        ),
+        (Output.TABLE, ["NAME  STATE   FOR", "a     active  1m", "b     gone"]),
+    ):
+        listing.Printer(listed(), form(output)).print_more(NOW, [Row(1, "a")], gone={("b", 2): "b"})
+        assert capsys.readouterr().out.splitlines() == expected
+
+
+async def test_a_name_with_several_rows_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    await listing.show(listed([Row(1, "a"), Row(2, "a", "offline"), Row(3, "b")]), form(Output.NAME))
+    assert capsys.readouterr().out.splitlines() == ["a", "b"]

@@ -1,4 +1,4 @@
-"""`farrier token create`: the token is printed once, and the file gets only its hash."""
+"""`farrier token`: a created token is printed once, the file gets only its hash, and a list shows its clients."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from typer.testing import CliRunner, Result
 
 from farrier import cli, clock
 from farrier.config import token_file
+from farrier.config.token_file import ApiToken
 from farrier.model import api_token
 
 
 def create(*words: str) -> Result:
     return CliRunner().invoke(cli.app, ["token", "create", *words], env={"COLUMNS": "200"})
+
+
+def listed(*words: str) -> Result:
+    return CliRunner().invoke(cli.app, ["token", "list", *words], env={"COLUMNS": "200", "FARRIER_CONFIG": None})
 
 
 def test_the_printed_entry_makes_the_printed_token_valid(tmp_path: Path) -> None:
@@ -69,3 +74,29 @@ def test_a_mistake_is_named_and_no_token_is_printed(words: list[str], said: str)
     assert result.exit_code == 2
     assert said in result.stderr
     assert "fat_" not in result.output
+
+
+def test_the_clients_of_a_file_are_listed_with_their_scopes_and_expiry_and_no_token(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    create("ci", "--scope", "read", "--scope", "intent", "--file", str(file))
+    create("installer", "--scope", "register", "--expires-in", "90d", "--file", str(file))
+    old = clock.wall() - timedelta(hours=3)
+    token_file.add(file, ApiToken(name="old", sha256="0" * 64, scopes=("read",), expires=old))
+    heading, *lines = listed("--file", str(file)).stdout.splitlines()
+    assert heading.split() == ["CLIENT", "SCOPES", "EXPIRES"]
+    assert [line.split(maxsplit=1)[0] for line in lines] == ["ci", "installer", "old"]
+    assert lines[0].endswith("never") and "in 89d" in lines[1] and "expired 3h ago" in lines[2]
+    assert listed("--file", str(file), "-o", "name", "--sort-by", "-name").stdout.split() == ["old", "installer", "ci"]
+    settings = tmp_path / "farrier.toml"
+    settings.write_text(f'[http]\ntokens_file = "{file}"\n')
+    assert [each["name"] for each in msgspec.json.decode(listed("--config", str(settings), "--json").stdout)] == [
+        "ci",
+        "installer",
+        "old",
+    ]
+
+
+def test_without_a_file_of_tokens_there_is_nothing_to_list() -> None:
+    said = listed()
+    assert said.exit_code == 2
+    assert "set http.tokens_file" in said.stderr and "--file FILE" in said.stderr

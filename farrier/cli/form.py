@@ -1,0 +1,131 @@
+"""The options that select the form of a list: -o, --json, --sort-by and --watch.
+
+A command with a `Form` gets it from one of the decorators, which adds these options to the command's own:
+`formed` all of them, `formed_once` for a list that does not change, `formed_as_is` for one that has its own order, too.
+`listing` prints in this form.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from functools import wraps
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
+
+import msgspec
+import typer
+
+from farrier.cli import completion, output
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+"""What the command works on: a session, or settings."""
+
+_PANEL = "Output"
+
+
+class Output(StrEnum):
+    """The forms that -o names."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    NAME = "name"
+    JSON = "json"
+    JSONPATH = "jsonpath"
+
+
+_NAMED = set(Output) - {Output.TABLE}
+
+
+class Form(msgspec.Struct, frozen=True, kw_only=True):
+    """The form in which a command lists. `path` is the JSONPath of -o."""
+
+    output: Output
+    path: str = ""
+    sort_by: str = ""
+    watch: bool = False
+
+
+def formed(command: Callable[Concatenate[S, Form, P], R]) -> Callable[Concatenate[S, P], R]:
+    """A command with all options."""
+    return _with(command, tuple(inspect.signature(_form).parameters))
+
+
+def formed_once(command: Callable[Concatenate[S, Form, P], R]) -> Callable[Concatenate[S, P], R]:
+    """A command with all options but --watch."""
+    return _with(command, ("form", "as_json", "sort_by"))
+
+
+def formed_as_is(command: Callable[Concatenate[S, Form, P], R]) -> Callable[Concatenate[S, P], R]:
+    """A command with -o and --json."""
+    return _with(command, ("form", "as_json"))
+
+
+def _with(command: Callable[Concatenate[S, Form, P], R], options: Sequence[str]) -> Callable[Concatenate[S, P], R]:
+    first, _, *own = inspect.signature(command, eval_str=True).parameters.values()
+    known = inspect.signature(_form, eval_str=True).parameters
+
+    @wraps(command)
+    def asked(first: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        chosen: dict[str, Any] = {name: kwargs.pop(name) for name in options}
+        return command(first, _form(**chosen), *args, **kwargs)
+
+    # typer derives the options from this signature.
+    vars(asked)["__signature__"] = inspect.Signature([first, *own, *(known[name] for name in options)])
+    return asked
+
+
+def _known_form(text: str) -> str:
+    name, equals, path = text.partition("=")
+    if name not in _NAMED or bool(equals) is not (name == Output.JSONPATH):
+        raise typer.BadParameter(f"expected wide, name, json or jsonpath=EXPR, got {text!r}")
+    if equals:
+        compiled(path)
+    return text
+
+
+def _form(
+    *,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FORM",
+            help="wide, name, json or jsonpath=EXPR, a JSONPath of RFC 9535 into the JSON.",
+            parser=_known_form,
+            autocompletion=completion.one_of(("wide", "name", "json", "jsonpath=")),
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    as_json: output.AsJson = False,
+    sort_by: Annotated[
+        str,
+        typer.Option(
+            metavar="FIELD",
+            help="Sort by this field of the JSON, such as status or labels.row. -FIELD: in descending order.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = "",
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", "-w", help="Go on, and print what changes, until Ctrl-C.", rich_help_panel=_PANEL),
+    ] = False,
+) -> Form:
+    if as_json and form not in (None, Output.JSON):
+        raise typer.BadParameter(f"--json is -o json; give one of them, not also -o {form}")
+    name, _, path = (Output.JSON if as_json else form or Output.TABLE).partition("=")
+    return Form(output=Output(name), path=path, sort_by=sort_by, watch=watch)
+
+
+def compiled(path: str) -> Any:
+    """Compile a JSONPath of RFC 9535. Raises a usage error."""
+    import jsonpath  # half of the time that a listing takes to load
+
+    try:
+        return jsonpath.JSONPathEnvironment(strict=True).compile(path)
+    except jsonpath.JSONPathError as error:
+        reason = str(error).partition("\n")[0]
+        raise typer.BadParameter(f"{path!r} is no JSONPath such as $[*].name: {reason}") from None
