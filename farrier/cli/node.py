@@ -44,22 +44,21 @@ async def add(  # noqa: PLR0913 - one parameter is one option
     as_json: output.AsJson = False,
 ) -> None:
     """Register a node. farrier does nothing to the machine until an intent requests it."""
-    token = bootstraps.token(secrets.token_hex()) if bootstrap else None
     registration = Registration(
         name=name,
         bmc_address=bmc_address,
         bmc_credential=bmc_credential,
         **given,
-        bootstrap_token=token,
+        bootstrap_token=bootstraps.token(secrets.token_hex()) if bootstrap else None,
         bootstrap_ttl=session.settings.node.bootstrap_ttl,
     )
-    (id_,) = await session.requests.register([registration])
+    (registered,) = await session.requests.register([registration])
     if as_json:
-        output.json({"id": id_, "name": name} | ({"bootstrap_token": token} if token else {}))
+        output.json(registered)
         return
-    typer.echo(f"{name} is registered with id {id_}")
-    if token:
-        _print_token(token, duration.human(session.settings.node.bootstrap_ttl))
+    typer.echo(f"{name} is registered with id {registered.id}")
+    if registered.bootstrap_token is not None:
+        _print_token(registered.bootstrap_token, duration.human(session.settings.node.bootstrap_ttl))
 
 
 @node.command("bootstrap")

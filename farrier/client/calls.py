@@ -14,6 +14,7 @@ from farrier.model.controller_views import Ownership
 from farrier.model.details import Details
 from farrier.model.edges import NODE
 from farrier.model.intent_views import IntentView
+from farrier.model.requests import Registered
 from farrier.model.resource_views import KindView, ResourceView
 from farrier.model.views import NodeDetail, NodeView
 
@@ -69,14 +70,6 @@ class ShownNode(msgspec.Struct, frozen=True):
 
     now: datetime
     node: NodeDetail
-
-
-class Registered(msgspec.Struct, frozen=True):
-    """A registered node. The bootstrap token is shown only here."""
-
-    id: int
-    name: str
-    bootstrap_token: str | None = None
 
 
 class RegisteredNodes(msgspec.Struct, frozen=True):

@@ -37,7 +37,15 @@ from farrier.model.history import (
 )
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.limits import Limits
-from farrier.model.requests import Answer, IntentStatus, Registration, Request, ResourceAnswer, ResourceRequest
+from farrier.model.requests import (
+    Answer,
+    IntentStatus,
+    Registered,
+    Registration,
+    Request,
+    ResourceAnswer,
+    ResourceRequest,
+)
 from farrier.model.resource_views import (
     AddressView,
     KindView,
@@ -314,14 +322,9 @@ class RemoteRequests:
         except NotAccepted as answered:
             return answered.intent.id
 
-    async def register(self, registrations: Sequence[Registration]) -> tuple[int, ...]:
-        if any(each.bootstrap_token is not None for each in registrations):
-            raise ConfigError(
-                "over HTTP, the server issues a bootstrap token: register the node without --bootstrap, then run "
-                "farrier node bootstrap NODE"
-            )
+    async def register(self, registrations: Sequence[Registration]) -> tuple[Registered, ...]:
         new = [_new_node(each) for each in registrations]
-        return tuple(each.id for each in (await self._api.call(calls.register(new))).nodes)
+        return (await self._api.call(calls.register(new))).nodes
 
     async def issue_bootstrap(self, node: str, _ttl: timedelta) -> str:
         path = f"{calls.node(node).path}/bootstrap"
@@ -353,7 +356,13 @@ def _needs_database() -> ConfigError:
 
 def _new_node(given: Registration) -> calls.NewNode:
     details = {name: getattr(given, name) for name in DETAILS}
-    return calls.NewNode(name=given.name, bmc_address=given.bmc_address, bmc_credential=given.bmc_credential, **details)
+    return calls.NewNode(
+        name=given.name,
+        bmc_address=given.bmc_address,
+        bmc_credential=given.bmc_credential,
+        bootstrap=given.bootstrap_token is not None,
+        **details,
+    )
 
 
 async def _intent(api: AsyncFarrier, kind: str, intent: int) -> Page[IntentView]:

@@ -10,14 +10,14 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from farrier.client import calls, errors, feed, wire
-from farrier.client.calls import Call, NewNode, Registered, Submission
+from farrier.client.calls import Call, NewNode, Submission
 from farrier.client.errors import ApiUnreachable
 from farrier.client.feed import Change, Feed
 from farrier.model.actions import Action
 from farrier.model.controller_views import Ownership
 from farrier.model.edges import NODE
 from farrier.model.intent_views import IntentView
-from farrier.model.requests import IntentStatus
+from farrier.model.requests import IntentStatus, Registered
 from farrier.model.resource_views import KindView, ResourceView
 from farrier.model.views import NodeDetail, NodeView
 

@@ -19,7 +19,15 @@ from farrier.errors import DatabaseUnreachable, RefusedByModel
 from farrier.io import pool, reading, refusals, statements
 from farrier.io.pool import Connection, Pool, Single
 from farrier.model import details
-from farrier.model.requests import Answer, IntentStatus, Registration, Request, ResourceAnswer, ResourceRequest
+from farrier.model.requests import (
+    Answer,
+    IntentStatus,
+    Registered,
+    Registration,
+    Request,
+    ResourceAnswer,
+    ResourceRequest,
+)
 
 A = TypeVar("A", Answer, ResourceAnswer)
 Ring = Callable[..., None]
@@ -96,7 +104,7 @@ class PostgresRequests:
                         await rung.wait()
         return None
 
-    async def register(self, registrations: Sequence[Registration]) -> tuple[int, ...]:
+    async def register(self, registrations: Sequence[Registration]) -> tuple[Registered, ...]:
         async with refusals.borrowed(self._pool) as conn, conn.transaction():
             return tuple([await _register(conn, each, named=len(registrations) > 1) for each in registrations])
 
@@ -173,12 +181,12 @@ class _Bell:
         self.rung = anyio.Event()
 
 
-async def _register(conn: Connection, registration: Registration, *, named: bool) -> int:
-    """Register one node and return its ID. With `named`, an error begins with the name of the node."""
+async def _register(conn: Connection, registration: Registration, *, named: bool) -> Registered:
+    """Register one node. With `named`, an error begins with the name of the node."""
     try:
         with refusals.translated():
             id_: int = await conn.fetchval(REGISTER, registrations([registration]))
-            return id_
+            return Registered(id=id_, name=registration.name, bootstrap_token=registration.bootstrap_token)
     except RefusedByModel as refusal:
         if not named:
             raise

@@ -83,3 +83,15 @@ class Registration(Details, frozen=True, kw_only=True):
     @override
     def __repr__(self) -> str:
         return f"Registration(name={self.name!r}, …)"
+
+
+class Registered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A node that is registered now. The bootstrap token is shown only here."""
+
+    id: int
+    name: str
+    bootstrap_token: str | None = None
+
+    @override
+    def __repr__(self) -> str:
+        return f"Registered(id={self.id}, name={self.name!r}, …)"

@@ -18,7 +18,7 @@ from farrier.model.identity import Holder, Identity
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.limits import Limits
 from farrier.model.node import TaskType
-from farrier.model.requests import Answer, Registration, Request, ResourceAnswer, ResourceRequest
+from farrier.model.requests import Answer, Registered, Registration, Request, ResourceAnswer, ResourceRequest
 from farrier.model.resource_views import (
     AddressView,
     KindView,
@@ -238,8 +238,9 @@ class Requests(Protocol):
     async def answer_resource(self, intent: int, patience: timedelta) -> ResourceAnswer | None:
         """Wait for the answer to an intent for a resource. None: the intent is still pending after `patience`."""
 
-    async def register(self, registrations: Sequence[Registration]) -> tuple[int, ...]:
-        """Register all of these nodes, or none, and return their IDs. With several, the error names the node."""
+    async def register(self, registrations: Sequence[Registration]) -> tuple[Registered, ...]:
+        """Register all of these nodes, or none. With several, the error names the node. Only the returned bootstrap
+        tokens are valid: over HTTP, the server issues them instead of the client."""
 
     async def issue_bootstrap(self, node: str, ttl: timedelta) -> str:
         """Issue a bootstrap token, which is returned only here. Earlier unused tokens of the node become invalid."""

@@ -124,24 +124,16 @@ NodeChange.__doc__ = (
 )
 
 
-class RegisteredNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A node that is registered now. The bootstrap token is shown only here."""
-
-    id: int
-    name: str
-    bootstrap_token: str | None = None
-
-
 class Bootstrap(msgspec.Struct, frozen=True, kw_only=True):
     """A token for a node's agent, which works once and is shown only here. Earlier unused tokens are invalid."""
 
     bootstrap_token: str
 
 
-class Registered(msgspec.Struct, frozen=True, kw_only=True):
+class RegisteredNodes(msgspec.Struct, frozen=True, kw_only=True):
     """The registered nodes, in the order of the request."""
 
-    nodes: tuple[RegisteredNode, ...]
+    nodes: tuple[asked.Registered, ...]
 
 
 async def list_(call: Call[NodePage, None]) -> Response:
@@ -166,14 +158,9 @@ async def register(call: Call[Registering, Any]) -> Response:
     """Register one node, or all nodes of a list or none. farrier does nothing to a machine until an intent requests
     it."""
     given = call.body if isinstance(call.body, list) else [call.body]
-    nodes = [_registration(each, call) for each in given]
-    ids = await call.backend.requests.register(nodes)
-    registered = tuple(
-        RegisteredNode(id=id_, name=node.name, bootstrap_token=node.bootstrap_token)
-        for id_, node in zip(ids, nodes, strict=True)
-    )
-    headers = {"Location": f"/api/v1/nodes/{ids[0]}"} if len(ids) == 1 else None
-    return operation.json(Registered(nodes=registered), HTTPStatus.CREATED, headers)
+    nodes = await call.backend.requests.register([_registration(each, call) for each in given])
+    headers = {"Location": f"/api/v1/nodes/{nodes[0].id}"} if len(nodes) == 1 else None
+    return operation.json(RegisteredNodes(nodes=nodes), HTTPStatus.CREATED, headers)
 
 
 async def change(call: Call[Changing, Any]) -> Response:
@@ -271,7 +258,7 @@ OPERATIONS = [
         body=NewNode | Annotated[list[NewNode], Meta(min_length=1, max_length=MOST_ROWS)],  # type: ignore[valid-type]
         largest=_LARGEST_REGISTRATION,
         scope=Scope.REGISTER,
-        answers={201: Answer(what="The nodes are registered.", body=Registered)},
+        answers={201: Answer(what="The nodes are registered.", body=RegisteredNodes)},
     ),
     Operation(path="/nodes/{node}", respond=show, given=Shown, answers=_SHOW),
     Operation(

@@ -93,6 +93,14 @@ async def test_nodes_are_registered_and_asked_over_http(remote: Prompt) -> None:
     await remote("enqueue", "node", "gpu-1")
 
 
+async def test_a_node_is_registered_with_a_token_that_the_server_issues(remote: Prompt, db: pg.Database) -> None:
+    said = (await remote("node", "add", "gpu-1", "--bootstrap", "--json")).json
+    async with db.connect() as conn:
+        assert await conn.fetchval("SELECT node FROM farrier.enroll_agent($1)", said["bootstrap_token"]) == said["id"]
+    assert (await remote("node", "add", "gpu-2", "--bootstrap")).out.splitlines()[1].startswith("bootstrap token: fbt_")
+    assert "bootstrap" not in (await remote("node", "add", "gpu-3")).out
+
+
 async def test_a_command_for_the_database_itself_says_that_it_needs_it(remote: Prompt) -> None:
     refused = await remote("history", "prune", "--older-than", "365d", ends=ExitCode.USAGE)
     assert refused.err == "farrier: this command needs the database itself; use --dsn instead of --api\n"
