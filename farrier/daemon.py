@@ -22,7 +22,7 @@ from anyio.abc import TaskStatus
 
 import farrier
 from farrier import log, memory, wiring
-from farrier.config import Config, site_files, token_file
+from farrier.config import Config, HttpConfig, site_files, token_file
 from farrier.config.sites import Sites
 from farrier.errors import ConfigError, DatabaseUnreachable, ExitCode, FarrierError, InternalError
 from farrier.metrics.sink import PrometheusSink
@@ -69,6 +69,7 @@ class Daemon:
         config = self._config
         self._sites = site_files.load(config.sites.directory)
         self.use_tokens()
+        _warn_without_token(config.http)
         if config.http.tls_cert:
             self._certificate = Certificate(config.http.tls_cert, config.http.tls_key)
         extensions = wiring.extensions(config.controller.kinds)
@@ -196,6 +197,17 @@ class Daemon:
         if (silence := self._progress.uncommitted_for()) > _SILENCE:
             return f"the database has committed no renewal for {silence.total_seconds():.0f} s"
         return None
+
+
+def _warn_without_token(http: HttpConfig) -> None:
+    """Log once why clients will be refused, before the first one is."""
+    if not (is_loopback(http.host) or http.tokens_file or http.bearer_token):
+        _log.warning(
+            "http.no_token",
+            host=http.host,
+            reason="other machines can reach it, so each request needs a token, except for metrics and probes",
+            hint="run farrier token create, and set http.tokens_file; or set http.host to 127.0.0.1",
+        )
 
 
 async def _use(runtime: wiring.Runtime, sites: Sites) -> None:

@@ -168,6 +168,14 @@ async def authorize(request: Request, scope: Scope) -> str:
     return caller.name
 
 
+async def authorize_again(request: Request, scope: Scope) -> None:
+    """Check a request whose response goes on, with the present tokens. Raises HTTPException once its token has expired,
+    or is not accepted any more."""
+    if hasattr(request.state, "caller"):
+        del request.state.caller
+    await authorize(request, scope)
+
+
 async def requester(request: Request, given: str | None) -> str:
     """The client of an intent: that of the token. Only a client with the scope `admin` may name another one, for which
     it acts. Raises HTTPException."""

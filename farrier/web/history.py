@@ -15,13 +15,17 @@ import anyio
 import msgspec
 import structlog
 from msgspec import Meta
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from farrier.errors import FarrierError
 from farrier.model import duration
+from farrier.model.api_token import Scope
 from farrier.model.edges import NODE
 from farrier.model.history import HistoryEntry, HistoryFilter, HistoryKey, Order, parse_bound, parse_key, parse_resource
 from farrier.web import operation
+from farrier.web.access import authorize_again
 from farrier.web.backend import Backend
 from farrier.web.kind_path import of_a_kind
 from farrier.web.operation import Answer, Call, Operation
@@ -169,15 +173,16 @@ async def stream(call: Call[Streaming, None]) -> Response:
             f"this server already sends {_MOST_STREAMS} streams",
             hint="use another replica, or poll GET /api/v1/history?order=oldest",
         )
-    return StreamingResponse(_events(backend, wanted, key), media_type=EVENTS)
+    return StreamingResponse(_events(call.request, backend, wanted, key), media_type=EVENTS)
 
 
 # The open streams of this process.
 _open: set[object] = set()
 
 
-async def _events(backend: Backend, wanted: HistoryFilter, key: HistoryKey) -> AsyncIterator[bytes]:
-    """The events of one stream. Ends when the database cannot be reached: the client connects again."""
+async def _events(request: Request, backend: Backend, wanted: HistoryFilter, key: HistoryKey) -> AsyncIterator[bytes]:
+    """The events of one stream. Ends when the database cannot be reached, or the token is not accepted any more: the
+    client connects again."""
     stream = object()
     _open.add(stream)
     try:
@@ -185,6 +190,7 @@ async def _events(backend: Backend, wanted: HistoryFilter, key: HistoryKey) -> A
         sent = anyio.current_time()
         while True:
             page = await backend.queries.history(wanted, order=Order.OLDEST, after=key, limit=_PAGE)
+            await authorize_again(request, Scope.READ)
             key = page.following or (page.changes[-1].key if page.changes else key)
             if page.changes or anyio.current_time() - sent > _KEEP_ALIVE_SECONDS:
                 yield b"".join(map(_event, page.changes)) or _mark(key)
@@ -193,6 +199,8 @@ async def _events(backend: Backend, wanted: HistoryFilter, key: HistoryKey) -> A
                 await anyio.sleep(_POLL_SECONDS)
     except FarrierError as error:
         _log.warning("http.stream_ended", error=str(error))
+    except HTTPException as refusal:
+        _log.info("http.stream_ended", error=refusal.detail)
     finally:
         _open.discard(stream)
 

@@ -12,14 +12,15 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from farrier.web import forms
+from farrier.web import forms, return_path
 from farrier.web.access import COOKIE, Caller, access_of
+from farrier.web.return_path import LOG_IN
 
 _TOKEN, _LEAVE = "token", "leave"
 
 
 async def login(request: Request) -> Response:
-    """GET and POST /login"""
+    """GET and POST /login. The form keeps the query string, which names the page to return to."""
     if request.method != "POST":
         try:
             caller = await access_of(request).caller(request)
@@ -28,7 +29,7 @@ async def login(request: Request) -> Response:
         return _page(request, caller)
     given = await forms.submitted(request)
     if _LEAVE in given:
-        response: Response = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
+        response: Response = RedirectResponse(LOG_IN, HTTPStatus.SEE_OTHER)
         response.delete_cookie(COOKIE, httponly=True, samesite="strict")
         return response
     token = given.get(_TOKEN, "").strip()
@@ -36,7 +37,7 @@ async def login(request: Request) -> Response:
         session = await access_of(request).begin_session(request, token)
     except HTTPException as error:
         return _page(request, None, error.detail, HTTPStatus(error.status_code))
-    response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+    response = RedirectResponse(return_path.wanted(request), HTTPStatus.SEE_OTHER)
     forms.keep(request, response, COOKIE, session)
     return response
 
@@ -46,4 +47,4 @@ def _page(request: Request, caller: Caller | None, problem: str = "", status: HT
     return forms.page(request, "login.html", values, status)
 
 
-ROUTES = [Route("/login", login, methods=["GET", "POST"])]
+ROUTES = [Route(LOG_IN, login, methods=["GET", "POST"])]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import AsyncIterator
+from urllib.parse import urlencode
 
 import httpx
 import pytest
@@ -40,9 +42,9 @@ async def web(backend: Backend) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def log_in(web: httpx.AsyncClient, token: str) -> httpx.Response:
-    form = await web.get("/login")
-    return await web.post("/login", data=hidden(form.text) | {"token": token})
+async def log_in(web: httpx.AsyncClient, token: str, path: str = "/login") -> httpx.Response:
+    form = await web.get(path)
+    return await web.post(path, data=hidden(form.text) | {"token": token})
 
 
 async def test_pages_need_a_token_beyond_loopback_and_lead_to_the_log_in(web: httpx.AsyncClient) -> None:
@@ -55,6 +57,42 @@ async def test_pages_need_a_token_beyond_loopback_and_lead_to_the_log_in(web: ht
     assert "httponly" in cookie and "samesite=strict" in cookie
     assert (await web.get("/")).status_code == 200
     assert "tv" in (await web.get("/login")).text
+
+
+async def test_the_log_in_returns_to_the_page_that_asked_for_it(web: httpx.AsyncClient, conn: Connection) -> None:
+    await register(conn, "gpu-1")
+    for page in ("/nodes/gpu-1", "/?site=ams&label=row%3D1", "/history?resource=node/gpu-1"):
+        refused = await web.get(page)
+        (link,) = re.findall(r'href="(/login\?next=[^"]*)"', refused.text)
+        entered = await log_in(web, VIEWER, html.unescape(link))
+        assert (entered.status_code, entered.headers["location"]) == (303, page)
+        assert (await web.get(entered.headers["location"])).status_code == 200
+        web.cookies.clear()
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        "//evil.example",
+        "///evil.example",
+        "/\\evil.example",
+        "\\\\evil.example",
+        "https://evil.example",
+        "javascript:alert(1)",
+        "evil.example",
+        "/\t/evil.example",
+        "\t//evil.example",
+        " //evil.example",
+        "/\r\nLocation: https://evil.example",
+        "/nodes\\..\\evil",
+        "/n\x00",
+        "/nöde",
+        "",
+    ],
+)
+async def test_the_log_in_leads_to_no_other_server(web: httpx.AsyncClient, foreign: str) -> None:
+    entered = await log_in(web, VIEWER, f"/login?{urlencode({'next': foreign})}")
+    assert (entered.status_code, entered.headers["location"]) == (303, "/")
 
 
 async def test_a_browser_is_offered_what_its_token_may_do_and_acts_in_its_name(

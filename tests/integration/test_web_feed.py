@@ -5,23 +5,33 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import anyio
 import httpx
+import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
+from farrier.config.token_file import ApiToken
 from farrier.io.pool import Connection
+from farrier.model import api_token
+from farrier.web.access import Access
 from farrier.web.backend import Backend
 from farrier.web.server import serving
-from tests.integration.test_web import backend, closed_site, conn, register, web
+from farrier.web.site import Site
+from tests.integration.test_web import backend, closed_site, conn, nothing, register, web
 from tests.support import pg
 
 __all__ = ["backend", "conn", "web"]
 
 # Longer than any statement may take until its first change.
 SETTLED = timedelta(seconds=5)
+START = datetime(2027, 1, 1, tzinfo=UTC)
+TOKEN = api_token.token("1" * 64)
+VIEWER = ApiToken(name="tv", sha256=api_token.digest(TOKEN), scopes=("read",), expires=START + timedelta(hours=1))
+OTHER = ApiToken(name="other", sha256="0" * 64, scopes=("read",))
 
 
 async def read(web: httpx.AsyncClient, cursor: str | None, **params: str) -> tuple[list[str], str | None]:
@@ -106,12 +116,21 @@ class Events:
                     self.last_id = line.removeprefix("id: ")
                     return
 
+    async def ended(self) -> None:
+        """Return once the server has ended the stream. A change before its end is a failure."""
+        with anyio.fail_after(pg.PATIENCE.total_seconds()):
+            async for line in self._lines:
+                assert not line.startswith("data: "), line
+
 
 @asynccontextmanager
-async def streamed(backend: Backend, last_id: str = "", **params: str) -> AsyncIterator[Events]:
-    site = closed_site()
+async def streamed(
+    backend: Backend, last_id: str = "", *, access: Access | None = None, token: str = "", **params: str
+) -> AsyncIterator[Events]:
+    site = Site(CollectorRegistry(), unready_because=lambda: None, refresh=nothing, access=access)
     site.open(backend)
     headers = {"Last-Event-ID": last_id} if last_id else {}
+    headers |= {"Authorization": f"Bearer {token}"} if token else {}
     async with (
         serving(site.app, host="127.0.0.1", port=0) as url,
         httpx.AsyncClient(trust_env=False, timeout=None) as client,
@@ -139,6 +158,28 @@ async def test_a_stream_has_the_changes_from_now_on_and_continues_where_it_broke
     for last, expected in ((quiet, "gpu-2"), (change["key"], "gpu-3")):
         async with streamed(backend, last, layer="status") as events:
             assert (await events.next())["name"] == expected
+
+
+async def test_a_stream_ends_when_its_token_leaves_the_file_or_expires(
+    backend: Backend, conn: Connection, db: pg.Database
+) -> None:
+    for end in ("leaves the file", "loses its scope", "expires", "never"):
+        now = [START]
+        access = Access((VIEWER, OTHER), loopback=False, now=lambda now=now: now[0])  # type: ignore[misc]
+        async with streamed(backend, access=access, token=TOKEN, layer="status") as events:
+            await events.begun()
+            if end == "leaves the file":
+                access.use((OTHER,))
+            elif end == "loses its scope":
+                access.use((msgspec.structs.replace(VIEWER, scopes=("intent",)),))
+            elif end == "expires":
+                now[0] = START + timedelta(hours=2)
+            await register(conn, f"gpu-{end.replace(' ', '-')}")
+            await db.advance(SETTLED)
+            if end == "never":
+                assert (await events.next())["name"] == "gpu-never"
+            else:
+                await events.ended()
 
 
 async def test_a_stream_is_narrowed_like_history(backend: Backend, conn: Connection, db: pg.Database) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
+import socket
 
 import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from farrier.config import Config
+from farrier.config import Config, HttpConfig
 from farrier.daemon import Daemon, foreseen, obey, until_stopped
 from farrier.errors import ConfigError, InternalError
 
@@ -106,3 +107,23 @@ async def test_signals_during_a_reload_make_one_more_after_it() -> None:
             await reloads.begins()
             reloads.let_go()
     assert reloads.begun == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        ({"host": "192.0.2.1"}, True),
+        ({"host": "192.0.2.1", "bearer_token": "env:FARRIER_SECRET_API"}, False),
+        ({"host": "127.0.0.1"}, False),
+    ],
+)
+async def test_a_server_beyond_loopback_without_any_token_is_named_at_the_start(
+    settings: dict[str, str], warned: bool
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, capture_logs() as logged:
+        http = HttpConfig(port=taken.getsockname()[1], **settings)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="cannot listen"):  # no machine has the address; the port is taken
+            await Daemon(Config(http=http), anyio.Event()).run()
+    found = [line for line in logged if line["event"] == "http.no_token"]
+    assert [line["log_level"] for line in found] == ["warning"] * warned
+    assert all("http.tokens_file" in line["hint"] for line in found)
