@@ -16,6 +16,6 @@ ENV PATH=/opt/farrier/bin:$PATH FARRIER_HTTP_HOST=0.0.0.0 PYTHONDONTWRITEBYTECOD
 EXPOSE 9464
 # The process, not the database: to start the container again helps only against a process that hangs.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=90s --retries=3 \
-    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:9464/healthz', timeout=4)"]
+    CMD ["farrier", "health"]
 ENTRYPOINT ["farrier"]
 CMD ["run"]

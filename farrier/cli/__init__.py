@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "run": "Run the controller until SIGTERM or Ctrl-C. A second signal ends it at once, without the drain.",
+    "health": "Ask the daemon of this machine whether it is alive. Exit code 0: it is; 1: it is not.",
     "demo": "Run a simulated fleet: real daemon and PostgreSQL, simulated BMCs, MAAS region, agents and clients.",
     "systemd": "Install the units of the service.",
     "db": "Manage the database: schema, roles, DSN of the embedded server.",
@@ -42,7 +43,7 @@ COMMANDS = {
     "sla": "List the limits of all states, and the resources above a limit.",
     "alerts": "Print alert rules for Prometheus, generated from the limits and periods of the settings.",
     "dashboard": "Print one dashboard for Grafana, or write all of them to a directory.",
-    "token": "Create tokens of the HTTP API.",
+    "token": "Create and list tokens of the HTTP API.",
     "model": "Print the state model: states, edges, limits, actions, failure classes.",
     "context": "Name databases, and select the one that commands use.",
     "config": "Print every setting with its default and description.",

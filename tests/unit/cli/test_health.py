@@ -1,0 +1,92 @@
+"""`farrier health`: the health check of a container, over HTTP and over TLS."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import anyio.to_thread
+import pytest
+from prometheus_client import CollectorRegistry
+from typer.testing import CliRunner, Result
+
+from farrier import cli, clock
+from farrier.cli import health
+from farrier.config import HttpConfig
+from farrier.sim.certificates import Authority
+from farrier.web.server import serving
+from farrier.web.site import Site
+from farrier.web.tls import Certificate
+from tests.support import containers
+from tests.support.sockets import free_port
+
+SETTINGS = {"FARRIER_CONFIG": None, "FARRIER_HTTP_HOST": None, "FARRIER_HTTP_PORT": None}
+
+
+async def nothing() -> None:
+    """There is nothing to refresh."""
+
+
+@asynccontextmanager
+async def daemon(certificate: Certificate | None = None) -> AsyncIterator[dict[str, str | None]]:
+    """A server that is alive and not ready; yields the settings of a container with it."""
+    site = Site(CollectorRegistry(), unready_because=lambda: "waiting for the database", refresh=nothing)
+    tls = None if certificate is None else certificate.context
+    async with serving(site.app, host="127.0.0.1", port=0, tls=tls) as url:
+        # In a container, it listens on every address.
+        yield SETTINGS | {"FARRIER_HTTP_HOST": "0.0.0.0", "FARRIER_HTTP_PORT": url.rpartition(":")[2]}
+
+
+async def check(settings: dict[str, str | None], *words: str) -> Result:
+    """What the command of the image does in a container with these settings."""
+    program, *command = containers.health_check()
+    assert program == "farrier"
+    return await anyio.to_thread.run_sync(partial(CliRunner().invoke, cli.app, [*command, *words], env=settings))
+
+
+async def test_a_daemon_that_is_alive_is_healthy_and_one_that_is_not_ready_says_why() -> None:
+    async with daemon() as settings:
+        alive, ready = await check(settings), await check(settings, "--ready")
+    assert (alive.exit_code, alive.stdout) == (0, "ok\n")
+    assert (ready.exit_code, ready.stdout) == (1, "not ready: waiting for the database\n")
+
+
+async def test_a_daemon_with_a_certificate_for_its_public_name_is_healthy(tmp_path: Path) -> None:
+    files = Authority("test", now=clock.wall()).issue(tmp_path, hosts=("farrier.example",))
+    certificate, key = str(files.certificate), str(files.key)
+    async with daemon(Certificate(certificate, key)) as settings:
+        without = await check(settings)
+        tls = settings | {"FARRIER_HTTP_TLS_CERT": certificate, "FARRIER_HTTP_TLS_KEY": key}
+        alive = await check(tls)
+    assert without.exit_code == 1
+    assert (alive.exit_code, alive.stdout) == (0, "ok\n")
+
+
+async def test_where_nothing_listens_the_check_fails_on_one_line() -> None:
+    with free_port() as port:
+        dead = await check(SETTINGS | {"FARRIER_HTTP_PORT": str(port)})
+    assert dead.exit_code == 1
+    assert dead.stderr.startswith(f"farrier: no response from http://127.0.0.1:{port}/healthz: ")
+    assert len(dead.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("http", "url"),
+    [
+        (HttpConfig(), "http://127.0.0.1:9464"),
+        (HttpConfig(host="0.0.0.0"), "http://127.0.0.1:9464"),
+        (HttpConfig(host="::"), "http://[::1]:9464"),
+        (HttpConfig(host="2001:db8::1", tls_cert="a", tls_key="b"), "https://[2001:db8::1]:9464"),
+        (HttpConfig(host="node-1.example", port=80), "http://node-1.example:80"),
+    ],
+)
+def test_the_address_is_that_of_the_settings(http: HttpConfig, url: str) -> None:
+    assert health.url_of(http) == url
+
+
+async def test_a_port_that_the_settings_do_not_name_is_a_usage_error() -> None:
+    refused = await check(SETTINGS | {"FARRIER_HTTP_PORT": "0"})
+    assert refused.exit_code == 2
+    assert "set http.port" in refused.stderr
