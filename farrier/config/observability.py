@@ -12,6 +12,9 @@ from farrier.log import Format, Level
 
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 _ABSOLUTE = re.compile(r"https?://[^\s/]+(/\S*)?")
+_PLACE = re.compile(r"\{([^{}]*)\}")
+OF_A_RESOURCE = ("kind", "name", "site")
+"""The values of a resource that `dashboards_url` may have in braces."""
 # The schemes of references that a credential store resolves.
 _SCHEMES = frozenset({"file", "env", "systemd", "vault"})
 
@@ -60,6 +63,14 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         str, Meta(description="PEM file with the key of tls_cert, without a password. Required if tls_cert is set.")
     ] = ""
 
+    dashboards_url: Annotated[
+        str,
+        Meta(
+            description="URL of the dashboard of a resource, to which its page links. {kind}, {name} and {site} stand "
+            "for the resource's values: https://grafana.example.com/d/gpu?var-node={name}. Empty: no link."
+        ),
+    ] = ""
+
     def __post_init__(self) -> None:
         if not (self.host.isascii() and self.host.isprintable()):
             raise ValueError("host must be a name or an address in ASCII; write other letters in their xn-- form")
@@ -74,6 +85,13 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             raise ValueError(
                 "bearer_token must be a reference to the token (file:, env:, systemd: or vault:), not the token itself"
             )
+        if self.dashboards_url and not _ABSOLUTE.fullmatch(self.dashboards_url):
+            raise ValueError(
+                "dashboards_url must be an absolute URL such as https://grafana.example.com/d/gpu?var-node={name}; got "
+                f"{self.dashboards_url!r}"
+            )
+        if wrong := [place for place in _PLACE.findall(self.dashboards_url) if place not in OF_A_RESOURCE]:
+            raise ValueError(f"dashboards_url: expected {', '.join(OF_A_RESOURCE)} in braces, got {{{wrong[0]}}}")
 
 
 class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

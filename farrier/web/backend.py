@@ -20,7 +20,8 @@ class Backend(msgspec.Struct, frozen=True):
     """The queries and settings that responses need. `limits` has only the limits that differ from the defaults.
     `token` reads the bearer token again for each write, so that it can be rotated; None if writes are disabled.
     `patience` has the age at which an agent counts as silent, `period` is that of the controllers, and `bootstrap_ttl`
-    is how long a bootstrap token is valid. `counts` keeps counts for pages."""
+    is how long a bootstrap token is valid. `dashboards_url` is that of the settings. `counts` keeps counts for
+    pages."""
 
     queries: ServerQueries
     requests: Requests
@@ -30,6 +31,7 @@ class Backend(msgspec.Struct, frozen=True):
     patience: Patience = Patience()
     period: timedelta = sweeps.PERIOD
     bootstrap_ttl: timedelta = timedelta(hours=72)
+    dashboards_url: str = ""
     counts: RecentCounts = msgspec.field(default_factory=RecentCounts)
 
 

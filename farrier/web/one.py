@@ -6,7 +6,7 @@ Nodes and resources of any other kind have the same page; a node's has its workf
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -63,7 +63,8 @@ async def node(request: Request) -> Response:
         "timeline": course,
         "title": title,
     }
-    return render.page("node.html", values | _common(NODE, shown.id, shown.requests, recent))
+    common = _common(NODE, shown.id, shown.requests, recent)
+    return render.page("node.html", values | common | _dashboard(backend, NODE, shown))
 
 
 async def resource(request: Request) -> Response:
@@ -84,7 +85,8 @@ async def resource(request: Request) -> Response:
         "title": "all layers",
         "allocated": await _allocated(backend, shown),
     }
-    return render.page("resource.html", values | _common(shown.kind, shown.id, detail.requests, recent))
+    common = _common(shown.kind, shown.id, detail.requests, recent)
+    return render.page("resource.html", values | common | _dashboard(backend, shown.kind, shown))
 
 
 async def _allocated(backend: Backend, shown: ResourceView) -> Sequence[AddressView | MemberView]:
@@ -101,6 +103,11 @@ async def _allocated(backend: Backend, shown: ResourceView) -> Sequence[AddressV
 def _common(kind: str, id_: int, requests: Sequence[Any], recent: Sequence[HistoryEntry]) -> dict[str, Any]:
     past = f"/history?{urlencode({'resource': f'{kind}/{id_}'})}"
     return {"every": LIVE_SECONDS, "requests": requests, "changes": recent, "past": past}
+
+
+def _dashboard(backend: Backend, kind: str, shown: NodeDetail | ResourceView) -> dict[str, str]:
+    given = {"kind": kind, "name": shown.name, "site": shown.site or ""}
+    return {"dashboard_url": dashboard_url(backend.dashboards_url, given)}
 
 
 async def _recent(backend: Backend, kind: str, id_: int) -> tuple[HistoryEntry, ...]:
@@ -120,6 +127,13 @@ async def _during(backend: Backend, id_: int, workflow: WorkflowView) -> tuple[H
 def _title(workflow: WorkflowView) -> str:
     mode = f" ({workflow.mode})" if workflow.mode else ""
     return f"{workflow.kind} {workflow.id}{mode}, {workflow.status}"
+
+
+def dashboard_url(template: str, given: Mapping[str, str]) -> str:
+    """The URL of the dashboard of a resource, "" without a template. A value cannot change the rest of the URL."""
+    for name, value in given.items():
+        template = template.replace(f"{{{name}}}", quote(value, safe=""))
+    return template
 
 
 def bmc_url(shown: NodeDetail) -> str | None:

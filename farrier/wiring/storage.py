@@ -160,6 +160,7 @@ async def backend(config: settings.Config, database: Database, *, observer: Serv
                 config.node.patience,
                 config.controller.period,
                 config.node.bootstrap_ttl,
+                config.http.dashboards_url,
             )
     finally:
         connections.terminate()

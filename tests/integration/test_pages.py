@@ -7,6 +7,7 @@ import re
 from datetime import timedelta
 
 import httpx
+import msgspec
 import pytest
 
 from farrier.io.pool import Connection
@@ -14,8 +15,10 @@ from farrier.io.queries import PostgresQueries
 from farrier.model.details import LISTED
 from farrier.model.selection import label_tests
 from farrier.model.views import BY_NAME, ORDERS, SortKey, Wanted
+from farrier.web import one
+from farrier.web.backend import Backend
 from farrier.web.recent_counts import RecentCounts
-from tests.integration.test_web import backend, conn, register, web
+from tests.integration.test_web import backend, client_of, closed_site, conn, register, web
 from tests.support import owners, pg
 from tests.support.clock import HandClock
 
@@ -104,6 +107,29 @@ async def test_a_node_s_page_has_the_alerts_of_its_agent_and_links_to_its_machin
     assert 'href="https://maas.ams/MAAS/r/machine/abc123/summary"' in page
     assert 'href="/resources/maas_region/ams"' in page
     assert 'href="/history?resource=node%2F1"' in page
+
+
+async def test_a_page_links_to_the_dashboard_of_its_resource_only_if_one_is_set(
+    backend: Backend, web: httpx.AsyncClient, conn: Connection
+) -> None:
+    await register(conn, "gpu-1")
+    await without_guards(conn, REGION)
+    site = closed_site()
+    url = "https://grafana.example/d/x?var-node={name}&kind={kind}&at={site}"
+    site.open(msgspec.structs.replace(backend, dashboards_url=url))
+    async with client_of(site) as linked:
+        for path, values in (
+            ("/nodes/gpu-1", "var-node=gpu-1&amp;kind=node&amp;at=ams"),
+            ("/resources/maas_region/ams", "var-node=ams&amp;kind=maas_region&amp;at=ams"),
+        ):
+            assert f'href="https://grafana.example/d/x?{values}"' in (await linked.get(path)).text
+            assert ">dashboard</a>" not in (await web.get(path)).text
+
+
+def test_a_value_in_the_url_of_a_dashboard_changes_nothing_else_of_it() -> None:
+    given = {"kind": "crate", "name": "a&b/../{site}#", "site": ""}
+    url = one.dashboard_url("https://g.example/d/{kind}?name={name}&site={site}", given)
+    assert url == "https://g.example/d/crate?name=a%26b%2F..%2F%7Bsite%7D%23&site="
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,12 @@ def test_the_environment_spells_numbers_switches_lists_and_labels() -> None:
         pytest.param("[http]\nport = 70000\n", "'port' in [http]", id="out of range"),
         pytest.param('[http]\nport = "80"\n', "'port' in [http]", id="text for a number"),
         pytest.param('[http]\nbearer_token = "s3kr1t"\n', "bearer_token must be a reference", id="a token itself"),
+        pytest.param('[http]\ndashboards_url = "/d/gpu"\n', "must be an absolute URL", id="a dashboard without a host"),
+        pytest.param(
+            '[http]\ndashboards_url = "https://g/d?node={node}"\n',
+            "expected kind, name, site in braces, got {node}",
+            id="a dashboard of an unknown value",
+        ),
         pytest.param('[http]\nbearer_token = "https:s3kr1t"\n', "must be a reference", id="unknown scheme of a token"),
         pytest.param('[log]\nlevel = "loud"\n', "'level' in [log]", id="unknown value"),
         pytest.param("port = 80\n", "outside of any section", id="outside of any section"),
