@@ -254,7 +254,7 @@ class Agenda(Generic[R]):
             self._enqueue(entry)
 
     def defer(self, entry: Entry[R], due_at: float) -> None:
-        """Load the resource again at `due_at`, because no slot is free for its step. Its wakes stay in the database."""
+        """Load the resource again at `due_at`, because its step cannot begin now. Its wakes stay in the database."""
         if entry.phase is Phase.RUNNING:
             self._postpone(entry, due_at)
 

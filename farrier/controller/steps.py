@@ -19,10 +19,10 @@ import structlog
 from anyio.abc import TaskGroup
 
 from farrier.controller.agenda import Agenda, Entry, Phase
-from farrier.controller.backlog import SOONEST, Backlog
 from farrier.controller.host import Host, asked
 from farrier.controller.runner import Acting, Run, Runner
 from farrier.controller.signal import Wakeup
+from farrier.controller.slots import Slots
 from farrier.errors import LeaseLost
 from farrier.model.controllers import SHARDS
 from farrier.model.outcome import Step
@@ -37,9 +37,9 @@ V = TypeVar("V")
 _log = structlog.stdlib.get_logger(__name__)
 
 _QUERY_SECONDS = 5.0
-# The backlog counts as over when fewer than this share of the slots is in use. One slot that is free for a moment while
-# hundreds of steps wait does not end it.
-_ROOM = 0.5
+# After so many seconds a resource is loaded again whose earlier step has not ended yet, or whose step is not begun
+# because the process stops.
+_AGAIN_AFTER = 1.0
 # The shortest interval between two queries for intents that interrupt steps, in seconds.
 _ASK_AT_MOST_EVERY = 0.1
 # The shortest interval between two statements about marks, in seconds.
@@ -82,34 +82,38 @@ class Steps(Generic[R, S, W, V]):
         self._markings = 0
         self._marking = anyio.Lock()  # one statement at a time, so that they run in order
         self._news = Wakeup()
-        self._backlog = Backlog(host.clock)
+        self._slots: Slots[R] = Slots(host.config.max_in_flight)
         self._closed = False
         self._maybe_interrupted = Wakeup()
 
     def __len__(self) -> int:
         return len(self._acting)
 
-    def begin(self, planned: Sequence[Planned[R, S, W, V]]) -> None:
-        """Begin steps once their marks are on disk. Steps without a free slot are deferred."""
-        room = 0 if self._closed else max(0, self._host.config.max_in_flight - len(self._acting))
-        chosen: list[Planned[R, S, W, V]] = []
-        others: list[Planned[R, S, W, V]] = []
-        for plan in planned:
-            # A step of the same resource that began before its shard was lost may not have ended yet.
-            if len(chosen) < room and plan.entry.id not in self._acting:
-                if self._agenda.acts(plan.entry, plan.step.name):
-                    self._acting[plan.entry.id] = Acting(self._host.may_act, reads_only=plan.step.reads_only)
-                    chosen.append(plan)
+    def begin(self, ran: Sequence[Entry[R]], planned: Sequence[Planned[R, S, W, V]]) -> None:
+        """Begin the steps that the resources of a pass decided, once their marks are on disk. Those without a free slot
+        wait in the queue."""
+        now = self._host.clock.monotonic()
+        # A step of the same resource that began before its shard was lost may not have ended yet.
+        ready = {} if self._closed else {p.entry.id: p for p in planned if p.entry.id not in self._acting}
+        chosen = [ready[entry.id] for entry in self._slots.take(ran, [plan.entry for plan in ready.values()])]
+        for plan in chosen:
+            if self._agenda.acts(plan.entry, plan.step.name):
+                self._acting[plan.entry.id] = Acting(self._host.may_act, reads_only=plan.step.reads_only)
+                self._planned.append(plan)
             else:
-                others.append(plan)
-        if others:
-            delay = SOONEST if self._closed else self._backlog.defer(len(others))
-            due_at = self._host.clock.monotonic() + delay.total_seconds()
-            for plan in others:
-                self._agenda.defer(plan.entry, due_at)
-        self._backlog.let_in(len(chosen))
-        self._planned += chosen
-        self._news.set("step")
+                self._slots.give_back()
+        for plan in planned:
+            waits = self._host.config.period.total_seconds() if plan.entry.id in ready else _AGAIN_AFTER
+            self._agenda.defer(plan.entry, now + waits)
+        self._call()
+        if chosen:
+            self._news.set("step")
+
+    def _call(self) -> None:
+        """Run the first in the queue, as many as slots are free."""
+        for entry in self._slots.promise():
+            if entry.phase is Phase.IDLE:  # otherwise it is being loaded
+                self._agenda.requeue(entry)
 
     # --- marks
 
@@ -169,6 +173,7 @@ class Steps(Generic[R, S, W, V]):
         """Forget a lost shard, with its marks."""
         self._ended = {id_ for id_ in self._ended if id_ % SHARDS != shard}
         self._removing = {id_ for id_ in self._removing if id_ % SHARDS != shard}
+        self._slots.forget(lambda id_: id_ % SHARDS == shard)
 
     def _not_begun(self, plan: Planned[R, S, W, V]) -> None:
         self._over(plan.entry)
@@ -177,8 +182,8 @@ class Steps(Generic[R, S, W, V]):
     def _over(self, entry: Entry[R]) -> None:
         """Free the slot of a step that has ended."""
         del self._acting[entry.id]
-        if len(self._acting) < self._host.config.max_in_flight * _ROOM:
-            self._backlog.over()
+        self._slots.give_back()
+        self._call()
 
     def _nothing_done(self, plan: Planned[R, S, W, V]) -> None:
         """Load and run the resource again, after a step without any effect. If the run was to recover from an earlier

@@ -1,0 +1,106 @@
+"""Steps get slots in the order in which they asked for one, and no slot stays free while a step waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farrier.controller.agenda import Entry
+from farrier.controller.slots import Slots
+
+
+def entries(*ids: int) -> list[Entry[Any]]:
+    return [Entry(id=id_, shard=0) for id_ in ids]
+
+
+def ids(found: list[Entry[Any]]) -> list[int]:
+    return [entry.id for entry in found]
+
+
+def test_a_step_takes_a_free_slot_at_once() -> None:
+    slots: Slots[Any] = Slots(2)
+    assert ids(slots.take(entries(1, 2, 3), entries(1, 3))) == [1, 3]
+
+
+def test_a_freed_slot_is_promised_to_the_first_in_the_queue() -> None:
+    slots: Slots[Any] = Slots(1)
+    first, second, third = entries(1, 2, 3)
+    slots.take([first], [first])
+    slots.take([second], [second])
+    slots.take([third], [third])
+    assert slots.promise() == []
+    slots.give_back()
+    assert slots.promise() == [second]
+    assert slots.take([second], [second]) == [second]
+
+
+def test_a_newcomer_does_not_overtake_the_queue() -> None:
+    slots: Slots[Any] = Slots(1)
+    first, second, newcomer = entries(1, 2, 3)
+    slots.take([first, second], [first, second])
+    slots.give_back()
+    assert slots.take([newcomer], [newcomer]) == []
+    assert slots.promise() == [second]
+    assert slots.take([newcomer, second], [newcomer, second]) == [second]
+
+
+def test_a_run_in_the_queue_keeps_its_place_or_leaves_it_without_a_step() -> None:
+    slots: Slots[Any] = Slots(1)
+    first, second, third = entries(1, 2, 3)
+    slots.take([first, second, third], [first, second, third])
+    slots.take([third], [third])
+    slots.take([second], [])
+    slots.give_back()
+    assert slots.promise() == [third]
+
+
+def test_a_promise_that_is_not_needed_goes_to_the_next() -> None:
+    slots: Slots[Any] = Slots(1)
+    first, second, third = entries(1, 2, 3)
+    slots.take([first, second, third], [first, second, third])
+    slots.give_back()
+    assert slots.promise() == [second]
+    assert slots.take([second], []) == []
+    assert slots.promise() == [third]
+
+
+def test_a_lost_resource_keeps_no_slot() -> None:
+    slots: Slots[Any] = Slots(1)
+    first, second, third = entries(1, 2, 3)
+    slots.take([first, second, third], [first, second, third])
+    slots.give_back()
+    assert slots.promise() == [second]
+    slots.forget(lambda id_: id_ == 2)
+    assert slots.promise() == [third]
+
+
+@given(st.integers(1, 3), st.lists(st.tuples(st.sampled_from(["run", "rest", "end", "lose"]), st.integers(0, 5))))
+def test_no_slot_is_given_twice_or_stays_free_while_a_step_waits(number: int, events: list[tuple[str, int]]) -> None:
+    slots: Slots[Any] = Slots(number)
+    known = entries(*range(6))
+    acting: set[int] = set()
+    waiting: set[int] = set()
+    called: set[int] = set()
+    for event, id_ in events:
+        entry = known[id_]
+        if event in ("run", "rest") and id_ not in acting:
+            wanting = [entry] if event == "run" else []
+            waiting.discard(id_)
+            called.discard(id_)
+            acting |= set(ids(slots.take([entry], wanting)))
+            waiting |= set(ids(wanting)) - acting
+        elif event == "end" and id_ in acting:
+            acting.remove(id_)
+            slots.give_back()
+        elif event == "lose":
+            slots.forget(lambda lost, gone=id_: lost == gone)  # type: ignore[misc]
+            waiting.discard(id_)
+            called.discard(id_)
+        now = set(ids(slots.promise()))
+        waiting -= now
+        called |= now
+        assert len(acting) + len(called) <= number
+        assert slots.free == number - len(acting) - len(called)
+        assert not (waiting and slots.free)
