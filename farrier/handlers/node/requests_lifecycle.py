@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from farrier.handlers.node import compensating, region, removal, unclean
+from farrier.handlers.node import compensating, region, unclean
 from farrier.handlers.node.moves import proven_healthy, with_fields, with_workflow
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request
 from farrier.model import expected
@@ -97,9 +97,7 @@ def delete(request: Request) -> Reply:
     if node.status is N.BOOTSTRAP_ISSUED:
         return Accept(reason="being deleted", to=with_fields(marked, status=N.ENROLLING), writes=(RevokeBootstrap(),))
     if node.workflow is None:
-        return Accept(
-            reason="being deleted", to=removal.begin(node, request.now, request.config).to, writes=(RevokeBootstrap(),)
-        )
+        return Accept(reason="being deleted", to=marked, writes=(RevokeBootstrap(),))
     if compensating.has_work(node):  # also during an undo: the deletion replaces what was to follow
         undone = with_fields(marked, workflow=compensating.undoing(node, AfterUndo.CANCEL))
         return Accept(
