@@ -16,6 +16,8 @@ PG15 = "FARRIER_TEST_PG15_BIN"
 
 # Tests of whole programs, which share resources such as the port that a page of the docs names.
 ONE_AT_A_TIME = Path(__file__).parent / "e2e"
+# Each takes minutes. They begin first, so that the run does not end with one worker at work.
+LONG = (ONE_AT_A_TIME, Path(__file__).parent / "simulation")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -25,8 +27,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the cases that `make test` leaves out, and the tests that must run in one process of xdist."""
+    """Mark the cases that `make test` leaves out, and the tests that must run in one process of xdist. Long tests are
+    first."""
     mark(items)
+    items.sort(key=lambda item: not any(item.path.is_relative_to(each) for each in LONG))
     for item in items:
         if item.path.is_relative_to(ONE_AT_A_TIME):
             item.add_marker(pytest.mark.xdist_group("one at a time"))
