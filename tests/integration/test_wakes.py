@@ -159,5 +159,5 @@ async def test_equal_wakes_of_one_transaction_are_one_notification(shop: loop.Sh
 
 
 async def test_more_ids_than_a_notification_holds_are_announced_without_them(shop: loop.Shop) -> None:
-    wake = "INSERT INTO farrier.wakes (kind, resource) SELECT 'widget', generate_series(1, 100000)"
+    wake = "INSERT INTO farrier.wakes (kind, resource) SELECT 'widget', generate_series(1, 10000)"
     assert await heard_of(shop, wake, 1) == ["widget:*"]

@@ -81,6 +81,7 @@ TWO_RESOURCES = {
 
 
 @pytest.mark.full
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("budget", TWO_RESOURCES.values(), ids=TWO_RESOURCES)
 def test_no_order_of_actions_on_two_resources_breaks_a_promise(budget: Budget) -> None:
     explored = explore(World(Size(ids=(0, 1), shards=2), budget), most=MOST)

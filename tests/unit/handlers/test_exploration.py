@@ -35,7 +35,7 @@ ALL = tuple(name for name in STIMULI if not name.startswith(OF_THE_BMC))
 OFTEN = (*BESIDE_IT, "enrols", "is well", "is unwell", "tasks fail", "decommission", "quarantine", "release")
 
 
-@pytest.mark.timeout(180)  # takes some 15 s of a processor, which other tests may use, too
+@pytest.mark.timeout(600)  # takes some 15 s of a processor, which other tests may use, too
 @pytest.mark.parametrize("names", [OFTEN, pytest.param(ALL, marks=pytest.mark.full)], ids=["often", "all"])
 def test_from_everywhere_that_a_node_can_get_it_can_be_deleted(names: tuple[str, ...]) -> None:
     """The exploration also asserts the invariants on the way."""
