@@ -24,7 +24,7 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     ca_file: Annotated[
         str,
         Meta(
-            description="File with the certificates of the authority that signed the server's, in PEM. Empty: those "
+            description="PEM file with the authorities that sign the certificate of the server. Empty: the authorities "
             "of the system."
         ),
     ] = ""

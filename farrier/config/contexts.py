@@ -1,6 +1,6 @@
 """Contexts: the databases of one user by name, in a file of the user's own.
 
-The daemon does not use them. The file has passwords if its URLs have, so only its owner may read it.
+The daemon does not use them. The file contains passwords if its URLs do, so only its owner may read it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _HEADER = "# The databases of farrier by name; written by `farrier context`.\n"
 
 
 class Context(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A database or an API, and the settings file of its farrier. Set one of `dsn`, `embedded` and `api`, or a file
-    that does. `token_file` has the token for the API."""
+    """A database or an API, and the settings file to use with it. Set one of `dsn`, `embedded` and `api`, or a `config`
+    file that sets one. `token_file` has the token for the API."""
 
     dsn: str = ""
     embedded: str = ""
@@ -70,7 +70,7 @@ class Contexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.named(self.current) if self.current else None
 
     def with_context(self, name: str, context: Context) -> Contexts:
-        """These contexts and one more, or another one of this name. Raises ConfigError."""
+        """These contexts with `context` under this name, added or replaced. Raises ConfigError."""
         if not _NAME.fullmatch(name):
             raise ConfigError(
                 f"a context cannot be named {name!r}; expected 1 to 63 letters, digits, dots, dashes and underscores"

@@ -26,8 +26,8 @@ class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         str,
         Meta(
             description="postgresql:// URL of the server. Several hosts with target_session_attrs=read-write follow a "
-            "fail-over. Or a reference to a file that has the URL: systemd:NAME, a credential of the unit, or "
-            "file:PATH. Empty: the embedded server."
+            "fail-over. The value may also be a reference to a file with the URL: systemd:NAME, a credential of the "
+            "unit, or file:PATH. Empty: the embedded server."
         ),
     ] = ""
     embedded: Annotated[str, Meta(description="Directory of the embedded PostgreSQL. Set either this or dsn.")] = ""

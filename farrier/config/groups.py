@@ -121,7 +121,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         ),
     ] = _seconds(600)
     observation_ttl: Annotated[
-        timedelta, Meta(description="farrier does not act on what it read from MAAS or a BMC longer ago than this.")
+        timedelta, Meta(description="farrier does not act on a reading of MAAS or of a BMC that is older than this.")
     ] = _seconds(300)
     power_sync_interval: Annotated[
         timedelta,
@@ -195,7 +195,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         return Patience(offline_after=self.offline_after, observation_ttl=self.observation_ttl)
 
 
-# Private, carrier-grade and unique-local addresses. Not loopback, and not link-local, where clouds serve secrets.
+# Private, carrier-grade and unique-local networks; no loopback, and no link-local network, in which clouds serve
+# secrets.
 _MANAGEMENT_NETWORKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 
 

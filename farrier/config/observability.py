@@ -1,4 +1,4 @@
-"""Settings of HTTP, metrics and log."""
+"""Settings of HTTP, metrics, traces and log."""
 
 from __future__ import annotations
 
@@ -131,7 +131,9 @@ class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             "trace of each run that calls a service. Requires the extra otel. Empty: no traces."
         ),
     ] = ""
-    share: Annotated[float, Meta(ge=0, le=1, description="Share of these runs that farrier traces, from 0 to 1.")] = 1.0
+    share: Annotated[
+        float, Meta(ge=0, le=1, description="farrier traces this share of the runs that call services, from 0 to 1.")
+    ] = 1.0
 
     def __post_init__(self) -> None:
         if self.endpoint and not _ABSOLUTE.fullmatch(self.endpoint):

@@ -101,7 +101,7 @@ def _from_file(path: Path | None) -> dict[str, dict[str, object]]:
 
 
 def toml(text: str) -> dict[str, Any]:
-    """Parse a TOML file. Raises ValueError, also for tables that are nested too deeply."""
+    """Parse a TOML file. Raises ValueError for invalid TOML and for tables that are nested too deeply."""
     try:
         content = tomllib.loads(text.removeprefix(_BYTE_ORDER_MARK))
     except tomllib.TOMLDecodeError:
@@ -181,7 +181,7 @@ def _build(section: str, pairs: Mapping[str, _Given]) -> Any:
 
 
 def _limits(pairs: Mapping[str, _Given], named_kinds: Iterable[str]) -> Limits:
-    """[sla], with its tables of sites and of models."""
+    """Read section [sla], with its tables for sites and models."""
     source = next(given.source for given in pairs.values())
     table = {key: given.value for key, given in pairs.items()}
     named = {scope: _tables(scope, table.pop(scope, {}), source) for scope in ("site", "model")}
@@ -200,7 +200,7 @@ def _limits(pairs: Mapping[str, _Given], named_kinds: Iterable[str]) -> Limits:
 
 def _specs(given: Iterable[str], named_kinds: Iterable[str]) -> tuple[KindSpec, ...]:
     """The kinds besides nodes that may have limits. Kinds of other packages are imported only if a key may belong to
-    one."""
+    such a kind."""
     if _first_words(given) <= _first_words(limits.KEYS | limits.keys_of(BUILT_IN)):
         return BUILT_IN
     return (*BUILT_IN, *kinds.specs(named_kinds))

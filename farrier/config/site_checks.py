@@ -33,8 +33,8 @@ _SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
 
-# The shortest and longest useful duration of each key. A shorter one would put too much load on the region; a longer
-# one looks like an outage. Tokens live as long as the database allows.
+# The shortest and longest useful duration of each key. A shorter duration would put too much load on the region; a
+# longer duration would look like an outage. For tokens, the longest is the limit of the database.
 _LIMITS = {
     ("maas", "node_timeout"): (_MINUTE, _DAY),
     # A run of a partition must end within a minute, and reads twice.

@@ -1,7 +1,7 @@
 """Reads the sites: each `NAME.toml` of a directory is the site NAME, with the cloud-init template that it names.
 
-Called at the start, on SIGHUP and by `farrier site`. One bad file refuses the whole load, with the faults of all files,
-so that no site runs with half of a change. Reads no secret, and sends no request.
+Called at the start, on SIGHUP and by `farrier site`. One bad file makes the whole load fail, with the faults of all
+files, so that no site runs with half of a change. Reads no secret, and sends no request.
 """
 
 from __future__ import annotations
@@ -112,7 +112,6 @@ def _inside(path: Path, root: Path) -> Path:
 
 
 def _text(path: Path, largest: int) -> str:
-    """The content of a regular file."""
     try:
         if not path.is_file():
             raise _UnreadableError("expected a regular file")
@@ -133,7 +132,7 @@ def _why(failure: Exception) -> str:
 
 
 def _together(sites: Sites) -> Iterator[str]:
-    """The faults of sites that are valid individually."""
+    """The faults that concern several sites, each of which is valid by itself."""
     names: defaultdict[str, list[str]] = defaultdict(list)
     regions: defaultdict[str, list[str]] = defaultdict(list)
     fabrics: defaultdict[str, list[str]] = defaultdict(list)
@@ -150,5 +149,5 @@ def _together(sites: Sites) -> Iterator[str]:
         if len(shared) > 1:
             yield f"{', '.join(shared)}: [maas] url: all use {url}; a region can belong to only one site"
     for url, shared in fabrics.items():
-        if len(shared) > 1:  # each site assigns its own partition numbers, and would take those of the other
+        if len(shared) > 1:  # each site assigns its own partition numbers, and would use numbers of the other site
             yield f"{', '.join(shared)}: [ufm] url: all use {url}; a UFM can belong to only one site"

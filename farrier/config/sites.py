@@ -1,8 +1,8 @@
 """The settings of sites: one TOML file per site, and one frozen struct per table of the file.
 
-Nodes name their site with a label. `site_files` reads the files at the start and again on SIGHUP; handlers receive the
-result, so a run never sees half of a change. The files contain no secret: the API key is a credential reference. No
-setting has a default that wipes disks or changes networks that carry tenants.
+Each node names its site. `site_files` reads the files at the start and again on SIGHUP; handlers receive the result, so
+a run never sees half of a change. The files contain no secret: the API key is a credential reference. No setting has a
+default that wipes disks or changes networks that carry tenants.
 """
 
 from __future__ import annotations

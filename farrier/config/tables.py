@@ -20,7 +20,7 @@ from farrier.log import mask_urls
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
-# The file may contain the secret itself instead of a reference.
+# Keys whose values are not shown: the file may contain the secret itself instead of a reference.
 _NOT_SHOWN = frozenset({"key", "credential", "token", "sha256"})
 _SHOWN = 60
 

@@ -62,7 +62,7 @@ TOKEN = "bootstrap_token"
 _SEGMENTS = "segments"
 # The methods of Python's mappings that a template may call.
 _OF_MAPPINGS = frozenset({"items", "keys", "values", "get"})
-# More templates than any installation has sites. One template takes some kilobytes.
+# How many templates are kept: more than any installation has sites. One template takes some kilobytes.
 _KEPT = 256
 # The file name in tracebacks of a template that came from no file.
 _NAMELESS = "<template>"

@@ -1,6 +1,6 @@
 """The file of API tokens (`http.tokens_file`): for each token its name, hash, scopes and expiry, never the token.
 
-Read at the start, and again on SIGHUP. One fault refuses the whole file, so that no token has half of a change.
+Read at the start, and again on SIGHUP. One fault makes the whole load fail, so that no token has half of a change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from farrier.config.tables import Fault, Reader, place
 from farrier.errors import ConfigError
 from farrier.model.api_token import Scope
 
-# Names of clients in intents and history: one without a token, and the one with the token of this setting.
+# Names of clients in intents and history: a client without a token, and the client with the token of this setting.
 ANONYMOUS = "anonymous"
 BEARER_TOKEN = "http.bearer_token"
 _RESERVED = frozenset({ANONYMOUS, BEARER_TOKEN})

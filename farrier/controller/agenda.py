@@ -1,12 +1,13 @@
 """The state of every resource of one kind that this controller owns: resting, queued, loading, running, committing.
 
 A pure data structure: events go in, work comes out. It has no I/O and no clock; `now` is this process' monotonic time.
-The loop sends the statements and reports their results here, so a simulation can drive the agenda through every order.
+The loop sends the statements and reports their results here, so a simulation can drive the agenda through every order
+of events.
 
 An entry is one resource. A run over its snapshot in memory may only decide that there is nothing to do. Any other
 decision is dropped: the resource is loaded, and the run over the fresh snapshot counts. Each load returns a snapshot
-with the wakes that it saw, and the commit of its run deletes only these. An entry whose commit got no reply is closed
-until the loop knows whether the commit happened.
+together with the wakes that it read, and the commit of its run deletes only these wakes. An entry whose commit got no
+reply is closed until the loop knows whether the commit happened.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ R = TypeVar("R")
 
 # The golden ratio spreads consecutive ids evenly.
 _SPREAD = 0.6180339887498949
-# Old snapshots are loaded together, because each load has a fixed cost: for how many seconds the first one waits,
-# and how many do not wait longer.
+# Old snapshots are loaded together, because each load has a fixed cost. An entry waits up to _TOGETHER_AFTER seconds
+# for other entries, unless _TOGETHER entries already wait.
 _TOGETHER_AFTER = 1.0
 _TOGETHER = 256
 
 
 class Phase(enum.IntEnum):
-    """The phase of a resource. The loop waits for the event that ends it, except for IDLE."""
+    """The phase of a resource. The loop waits for the event that ends each phase except IDLE."""
 
     IDLE = 0  # waits for a wake or for its time
     QUEUED = 1  # waits to be loaded
@@ -53,8 +54,8 @@ class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
     id: int
     shard: int
     phase: Phase = Phase.QUEUED
-    slot: int = NOWHERE  # of the wheel
-    urgent: bool = False  # in which queue it waits
+    slot: int = NOWHERE # its slot in the wheel
+    urgent: bool = False # whether it waits in the urgent queue
     again: bool = False
     step: str | None = None
     reruns: int = 0
@@ -62,21 +63,20 @@ class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
     reload_at: float = 0.0
     outcome: Any = None  # the decision on which it rests
     confirmed: R | None = None  # the snapshot with confirmations that are not stored yet
-    key: int | None = None  # of the stored outcome
+    key: int | None = None # key of the stored outcome
     error: Any = None  # why the snapshot could not be read
     wakes: tuple[Any, ...] = ()
 
 
 class _Queue(Generic[R]):
-    """Entries to load, in order."""
-
     def __init__(self) -> None:
         self.entries: deque[Entry[R]] = deque()
         self.ahead = 0  # how many of the entries that waited at `_marked_at` still wait
         self._marked_at = math.inf
 
     def lag(self, now: float) -> float:
-        """For how many seconds the entries of an earlier call have waited; 0 once all of them were loaded."""
+        """For how many seconds the entries that waited at an earlier call have waited since; 0 once all of them were
+        loaded."""
         if self._marked_at > now or not self.ahead:
             self.ahead, self._marked_at = len(self.entries), now
         return now - self._marked_at
@@ -91,10 +91,10 @@ class Agenda(Generic[R]):
         self._shards: dict[int, dict[int, Entry[R]]] = {}
         # Entries to load: those with a wake or an unfinished run, and those that are due.
         self._urgent, self._routine = _Queue[R](), _Queue[R]()
-        self.load_at = math.inf  # when `load` is to be called
+        self.load_at = math.inf # when `load` is due
         self.under_way: dict[int, Entry[R]] = {}  # ACTING or COMMITTING
         # Resting entries by due time. The loop takes them out, runs them over their snapshots and puts them back, or
-        # requeues those that no longer rest and reloads those whose snapshots are old.
+        # requeues entries that no longer rest, and reloads entries whose snapshots are old.
         self.wheel: Wheel[Entry[R]] = Wheel()
 
     def __len__(self) -> int:
@@ -117,7 +117,7 @@ class Agenda(Generic[R]):
         return acting
 
     def listed(self, shard: int, ids: Collection[int]) -> None:
-        """Load the resources that have appeared in the shard or are gone from it since the last listing."""
+        """Enqueue the resources that have appeared in the shard or have left it since the last listing."""
         if shard in self._shards:
             self.woken(self._shards[shard].keys() ^ set(ids))
 
@@ -146,7 +146,7 @@ class Agenda(Generic[R]):
             self._wake(id_)
 
     def polled(self, wakes: Mapping[int, AbstractSet[Any]]) -> None:
-        """Enqueue the resources of wakes in the database that no snapshot here has seen."""
+        """Enqueue the resources of these wakes, unless the last load of the resource returned all of them."""
         for id_, found in wakes.items():
             entry = self.entry(id_)
             if entry is None or not found <= set(entry.wakes):
@@ -166,7 +166,7 @@ class Agenda(Generic[R]):
             entry.again = True
 
     def woken_all(self) -> None:
-        """Load everything again, because wakes may have been lost."""
+        """Enqueue every resource, because wakes may have been lost."""
         for shard in self._shards.values():
             for entry in shard.values():
                 if entry.phase is Phase.IDLE:
@@ -176,7 +176,7 @@ class Agenda(Generic[R]):
 
     def load(self, limit: int) -> list[Entry[R]]:
         """Take up to `limit` entries from the queues, to load in one statement now. A quarter of them is reserved for
-        resources whose time has come without a wake."""
+        resources that are due without a wake."""
         chosen: list[Entry[R]] = []
         reserved = min(limit // 4, len(self._routine.entries))
         for queue, urgent, most in ((self._urgent, True, limit - reserved), (self._routine, False, limit)):
@@ -193,12 +193,13 @@ class Agenda(Generic[R]):
         return chosen
 
     def loaded(self, entry: Entry[R], snapshot: R | None, wakes: tuple[Any, ...], *, now: float) -> bool:
-        """Record the snapshot that a load returned, or None for one that cannot be read, and the wakes that it saw.
-        Returns whether to run the resource over it; the caller then reports the run with one of the methods below."""
+        """Record the snapshot that a load returned, or None for a snapshot that cannot be read, and the wakes that the
+        load read. Returns whether to run the resource over the snapshot; the caller then reports the run with one of
+        the methods below."""
         if entry.phase is not Phase.LOADING:
             return False
         entry.snapshot, entry.wakes = snapshot, wakes
-        # The second loads of entries that were first loaded together are spread over the whole period.
+        # Spreads the second loads of entries that were first loaded together over the whole period.
         share = entry.id * _SPREAD % 1 if entry.reload_at == 0.0 else 1.0
         entry.reload_at = now + self._reload_every * share
         entry.phase = Phase.RUNNING
@@ -222,15 +223,15 @@ class Agenda(Generic[R]):
     # --- runs
 
     def reload(self, entry: Entry[R], now: float) -> None:
-        """Enqueue a resting entry that is due and has no snapshot, or one that is too old to run over. An old one is
-        loaded together with others."""
+        """Enqueue a due entry that has no snapshot, or whose snapshot is too old to run over. An entry with an old
+        snapshot is loaded together with other entries."""
         together = entry.snapshot is not None and len(self._routine.entries) < _TOGETHER
         self._enqueue(entry, urgent=False, load_at=now + _TOGETHER_AFTER if together else 0.0)
 
     def rests(self, entry: Entry[R], due_at: float, *, outcome: Any = None) -> tuple[Any, ...]:
         """Record that a fresh run had nothing to do, and that the next run is due at `due_at`. Returns the wakes to
-        delete: those that its snapshot saw. Runs over this snapshot are compared with `outcome`; without one, the
-        resource is loaded for each run."""
+        delete: those that the load read. Later decisions over this snapshot are compared with `outcome`; without an
+        outcome, each run loads the resource."""
         if entry.phase not in (Phase.RUNNING, Phase.ACTING):
             return ()
         wakes, entry.wakes = entry.wakes, ()
@@ -243,8 +244,8 @@ class Agenda(Generic[R]):
 
     def confirms(self, entry: Entry[R], snapshot: Any, due_at: float) -> tuple[Any, ...]:
         """Record a run that changed only how recently something was confirmed. The confirmation stays in memory, and
-        the stored outcome does not change; otherwise as `rests`. `snapshot` is the state that the run returned: for
-        kinds whose runs confirm anything, an `R`."""
+        the stored outcome does not change; in all else, this is `rests`. `snapshot` is the state that the run returned:
+        for kinds whose runs confirm anything, an `R`."""
         entry.snapshot = entry.confirmed = snapshot
         return self.rests(entry, due_at, outcome=entry.outcome)
 
@@ -274,7 +275,7 @@ class Agenda(Generic[R]):
             return False
         assert entry.phase in (Phase.RUNNING, Phase.ACTING), "what acts was decided over a fresh snapshot"
         entry.phase = Phase.COMMITTING
-        entry.outcome = None  # the commit may store another one
+        entry.outcome = None  # the commit may store another outcome
         self.under_way[entry.id] = entry
         return True
 
@@ -305,7 +306,7 @@ class Agenda(Generic[R]):
             self._remove(entry)
 
     def not_committed(self, entry: Entry[R], due_at: float | None = None) -> None:
-        """Decide again, at once or at `due_at`: the commit was refused because its snapshot is no longer current."""
+        """Record that the commit did not happen. The resource is loaded and decided again, at once or at `due_at`."""
         if entry.phase is not Phase.COMMITTING:
             return
         if due_at is None:
@@ -320,7 +321,7 @@ class Agenda(Generic[R]):
             entry.phase = Phase.UNKNOWN
 
     def settled(self, entry: Entry[R], *, happened: bool) -> None:
-        """Open the entry again. A statement has raised the version, so the commit `happened` or never will."""
+        """Open the entry again. `StateIO.settle` has made sure that the commit `happened` or never will."""
         if entry.phase is Phase.UNKNOWN:
             if happened:
                 entry.step = None

@@ -1,8 +1,8 @@
 """The controller of this process: which shards it owns, and the loops that run their resources.
 
 Every two seconds a round renews this process' row, reads which other controllers are alive, and takes or gives back
-shards. Rounds run one at a time, because a renewal would miss a take of the same process that is still open. A poll
-finds wakes without a notification. `ownership` decides, and `loop` does the work.
+shards. Rounds run one at a time, because a renewal would not see shards that an open statement of this process takes. A
+poll finds wakes without a notification. `ownership` decides, and `loop` does the work.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ AnyLoop = Loop[Any, Any, Any, Any]
 
 _LIST_SECONDS = 60.0
 _POLL_SECONDS = _LEAVE_SECONDS = 5.0
-# Shards of one statement. A renewal must not wait for the listing of a million resources, so a round takes no more
-# shards of a kind once it has listed _MANY resources.
+# How many shards one statement takes. A renewal must not wait for the listing of a million resources, so a round takes
+# no more shards of a kind once it has listed _MANY resources.
 _AT_ONCE = 16
 _MANY = 10_000
 # A former owner that is connected to the former primary may act for ACT_FOR.
@@ -40,7 +40,7 @@ _COLLAPSE_EVERY = 60.0
 # How often kinds that cannot be read are tried again, in seconds.
 _TRY_KINDS_EVERY = 30.0
 _DRAINING = 0.1
-# Seconds until the next round without the database or a row of this process.
+# Seconds until the next round if the database does not respond or this process has no row.
 _SOON = 0.5
 _WATCH = 0.2
 
@@ -74,7 +74,8 @@ class Controller:
         return sum(len(loop.agenda.under_way) for loop in self._loops.values())
 
     def woken(self, kind: str, ids: Sequence[int] | None) -> None:
-        """Enqueue the resources of a notification. None: it had more IDs than it can hold. Never blocks."""
+        """Enqueue the resources of a notification. `ids` is None if the notification could not hold all IDs. Never
+        blocks."""
         if kind == "shards":
             self._nudge.set("notify")
         elif ids is None:
@@ -123,7 +124,8 @@ class Controller:
             if not more:
                 soon = _DRAINING if self._stopping else _SOON
                 hurries = failed or self._stopping or self._own.id is None
-                # From beginning to beginning: observers count only reads that are close together, even in slow rounds.
+                # Counts from the beginning of the round: observers count only reads that are close together, even if
+                # rounds are slow.
                 left = RENEW_EVERY - (self._clock.monotonic() - began)
                 await self._nudge.wait(soon if hurries else max(left, _DRAINING))
 
@@ -220,8 +222,8 @@ class Controller:
         return len(listed.ids)
 
     async def _give_back_quiet(self) -> None:
-        """Give back the closing shards without work under way; when the process stops, all such shards. Steps of a
-        closing shard have as much time to end as when the process stops."""
+        """Give back the closing shards that have no work under way; when the process stops, all shards without work.
+        Steps of a closing shard have as much time to end as steps of a process that stops."""
         latest = self._clock.monotonic() - self._host.config.drain_timeout.total_seconds()
         quiet: list[Shard] = []
         for kind, shard in self._own.held:
@@ -296,10 +298,11 @@ class Controller:
             _log.warning("shards.lost", shards=len(lost))
 
     async def _give_up(self) -> None:
-        """Give all shards back, because the database's replies come too late. Another controller may do better."""
+        """Give all shards back, because the database's replies are too late. Another controller may reach the database
+        faster."""
         held = self._own.held
         await self._leave()
-        self._lose(held)  # also if the statements failed
+        self._lose(held)  # even if the statements failed
         self._own.abandoned()
 
     async def _leave(self) -> None:
@@ -330,7 +333,7 @@ class Controller:
             self._loops[kind].polled(wakes)
 
     async def _watch(self) -> NoReturn:
-        """Cut all steps when this process may no longer act, because it could not renew in time; until cancelled."""
+        """Until cancelled, cut all steps when this process may no longer act because it could not renew in time."""
         might = False
         while True:
             may = self._host.may_act()

@@ -30,8 +30,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def asked(seconds: float, log: Callable[[str], None], *, shield: bool = False) -> Iterator[None]:
-    """Run the block as a request to the database. Without a response in time the block is cancelled and `log` gets the
-    reason."""
+    """Run the block as a request to the database. If the database fails or does not respond in time, the block ends and
+    `log` gets the reason."""
     try:
         with anyio.fail_after(seconds, shield=shield):
             yield

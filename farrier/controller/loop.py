@@ -1,9 +1,9 @@
 """One kind's loop, from beginning to end.
 
 Each resource of an owned shard has an entry in the agenda. `_sweep` runs due resources over their snapshots in memory;
-most have nothing to do, and rest. `_pass` loads the others together with their wakes and decides again. Then `_commit`
-writes the result under the fence of the shard, or a step begins, or the resource rests. `controller` takes and gives
-back the shards.
+most have nothing to do, and rest. `_pass` loads the other resources together with their wakes and decides again. Then
+`_commit` writes the result under the fence of the shard, or a step begins, or the resource rests. `controller` takes
+and gives back the shards.
 """
 
 from __future__ import annotations
@@ -43,16 +43,18 @@ Batch: TypeAlias = Sequence[tuple[Entry[Any], Run[Any, Any, Any]]]
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# Handlers of one slice, after which other tasks run: about half a millisecond of work.
+# How many handlers one slice calls before other tasks run: about half a millisecond of work.
 _SLICE = 64
 # How often the sweep takes due entries, in seconds.
 _TICK = 0.05
 _QUERY_SECONDS = 10.0
-# An older snapshot is loaded again, because the process was stopped after the load.
+# The age up to which a loaded snapshot is run. An older snapshot is loaded again: the process was stopped after the
+# load.
 _FRESH_SECONDS = 1.0
-# Commits of one kind at a time: while PostgreSQL processes one, the next runs are decided and sent.
+# How many commits of one kind are under way at once: while PostgreSQL processes one, the loop decides and sends the
+# next.
 _COMMITTERS = 3
-# Seconds until the next attempt without the database or the right to act.
+# Seconds until the next attempt after a failure of the database, or without the right to act.
 _PAUSE = 0.5
 
 
@@ -87,10 +89,10 @@ class Loop(Generic[R, S, W, V]):
         self._to_load, self._to_commit = Bell(), Bell()
         self._finished: list[tuple[Entry[R], Run[R, S, W]]] = []
         self._seen: dict[int, Sequence[UUID]] = {}  # wakes of runs that had nothing to write
-        self._time: tuple[float, datetime] | None = None  # of this process and of the database, at one moment
+        self._time: tuple[float, datetime] | None = None  # the same moment by this process' clock and the database's
         self._stopping = False
 
-    # --- called by the owner and the listener
+    # --- called by the controller
 
     def took(self, shard: int, ids: Mapping[int, bool], steps: Mapping[int, str]) -> None:
         """Add a shard that this process took, with its resources (true: with a wake) and its marked steps."""
@@ -129,7 +131,7 @@ class Loop(Generic[R, S, W, V]):
         self._time = self._clock.monotonic(), now
 
     def woken_all(self) -> None:
-        """Load everything again, because wakes may have been lost."""
+        """Enqueue every resource, because wakes may have been lost."""
         self.agenda.woken_all()
         self._to_load.ring()
 
@@ -236,7 +238,7 @@ class Loop(Generic[R, S, W, V]):
         if loaded.resources:
             self._time = at, loaded.now
         if loaded.woken_at and self._time is not None:
-            # Never negative, even if the clock was set back.
+            # The wait is never negative, even if the clock was set back.
             waited = [max(0.0, (self._now() - at).total_seconds()) for at in loaded.woken_at.values()]
             self._host.sink.waited(self.kind, waited)
         planned: list[Planned[R, S, W, V]] = []
@@ -293,7 +295,7 @@ class Loop(Generic[R, S, W, V]):
     # --- results of runs
 
     def _step_ended(self, entry: Entry[R], run: Run[R, S, W]) -> None:
-        """Hand the outcome of a step over to the commit, like that of a run."""
+        """Hand the outcome of a step over to the commit, like the outcome of a run."""
         self._hand_over(entry, run)
         self._to_commit.ring()
 

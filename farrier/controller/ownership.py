@@ -5,8 +5,8 @@ clock; `now` is always this process' monotonic time. No decision depends on a wa
 
 Each row of `controllers` is one process, which renews it every RENEW_EVERY. An observer declares the process dead when
 the counter of renewals has not changed for EXPIRED_AFTER of the observer's own time, of which the interval between two
-reads counts for at most GAP. A process acts for ACT_FOR after it sent its last successful renewal. That is shorter, so
-a process that was declared dead no longer acts.
+reads counts for at most GAP. A process acts for ACT_FOR after it sent its last successful renewal. ACT_FOR is shorter
+than EXPIRED_AFTER, so a process that was declared dead no longer acts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Plan(msgspec.Struct, frozen=True):
     expired: tuple[Expired, ...] = ()
     take: tuple[ShardRow, ...] = ()
     close: tuple[Shard, ...] = ()
-    reopen: tuple[Shard, ...] = ()  # closing ones that are within the share again
+    reopen: tuple[Shard, ...] = ()  # closing shards that are within the share again
 
 
 class _Sight(msgspec.Struct):
@@ -50,8 +50,8 @@ class _Sight(msgspec.Struct):
     read_at: float
 
     def unchanged_at(self, now: float) -> float:
-        """The seconds without a change, if another read at `now` finds the same counter. An overloaded database answers
-        late, so a slow read counts, but for at most GAP. After an outage, the observer counts from zero."""
+        """The seconds without a change, if another read at `now` finds the same counter. An overloaded database
+        responds late, so a slow read counts, but for at most GAP. After an outage, the observer counts from zero."""
         gap = now - self.read_at
         return 0.0 if gap > EXPIRED_AFTER else self.unchanged + min(gap, GAP)
 
@@ -90,7 +90,7 @@ class Ownership:
 
     def closing_since(self, shard: Shard) -> float | None:
         """Since when the shard is closing: it serves wakes and starts no steps until it is given back. None if it is
-        kept."""
+        not closing."""
         held = self._held.get(shard)
         return None if held is None else held.closing
 
@@ -135,7 +135,8 @@ class Ownership:
         return lost
 
     def plan(self) -> Plan:
-        """The next changes, from what was observed. Equal until something else is observed or confirmed."""
+        """The next changes, from what was observed. The plan stays the same until something else is observed or
+        recorded."""
         if self.id is None:
             return Plan()
         expired = tuple(
@@ -176,7 +177,7 @@ class Ownership:
         return Plan(expired, tuple(take), tuple(close), tuple(reopen))
 
     def took(self, shards: Mapping[Shard, int]) -> None:
-        """Record the shards that were taken, with their epochs. `plan` takes those later that were locked."""
+        """Record the shards that were taken, with their epochs. A later `plan` takes the shards that were locked."""
         for shard, epoch in shards.items():
             self._held[shard] = _Held(epoch)
             self._rows[shard] = ShardRow(shard, self.id, epoch)

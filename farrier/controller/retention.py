@@ -19,7 +19,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 # The longest pause before this replica continues a pass that another replica left unfinished.
 _LOOK_EVERY = timedelta(minutes=1)
-# The shortest pause, also if the next step is due sooner.
+# The shortest pause, even if the next step is due sooner.
 _LEAST = timedelta(milliseconds=100)
 # The time limit of one step, which takes a tenth of a second.
 _PATIENCE = timedelta(minutes=1)
@@ -40,7 +40,7 @@ class Keeper:
             await anyio.sleep(pause.total_seconds())
 
     async def turn(self) -> timedelta:
-        """Take the next step if it is due. Returns how long to wait before the next turn."""
+        """Execute the next step if it is due. Returns how long to wait before the next call."""
         try:
             with anyio.fail_after(self._patience):
                 done = await self._retention.step(self._keep)

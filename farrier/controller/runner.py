@@ -1,6 +1,6 @@
 """One run of one resource: decide, act outside if a step requires it, and return the result. Commits nothing.
 
-The only place of the loop that catches every exception, so a fault of a handler costs only its own run. It
+This is the only place of the loop that catches every exception, so a fault of a handler costs only its own run. It
 distinguishes what ended a step: its deadline, the lost lease, an interrupting intent, or the shutdown.
 """
 
@@ -62,17 +62,17 @@ class Acting:
         self.lost: LeaseLost | None = None
 
     def interrupt(self) -> None:
-        """End the step: an intent must not wait for it, or the process stops."""
+        """End the step, because an intent must not wait for it or because the process stops."""
         self.interrupted = True
         self.scope.cancel()
 
     def cut(self) -> None:
-        """End the step: the process may no longer act on the resource."""
+        """End the step, because the process may no longer act on the resource."""
         self.lost = self.lost or LeaseLost("the process lost its lease before the step ended")
         self.scope.cancel()
 
     def may_begin(self) -> bool:
-        """Whether the step may begin: neither interrupted nor cut since it was planned."""
+        """Whether the step may begin: it was not interrupted or cut since it was planned, and the process may act."""
         return not self.interrupted and self.lost is None and self._may_act()
 
     def require(self) -> None:
@@ -142,8 +142,8 @@ class Runner(Generic[R, S, W, V]):
         return Run(finished, time.perf_counter() - started, resource, rests_on=rests_on)
 
     def _shared(self, outcome: Resting) -> Resting:
-        """One outcome for all idle resources that rest on the same line. Later runs compare nothing else of an outcome,
-        and a million outcomes would take 100 MB."""
+        """Return one shared outcome for all idle resources that rest on the same source line. Later runs compare only
+        the line, and a million outcomes would take 100 MB."""
         return outcome if type(outcome) is Wait else self._idle.setdefault(outcome.source, outcome)
 
     def _then(self, resource: R, decision: object, now: datetime) -> tuple[R, Resting] | None:
@@ -218,7 +218,7 @@ class Runner(Generic[R, S, W, V]):
 
 
 def _with_error(kept: Run[R, S, W], failed: Run[R, S, W]) -> Run[R, S, W]:
-    """The outcome that a failed step keeps, recorded and counted as the error."""
+    """The run with the outcome that a failed step keeps, which is recorded and counted as the error."""
     error = failed.finished
     finished = msgspec.structs.replace(
         kept.finished, outcome=error.outcome, record=error.record, outcome_key=error.outcome_key

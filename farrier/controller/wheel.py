@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Generic, Protocol, TypeVar
 
-# The length of a slot, and the most by which an entry is late. With a million entries and a period of 30 s, a slot has
-# three thousand.
+# The length of a slot in seconds, which is also the most by which an entry is late. With a million entries and a period
+# of 30 s, a slot has three thousand.
 TICK = 0.1
 NOWHERE = -1
 

@@ -11,8 +11,8 @@ from itertools import islice
 
 from farrier.protocols import Wakes
 
-# Resources of one statement and its notification. Both are short, so that commits of other processes do not queue
-# behind them.
+# How many resources one statement and its notification have. Both are short, so that commits of other processes do not
+# queue behind them.
 _AT_ONCE = 1000
 
 
@@ -25,7 +25,7 @@ class Enqueuer:
     async def enqueue(self, kind: str, *ids: int) -> None:
         """Enqueue these resources, a thousand in a transaction. Raises `RefusedByModel`, and enqueues none of a
         transaction, if one of its resources does not exist or has ended; raises `DatabaseUnreachable`. May be repeated
-        after either."""
+        after either error."""
         await self.enqueue_all(kind, ids)
 
     async def enqueue_all(self, kind: str, ids: Iterable[int]) -> None:

@@ -1,8 +1,8 @@
 """Listens for notifications of wakes, and passes them to the loop.
 
-`daemon` runs one beside the controller. A notification only makes the loop faster. If it is lost with its connection,
-or a pooler in transaction mode never delivers it, the poll finds the wake a little later. So the listener requests a
-poll whenever listening begins, and tests a connection that has been silent for long.
+`daemon` runs a listener beside the controller. A notification only makes the loop faster. If it is lost with its
+connection, or a pooler in transaction mode never delivers it, the poll finds the wake a little later. So the listener
+requests a poll whenever listening begins, and tests a connection that has been silent for long.
 """
 
 from __future__ import annotations

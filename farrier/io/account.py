@@ -37,7 +37,7 @@ class Identity(TypedDict, total=False):
 
 
 class Account(msgspec.Struct, frozen=True):
-    """The user and group of the server process; `switched` if they differ from this process'."""
+    """The user and group of the server process; `switched` is whether they differ from those of this process."""
 
     uid: int
     gid: int
@@ -53,8 +53,8 @@ class Account(msgspec.Struct, frozen=True):
             os.chown(directory, self.uid, self.gid)
 
     def own_directory(self, path: Path) -> None:
-        """Create a directory of this account in a shared place. Raises ConfigError if the directory belongs to another
-        user."""
+        """Create a directory of this account in a shared directory such as /tmp. Raises ConfigError if the directory
+        belongs to another user."""
         path.mkdir(mode=0o700, exist_ok=True)
         found = path.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (self.uid, os.geteuid()):
@@ -62,7 +62,7 @@ class Account(msgspec.Struct, frozen=True):
         self.take(path)
 
     def open_way(self, directory: Path, binaries: Path) -> None:
-        """Let the account reach both directories, and read the programs and the libraries that they load."""
+        """Let the account reach both directories, and read the programs and their libraries."""
         if not self.switched:
             return
         for parent in (*directory.parents, *binaries.parents):
@@ -105,7 +105,7 @@ def _create() -> pwd.struct_passwd:
         )
     command = [useradd, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", _OWN_ACCOUNT]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    entry = _find(_OWN_ACCOUNT)  # another process may have been faster; only its existence matters
+    entry = _find(_OWN_ACCOUNT)  # another process may have created it; only its existence matters
     if entry is None:
         raise errors.ConfigError(f"cannot create the account {_OWN_ACCOUNT}: {done.stderr.strip()}")
     return entry

@@ -1,7 +1,7 @@
 """`protocols.Requests` on PostgreSQL: how the command line and the web submit intents.
 
-They call the same functions as any other service, with the same rights. One listening connection serves all clients
-that wait for a response; a poll finds the response if notifications do not arrive (PgBouncer).
+These clients call the same functions as any other service, with the same rights. One listening connection serves all
+clients that wait for a response; a poll finds the response if notifications do not arrive (PgBouncer).
 """
 
 from __future__ import annotations
@@ -148,11 +148,11 @@ class PostgresRequests:
 
 
 class _Bell:
-    """Rings for every notification of an answer on one channel. Clients that wait at the same time share one
-    connection."""
+    """Sets event `rung` for every notification of a response on one channel. Clients that wait at the same time share
+    one connection."""
 
     def __init__(self, listen: Callable[[Ring], Awaitable[Single]]) -> None:
-        """`listen` opens a connection that calls its argument for each notification."""
+        """`listen(ring)` opens a connection that calls `ring` for each notification."""
         self.rung = anyio.Event()
         self._listen = listen
         self._connection: Single | None = None
@@ -161,8 +161,8 @@ class _Bell:
 
     @asynccontextmanager
     async def heard(self) -> AsyncIterator[Self]:
-        """Listen for as long as the context lasts. Raises DatabaseUnreachable. A connection that is lost meanwhile
-        rings no more, so that a client has to look by itself, too."""
+        """Listen while the context is open. Raises DatabaseUnreachable. A lost connection delivers no more
+        notifications, so a client must also poll."""
         self._users += 1
         try:
             async with self._one_at_a_time:
@@ -176,7 +176,6 @@ class _Bell:
                 self._connection = None
 
     def _ring(self, *_notification: object) -> None:
-        """Callback of the driver for a notification."""
         self.rung.set()
         self.rung = anyio.Event()
 

@@ -86,7 +86,8 @@ async def sync(conn: Connection) -> None:
 
 
 async def sync_kinds(conn: Connection, specs: Sequence[KindSpec]) -> None:
-    """Make the tables of these kinds equal to the specs; other kinds do not change. May be repeated."""
+    """Make the rows of these kinds in the tables of the model equal to the specs. Rows of other kinds do not change.
+    May be repeated."""
     if not specs:
         return
     layers = [row for spec in specs for row in _layers_of(spec)]
@@ -111,18 +112,18 @@ def fingerprint(spec: KindSpec) -> str:
 
 
 def _edges_of(spec: KindSpec) -> list[tuple[str, ...]]:
-    """(kind, layer, from, to)."""
+    """Rows (kind, layer, from, to)."""
     layers = spec.every_layer
     return [(spec.name, layer.name, edge.source, edge.target) for layer in layers for edge in layer.edges or ()]
 
 
 def _layers_of(spec: KindSpec) -> list[tuple[str, ...]]:
-    """(kind, layer, label, table if it is not the kind's)."""
+    """Rows (kind, layer, label, table if it is not the kind's)."""
     return [(spec.name, layer.name, layer.label, layer.relation) for layer in spec.every_layer]
 
 
 def _states_of(spec: KindSpec) -> list[tuple[Any, ...]]:
-    """(kind, layer, state, initial, terminal, limit, why it has none)."""
+    """Rows (kind, layer, state, initial, terminal, limit, why it has none)."""
     return [
         (spec.name, layer.name, name, name in layer.first, name in layer.terminal, state.limit, state.why_none)
         for layer in spec.every_layer
@@ -152,35 +153,35 @@ def _rules(of: type[params.Params]) -> str:
 
 
 def _own_tables() -> list[tuple[str, ...]]:
-    """(kind, table, condition of a row that has not ended, column of names)."""
+    """Rows (kind, table, condition of a row that has not ended, column of names)."""
     return [(node_spec.SPEC.name, node_spec.SPEC.relation, f"status <> '{NodeStatus.DELETED}'", "name")]
 
 
 def _mapping() -> list[tuple[str, ...]]:
-    """(kind, workflow status, node status); `none` in both where no workflow is live."""
+    """Rows (kind, workflow status, node status); `none` in both where no workflow is live."""
     pairs = ((row.kind, row.workflow_status, row.node_status) for row in mapping.ROWS)
     return [*pairs, *(("none", "none", status) for status in sorted(mapping.WITHOUT_WORKFLOW))]
 
 
 def _contradictions() -> list[tuple[str, ...]]:
-    """(state, statuses, causes); blanks separate several statuses or causes."""
+    """Rows (state, statuses, causes); blanks separate several statuses or causes."""
     found = expected.contradictions()
     return [(each.state, " ".join(sorted(each.statuses)), " ".join(sorted(each.causes))) for each in found]
 
 
 def _workflow_modes() -> list[tuple[Any, ...]]:
-    """(mode, uses MAAS)."""
+    """Rows (mode, uses MAAS)."""
     return [(mode, mode not in stages.OUTSIDE_MAAS) for mode in stages.PATHS]
 
 
 def _workflow_statuses() -> list[tuple[Any, ...]]:
-    """(status, ended, succeeded, failed, at work)."""
+    """Rows (status, ended, succeeded, failed, at work)."""
     sets = (workflow.TERMINAL, workflow.SUCCEEDED, workflow.FAILED, workflow.AT_WORK)
     return [(status, *(status in of for of in sets)) for status in workflow.WorkflowStatus]
 
 
 def _clock_stops() -> list[tuple[str, ...]]:
-    """(kind, state, fact, value)."""
+    """Rows (kind, state, fact, value)."""
     return [(edges.LAYER_KIND[stop.layer], stop.state, stop.fact, value) for stop in sla.STOPS for value in stop.values]
 
 
@@ -208,12 +209,12 @@ def _settings(node: NodeConfig) -> tuple[Any, ...]:
 
 
 async def set_settings(conn: Connection, node: NodeConfig) -> None:
-    """Make `farrier.settings`, which functions read, equal to these."""
+    """Make `farrier.settings`, which functions read, equal to these settings."""
     await conn.execute(_SETTINGS, *_settings(node))
 
 
 async def set_limits(conn: Connection, held: Limits) -> None:
-    """Make `farrier.limits`, from which views compute the clocks above their limits, equal to these."""
+    """Make `farrier.limits`, from which views compute the clocks above their limits, equal to these limits."""
     await conn.execute(_LIMITS, *node_columns(held))
 
 

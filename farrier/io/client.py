@@ -1,7 +1,7 @@
 """Opens the database for a command that runs once: server, pool, schema check, queries and requests.
 
-Starts an embedded server that does not run, and stops it at the end. Migrates an embedded database with an old schema;
-the schema of any other database is only checked.
+Starts the embedded server if it does not run, and stops it again at the end. Migrates an embedded database with an old
+schema; the schema of any other database is only checked.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ async def administrator(config: DatabaseConfig) -> AsyncIterator[Single]:
 
 @asynccontextmanager
 async def server(config: DatabaseConfig) -> AsyncIterator[str]:
-    """The DSN of the configured server, which runs for as long as the context lasts."""
+    """The DSN of the configured server, which runs until the context ends."""
     if config.dsn:
         yield config.dsn
         return
@@ -114,7 +114,7 @@ async def _require_schema(connections: Pool, *, embedded: bool) -> None:
         try:
             status = await migrate.check(conn)
         except asyncpg.InsufficientPrivilegeError:
-            return  # a role that may not read the schema's version, so that it cannot be checked
+            return  # the role may not read the schema's version, so the version cannot be checked
         try:
             status.require_current()
         except SchemaMissing:

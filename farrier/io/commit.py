@@ -1,9 +1,9 @@
 """Commits finished runs of one kind: many in one call, each as a whole or not at all.
 
 `farrier.commit_runs` locks the shards. The kind's writer locks the resources in order, compares versions, and writes
-the runs whose versions are current. After an error of the database the batch is halved until the run that caused it is
-alone: that run is refused, or, if another transaction holds its rows, reported as locked. A run whose reply was lost is
-`unknown` and never sent again.
+the runs whose versions are current. After an error of the database, `Committer` halves the batch until the run that
+caused the error is alone. It reports this run as refused or, if another transaction has locked the run's rows, as
+locked. A run whose reply was lost is `unknown` and is never sent again.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ _log = structlog.stdlib.get_logger(__name__)
 
 _COMMIT = statements.load("loop/commit")
 
-# Less than the loop waits for a commit. Runs without a result by then are unknown.
+# Shorter than the time for which the loop waits for a commit. After this time, the result of the remaining runs is
+# unknown.
 WITHIN = timedelta(seconds=9)
-# A refused run is retried after the period, because its cause is in the data.
+# When a refused run is retried. It fails again until its data changes, so a short delay would gain nothing.
 _REFUSED_AGAIN = timedelta(seconds=30)
 
 # The errors of encoders if a handler returned a value of the wrong type.
@@ -88,8 +89,8 @@ class Committer(Generic[R, S, W]):
                 await self._together(batch, work, again=True)
 
     async def _apart(self, batch: Sequence[Finished[S, W]], work: _Work) -> None:
-        """Halve a batch until the run whose rows another transaction holds is alone. The run is reported as locked, and
-        the loop commits it in a separate call."""
+        """Halve a batch until the run whose rows another transaction has locked is alone. The run is reported as
+        locked, and the loop commits it in a separate call."""
         if len(batch) > 1:
             middle = len(batch) // 2
             await self._together(batch[:middle], work, again=True)
@@ -142,12 +143,11 @@ class _Work(msgspec.Struct):
     results: dict[int, Result] = msgspec.field(default_factory=dict)
 
     def unknown(self, runs: Iterable[Finished[Any, Any]]) -> None:
-        """Record that it is not known whether these were committed."""
+        """Record that it is unknown whether these runs were committed."""
         self.results |= {run.id: _UNKNOWN for run in runs}
 
 
 def _result(row: asyncpg.Record, moved: set[int]) -> Result:
-    """The result of one run, from the row that the database returned for it."""
     verdict = Verdict(row["verdict"])
     if verdict is Verdict.COMMITTED:
         return Result(verdict, at=row["at"]) if row["id"] in moved else _COMMITTED
@@ -155,8 +155,8 @@ def _result(row: asyncpg.Record, moved: set[int]) -> Result:
 
 
 def _confession(run: Finished[S, W], refusal: FarrierError) -> Finished[S, W]:
-    """The same run with only the error as its outcome. It has no outcome key, so the outcome of the next run is stored
-    in any case."""
+    """The same run with only the error as its outcome. It has no outcome key, so the outcome of the next run is always
+    stored."""
     return Finished(
         id=run.id,
         epoch=run.epoch,

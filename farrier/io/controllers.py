@@ -28,7 +28,7 @@ _POLL = statements.load("loop/poll")
 _COLLAPSE = statements.load("loop/collapse")
 
 _ANSWER_SECONDS = 5.0
-# Allows two attempts within the time for which a controller may act, if the server does not respond.
+# Short enough that a controller can try twice within the time for which it may act.
 _RENEW_SECONDS = 2.5
 
 _seen = msgspec.json.Decoder(Seen).decode

@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 Reader: TypeAlias = Callable[[bytes | str], T]
 
-# The database accepts values of up to 64 levels, and a snapshot adds some. Python decodes less than a thousand.
+# The database accepts values of up to 64 levels, and a snapshot adds some. Python decodes fewer than a thousand levels.
 _DEEPEST = 100
-# In digits. The largest float has 309, and Python refuses to convert more than 4300.
+# The limit in digits. The largest float has 309 digits, and Python refuses to convert more than 4300.
 _LONGEST = 309
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]|-?[0-9][0-9.eE+-]*', re.DOTALL)

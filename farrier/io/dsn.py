@@ -1,8 +1,8 @@
-"""Splits a DSN, and writes it so that every supported Python reads it.
+"""Splits a DSN, and rewrites it so that the driver can parse it on every supported Python.
 
-Called by `pool` and `hosts` alone. Several hosts of which one is an IPv6 address in brackets are read like any others,
-although `urlsplit` accepts brackets only around a single host (Debian 12's Python 3.11, and Python's next releases).
-The driver interprets the DSN.
+Called by `pool` and `hosts` alone. A list of hosts may include an IPv6 address in brackets. The `urlsplit` of some
+Pythons (Debian 12's 3.11, and the next releases) accepts brackets only around a single host. The driver interprets the
+DSN.
 """
 
 from __future__ import annotations

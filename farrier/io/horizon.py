@@ -1,7 +1,8 @@
 """The time up to which history is complete.
 
-A change has the time of its statement, and becomes visible with its commit. So a transaction that is still open may add
-changes from before those that are visible now. A reader that continues from its last change must not read beyond them.
+A change has the time of its statement, and becomes visible with its commit. So an open transaction may still add
+changes that are older than changes that are visible now. A reader that continues after its last change would miss them,
+so it reads only changes from before this time.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from farrier.io.pool import Connection
 
 _WRITERS = statements.load("queries/writers")
 
-# The time between the beginning of a statement and its first row of history: the waits for locks in a commit, of one
-# second at most each.
+# The longest time between the beginning of a statement and its first row of history. A commit waits for locks in
+# between, for at most one second each.
 _MARGIN = timedelta(seconds=3)
-# The age of a transaction that was there before the first look: longer than any of farrier's own.
+# The assumed age of a transaction that was open at the first look: longer than any transaction of farrier.
 _UNKNOWN_AGE = timedelta(minutes=1)
 
 
 class Horizon:
-    """Remembers since when each open transaction writes history. One for each process that reads."""
+    """Remembers since when each open transaction has written history. Each process that reads history has one
+    instance."""
 
     def __init__(self) -> None:
         self._began: dict[str, datetime] = {}
@@ -32,14 +34,15 @@ class Horizon:
         self._one_at_a_time = anyio.Lock()
 
     async def settled(self, conn: Connection) -> datetime:
-        """The time up to which no change can become visible any more. Later queries see all changes from before."""
+        """Return the time before which no further change can become visible. Later queries see all changes before this
+        time."""
         async with self._one_at_a_time:
             (record,) = await conn.fetch(_WRITERS)
             return self.advance(record["now"], record["writers"])
 
     def advance(self, now: datetime, writers: Collection[str]) -> datetime:
-        """The time, from the transactions that write at `now`. One that did not write at the last look began after
-        it."""
+        """Compute this time from the transactions that write at `now`. A transaction that is new since the last look
+        began after that look."""
         first = now - _UNKNOWN_AGE if self._looked is None else min(now, self._looked)
         self._began = {writer: self._began.get(writer, first) for writer in writers}
         self._looked = now

@@ -1,8 +1,8 @@
 """Connects to the first host of a DSN that serves.
 
 Used by `pool` for every connection. The driver gives all hosts of a DSN one time together, so a host that vanished uses
-up the time of those behind it. Here each host has its own time, and the host that served last is tried first. A host
-serves if it accepts the session with the DSN's `target_session_attrs`.
+up the time of the hosts after it. Here each host has its own time limit, and the host that served last is tried first.
+A host serves if it accepts the session with the DSN's `target_session_attrs`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Hosts:
 
     async def connect(self, *_none: object, **options: Any) -> Any:
         """A connection to the first host that serves. `options` are those of `asyncpg.connect`; their `timeout` is the
-        time of one host. Raises NoHostServes or, if the DSN names only one host, the driver's errors."""
+        time limit of one host. Raises NoHostServes or, if the DSN names only one host, the driver's errors."""
         if not self._hosts:
             return await asyncpg.connect(self._dsn, **options)
         reasons = []
@@ -63,7 +63,7 @@ class Hosts:
             except ELSEWHERE as failure:
                 reasons.append(f"{host.name}:{host.port}: {str(failure) or type(failure).__name__}")
                 self._pass_over(place)
-            except BaseException:  # the caller gave up: its next attempt begins behind this host
+            except BaseException:  # the caller gave up: its next attempt begins after this host
                 self._pass_over(place)
                 raise
             else:

@@ -13,13 +13,13 @@ from farrier.io.pool import Connection
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.views import Page
 
-# How many intents a filtered page examines: some 10 ms.
+# How many intents a filtered page examines at most, which takes some 10 ms.
 _LOOKED = 5000
-_LARGEST = (1 << 63) - 1  # of a bigint
+_LARGEST = (1 << 63) - 1  # the largest bigint
 
 
 class _Walked(msgspec.Struct, frozen=True):
-    """The matching intents, how many were examined, and the ID of the last one."""
+    """The matching intents, how many intents were examined, and the ID of the last examined intent."""
 
     now: datetime
     rows: tuple[IntentView, ...]
@@ -28,7 +28,7 @@ class _Walked(msgspec.Struct, frozen=True):
 
 
 async def find(conn: Connection, sql: str, intent: int, *more: Any) -> Page[IntentView]:
-    """One intent, as one row. Raises RefusedByModel if it does not exist."""
+    """A page with one intent. Raises RefusedByModel if it does not exist."""
     walked = await _walk(conn, sql, "one", intent, None, 1, 1, [], [], [], *more)
     if not walked.rows:
         raise RefusedByModel(f"no intent has the ID {intent}", hint="the list of intents has the IDs", sqlstate="FR404")
@@ -38,8 +38,8 @@ async def find(conn: Connection, sql: str, intent: int, *more: Any) -> Page[Inte
 async def page(
     conn: Connection, sql: str, wanted: WantedIntents, *more: Any, resource: int | None, window: tuple[int | None, int]
 ) -> IntentPage:
-    """Intents below an ID, at most a number of them: the `window`. `resource` is the ID of the one resource that is
-    filtered for."""
+    """A page of intents. `window` is (ID, number): the intents below this ID, at most this number. `resource` is the ID
+    of the resource to which the filter is limited."""
     before, limit = window
     walk = "of one" if resource is not None else "pending" if wanted.is_pending_only else "all"
     most = max(limit, _LOOKED)

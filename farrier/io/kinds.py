@@ -42,7 +42,8 @@ class Installable(msgspec.Struct, frozen=True, kw_only=True):
 
 async def install(conn: Connection, kind: Installable, *, patience: LockPatience = PATIENT) -> bool:
     """Install a kind by this spec in the database; returns whether it was new. May be repeated: existing parts stay.
-    Raises RefusedByModel, also when a table stays locked for longer than `patience`; nothing has changed then."""
+    Raises RefusedByModel if the kind does not fit the database, or if a table stays locked for longer than `patience`;
+    nothing has changed then."""
 
     async def installed() -> bool:
         await conn.execute(_LOCK)
@@ -90,7 +91,8 @@ async def require(conn: Connection, specs: Iterable[tuple[str, KindSpec]]) -> No
 
 
 async def _make(conn: Connection, kind: Installable) -> bool:
-    """Create the kind's table with its SQL, unless it was kept when the kind was removed."""
+    """Create the kind's table with its SQL, unless it was kept when the kind was removed. Returns whether the kind was
+    new."""
     spec = kind.spec
     known = await conn.fetchrow(_KIND, spec.name)
     if known is not None and known["relation"] is None:
@@ -144,8 +146,8 @@ async def _require_patterns(conn: Connection, spec: KindSpec) -> None:
 
 
 async def _require_states(conn: Connection, spec: KindSpec, *, new: bool) -> None:
-    """Refuse a change that would trap resources: in a state that no longer exists, or in one that became terminal. The
-    table is locked only if such resources may exist.
+    """Refuse a change that would trap resources: in a state that no longer exists, or in a state that became terminal.
+    The table is locked only if such resources may exist.
     """
     for layer in spec.every_layer:
         await _require_states_of(conn, spec, layer, new=new)

@@ -22,7 +22,7 @@ from farrier.model.maas_region import COLUMNS, SPEC, MaasRegion, Named, Reading,
 from farrier.model.resource import Answer
 
 _USE = statements.load("maas_region/use")
-# How often two replicas that write the same sites at the same time may collide.
+# The number of attempts: replicas that write the same sites at the same time may collide.
 _TRIES = 3
 # The time limit of all tries. A lock is held for the length of a commit; a broken connection never responds.
 _PATIENCE = timedelta(seconds=10)
@@ -38,9 +38,9 @@ class RegionPace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def use(pool: Pool, regions: Iterable[RegionPace], *, patience: timedelta = _PATIENCE) -> None:
-    """Observe these regions at this pace. Idempotent; a region in its back-off is tried at once. Raises
-    `DatabaseUnreachable`, also without a response within `patience`, or `ConfigError` for rejected sites; then
-    nothing has changed, except by a call whose response was lost.
+    """Observe these regions at this pace. Idempotent; a region in its back-off is tried at once. Raises `ConfigError`
+    for rejected sites, and `DatabaseUnreachable` if the database fails or does not respond within `patience`. Nothing
+    has changed then, unless only the response was lost.
     """
     wanted = [
         {

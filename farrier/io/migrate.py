@@ -119,7 +119,7 @@ async def migrate(
     """Apply what is missing. May be called at any time, by any number of processes at once.
 
     `after` runs last, in the same transaction, even if nothing was missing: it brings tables that mirror the model in
-    line with this program. Raises SchemaTooNew, SchemaUnrecorded or SchemaChanged before anything is touched, and
+    line with this program. Raises SchemaTooNew, SchemaUnrecorded or SchemaChanged before anything is changed, and
     RefusedByModel when a table stays locked for longer than `patience`, when an object that does not belong to farrier
     is in the way, or when a step fails.
     """
@@ -236,7 +236,7 @@ async def _alone(conn: Connection) -> AsyncIterator[None]:
 
 
 async def becomes_migrator(conn: Connection) -> bool:
-    """Whether this session migrates from now on; false while another one does."""
+    """Whether this session migrates from now on; false while another session migrates."""
     # The list of sessions is as old as the statement that reads it. If it were read before the row is locked, a
     # migrator that connected meanwhile would be missing from it, and would count as ended.
     async with conn.transaction(isolation="read_committed"):

@@ -16,7 +16,7 @@ from farrier.io.resource import ResourceRows
 from farrier.model.network_segment import SPEC, Closing, Growing, NetworkSegment, SegmentWrite
 from farrier.model.resource import Answer
 
-# What a run may change, besides its state.
+# The columns that a run may change, besides the state.
 _COLUMNS = ("mtu", "prefixes", "gateways", "drain_until", "delete_asked_at", "delete_request")
 
 

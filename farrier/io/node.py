@@ -94,7 +94,7 @@ def _node_row(run: int, node: Node, version: int | None) -> dict[str, Any]:
 
 
 def _login_row(run: int, node: Node) -> dict[str, Any]:
-    """The columns that the login cap compares, for a node with a login to use."""
+    """The columns that the login cap compares, for a node whose run permits a login."""
     return {"run": run, "address": node.bmc_address, "trying": node.bmc.trying, "tries": node.bmc.tries}
 
 

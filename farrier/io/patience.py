@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A deadlock: the server cancels one of two sessions that each wait for a table of the other.
+# In a deadlock, the server cancels one of two sessions that each wait for a table of the other.
 LOCKED = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 _WAIT_FOR_LOCK = statements.load("schema/wait_for_lock")
 
@@ -60,7 +60,7 @@ async def patiently(
         except (*session.BROKEN, asyncpg.PostgresError) as error:
             if not session.ends_connection(error):
                 raise
-            # Also if COMMIT was sent and no reply arrived.
+            # This includes a COMMIT whose reply did not arrive.
             raise errors.DatabaseUnreachable(
                 "the server", f"the connection was lost; {what} is applied completely or not at all: run it again"
             ) from error

@@ -1,10 +1,10 @@
-"""Connections to PostgreSQL, pooled and single, all with the same session settings.
+"""Connections to PostgreSQL, pooled and single, with the session settings of farrier.
 
-Called by `wiring`, which passes the pool to the StateIOs, and by the CLI's database commands. The settings are the same
-for an embedded server, a direct connection, PgBouncer and fail-over (`hosts` follows the writable server of a
-multi-host DSN). Every statement has a time limit in this process. An unreachable server is retried and then reported
-without its password. A pooled connection is given back without a round trip, so code must leave no session state on it:
-no SET without LOCAL, no LISTEN, no session advisory lock. Code with such state uses `connect`.
+Called by `wiring`, which passes the pool to the StateIOs, and by the CLI's database commands. An embedded server and
+any other server get the same settings; PgBouncer gets only the application name. `hosts` follows the writable server of
+a multi-host DSN. Every statement has a time limit in this process. An unreachable server is retried, and then reported
+without the password of the DSN. A pooled connection is given back without a round trip, so code must leave no session
+state on it: no SET without LOCAL, no LISTEN, no session advisory lock. Code with such state uses `connect`.
 """
 
 from __future__ import annotations
@@ -58,24 +58,25 @@ SESSION = {
     "extra_float_digits": "1",
     "quote_all_identifiers": "off",
     "standard_conforming_strings": "on",
-    # Overrides the default of the database: with a stricter level, code fails that relies on waiting and reading again.
-    # A commit is one statement that begins its own transaction.
+    # Overrides the default of the database: a stricter level would break code that waits for a lock and then reads
+    # again. A commit is one statement that begins its own transaction.
     "default_transaction_isolation": "read committed",
-    # The statements of farrier take milliseconds; compiling one takes a hundred.
+    # The statements of farrier take milliseconds; compiling a statement takes a hundred milliseconds.
     "jit": "off",
     # The loop's data is in memory or on an SSD: reading five hundred rows by key costs less than a scan.
     "random_page_cost": "1.1",
     # Every statement finds its rows by keys, whatever their values. Planning a statement for each batch gains nothing,
     # and takes longer than running it for one node.
     "plan_cache_mode": "force_generic_plan",
-    # Otherwise a plan that was made while a table was empty would scan the table, and would be kept when it has filled.
+    # Otherwise a plan that was made while a table was empty would scan the table, and would be kept after the table has
+    # filled.
     "enable_seqscan": "off",
     # A client that vanished must not keep its row locks for TCP's default of two hours: the server notices within half
     # a minute.
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "4",
-    # A transaction of farrier waits only for the database; if one idles, its process has ended.
+    # A transaction of farrier waits only for the database; if a transaction idles, its process has ended.
     "idle_in_transaction_session_timeout": "30s",
 }
 APPLICATION = {"application_name": "farrier"}
@@ -90,7 +91,7 @@ _HOSTS = re.compile(f"{_HOST}(,{_HOST})*")
 _PORTS = range(1, 65536)
 _NUMBER = re.compile(r"-?[0-9]{1,20}")
 _UNREADABLE = "(unreadable DSN)"
-# These modes verify the certificate's issuer, and read this file unless another one is configured.
+# These modes verify the certificate's issuer, and read this file unless another file is configured.
 _VERIFYING = frozenset({"verify-ca", "verify-full"})
 _USUAL_ROOT = "~/.postgresql/root.crt"
 
@@ -119,7 +120,7 @@ UNHURRIED = Timeouts(statement=None)
 
 
 class _Pooled(Single):
-    """Skips the driver's reset query, a round trip for each release; open transactions still end."""
+    """A connection that skips the driver's reset query, a round trip for each release. Open transactions still end."""
 
     @override
     def get_reset_query(self) -> str:
@@ -163,7 +164,7 @@ async def open_pool(
             connect=hosts.connect,
             min_size=1,
             max_size=size,
-            # Neither connections nor plans expire: creating them takes longer than a reaction may.
+            # Neither connections nor plans expire, because creating them would delay a run.
             max_inactive_connection_lifetime=0,
             max_queries=sys.maxsize,
             max_cached_statement_lifetime=0,
@@ -209,7 +210,6 @@ def _without_root(dsn: str) -> str | None:
 
 
 def _options(timeouts: Timeouts, *, pgbouncer: bool) -> dict[str, Any]:
-    """The options of the driver's `connect`."""
     return {
         "timeout": timeouts.connect.total_seconds(),
         "command_timeout": None if timeouts.statement is None else timeouts.statement.total_seconds(),
@@ -254,7 +254,8 @@ async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, pat
         except (ValueError, asyncpg.InterfaceError):
             if without_root := _without_root(dsn):
                 raise errors.ConfigError(f"cannot connect to {where}: {without_root}") from None
-            # The driver quotes the part it could not read, which may be the password: neither text nor chain.
+            # The driver quotes the part it could not read, which may be the password: the new error has neither its
+            # text nor its chain.
             raise errors.ConfigError(
                 f"cannot read the DSN {where}; expected postgresql://user:password@host:port/database, "
                 "with special characters in the password percent-encoded"
@@ -265,7 +266,7 @@ async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, pat
 
 def _raise_if_settings_are_refused(failure: Exception, where: str) -> None:
     """Raise ConfigError for refused session settings. PgBouncer has one error for every refusal of a connection.
-    Refusals because it is full or shuts down are temporary, and raise nothing here."""
+    Refusals because PgBouncer is full or shuts down are temporary, and raise nothing here."""
     if isinstance(failure, asyncpg.ProtocolViolationError) and "startup parameter" in str(failure):
         raise errors.ConfigError(
             f"{where} refused the session settings ({failure}); if it is PgBouncer, set database.pgbouncer = true"

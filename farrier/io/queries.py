@@ -54,15 +54,15 @@ _INTENTS = statements.load("queries/intents")
 _FIGURES = statements.load("queries/figures")
 _CONTROLLERS = statements.load("queries/controllers")
 
-# Kind, state and substate of all that this program can read.
+# Kind, state and substate of every state that this program can read.
 _KNOWN = tuple(list(column) for column in zip(*((p.kind, p.state, p.substate) for p in STATES), strict=True))
 
-# Nodes of one statement: a round trip of a few megabytes at most, however large the fleet.
+# How many nodes one statement reads: a round trip of a few megabytes at most, however large the fleet.
 _CHUNK = 1000
 
 _FIRST = SortKey(-math.inf, "", "")
 
-# How many changes a filtered page of history examines: some 10 ms.
+# How many changes a filtered page of history examines at most, which takes some 10 ms.
 _LOOKED = 5000
 
 _read_census = decoding.reader(Census, "a count of the fleet")
@@ -141,7 +141,7 @@ class PostgresQueries:
     ) -> HistoryPage:
         most = max(limit, _LOOKED) if wanted.is_narrow(order) else limit
         async with refusals.borrowed(self._pool) as conn:
-            # Before the snapshot of the page: a writer that has ended by now is visible to it.
+            # Read before the page, so that the page includes the changes of writers that have ended by now.
             settled = await self._horizon.settled(conn) if wanted.settled else None
             kind, id_ = await _resource(conn, wanted)
             walk = order.value if id_ is None else f"{Order.NEWEST if order is Order.NEWEST else Order.OLDEST} of one"
@@ -203,7 +203,8 @@ class PostgresQueries:
 
 
 class _Walked(msgspec.Struct, frozen=True):
-    """A page of history: the matching changes, how many changes were examined, and the key of the last one."""
+    """A page of history: the matching changes, how many changes were examined, and the key of the last examined
+    change."""
 
     changes: tuple[HistoryEntry, ...]
     looked: int

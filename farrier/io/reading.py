@@ -31,7 +31,7 @@ async def fetch(conn: Connection, type_: type[T], sql: str, *arguments: Any) -> 
 
 
 async def find_resource(conn: Connection, kind: str, given: str) -> int:
-    """The id of a resource of any kind. Raises RefusedByModel if none ever had this name or id."""
+    """The id of a resource of any kind. Raises RefusedByModel if no resource ever had this name or id."""
     id_: int | None = await conn.fetchval(_FIND_RESOURCE, kind, given)
     if id_ is None:
         raise RefusedByModel(

@@ -16,7 +16,7 @@ from farrier.io import session
 from farrier.io.pool import Connection, Pool
 
 _MALFORMED = "FR400"
-# A number out of range; a text or JSON that is larger or deeper than the server accepts.
+# The SQLSTATE classes of a number out of range, and of a text or JSON that is larger or deeper than the server accepts.
 _DATA_CLASSES = ("22", "54")
 
 # Constraints that registrations at the same moment can violate.
@@ -67,7 +67,7 @@ def as_refusal(refusal: Exception, *, no_right: str = _NO_RIGHT_HINT) -> Refused
     if isinstance(refusal, asyncpg.InsufficientPrivilegeError):
         return RefusedByModel(text, hint=no_right, sqlstate=sqlstate)
     if isinstance(refusal, asyncpg.DeadlockDetectedError):
-        hint = _AGAIN  # instead of the server's, which leads to its log
+        hint = _AGAIN  # replaces the server's hint, which refers to the server's log
     if isinstance(refusal, (asyncpg.UniqueViolationError, asyncpg.ExclusionViolationError)) and not hint:
         text, hint = _TAKEN.get(refusal.constraint_name or "", (text, hint))
     malformed = sqlstate == _MALFORMED or sqlstate.startswith(_DATA_CLASSES) or isinstance(refusal, session.Unsendable)

@@ -31,7 +31,7 @@ WRITER = "farrier.write_resources"
 
 
 class ResourceRows(Generic[R, W]):
-    """`rows.Rows` of one kind. `columns` are those of its own that a run may write, besides its layers and
+    """`rows.Rows` of one kind. `columns` are the kind's own columns that a run may write, besides its layers and
     `last_error`. `load` is SQL like `Rows.load`, based on `farrier.load_resources(kind, ids)`."""
 
     def __init__(
@@ -55,8 +55,8 @@ class ResourceRows(Generic[R, W]):
         self.decode = decoding.reader(type_, spec.what)
 
     def changes(self, runs: Sequence[Finished[R, W]]) -> Changes:
-        # Each element names its run, also those of `kind`, so that the commit can omit the elements of runs that lost
-        # their shard. `run` comes last, so that no column or field of this name replaces it.
+        # Each element names its run, including the elements of `kind`, so that the commit can omit the elements of runs
+        # that lost their shard. `run` comes last, so that no column or field of this name replaces it.
         changes: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
         for run in runs:
             changes["kind"].append({"run": run.id, "kind": self.kind})
@@ -71,8 +71,8 @@ class ResourceRows(Generic[R, W]):
         return changes
 
     def section(self, write: W) -> tuple[str, Mapping[str, Any]]:
-        """The section of a write, and its fields there. A kind with its own writes overrides this method, calls it for
-        `Answer`, or passes `section`. Raises TypeError for an unknown write."""
+        """The section of a write, and its fields there. A kind with its own writes either passes `section`, or
+        overrides this method and calls it for `Answer`. Raises TypeError for an unknown write."""
         if isinstance(write, Answer):
             return "answers", msgspec.structs.asdict(write)
         if self._own_section is not None:

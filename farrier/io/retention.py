@@ -19,11 +19,12 @@ from farrier.model.history import HistoryKey, Pruned, Retained
 _RETAIN = statements.load("history/retain")
 _PRUNE = statements.load("history/prune")
 
-# Changes of one step. A million changes take minutes, and a step is too short to delay other statements.
+# How many changes one step examines. A million changes take minutes; a step is too short to delay other statements.
 STEP = 5000
-# Between the steps of a daemon's pass: the fleet's own commits come first.
+# The pause between the steps of a daemon's pass, which leaves time to the fleet's own commits.
 _PAUSE = timedelta(seconds=1)
-# Between passes: the retention is in days, so minutes do not matter, and each pass examines all remaining rows.
+# The time between passes. The retention is in days, so minutes do not matter, and each pass examines all remaining
+# rows.
 _EVERY = timedelta(hours=1)
 # The time limit of one step, whose changes may have to be read from disk.
 _STEP_SECONDS = 60.0

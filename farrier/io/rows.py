@@ -25,7 +25,7 @@ class Rows(Protocol[R_co, S, W]):
     @property
     def load(self) -> str:
         """SQL: `$1` ids → rows (id, now, snapshot). The snapshot is decoded by `decode`. One SELECT without a
-        semicolon, because it becomes part of a larger one."""
+        semicolon, because it becomes part of a larger statement."""
 
     @property
     def writer(self) -> str:
@@ -44,5 +44,5 @@ class Rows(Protocol[R_co, S, W]):
 
     def changes(self, runs: Sequence[Finished[S, W]]) -> Changes:
         """The states and writes of these runs, by sections that the kind defines; each element names its `run`. The
-        writer receives them with the section `runs`: the version of the snapshot of each run, and whether the run
-        `writes` anything without a state. Raises the errors of encoders for a value of the wrong type."""
+        writer receives them with the section `runs`: the version of the snapshot of each run, and `writes`: whether the
+        run has writes but no new state. Raises the errors of encoders for a value of the wrong type."""

@@ -1,7 +1,7 @@
 """Finds out whether a program that was written for one schema can work with another: signatures, views, rights.
 
 Called by the plan of a migration. It compares the texts of files and does not parse SQL. A difference that it does not
-understand counts as one that breaks programs: replicas that are stopped without need cost less than replicas that fail.
+understand counts as breaking: replicas that are stopped without need cost less than replicas that fail.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _COMMENT = re.compile(r"('(?:[^']|'')*')|--[^\n]*")
 _SIGNATURE = re.compile(
     r"FUNCTION farrier\.\w+ ?\((?P<parameters>[^;$]*?)\)(?: RETURNS (?P<result>[^;$]*?))? (?:LANGUAGE|AS|RETURN) "
 )
-# A comma that does not stand inside of parentheses. Parentheses are not nested here.
+# A comma outside of parentheses. Parentheses are not nested here.
 _COMMA = re.compile(r", ?(?![^()]*\))")
 _DEFAULT = re.compile(r" DEFAULT .*")
 # Parameters that return a value, or that accept any number of arguments.
@@ -44,8 +44,8 @@ class Signature(msgspec.Struct, frozen=True):
         return self.result == "trigger"
 
     def replaces(self, other: Signature) -> bool:
-        """Whether CREATE OR REPLACE accepts this signature for a function with the other: at most, defaults differ or
-        were added."""
+        """Whether CREATE OR REPLACE accepts this signature for a function with the other: only defaults may differ or
+        be added."""
         pairs = list(zip(self.parameters, other.parameters, strict=False))
         return (
             (self.result, len(self.parameters)) == (other.result, len(other.parameters))
@@ -90,7 +90,7 @@ def _granted(lines: Iterable[str]) -> set[tuple[str, str]]:
 
 
 def _revokes(lines: Iterable[str]) -> list[str]:
-    """The opposites of the statements that revoke."""
+    """The REVOKE statements, each turned into the GRANT of the same right."""
     return [_REVOKE.sub(r"GRANT \1 TO \2", line) for line in lines if _REVOKE.fullmatch(line)]
 
 

@@ -104,7 +104,8 @@ class Schema(msgspec.Struct, frozen=True):
 
     @property
     def set_hash(self) -> str:
-        """Hash of everything that each migration applies: the set, in any folders, and the comments of tables."""
+        """Hash of everything that each migration applies: the set, independent of its folders, and the comments of
+        tables."""
         texts = [part for each in sorted(self.objects, key=str) for part in (each.kind, each.name, each.source)]
         return _hash([*texts, *(comment for table in self.tables for comment in _COMMENT.findall(table.source))])
 

@@ -24,8 +24,8 @@ _RENAME = "Rename or drop it, then migrate."
 
 
 class Namesake(msgspec.Struct, frozen=True):
-    """An object that is not farrier's, or is of another sort, and has the name of `object`, which the set has. `unless`
-    is the condition under which the migration has no such conflict, empty if the conflict is certain."""
+    """An object with the name of `object`, which the set has, that does not belong to farrier or has another type.
+    `unless` is the condition under which the migration has no such conflict, empty if the conflict is certain."""
 
     description: str
     object: str

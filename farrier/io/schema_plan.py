@@ -1,7 +1,8 @@
 """Reports what a migration would do, which objects block it, and whether replicas can run meanwhile.
 
-Called by `farrier db migrate --plan`. It writes nothing: it reads the catalogs and compares texts. If that is not
-enough, it gives the reason, and replicas have to stop. It reads only the header of a step, not its statements.
+Called by `farrier db migrate --plan`. It writes nothing: it reads the catalogs and compares texts. If it cannot show
+that replicas can run, it gives the reason, and replicas have to stop. It reads only the header of a step, not its
+statements.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class Obstacle(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a migration would do. `release` is that of the program that migrated last; `stops` are the reasons for which
-    replicas of that release cannot run meanwhile. A new database has neither."""
+    """What a migration would do. `release` is the release of the program that migrated last; `stops` are the reasons
+    for which replicas of that release cannot run meanwhile. A new database has neither a release nor reasons."""
 
     would: Migrated
     steps: tuple[Step, ...] = ()
@@ -205,8 +206,8 @@ class _Planning:
         return [f"{role} may lose {', '.join(rights)}" for role, rights in lost.items()]
 
     async def _in_the_way(self, effects: Sequence[tuple[SchemaObject, _Effect]]) -> list[Obstacle]:
-        """Objects that block the migration. A leftover object of the set still uses a dropped one; re-creating an
-        object drops all its dependents."""
+        """Objects outside the set that depend on an object that the migration drops. Creating an object again drops its
+        dependents, too."""
         gone = await self._detached()
         found: dict[Obstacle, None] = {}
         for description, identity in self._now.by_hand.items():
@@ -227,8 +228,8 @@ class _Planning:
         return [each for each in found if each.description not in gone]
 
     async def _detached(self) -> set[str]:
-        """The triggers of kinds, if the migration drops them first because `make_kind` changed and creates them
-        again."""
+        """The triggers of kinds if `make_kind` changed: the migration then drops these triggers first, and creates them
+        again at its end."""
         if MAKER_OF_TRIGGERS not in {(each.kind, each.name) for each in self._changed}:
             return set()
         return {row["description"] for row in await self._conn.fetch(_TRIGGERS_OF_KINDS)}

@@ -1,7 +1,7 @@
 """Makes the functions, views, triggers and rights in the database equal to those of this program.
 
 It runs in the caller's transaction, and changes only objects that are missing, were edited by hand, or have a changed
-file. Objects that the previous set had and this one lacks are dropped, never with CASCADE. An object that cannot be
+file. Objects that the previous set had and this set lacks are dropped, never with CASCADE. An object that cannot be
 replaced in place (other parameters, fewer columns) is dropped and created again, with the objects of the set that
 depend on it; the rights that roles had on it are granted again. If an object outside the set depends on it, or has a
 name of the set, the error names that object, and nothing changes.
@@ -48,8 +48,8 @@ _GRANT_RIGHTS = statements.load("schema/grant_rights")
 _TRIGGERS_OF_KINDS = statements.load("schema/triggers_of_kinds")
 _IDENTITIES = statements.load("schema/identities")
 
-# The errors of creating an object that mentions a missing or outdated object: it is created again after that object. A
-# missing right is no such error, because it would stay missing.
+# The errors of creating an object that mentions a missing or outdated object: the creation is retried after that
+# object. A missing right is no such error, because a retry would lack it, too.
 _TOO_EARLY = asyncpg.SyntaxOrAccessError
 _FORBIDDEN = asyncpg.InsufficientPrivilegeError
 # The errors for an object that exists and cannot be replaced in place.
@@ -83,8 +83,8 @@ class State(msgspec.Struct, frozen=True):
     comparable: bool  # false on another major version of PostgreSQL, which may word definitions differently
 
     def edited(self) -> list[str]:
-        """The objects that were changed or dropped since they were applied, by hand or by another program; only those
-        that were dropped where definitions are not comparable."""
+        """The objects that were changed or dropped, by hand or by another program, since they were applied. If
+        definitions are not comparable, only the dropped objects."""
         return sorted(
             f"{kind} {name}"
             for (kind, name), definition in self.applied.items()
@@ -93,7 +93,7 @@ class State(msgspec.Struct, frozen=True):
         )
 
     def is_as(self, wanted: SchemaObject) -> bool:
-        """Whether the database has this object, so that the migration need not apply it."""
+        """Whether the database has exactly this object, so that the migration need not apply it."""
         key = (wanted.kind, wanted.name)
         return (
             self.comparable
@@ -107,7 +107,7 @@ class State(msgspec.Struct, frozen=True):
         return key not in (self.sources if wanted.kind is ObjectKind.RIGHTS else self.found)
 
     def gone(self, schema: Schema) -> list[Key]:
-        """The objects of the previous set that this one lacks."""
+        """The objects of the previous set that this set lacks."""
         return sorted(self.sources.keys() - {(each.kind, each.name) for each in schema.objects})
 
     def dropped(self, schema: Schema) -> tuple[str, ...]:
@@ -132,8 +132,8 @@ async def state(conn: Connection) -> State:
 
 
 async def _found(conn: Connection) -> dict[Key, str]:
-    """The present definitions. If several functions share a name, of which at most one is farrier's, all of them
-    count."""
+    """The present definitions. Functions that share a name, at most one of which is farrier's, have one entry with all
+    their definitions."""
     found: dict[Key, str] = {}
     for row in await conn.fetch(_DEFINITIONS):
         key = (row["kind"], row["name"])
@@ -149,13 +149,13 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 async def hold_still(conn: Connection) -> None:
-    """Lock tables and views against other sessions until the transaction ends. To be called before the first of them is
-    changed; may be repeated."""
+    """Lock tables and views against other sessions until the transaction ends. Call it before the first of them is
+    changed. May be repeated."""
     await conn.execute(_HOLD_STILL)
 
 
 async def grants(conn: Connection) -> Grants:
-    """The rights that roles have on functions and views, for `apply`. To be called before anything is dropped."""
+    """The rights that roles have on functions and views, for `apply`. Call it before anything is dropped."""
     return await conn.fetch(_GRANTS)
 
 
@@ -201,7 +201,7 @@ async def _grant_again(conn: Connection, granted: Grants) -> None:
 
 
 async def _revoke(conn: Connection, before: State, schema: Schema) -> None:
-    """Revoke the rights that the previous set granted and this one does not."""
+    """Revoke the rights that the previous set granted and this set does not grant."""
     granted = {
         right for (kind, _), text in before.sources.items() if kind == ObjectKind.RIGHTS for right in rights_of(text)
     }
@@ -215,7 +215,7 @@ async def _revoke(conn: Connection, before: State, schema: Schema) -> None:
 
 async def grant(conn: Connection, schema: Schema) -> None:
     """Give every role its rights, in the caller's transaction. May be called again. ALL TABLES and ALL FUNCTIONS in a
-    file stand for those of farrier, by name: an operator may have others in the same schema."""
+    file stand for those of farrier, by name: an operator may have other tables and functions in the same schema."""
     relations = [*(name for each in schema.tables for name in each.tables), *schema.names(ObjectKind.VIEW)]
     sources = [each.source for each in schema.objects if each.kind is ObjectKind.RIGHTS]
     for row in await conn.fetch(_RIGHTS, sources, schema.names(ObjectKind.FUNCTION), relations):
@@ -249,8 +249,8 @@ class _Work:
         self.made_anew: set[Key] = set()
 
     async def make(self, wanted: Sequence[Part]) -> None:
-        """Create these objects, each after the objects that it mentions, and again the objects that are dropped
-        meanwhile. An object that came too early is tried again, for as long as any object succeeds."""
+        """Create these objects, each after the objects that it mentions, and create the objects again that are dropped
+        meanwhile. Retries objects that mention a missing object, in rounds, until no object of a round succeeds."""
         waiting = list(wanted)
         while waiting:
             early: dict[Part, Exception] = {}
@@ -281,7 +281,7 @@ class _Work:
             before = {}
             await self._execute(each.source)
         after = await self._there(each.kind, each.name)
-        if len(after) > 1:  # a function with other parameters was added: the one that was not written is outdated
+        if len(after) > 1:  # a function with other parameters was added: the function that was not written is outdated
             for outdated, _ in after.items() & before.items():
                 await self._drop_one(each.kind, each.name, outdated)
             after = dict(after.items() - before.items())

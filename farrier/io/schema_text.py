@@ -16,7 +16,7 @@ import msgspec
 
 from farrier.io.schema_files import ObjectKind, Schema, SchemaObject, Table
 
-# The files of roles have no topic of their own; the functions that grant rights have this one.
+# The topic of the functions that grant rights, and of the files of roles, which have no topic of their own.
 RIGHTS = "rights"
 
 _WIDTH = 120
@@ -45,16 +45,12 @@ _END = "COMMIT;\n"
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """One file with its topic."""
-
     name: str
     topic: str
     text: str
 
 
 class _Section(msgspec.Struct, frozen=True):
-    """The parts under one heading."""
-
     title: str
     topic: str
     parts: Sequence[_Part]
@@ -113,7 +109,7 @@ class _Order:
         return [each for each in self._schema.objects if each.kind is kind and each.topic == topic]
 
     def _placing(self, each: Table | SchemaObject) -> Iterator[_Part]:
-        """The objects that this one needs, and then itself, without those that were already placed."""
+        """The parts of the objects that `each` needs, and then its own part. Skips objects that were already placed."""
         if each in self._placed:
             return
         self._placed.add(each)

@@ -1,8 +1,8 @@
 """Borrows a connection, runs one transaction on it, and classifies errors of PostgreSQL.
 
-Used by every StateIO. If the database is not available, callers get `DatabaseUnreachable`, the only such error. A
-refusal of a statement is passed on, and `classify` sorts it. A connection whose server has gone or stopped serving is
-not used again.
+Used by every StateIO. If the database is not available, callers get `DatabaseUnreachable` and no other error. A refusal
+of a statement is raised unchanged, and `classify` classifies it. A connection whose server has gone or stopped serving
+is not used again.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _DATA = (
     "FR",  # raised by farrier's own functions
 )
 _BY_CLASS = dict.fromkeys(_DATA, Trouble.DATA) | {"40": Trouble.MOMENT, "55": Trouble.MOMENT}
-# Of class 25: a server that has become, or is still, a standby; and two that end the connection.
+# SQLSTATEs of class 25: a server that has become, or still is, a standby; and two time-outs that end the connection.
 _OF_THE_SERVER = frozenset({"25006", "25P03", "25P04"})
 # The classes of a broken connection, and of a server that stops or does not accept connections yet.
 _NOT_SERVING = ("08", "57P")
@@ -94,7 +94,7 @@ def reason_of_break(broken: BaseException) -> str:
 
 
 def ends_connection(error: BaseException) -> bool:
-    """Whether a connection is of no more use: its server is silent, gone, or no longer the writable one."""
+    """Whether a connection is of no more use: its server is silent, gone, or no longer the writable server."""
     if isinstance(error, asyncpg.PostgresError):
         sqlstate = error.sqlstate or ""
         return sqlstate in _OF_THE_SERVER or sqlstate.startswith(_NOT_SERVING)
@@ -116,8 +116,8 @@ async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
                 await pool.expire_connections()
             raise
         finally:
-            # Also while the caller is being cancelled. The driver terminates the connection if its server does not stop
-            # the cancelled statement in time.
+            # Runs even while the caller is being cancelled. The driver terminates the connection if its server does not
+            # stop the cancelled statement in time.
             with anyio.CancelScope(shield=True), suppress(*CONNECTION_ERRORS):
                 await pool.release(conn, timeout=STOP_SECONDS)
     except BROKEN as broken:

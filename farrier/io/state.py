@@ -28,7 +28,7 @@ W = TypeVar("W")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# Snapshots to decode before other tasks run: half a millisecond of work.
+# How many snapshots to decode before other tasks run: half a millisecond of work.
 _SLICE = 64
 
 _LIST = statements.load("loop/list")
@@ -123,7 +123,7 @@ class PostgresStateIO(commit.Committer[R, S, W]):
         """Halve the IDs of a load that fails because of stored data until the row that causes it is alone."""
         if len(ids) == 1:
             error = UndecodableState(f"{self._rows.kind} {ids[0]}", session.reason_of(refusal))
-            # With its wakes, so that its run deletes them.
+            # The result includes the wakes of the resource, so that its run deletes them.
             rest = await self._read(await self._fetch(_LOAD_REST, ids, self._rows.kind))
             return msgspec.structs.replace(rest, unreadable={ids[0]: error})
         middle = len(ids) // 2

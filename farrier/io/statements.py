@@ -16,7 +16,7 @@ DIRECTORY = Path(__file__).parent / "sql"
 
 
 def names() -> tuple[str, ...]:
-    """Every statement there is, as `load` takes it (`loop/load`), sorted."""
+    """The names of all statements, as `load` takes them (`loop/load`), sorted."""
     return tuple(sorted(path.relative_to(DIRECTORY).with_suffix("").as_posix() for path in DIRECTORY.rglob("*.sql")))
 
 

@@ -109,7 +109,7 @@ class FleetApi(Protocol):
         """Register all of these nodes, or none."""
 
     async def ask(self, node: str, action: Action, params: Mapping[str, Any]) -> int:
-        """Insert an intent and return its ID. The answer comes later."""
+        """Insert an intent and return its ID. The handler responds to the intent later."""
 
     async def glance(self, after: int) -> tuple[NodeGlance, ...]:
         """The states of all nodes with an ID above `after`."""
@@ -130,7 +130,7 @@ class Queries(Protocol):
         """Nodes by name, from the first name after `after`. A page with fewer than `limit` rows is the last one."""
 
     async def overdue(self, wanted: Wanted, limits: Limits, *, limit: int | None = None) -> OverduePage:
-        """Nodes above one of their limits, the worst first, at most `limit`, and the number of further ones. `limits`
+        """Nodes above one of their limits, the worst first, at most `limit`, and the number of further nodes. `limits`
         are the limits that differ from the default."""
 
     async def node(self, node: str) -> Page[NodeDetail]:
@@ -246,22 +246,21 @@ class Requests(Protocol):
         """Issue a bootstrap token, which is returned only here. Earlier unused tokens of the node become invalid."""
 
     async def lift_brake(self, site: str, *, reason: str, lasts: timedelta, requested_by: str) -> None:
-        """Let any number of nodes of a site leave service for `lasts`. Refused while the brake of the site holds no
-        node."""
+        """Let any number of nodes of a site leave service for `lasts`. Refused if the brake of the site is not lifted
+        and holds no node."""
 
     async def enqueue(self, kind: str, resource: str) -> int:
         """Make the handler of a resource, given by name or ID, run as soon as possible. Returns the ID."""
 
 
 class Retention(Protocol):
-    """Removes old history. The newest change of each layer is kept as long as its resource exists. Any number of
-    processes may call this at once. All raise `RefusedByModel` for a role without the right to it, and
-    `DatabaseUnreachable`."""
+    """Removes old history. The newest change of each layer is kept while its resource exists. Any number of processes
+    may call this at once. All raise `RefusedByModel` if the role has no right to do this, and `DatabaseUnreachable`."""
 
     async def step(self, keep: timedelta) -> Retained:
-        """Take the next step over changes older than `keep`, in the pass that all processes share, if the step is due
-        and no other process takes it. The next call is useful after `due_in`; an earlier one does nothing."""
+        """Execute the next step over changes older than `keep`, in the pass that all processes share, if the step is
+        due and no other process executes it. The next call is useful after `due_in`; an earlier call does nothing."""
 
     async def prune(self, older_than: timedelta, *, after: HistoryKey | None = None, really: bool) -> Pruned:
-        """Take a step of a separate pass, over changes after the key `after`. Without `really`, the step only
+        """Execute a step of a separate pass, over changes after the key `after`. Without `really`, the step only
         counts."""

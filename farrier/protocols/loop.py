@@ -92,19 +92,19 @@ class StateIO(Protocol[R, S, W]):
         """Why the resources of this kind cannot be read, because a right or a table is missing; None if they can."""
 
     async def listing(self, shards: Sequence[int]) -> Listed:
-        """The resources and marks of these shards. A statement after the one that took the shards reads them, so it
-        sees everything that a former owner committed."""
+        """The resources and marks of these shards. They are read after the statement that took the shards, and so
+        include everything that a former owner committed."""
 
     async def load(self, ids: Sequence[int]) -> Loaded[R]:
-        """Load snapshots of all layers, with the wakes that they saw, in one statement."""
+        """Load snapshots of all layers, and the wakes that are visible with them, in one statement."""
 
     async def commit(
         self, runs: Sequence[Finished[S, W]], controller: UUID, *, patient: bool = False
     ) -> Mapping[int, Result]:
         """Commit finished runs together; each run is committed completely or not at all. Returns a result for every
-        run, and never raises because of one. A run that was not reached in time is `unknown`. A run with rows that
-        another transaction has locked is `locked`, and nothing of it is written; `patient` waits up to a second for
-        these rows."""
+        run, and never raises because of a single run. A run that was not reached in time is `unknown`. A run with rows
+        that another transaction has locked is `locked`, and nothing of it is written; `patient` waits up to a second
+        for these rows."""
 
     async def consume(self, wakes: Mapping[int, Sequence[UUID]]) -> None:
         """Delete wakes by resource, after runs that had nothing to write. May be repeated."""
@@ -123,8 +123,8 @@ class StateIO(Protocol[R, S, W]):
 
 
 class Controllers(Protocol):
-    """The rows of controllers and of shards. All raise `DatabaseUnreachable`, also if a response takes more than some
-    seconds. A process makes one call at a time."""
+    """The rows of controllers and of shards. All raise `DatabaseUnreachable` if the database fails or does not respond
+    within some seconds. A process makes one call at a time."""
 
     async def join(self, controller: UUID, name: str, kinds: Sequence[str]) -> None:
         """Insert the row of this process."""
@@ -134,8 +134,8 @@ class Controllers(Protocol):
         of all controllers, and of all shards of these kinds."""
 
     async def expire(self, controller: UUID, renewals: int | None) -> None:
-        """Declare another controller dead, unless it has renewed since. None: a former ID of this process, which is
-        declared dead in any case."""
+        """Declare another controller dead, unless it has renewed since `renewals` was read. With `renewals` None,
+        declare a former ID of this process dead in any case."""
 
     async def take(self, controller: UUID, kind: str, shards: Sequence[int]) -> Mapping[int, int]:
         """Take the shards among these that have no living owner and are not locked. Returns their epochs."""
@@ -172,7 +172,7 @@ class MetricsSink(Protocol):
         """Record the samples of the kind's own metrics. A metric that the kind has not declared is dropped."""
 
     def waited(self, kind: str, seconds: Sequence[float]) -> None:
-        """Record the times between the insertion of wakes and the loads that saw them."""
+        """Record the times between the insertion of wakes and the loads that read them."""
 
     def conflicted(self, kind: str, verdict: str) -> None:
         """Record a commit that failed: lost shard, version conflict, refusal, unknown."""

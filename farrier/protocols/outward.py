@@ -25,7 +25,7 @@ from farrier.model.ufm import Membership, Pkey, Port, Qos, Wanted
 class BmcClient(Protocol):
     """Client of BMCs. Every failure is a `BmcError` with its class. `sent`: an action may have reached the BMC;
     `dialled`: anything was sent at all; `retry_after`: how long no caller should try again. Calls for one BMC run one
-    after the other. Each sends no more requests after one refused login. A BMC that refused three logins within five
+    after the other. A call sends no more requests after a refused login. A BMC that refused three logins within five
     minutes gets no requests until the first of these is five minutes old."""
 
     async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
@@ -121,8 +121,8 @@ class MaasClient(Protocol):
         self, *, after: int | None = None, before: int | None = None, system_id: str | None = None, limit: int = 1000
     ) -> tuple[Event, ...]:
         """Events of one machine or of all, oldest first, each once. With `after`: the first events after this ID; with
-        `before`: the last events before this ID; else the last of all events. IDs may appear out of order, so callers
-        read some of them again."""
+        `before`: the last events before this ID; with neither: the last of all events. Events may become visible out of
+        the order of their IDs, so callers read some events again."""
 
     async def results(self, system_id: str, kind: str) -> tuple[ScriptSet, ...]:
         """The script sets of one kind: `commissioning`, `testing` or `installation`."""
@@ -147,7 +147,7 @@ class Regions(Protocol):
 
     def turn(self, site: str) -> AbstractAsyncContextManager[MaasClient]:
         """Wait for a slot of the site's region, and return its client for a few successive calls. The number of slots
-        is limited, so that no call waits inside.
+        is limited, so that no call waits in the client's own queue.
 
         Raises `MaasError` before anything is sent: `busy` if the queue is too long; the error of an earlier turn if it
         affects every node; `unreachable` for a site without a region.
@@ -168,9 +168,9 @@ class UfmClient(Protocol):
         """Whether farrier names the partitions in this UFM."""
 
     async def read(self, number: int, *, fresh: bool = False) -> Pkey | None:
-        """The partition as read at most some seconds ago, but after farrier's last change of it; None if UFM has none.
-        All callers share one reading, so calls are cheap. `fresh`: a reading from after this call, which concurrent
-        callers share."""
+        """The partition as read at most some seconds ago, but after farrier's last change of it; None if UFM has no
+        such partition. All callers share one reading, so calls are cheap. `fresh`: a reading from after this call,
+        which concurrent callers share."""
 
     async def read_anew(self, number: int) -> Pkey | None:
         """The current partition, perhaps without `qos`. None only if neither the request for the key nor the list of
@@ -199,4 +199,4 @@ class Fabrics(Protocol):
     """The UFM clients of the configured sites."""
 
     def client(self, site: str) -> UfmClient | None:
-        """The client of the site's UFM; None for a site without one."""
+        """The client of the site's UFM; None for a site without a UFM."""

@@ -19,8 +19,9 @@ Network: TypeAlias = IPv4Network | IPv6Network
 
 HTTPS = 443
 
-# Usual management networks: private, unique-local and carrier-grade addresses. Not loopback and not link-local, which
-# have this host's own services and cloud metadata; an operator with BMCs there must configure that.
+# Usual management networks: private, unique-local and carrier-grade addresses. Loopback and link-local networks are
+# excluded, because this host's own services and cloud metadata are there; an operator with BMCs there must configure
+# those networks.
 PRIVATE_NETWORKS: tuple[Network, ...] = tuple(
     ip_network(network) for network in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 )

@@ -2,8 +2,8 @@
 
 Used by `http_client`; `sent_once` also by `bmc_transport`. Sends each request at most once and unchanged: no redirect,
 cookie, proxy, decompression or queue. Every failure is an exception of httpx. `ConnectError`, `ConnectTimeout` and
-`UnsupportedProtocol` mean that the request was not sent; after any other, it may have arrived. The caller sets the time
-limit.
+`UnsupportedProtocol` mean that the request was not sent; after any other exception, the request may have arrived. The
+caller sets the time limit.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from aiohttp.tracing import Trace
 from typing_extensions import override
 from yarl import URL
 
-# Idle for longer than this, a connection is closed. Servers keep idle connections for a minute or more, so farrier
-# rarely sends on a connection that the server is closing.
+# A connection that is idle for longer than this is closed. Servers keep idle connections for a minute or more, so
+# farrier rarely sends on a connection that the server is closing.
 KEPT = timedelta(seconds=5)
 
 # A ValueError means a header that cannot be sent, or an invalid host.
@@ -50,7 +50,8 @@ _KINDS: Final[tuple[tuple[type[Exception], type[httpx.TransportError]], ...]] = 
 
 
 class Lost(aiohttp.ClientConnectionError):
-    """The connection ended on a request, for this reason. aiohttp does not send again after it."""
+    """The connection ended during a request, for this reason. aiohttp does not send the request again after this
+    error."""
 
     def __init__(self, reason: aiohttp.ClientError) -> None:
         super().__init__(*reason.args)
@@ -62,7 +63,7 @@ async def sent_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandl
     about a retry."""
     try:
         return await handler(request)
-    except aiohttp.ClientConnectorError:  # it was never sent, and is not sent again
+    except aiohttp.ClientConnectorError:  # the request was not sent, and aiohttp does not send it again
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         raise Lost(error) from error
@@ -112,7 +113,7 @@ class AioTransport(httpx.AsyncBaseTransport):
 class _Connector(aiohttp.TCPConnector):
     """Does not reuse a kept connection with unread data: its end, or an unrequested response.
 
-    aiohttp itself would reuse it, and lose the request or take that response for the right one.
+    aiohttp itself would reuse it, and lose the request or return the unrequested response.
     """
 
     def __init__(self, context: ssl.SSLContext) -> None:

@@ -1,6 +1,6 @@
 """Which BMC may receive which credential: bindings of references to hosts and networks.
 
-`wiring` makes them from the settings; `use_sites` adds those of the files of sites, at the start and on SIGHUP. They
+`wiring` makes them from the settings; `use_sites` adds the bindings of the site files, at the start and on SIGHUP. They
 are checked before a reference is read. Clients choose references and addresses freely, and only an operator binds them,
 so a pair without a binding is refused.
 """
@@ -100,7 +100,8 @@ def _fits(binding: CredentialBinding, reference: str, host: str) -> bool:
 
 
 def _is_host(pattern: str, host: str) -> bool:
-    """A star stands for a part of a name, but never of an address, in which it could match any digits."""
+    """Whether a pattern matches the host. A star matches a part of a name, but never of an address, where it could
+    match any digits."""
     if _IN_NUMBERS.fullmatch(host):
         number = _number(host)
         return pattern == host if number is None else _number(pattern) == number

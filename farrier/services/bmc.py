@@ -52,7 +52,7 @@ async def open_bmc(
     clock: protocols.Clock | None = None,
     lookup: Lookup = look_up,
 ) -> AsyncIterator[RedfishBmc]:
-    """The client, for as long as the context lasts. Raises `ConfigError` for an unusable TLS policy."""
+    """The client, which closes with the context. Raises `ConfigError` for an unusable TLS policy."""
     trusts = {settings.trust, *settings.trust_by_host.values()}
     if Insecure() in trusts:
         hosts = [host for host, trust in settings.trust_by_host.items() if trust == Insecure()]
@@ -146,8 +146,8 @@ class RedfishBmc(protocols.BmcClient):
             raise  # nothing was sent, and nothing of this call is to be stored
         except Exception as error:
             failure = self._failure(error, exchange)
-        # Raised outside the `except` block, the new exception carries neither the old one nor its frames, which hold
-        # the headers.
+        # Raised outside the `except` block, the new exception carries neither the old exception nor its frames, which
+        # hold the headers.
         raise failure
 
     def _access(self, target: BmcTarget) -> Access:

@@ -165,8 +165,8 @@ class Exchange:
         except Answered as refusal:
             if refusal.status != HTTPStatus.UNAUTHORIZED or not self._session_is_old:
                 raise
-        # Outside the `try`, so that an error here is not taken for one of the read. The BMC has ended the session, or
-        # reports so. If the session is still open, `_replace_session` ends it; otherwise it would occupy one of the
+        # Outside the `try`, so that an error here is not taken for an error of the read. The BMC has ended the session,
+        # or reports so. If the session is still open, `_replace_session` ends it; otherwise it would occupy one of the
         # BMC's few sessions.
         await self._replace_session()
         return await self._get(operation, path)
@@ -194,7 +194,7 @@ class Exchange:
         request: Callable[[], Awaitable[Response]],
         understand: Callable[[str, Response], T],
     ) -> T:
-        """Send one request, and report it to the observer, also if it fails or is cancelled."""
+        """Send one request, and report it to the observer, even if it fails or is cancelled."""
         self.requests += 1
         started = anyio.current_time()
         result = "cancelled"
@@ -308,8 +308,8 @@ class Exchange:
         return not sessions.left(self._access.bmc)
 
     async def _closed(self, entry: Entry) -> bool:
-        """Close the session of a record, and return whether it is over. It is read first, because the BMC may have
-        given its ID to another session."""
+        """Close the session of a record, and return whether it is over. Reads the session first, because the BMC may
+        have given its ID to another session."""
         place = entry.record.location
         assert place is not None, "a session without a location waits for its expiry"
         credential = await self._read()

@@ -92,9 +92,9 @@ OF_A_REQUEST = tuple(
     for failure in BmcFailure
     if failure in {BmcFailure.INTERNAL, *_STATUSES.values(), *(failure for _, failure, _ in _RULES)}
 )
-"""The failures of single requests. The others are found by comparing what was read."""
+"""The failures of single requests. The client finds the other failures by comparing what it has read."""
 
-# Ends of a request after which the BMC has responded to it or never received it.
+# Errors that mean that the BMC has responded to the request or never received it.
 _ANSWERED_OR_NEVER_HAD = (
     BmcError,
     CredentialError,
@@ -139,20 +139,21 @@ def of_status(status: int) -> BmcFailure | None:
 
 
 def may_have_arrived(error: Exception) -> bool:
-    """Whether the request may have reached the BMC without a response: not if the BMC responded, nor without a
-    connection.
+    """Whether the request may have reached the BMC although no response arrived. False if the BMC responded, or if
+    there was no connection.
     """
     return not any(isinstance(cause, _ANSWERED_OR_NEVER_HAD) for cause in _innermost_first(error))
 
 
 def retry_after(error: Exception) -> timedelta | None:
-    """How long the BMC, or the login cap, requires to wait."""
+    """How long the caller must wait, as the BMC or the login cap requires."""
     waits = (cause.retry_after for cause in _innermost_first(error) if isinstance(cause, BmcError))
     return next(waits, None)
 
 
 def scrub(text: str, credential: Credential | None, *tokens: str) -> str:
-    """`text` without the password in any spelling in which we send it or a BMC may quote it, and without `tokens`."""
+    """`text` without the password in any spelling in which farrier sends it or a BMC may quote it, and without
+    `tokens`."""
     if credential is None:
         return text
     password = credential.password

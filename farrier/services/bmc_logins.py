@@ -1,8 +1,8 @@
 """Limits failed logins per BMC: `LOGIN_CAP` within `LOGIN_WINDOW`, over all nodes and calls.
 
 Firmware locks an account after three to five. The BMC client checks before it connects and reports the result of each
-login. An unknown result counts as failed, unless the credential is known to be good. Counted per BMC and process, in
-memory; after a crash the nodes' records apply.
+login. An unknown result counts as failed, unless the credential is known to be good. `Logins` counts per BMC and
+process, in memory; after a crash, the records of the nodes apply.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Logins:
     def attempt(self, bmc: URL, secret: Secret) -> Iterator[None]:
         """Enclose a request that carries the secret, and record the result of its login."""
         login = _Login(secret, self._clock.monotonic(), refused=False)
-        # Counted until it has succeeded: otherwise interrupted calls could try without limit.
+        # A login counts until it has succeeded: otherwise interrupted calls could try without limit.
         counted = self._counted.setdefault(bmc, [])
         if self._good.get(bmc) != secret:
             counted.append(login)
@@ -83,7 +83,7 @@ class Logins:
             self._good[bmc] = secret
             self._counted[bmc] = [other for other in counted if other.refused or other.secret != secret]
         finally:
-            # The BMC counted it at some moment before now.
+            # The BMC counted the login at some moment before now.
             login.at = self._clock.monotonic()
 
     def _refused(self, bmc: URL, login: _Login) -> None:

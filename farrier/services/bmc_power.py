@@ -4,8 +4,8 @@ The BMC client creates a `PowerChange` for each call. Every read and the action 
 to the BMC can run while a machine takes minutes. Raises the errors that occur; the client converts them to a `BmcError`
 with whether the action may have arrived.
 
-Off is `ForceOff`, which always ends. An operating system may ignore `GracefulShutdown`, and a node is drained before an
-orderly shutdown; so it is used only if the BMC allows nothing else.
+`off` sends `ForceOff`, which always takes effect. An operating system may ignore `GracefulShutdown`, and a node is
+drained before an orderly shutdown, so `GracefulShutdown` is sent only if the BMC allows nothing else.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TYPES: Mapping[PowerRequest, tuple[str, ...]] = {
 # A change is proven by the state at its end; PoweringOn and PoweringOff may last, and may fail.
 _AT_LAST = {PowerRequest.ON: "On", PowerRequest.OFF: "Off", PowerRequest.RESET: "On"}
 
-# With these statuses, the machine may already be in the target state, or the BMC be busy with the previous change.
+# With these statuses, the machine may already be in the target state, or the BMC may be busy with the previous change.
 _CONFLICTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT)
 # While a machine is switched, its BMC may be slow, restart its web server, or send half of a response.
 _PASSES = (BmcFailure.UNREACHABLE, BmcFailure.TIMEOUT, BmcFailure.PROTOCOL)
@@ -163,7 +163,7 @@ def _is_or_becomes(system: Resource, wanted: PowerRequest) -> bool:
 
 
 def _choose(kind: PowerRequest, allowed: frozenset[str] | None) -> str:
-    """The preferred reset type that is allowed; the standard's own if the BMC lists none."""
+    """The preferred reset type that is allowed; the first preference if the BMC lists no types."""
     if allowed is None:
         return _TYPES[kind][0]
     for reset in _TYPES[kind]:

@@ -35,7 +35,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_system(exchange: Exchange, path: str) -> Found:
-    """Read the system at `path` once, in any power state. A turn has begun."""
+    """Read the system at `path` once, in any power state. Call it within a turn."""
     await exchange.log_in()
     system = await exchange.get(Operation.SYSTEM, path)
     if not bmc_resources.is_system(system):
@@ -78,7 +78,6 @@ class Probe:
         return host, systems[host]
 
     async def _systems_path(self) -> str:
-        """The path of the list of systems."""
         root = await self._exchange.root()
         if root is None:
             return STANDARD_SYSTEMS

@@ -41,7 +41,8 @@ def power_text(system: Resource) -> str:
 
 
 def text(value: object) -> str | None:
-    """A text fit to be stored and shown: printable, trimmed, cut; None for anything else or nothing."""
+    """A text fit to be stored and shown: printable, trimmed, truncated; None for an empty text and for any other
+    value."""
     if not isinstance(value, str):
         return None
     return "".join(character for character in value if character.isprintable()).strip()[:LONGEST_TEXT] or None
@@ -62,9 +63,9 @@ def links(value: object) -> tuple[str, ...]:
 
 
 def host_system(systems: Mapping[str, Resource]) -> str:
-    """The path of the host among a BMC's systems. Never by position: baseboards come first on some machines.
+    """The path of the host among a BMC's systems. Its position does not count: baseboards come first on some machines.
 
-    The only one; else the only one that can be reset; else the only one of those that has a BIOS.
+    The host is the only system; else the only system that can be reset; else the only one of these systems with a BIOS.
     """
     if not systems:
         raise BmcError(BmcFailure.UNSUPPORTED, "the BMC lists no system")
@@ -142,7 +143,7 @@ def uuid(system: Resource) -> str | None:
 
 
 def mac(interface: Resource) -> str | None:
-    """The burnt-in address of a network interface, or the one in use, as `aa:bb:cc:dd:ee:ff`."""
+    """The burnt-in address of a network interface, or the address in use, as `aa:bb:cc:dd:ee:ff`."""
     for field in ("PermanentMACAddress", "MACAddress"):
         value = text(interface.get(field))
         if value and _MAC.fullmatch(spelled := value.lower().replace("-", ":")):

@@ -1,4 +1,4 @@
-"""Records open sessions on disk, so that a new process finds and closes those that a killed process left at BMCs.
+"""Records open sessions on disk, so that a new process can close sessions that a killed process left open.
 
 Used by the BMC client, one directory for each process below the configured one. A session is recorded before its login
 is sent and again, with its ID, once the BMC has opened it; the record is removed when the session has ended. If the
@@ -34,8 +34,8 @@ _SUFFIX = ".json"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One session. `location` is its id, None until the BMC has returned it; `created` is its time by the BMC's
-    clock."""
+    """One session. `location` is its id, None until the BMC has returned it; `created` is when it was opened, by the
+    BMC's clock."""
 
     bmc: str
     location: str | None = None
@@ -141,7 +141,7 @@ def _dead(directory: Path, locks: list[int]) -> Iterator[Path]:
 
 
 def _lock(place: Path) -> int | None:
-    """A lock that ends with the process, however that ends; None if another process has it."""
+    """A lock that ends with the process, however the process ends; None if another process has it."""
     file = os.open(place / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,10 +1,10 @@
 """Keeps Redfish sessions: at most one per BMC, if sessions are configured instead of basic authentication.
 
 A BMC has four to eight sessions for all its clients, and takes half an hour to end an abandoned one. So every call uses
-the same session. It is replaced only if the BMC has ended it or the secret changed, and ended with the client. A
-session may be left over after a login whose response was lost, or after a process was killed; `SessionRecords` has its
-record. A session that cannot be closed by its recorded id expires at the BMC, and until then no other is opened there.
-A token is a secret.
+the same session. The session is replaced only if the BMC has ended it or the secret changed, and it ends when the
+client closes. A session may be left over after a login whose response was lost, or after a process was killed;
+`SessionRecords` has its record. A session that cannot be closed by its recorded id expires at the BMC, and until then
+farrier opens no other session there. A token is a secret.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Sessions:
         return entry.record.location is None or entry.path in self._expire
 
     def is_timed(self, entry: Entry) -> bool:
-        """True once it is known when it expires."""
+        """True once the time at which the session expires is known."""
         return entry.path in self._expire
 
     def expires(self, entry: Entry, within: timedelta) -> None:
@@ -146,7 +146,8 @@ class Sessions:
         self._records.leave(entry)
 
     async def end(self, bmc: URL) -> None:
-        """End the session of this BMC, also at the BMC if it responds in time. Raises nothing but cancellation."""
+        """Forget the session of this BMC, and end it at the BMC if the BMC responds in time. Raises nothing but
+        cancellation."""
         session = self._open.pop(bmc, None)
         if session is None:
             return

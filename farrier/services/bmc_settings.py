@@ -46,14 +46,15 @@ class BmcSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     patience: timedelta = timedelta(seconds=1)
-    """Time after which a call gives up its place and continues. Working BMCs respond in less time, and dead BMCs must
-    not delay them."""
+    """Time after which a call gives up its place and continues. Working BMCs respond in less time, and a dead BMC must
+    not delay the calls for other BMCs."""
 
     power_rereads: int = 5
     """How often a power state that is neither on nor off is read again before it counts as unreadable."""
 
     power_reread_pause: timedelta = timedelta(seconds=2)
-    """Delay before each of these reads. During a reset, firmware reports such a state for some seconds."""
+    """Delay before each further read of the power state. During a reset, firmware reports such a state for some
+    seconds."""
 
     power_deadline: timedelta = timedelta(minutes=2)
     """Time within which the power has to change after the action was sent. The slowest machines take a minute to switch

@@ -1,10 +1,10 @@
 """HTTP to BMCs: the route to each, and one aiohttp session per TLS policy, shared by all BMCs under it.
 
 The BMC client opens it for its lifetime. A request goes to the checked addresses of the route in its `Dial`, even if
-the name now resolves to others. Secrets are added once it is connected. Connections are not kept: BMCs fail with
-long-lived ones, and each idle TLS connection would cost a quarter of a megabyte. No cookies, and no proxy or netrc from
-the environment. aiohttp's connection limit is off, because its queue would count as the BMC's time. No request is sent
-twice, and the size of a response is limited.
+the name now resolves to other addresses. Secrets are added once the request is connected. Connections are not kept:
+BMCs fail with long-lived connections, and each idle TLS connection would cost a quarter of a megabyte. It uses no
+cookies, and no proxy or netrc from the environment. aiohttp's connection limit is off, because its queue would count as
+the BMC's time. No request is sent twice, and the size of a response is limited.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Route:
         return self._addresses or ()
 
     async def resolve(self) -> tuple[str, ...]:
-        """The addresses, checked; the same ones each time. Raises `OSError` for a name without any, and what the check
-        raises."""
+        """The checked addresses; the same at each call. Raises `OSError` for a name without an address, and the errors
+        of the check."""
         if self._addresses is None:
             found = (self.host,) if is_number(self.host) else tuple(await self._lookup(self.host))
             self._check(found)
@@ -83,8 +83,8 @@ async def _nothing_more(_headers: Headers) -> None:
 
 
 class Dial(msgspec.Struct, frozen=True):
-    """The destination of a request. `connected` is called after TLS has proven the host, with the headers, to which it
-    may add."""
+    """The destination of a request. `connected` is called with the headers after TLS has proven the host, and may add
+    headers."""
 
     route: Route
     connected: Callable[[Headers], Awaitable[None]] = _nothing_more
@@ -200,7 +200,7 @@ async def open_sessions(
                 cookie_jar=aiohttp.DummyCookieJar(),
                 response_class=_Bounded,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout.total_seconds()),
-                middlewares=(sent_once,),  # or aiohttp would send a login again if the BMC hangs up
+                middlewares=(sent_once,),  # otherwise aiohttp would send a login again after a closed connection
                 trust_env=False,
             )
             sessions[trust] = await stack.enter_async_context(session)

@@ -17,12 +17,12 @@ from yarl import URL
 
 
 class Turns:
-    """`places` BMCs at a time; each holds its place for `patience` at most."""
+    """The limiter: `places` BMCs at a time, each of which holds its place for at most `patience`."""
 
     def __init__(self, places: int, patience: timedelta) -> None:
         self._places = anyio.Semaphore(places)
         self._patience = patience.total_seconds()
-        # A lock exists as long as a call holds it or waits for it.
+        # A lock exists while a call holds it or waits for it.
         self._one_at_a_time: WeakValueDictionary[URL, anyio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager

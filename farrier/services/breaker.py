@@ -1,7 +1,7 @@
 """A circuit breaker: refuses requests while a known failure would affect them, too.
 
-One for each instance of a service, held by the code that refuses requests: the turns of a region, the clients of UFM
-and of Vault. It neither decides which failures count nor raises errors.
+Each instance of a service has a breaker, which belongs to the code that refuses requests: the turns of a region, the
+clients of UFM and of Vault. It neither decides which failures count nor raises errors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ E = TypeVar("E", bound=RequestError[Any])
 
 
 class Trouble(msgspec.Struct, Generic[E], frozen=True):
-    """The failure that the next request would meet. `left`: the time until a request is tried, of the whole `pause`."""
+    """The failure that the next request would meet. `left`: how much of `pause` is left until a request is tried."""
 
     error: E
     left: timedelta
@@ -37,7 +37,7 @@ class _Opened(msgspec.Struct, Generic[E], frozen=True):
 class Breaker(Generic[E]):
     """Closed at first. It stays open for `pause` after a failure. With `longest`, each further failure doubles the
     pause up to `longest`. `one_tries`: after a pause one request is sent, and the others are refused for one more pause
-    unless it succeeds; without `one_tries`, all are sent."""
+    unless that request succeeds; without `one_tries`, all are sent."""
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
 """Secrets in files: `file:` below the configured directories, `systemd:` in the unit's own.
 
-The credential store calls it in a thread. A path outside, with symlinks followed, is refused before the file is opened.
-Only regular files of a limited size are read, again for each call. Texts name the reference and never the content.
+The credential store calls it in a thread. A path that leads outside, after symlinks are followed, is refused before the
+file is opened. Only regular files of a limited size are read, again for each call. Texts name the reference and never
+the content.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from farrier.errors import CredentialError
 # A credential is two short texts; a larger file is something else.
 LARGEST_SECRET_BYTES = 64 * 1024
 
-# Of Linux only.
+# Only Linux has it.
 _ONLY_LOOK: int | None = getattr(os, "O_PATH", None)
 
 
@@ -38,14 +39,14 @@ def read_systemd(reference: str, name: str, *, directory: str | None) -> str:
 
 
 def _read_below(reference: str, path: Path, *, roots: tuple[Path, ...]) -> str:
-    """The content of a regular file that lies, with all symlinks followed, below one of `roots`."""
+    """The content of a regular file that is below one of `roots` after all symlinks are followed."""
     if not path.is_absolute():
         raise CredentialError(reference, "the path of a file: reference must be absolute")
     try:
         real = _real(path)
     except (OSError, RuntimeError, ValueError):
         raise CredentialError(reference, "is not a usable path: a loop of symlinks or a null byte") from None
-    # With a slash after both, so that a directory whose name only begins with that of a root is outside.
+    # Both paths end in a slash here, so that a directory whose name only begins with the name of a root is outside.
     if not any(f"{real}/".startswith(os.path.join(_real(root), "")) for root in roots):
         allowed = ", ".join(str(root) for root in roots)
         raise CredentialError(
@@ -69,8 +70,9 @@ def _read_below(reference: str, path: Path, *, roots: tuple[Path, ...]) -> str:
 def _real(path: Path) -> str:
     """`path` with all symlinks followed. Raises what `Path.resolve` raises.
 
-    The kernel follows them three times as fast, and O_PATH has no effect on a FIFO or a device. For a path that the
-    kernel does not find, Python returns where it would be: so errors reveal whether a file exists only below the roots.
+    The kernel follows symlinks three times as fast as Python, and O_PATH has no effect on a FIFO or a device. For a
+    path that the kernel does not find, Python returns the path as it would be, so that errors reveal only below the
+    roots whether a file exists.
     """
     if _ONLY_LOOK is None:
         return str(path.resolve())
@@ -82,10 +84,11 @@ def _real(path: Path) -> str:
             os.close(found)
     except OSError:
         return str(path.resolve())
-    # A rotation has just replaced the file, so read the new one.
+    # A rotation has just replaced the file, so read the new file.
     return str(path.resolve()) if real.endswith(" (deleted)") else real
 
 
 def _open_as_it_is(path: str, flags: int) -> int:
-    """O_NOFOLLOW: no symlink can be swapped in after the check. O_NONBLOCK: a FIFO must not block a thread."""
+    """Open with O_NOFOLLOW, so that no symlink can be swapped in after the check, and with O_NONBLOCK, so that a FIFO
+    cannot block the thread."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

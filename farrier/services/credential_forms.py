@@ -21,11 +21,11 @@ from farrier.errors import CredentialError
 
 _T = TypeVar("_T")
 
-# It travels in a header: visible ASCII, without blanks.
+# A token is sent in a header: visible ASCII, without blanks.
 _TOKEN = re.compile(r"[!-~]+")
 
 
-# Some editors begin a file with it.
+# Some editors begin a file with this character.
 _BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -116,8 +116,8 @@ def token(reference: str, source: Source) -> str:
 
 
 def version(reference: str, source: Source, username: str, password: str, *, key: bytes) -> str:
-    """Eight hexadecimal digits, after the version number of the store if it has one. They are equal on every replica,
-    and differ after a rotation except by a chance of one in 2**32.
+    """Eight hexadecimal digits, after the version number of the store if it has one. They are equal on every replica.
+    After a rotation they differ, except with a probability of one in 2**32.
 
     They are short on purpose: too many passwords have the same digits for an attacker to find the right one.
     """

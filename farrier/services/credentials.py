@@ -6,8 +6,8 @@
     vault:farrier/bmc/gpu-1     a secret of a Vault KV v2 mount, below the configured path
 
 Made by `wiring`. A reference to a place that is not configured is refused before anything is read or dialled. Sources
-on this machine are read anew for each call, Vault's are kept for some seconds; no error's text repeats what a source
-contains.
+on this machine are read anew for each call; secrets of Vault are kept for some seconds. No error repeats the content of
+a source.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def open_credentials(
     clock: protocols.Clock,
     observer: protocols.ServiceObserver,
 ) -> AsyncIterator[Credentials]:
-    """The store, for as long as the context lasts. Raises `ConfigError` for an unusable CA file."""
+    """The store, which closes with the context. Raises `ConfigError` for an unusable CA file."""
     local = Credentials(places)
     if vault is None:
         yield local

@@ -30,7 +30,7 @@ class FabricSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settings_of(sites: Sites) -> Mapping[str, FabricSettings]:
-    """The UFMs of those sites that have one."""
+    """The UFMs of the sites that have a UFM."""
     return {
         name: FabricSettings(
             ufm=UfmSettings(
@@ -71,6 +71,6 @@ async def open_fabrics(
     observer: protocols.ServiceObserver,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[Fabrics]:
-    """No UFMs yet; all clients are closed at the end."""
+    """The clients of UFMs, none at first. The context closes them at its end."""
     async with AsyncExitStack() as stack:
         yield Fabrics(stack, credentials=credentials, times=times, observer=observer, transport=transport)

@@ -1,10 +1,10 @@
 """HTTP client for MAAS, UFM or Vault: limits concurrency, time and size, and decodes or classifies responses.
 
-The client of each service opens one for each instance. Properties of a service are data: its `Service`. A read that
-failed temporarily is sent again, at most `attempts` times in all and not before the service allows it. A request that
-may change something is sent once, and only while the controller holds its lease. The time of a request begins when it
-has a slot. Requests bypass httpx's client and use a transport of httpx: cookies, redirects and merged URLs are not
-needed, and cost half of a request.
+The client of each service opens an `HttpClient` for each instance. Properties of a service are data: its `Service`. A
+read that failed temporarily is sent again, at most `attempts` times in all and not before the service allows it. A
+request that may change something is sent once, and only while the controller holds its lease. The time of a request
+begins when it has a slot. Requests bypass httpx's client and use a transport of httpx: cookies, redirects and merged
+URLs are not needed, and cost half of a request.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from farrier.services.trust import verifying
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=RequestError[Any])
 
-# Doubled for each try, if the service requires no delay.
+# The pause before the first retry, doubled for each further one; used only if the service requires no delay.
 _FIRST_PAUSE = timedelta(seconds=1)
 
 # Without compression, no body can exceed the size limit after it was read.
@@ -45,8 +45,8 @@ class Service(msgspec.Struct, Generic[_E], frozen=True, kw_only=True):
     """How farrier communicates with a service, for all instances.
 
     `patience`: the longest wait for a slot. `longest_pause`: a read that would have to wait longer fails instead.
-    `credential_kept`: how long a credential is reused. It comes from a file or a store through another thread, which a
-    busy loop delays for longer than most requests take. `refused_kept`: how long a refused credential is not sent
+    `credential_kept`: how long a credential is reused. Another thread reads it from a file or a store, and a busy event
+    loop delays this read for longer than most requests take. `refused_kept`: how long a refused credential is not sent
     again, unless it has changed.
     """
 
@@ -172,8 +172,9 @@ class HttpClient(Generic[_C, _E]):
 
     @asynccontextmanager
     async def slot(self, operation: str) -> AsyncIterator[Send]:
-        """Keep a slot for several requests, so that none of them waits. Each is sent once, reads too, so that other
-        callers do not wait long for the slot. Raises the service's error if no slot is free within its `patience`."""
+        """Keep a slot for several requests, so that none of them waits. Each request is sent once, even a read, so that
+        other callers do not wait long for the slot. Raises the service's error if no slot is free within its
+        `patience`."""
         holder, patience = object(), self._service.patience
         try:
             with nullcontext() if patience is None else anyio.fail_after(patience.total_seconds()):

@@ -2,8 +2,8 @@
 
 Each service has a `Failures`, used by `http_client`. Pure, and total: every failure has a class. Texts of a service are
 quoted, short and cleaned, only if a rule allows it. Pages of a proxy are never quoted, and secrets are removed from
-every text. `ambiguous` is on the safe side: the caller rather reads once too often than assumes that a change was not
-made.
+every text. `ambiguous` errs on the safe side: an unnecessary read costs less than the false belief that a change was
+not made.
 """
 
 from __future__ import annotations
@@ -112,12 +112,12 @@ class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
         return self.error(failure, detail, operation=request.operation, ambiguous=request.changes)
 
     def without_credential(self, operation: str, error: CredentialError) -> E:
-        """The failure of a request that was not sent, for want of its credential."""
+        """The failure of a request that was not sent because its credential could not be read."""
         failure = self.failure(Reason.UNREACHABLE) if error.temporary else self.unauthorized
         return self.error(failure, f"{self.credential} cannot be read: {error}", operation=operation)
 
     def without_slot(self, operation: str, patience: timedelta) -> E:
-        """The failure of a request that was not sent, for want of a slot."""
+        """The failure of a request that was not sent because no slot was free."""
         detail = f"this replica's requests to {self.service} are queued for more than {patience.total_seconds():g} s"
         return self.error(self.busy, detail, operation=operation, retry_after=patience)
 

@@ -1,7 +1,7 @@
 """`farrier.protocols.MaasClient` over one MAAS region.
 
-Before a change it checks, on a reading at most `FRESH` old, that no other user owns the machine; the region itself
-would let an administrator act on any machine. It keeps only the name of its own user, which belongs to the key.
+Before a change, the client checks on a reading at most `FRESH` old that no other user owns the machine; the region
+itself would let an administrator act on any machine. The client stores only the user of its key.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from farrier.services.maas_requests import Operation
 from farrier.services.maas_service import MaasHttp, MaasSettings
 from farrier.services.maas_signing import ApiKey
 
-# One decision lies between reading a machine and acting on it. An older reading is repeated.
+# The age up to which a reading of a machine is used for a change. An older reading is repeated.
 FRESH = timedelta(seconds=10)
-# Each takes 41 kB and 18 ms of the region: more would hold one of its workers for too long.
+# Each machine costs 41 kB and 18 ms of the region's time: more machines would occupy one of its workers for too long.
 MOST_MACHINES = 50
 MOST_EVENTS = 1000
 DEPLOY_AGAIN = timedelta(seconds=5)
@@ -129,7 +129,8 @@ class Maas:
 
     @contextmanager
     def _one_of_few_deployments(self) -> Iterator[None]:
-        """Refuse a deployment at once if there are enough: a waiting one would hold a turn that a read could use."""
+        """Refuse a deployment if enough are in progress: a waiting deployment would hold a turn that a read could
+        use."""
         most, now = self._settings.deploys_at_once, self._clock.monotonic()
         self._unanswered = [until for until in self._unanswered if until > now]
         if self._deploying + len(self._unanswered) >= most:

@@ -43,7 +43,7 @@ def machine(system_id: str, answer: Answer) -> Machine:
 
 
 def machines(ids: Collection[str] | None, answer: Answer) -> dict[str, Machine]:
-    """Each machine once, by its id; only those of `ids`, if ids were requested."""
+    """Each machine once, by its ID. Raises `Garbled` for a machine that is not in `ids`; None: any machine."""
     found: dict[str, Machine] = {}
     for one in shaped(tuple[Machine, ...])(answer):
         if ids is not None and one.system_id not in ids:

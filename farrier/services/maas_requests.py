@@ -1,7 +1,7 @@
 """Builds requests to MAAS: method, path, form. Pure and total.
 
-Used by the MAAS client. Bodies are forms, because the region silently ignores JSON; paths end in a slash, because it
-accepts no others. A name that would change the path is refused before a request is sent.
+Used by the MAAS client. Bodies are forms, because the region silently ignores JSON; paths end in a slash, because the
+region accepts no other paths. A name that would change the path is refused before a request is sent.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def path(collection: str, system_id: str, *parts: str | int) -> str:
 
 
 def creation(new: NewMachine) -> Request:
-    """The request that creates a machine without commissioning it. By default, MAAS would commission it, and not report
-    a failure of that."""
+    """The request that creates a machine without commissioning it. By default, MAAS would commission the machine, and
+    would not report a failed commissioning."""
     return Request(
         operation=Operation.CREATE,
         method="POST",
@@ -241,7 +241,8 @@ def _form(**values: _Value) -> Form:
 
 
 def _text(value: str | int | bool) -> str:
-    """A flag is a word: Django reads `0` as true, and `false` is false to all of MAAS's readers of forms."""
+    """A value as a form contains it. A flag is a word, because Django reads `0` as true, and all forms of MAAS read
+    `false` as false."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -33,7 +33,8 @@ KEY_KEPT = timedelta(seconds=1)
 LARGEST_BODY_BYTES = 8 * 1024 * 1024
 
 # Failures of MAAS at a BMC: provisioningserver/drivers/power/__init__.py:256, maasserver/models/node.py:6343. The last
-# is the only text for an erasure that could not start: the return to the former status is refused (:5912).
+# alternative is the only text for an erasure that could not start: MAAS refuses the return to the former status
+# (:5912).
 _POWER: Final = re.compile(
     r"\bBMC\b|Failed to complete power action|Missing (or invalid power setting|power tool)"
     r"|^Invalid transition: Disk erasing -> (?!Entering rescue mode)"
@@ -43,7 +44,7 @@ _START: Final = "MAAS returned HTTP {status}"
 
 _NO_KEY: Final = f"{_START}: it received no API key; a proxy in between removes the Authorization header"
 
-# No rule for 401 quotes its text: if the secret is wrong, it contains the right one (piston3/oauth.py:509).
+# No rule for 401 quotes the response: after a wrong secret, it contains the right secret (piston3/oauth.py:509).
 RULES: Final = (
     # The responses to a request without a key: first that of a list, then that of any other path (piston3/utils.py:44).
     Rule(failure=F.AUTH, statuses={400}, text=re.compile("^Unrecognised signature"), detail=_NO_KEY),

@@ -1,6 +1,6 @@
 """Quotes a text of a service: one line, short, printable, and without secrets in any spelling.
 
-Used by code that makes errors of responses. Pure.
+Used by code that makes errors from responses. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Limits requests to one MAAS region: a few at a time, none with a long queue, and none while the region refuses all.
 
-A refused caller gets a constant text and a time to retry, each a little later than the one before, so that a thousand
-do not retry together. After a failure that affects every node, one of them probes at a time.
+A refused caller gets a constant text and a time to retry, each time a little later than the previous caller's, so that
+a thousand callers do not retry together. After a failure that affects every node, one node at a time probes the region.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from farrier.services.maas_service import CONCURRENCY
 # becomes free at once.
 TURNS = CONCURRENCY - 1
 QUICK = timedelta(milliseconds=250)
-# A node that would wait longer retries later: while it waits, it holds the slot of a node that needs no region.
+# A node that would wait longer retries later: while it waits, it occupies a slot of the loop that another node could
+# use.
 PATIENCE = timedelta(seconds=10)
 # The longest delay of a retry: the queue may shorten.
 LONGEST_AGAIN = timedelta(seconds=60)
@@ -84,7 +85,7 @@ class Turns:
         """Raise `MaasError` if the breaker is open or the queue is too long."""
         trouble = self._breaker.trouble()
         if trouble is not None:
-            spread = random.uniform(0, 1) * trouble.pause  # spreads, and protects nothing
+            spread = random.uniform(0, 1) * trouble.pause  # only spreads the retries, and protects nothing
             raise trouble.error.of_another(retry_after=trouble.left + spread) from None
         waiting = self._places.statistics().tasks_waiting
         wait = (waiting + 1) * self._takes / self._places.total_tokens if self._places.available_tokens <= 0 else 0.0
@@ -95,8 +96,8 @@ class Turns:
         """The error for a refused caller. Its time to retry is after those of all callers that were refused before."""
         now, longest = self._clock.monotonic(), LONGEST_AGAIN.total_seconds()
         self._promised = min(max(self._promised, now + wait) + self._takes / self._places.total_tokens, now + longest)
-        # Early rather than late: a queue that is too long costs nothing, and an empty one wastes slots.
-        again = (self._promised - now) * random.uniform(0.5, 1)  # spreads, and protects nothing
+        # Better early than late: a retry that is refused again costs nothing, but an empty queue wastes slots.
+        again = (self._promised - now) * random.uniform(0.5, 1)  # only spreads the retries, and protects nothing
         detail = (
             f"this replica's requests to site {self._site} are queued for more than {PATIENCE.total_seconds():.0f} s"
         )

@@ -32,7 +32,7 @@ class RegionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settings_of(sites: Sites) -> Mapping[str, RegionSettings]:
-    """The regions of those sites that have one."""
+    """The regions of the sites that have a region."""
     return {
         name: RegionSettings(
             maas=MaasSettings(
@@ -93,6 +93,6 @@ async def open_regions(
     observer: protocols.ServiceObserver,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[Regions]:
-    """No regions yet; all clients are closed at the end."""
+    """The regions, none at first. The context closes their clients at its end."""
     async with AsyncExitStack() as stack:
         yield Regions(stack, credentials=credentials, times=times, observer=observer, transport=transport)

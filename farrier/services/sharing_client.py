@@ -27,8 +27,8 @@ _log = structlog.stdlib.get_logger(__name__)
 # All BMC addresses of a region cost 1.2 ms for each machine, and every node that searches for its machine needs them. A
 # newer machine is found by its other identities, and is read by its id before it is used.
 ADDRESSES_KEPT = timedelta(seconds=60)
-# A list is the same for every node, and long. If an operator creates a network to fix a node's failure, the attempt
-# after the next sees it at the latest.
+# The lists of networks are long, and the same for every node. If an operator creates a network to fix a node's failure,
+# at the latest the second attempt after that finds it.
 NETWORKS_KEPT = timedelta(seconds=30)
 
 
@@ -41,7 +41,7 @@ async def open_sharing(
     observer: protocols.ServiceObserver,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[SharingClient]:
-    """The client, for as long as the context lasts; it connects at its first request. `key` returns the API key as MAAS
+    """The client, which closes with the context; it connects at its first request. `key` returns the API key as MAAS
     prints it, at most once in `KEY_KEPT`. Raises `ConfigError` for an unusable CA file."""
 
     async def credential() -> ApiKey:

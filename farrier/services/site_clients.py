@@ -1,4 +1,4 @@
-"""One client for each site that has a service; a client lasts as long as its settings.
+"""One client for each site that has a service; a client is kept while its settings do not change.
 
 Base of `regions` and `fabrics`. A replaced client is closed when the daemon stops, because steps may still use it.
 """
@@ -53,8 +53,8 @@ class SiteClients(ABC, Generic[_S, _C]):
         self._sites: Mapping[str, Kept[_S, _C]] = {}
 
     async def use(self, wanted: Mapping[str, _S]) -> None:
-        """Keep exactly these clients, by site; may be repeated with others. Raises ConfigError, and then changes
-        nothing."""
+        """Keep exactly these clients, by site; may be repeated with other settings. Raises ConfigError, and then
+        changes nothing."""
         self.take(await self.opened(wanted))
 
     async def opened(self, wanted: Mapping[str, _S]) -> Opened[_S, _C]:

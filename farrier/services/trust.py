@@ -1,8 +1,8 @@
 """TLS policies: a default and exceptions by host for BMCs, and the verification of other services.
 
 `wiring` builds the policies from the configuration. Verification against a CA is the default, and the only policy for
-MAAS, UFM and Vault. A pinned certificate replaces it, name check included. `Insecure` must be configured explicitly,
-and the code that opens the client logs it. TLS before 1.2 is never used.
+MAAS, UFM and Vault. A pinned certificate replaces this verification, including the check of the name. `Insecure` must
+be configured explicitly, and the code that opens the client logs it. TLS before 1.2 is never used.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from farrier import errors
 
 
 class SystemCa(msgspec.Struct, frozen=True):
-    """Trust what this host's CA store signed, for the name that was dialled."""
+    """Trust certificates for the dialled name that a CA of this host's store signed."""
 
 
 class CaFile(msgspec.Struct, frozen=True):
-    """Trust what the CAs in this PEM file signed, and nothing else, for the name that was dialled."""
+    """Trust certificates for the dialled name that a CA in this PEM file signed, and no others."""
 
     path: Path
 
@@ -56,8 +56,8 @@ def connector_ssl(trust: Trust) -> ssl.SSLContext | aiohttp.Fingerprint | bool:
 
 
 def verifying(ca_file: Path | None = None) -> ssl.SSLContext:
-    """Trusts what the CAs in this PEM file signed, or this host's CA store without one, for the name that was dialled.
-    Raises `ConfigError` for an unusable file."""
+    """The context that verifies the dialled name by the CAs in this PEM file or, without a file, by this host's CA
+    store. Raises `ConfigError` for an unusable file."""
     try:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:  # includes SSLError, for a file without a certificate

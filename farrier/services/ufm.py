@@ -71,7 +71,7 @@ class Ufm:
         self._turns = itertools.count(1)
 
     async def read(self, number: int, *, fresh: bool = False) -> Pkey | None:
-        """A partition from a shared reading; a later one than this call if `fresh`."""
+        """A partition from a shared reading; with `fresh`, from a reading that began after this call."""
         since = next(self._turns) if fresh else 0
         async with self._one_at_a_time:
             reading = self._reading

@@ -1,7 +1,7 @@
 """Decodes successful responses of UFM to structs of the model, or raises `Garbled`. Pure.
 
-Unused fields may be anything. Each partition of a list is decoded separately, on demand, so a fault of one does not
-affect others. A contradictory list is garbled.
+Unused fields may be anything. Each partition of a list is decoded separately, on demand, so a fault of one partition
+does not affect the other partitions. A contradictory list is garbled.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def listed(answer: Answer) -> Listed:
 
 
 def of_lists(number: int, with_ports: Listed, with_qos: Listed) -> Pkey | None:
-    """One partition of the two lists of UFM; None if the first does not have it."""
+    """One partition of the two lists of UFM; None if the list with ports does not have it."""
     entry = _one(number, with_ports)
     if entry is None:
         return None

@@ -19,7 +19,7 @@ from farrier.services.http_client import HttpClient, Pass, Service
 from farrier.services.http_failures import Failures, Rule, redirect
 from farrier.services.ufm_requests import Operation
 
-# A port has 80 bytes in the list: a thousand partitions with a hundred ports each.
+# Enough for a thousand partitions with a hundred ports each, because a port has 80 bytes in the list.
 LARGEST_BODY_BYTES = 9 * 1024 * 1024
 ATTEMPTS = 3
 

@@ -1,8 +1,8 @@
 """Secrets of a Vault KV version 2 engine: `vault:PATH` below one path of one mount.
 
-Nothing is sent for a path outside of the configured one, and redirects are not followed. One deadline per request, one
-request per path at a time, at most `CONCURRENCY` in all. A secret is kept in memory for `keep`. When Vault fails, no
-request is sent for `PAUSE`, and every caller gets the reason.
+Nothing is sent for a path outside of the configured one, and redirects are not followed. Each request has one deadline.
+The client sends one request per path at a time, and at most `CONCURRENCY` in all. A secret is kept in memory for
+`keep`. When Vault fails, no request is sent for `PAUSE`, and every caller gets the reason.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def open_vault(
     clock: protocols.Clock,
     observer: protocols.ServiceObserver,
 ) -> AsyncIterator[Vault]:
-    """The client, for as long as the context lasts; it connects at its first request. `token` is called before each
+    """The client, which closes with the context; it connects at its first request. `token` is called before each
     request. Raises `ConfigError` for an unusable CA file."""
     shown = {"X-Vault-Request": "true"} | ({"X-Vault-Namespace": settings.namespace} if settings.namespace else {})
 
@@ -91,9 +91,9 @@ class Vault:
         self._settings = settings
         self._http = http
         self._clock = clock
-        # A lock exists as long as a call holds it or waits for it.
+        # A lock exists while a call holds it or waits for it.
         self._one_at_a_time: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
-        self._kept: dict[str, tuple[float, Source]] = {}  # until when; the oldest first
+        self._kept: dict[str, tuple[float, Source]] = {}  # when each expires; the oldest first
         self._breaker: Breaker[VaultError] = Breaker(clock, pause=PAUSE)
 
     async def read(self, reference: str, path: str) -> Source:
@@ -128,7 +128,7 @@ class Vault:
         return source if self._clock.monotonic() < until else None
 
     def _keep(self, path: str, source: Source) -> None:
-        """Keep for a while, and drop expired secrets."""
+        """Keep the secret for a while, and drop expired secrets."""
         now = self._clock.monotonic()
         for old in [old for old, _ in itertools.takewhile(lambda kept: kept[1][0] <= now, self._kept.items())]:
             del self._kept[old]

@@ -1,8 +1,8 @@
 """The composition root: creates the parts of farrier from the configuration, and connects them through protocols.
 
 The only package that imports several packages of the same level. `daemon` calls it, and runs the objects that it
-returns; nothing runs before. Everything that is opened is a context, and is closed in reverse order, even if a later
-step fails.
+returns; nothing runs before that. Everything that is opened is a context, and is closed in reverse order, even if a
+later step fails.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ Extensions: TypeAlias = Mapping[str, AnyExtension]
 
 
 class Loop(msgspec.Struct, frozen=True):
-    """The parts of a processor that differ between kinds."""
+    """The parts of a loop that differ between kinds."""
 
     kind: Kind[Any, Any]
     handler: StateHandler[Any, Any, Any, Any]

@@ -20,7 +20,8 @@ from farrier.protocols import Clock
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# Stored times are mended this much later at most. A commit of one row every two seconds is no load for a server.
+# The pause between pulses, and the longest delay before stored times are mended. A commit of one row every two seconds
+# is no load for a server.
 _PULSE_SECONDS = 2.0
 
 

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# Closing waits this long for connections that are in use, then drops them.
+# How many seconds closing waits for connections that are in use before it drops them.
 _CLOSE_SECONDS = 5
 _WEB_CONNECTIONS = 3
 # An operator writes the reference of a DSN into the settings, so it may name any file.
@@ -79,8 +79,8 @@ async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
 
 
 async def _chosen(config: settings.DatabaseConfig) -> settings.DatabaseConfig:
-    """The configuration with the DSN of its reference, or with the directory of the embedded server if it uses one.
-    Raises ConfigError."""
+    """The configuration with its DSN resolved, or with the directory of the embedded server if it uses one. Raises
+    ConfigError."""
     if config.dsn or config.embedded:
         return await located(config)
     return msgspec.structs.replace(config, embedded=str(default_directory()))

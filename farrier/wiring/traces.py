@@ -1,8 +1,9 @@
-"""OpenTelemetry traces of runs that act outside, and of their requests to services. Nothing of it exists while off.
+"""OpenTelemetry traces of runs that act outside, and of their requests to services. While traces are off, none of these
+objects exist.
 
 A trace begins with a step of a run; its requests are children. A run that only decides has none: it takes microseconds,
 and there may be thousands a second. A span has names and classes from finite sets and the name of the resource, never
-the content of a request or of an answer.
+the content of a request or of a response.
 """
 
 from __future__ import annotations
@@ -47,13 +48,14 @@ class Traces:
         return _TracedHandler(kind, handler, self._tracer)
 
     def observer(self, inner: ServiceObserver) -> ServiceObserver:
-        """Reports requests to `inner`, too."""
+        """An observer that adds spans, and reports requests to `inner`, too."""
         return _TracedRequests(inner, self._tracer)
 
 
 @asynccontextmanager
 async def tracing(config: TracesConfig) -> AsyncIterator[Traces | None]:
-    """Traces that are exported to the collector of the settings; None without one. Raises ConfigError."""
+    """Traces that are exported to the collector of the settings; None if no collector is configured. Raises
+    ConfigError."""
     if not config.endpoint:
         yield None
         return
@@ -82,7 +84,7 @@ def _provider(config: TracesConfig) -> TracerProvider:
 
 
 class _TracedHandler(StateHandler[Any, Any, Any, Any]):
-    """Decides as `inner` does."""
+    """Decides as `inner` does, and adds a span around each step."""
 
     def __init__(self, kind: Kind[Any, Any], inner: StateHandler[Any, Any, Any, Any], tracer: Tracer) -> None:
         self._kind = kind
@@ -140,7 +142,7 @@ class _TracedHandler(StateHandler[Any, Any, Any, Any]):
 
 
 class _TracedRequests(ServiceObserver):
-    """Makes a span of each request when it has ended, below the step that sent it."""
+    """Makes a span of each request when the request has ended, as a child of the span of its step."""
 
     def __init__(self, inner: ServiceObserver, tracer: Tracer) -> None:
         self._inner = inner

@@ -37,7 +37,7 @@ from farrier.services.maas_requests import Operation as MaasOperation
 from farrier.services.ufm_requests import Operation as UfmOperation
 from farrier.services.vault_answers import Operation as VaultOperation
 
-# What requests report besides failures: a response, and the end of the run that sent them.
+# The results of requests that are no failures: a response, and the end of the run that sent the request.
 _NO_FAILURE = ("ok", "cancelled")
 
 _OF_ANY_RUN: tuple[type[FarrierError], ...] = (
@@ -114,7 +114,7 @@ def _check_names(words: Mapping[str, KindWords]) -> None:
 
 
 def _kind_words(spec: KindSpec) -> KindWords:
-    """A state with a substate is one state where it is entered and left."""
+    """The label values of a kind. A state with a substate counts as one state."""
     calls = _OF_CALLS.get(spec.name, _OF_ANY_CALL)
     return KindWords(
         layers={layer.name: _layer_words(layer) for layer in spec.every_layer},
@@ -125,7 +125,8 @@ def _kind_words(spec: KindSpec) -> KindWords:
 
 
 def _layer_words(layer: KindLayer) -> LayerWords:
-    """An INSERT begins a layer in the kind's own table, and a run begins any other."""
+    """The label values of a layer. A run enters the first state of a layer with a table of its own; an INSERT sets the
+    first state of any other layer."""
     begun = layer.first if layer.relation else frozenset()
     entered = begun | {target for _, target in layer.pairs}
     left = {source for source, _ in layer.pairs}

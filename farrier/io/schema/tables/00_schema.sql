@@ -1,5 +1,5 @@
--- The version to which this database was migrated, and the program that migrated it. Every migration creates these tables first, also
--- in a database that has them already: hence IF NOT EXISTS.
+-- The version to which this database was migrated, and the program that migrated it. Every migration creates these
+-- tables first, even in a database that has them; hence IF NOT EXISTS.
 
 CREATE SCHEMA IF NOT EXISTS farrier;
 
@@ -11,8 +11,8 @@ CREATE TABLE IF NOT EXISTS farrier.migrator (
     backend_start timestamptz  -- when the session began; a later session may have the same pid
 );
 
--- The versions of the tables. 1 is the baseline; each later one is a step between two releases, applied here or contained in the
--- baseline that this database was made with.
+-- The versions of the tables. 1 is the baseline; each later version is a step between two releases, which was applied
+-- here or is part of the baseline from which this database was created.
 CREATE TABLE IF NOT EXISTS farrier.schema_steps (
     version    integer     PRIMARY KEY,
     name       text        NOT NULL,                               -- name of the step's file; `baseline` for 1
@@ -30,8 +30,9 @@ CREATE TABLE IF NOT EXISTS farrier.schema_set (
     applied_at timestamptz NOT NULL DEFAULT statement_timestamp()
 );
 
--- The members of that set. An object that is listed here belongs to farrier: the next migration replaces it, or drops it if its set
--- lacks it. Only the owner of the schema may write here, and roles to which an operator granted that.
+-- The members of the set in schema_set. An object that is listed here belongs to farrier: the next migration replaces
+-- it, or drops it if its set lacks it. Only the owner of the schema, and roles to which an operator granted the right,
+-- may write here.
 CREATE TABLE IF NOT EXISTS farrier.schema_objects (
     kind       text NOT NULL CHECK (kind IN ('function', 'view', 'trigger', 'rights')),
     name       text NOT NULL,  -- name of the object's file; TABLE.TRIGGER for a trigger

@@ -47,7 +47,7 @@ CREATE TABLE farrier.actions (
     action       text    PRIMARY KEY,
     since        integer NOT NULL,  -- the version of the API in which it was added
     interrupts   boolean NOT NULL,  -- a pending intent with this action interrupts a step that only reads
-    while_paused boolean NOT NULL,  -- the intent is handled also while the node is paused
+    while_paused boolean NOT NULL,  -- the intent is handled even while the node is paused
     params       jsonb   NOT NULL   -- rules of the parameters; see params_fault
 );
 
@@ -93,9 +93,10 @@ CREATE TABLE farrier.limits (
     kind     text     NOT NULL,  -- node, management, onboarding or decommission
     state    text     NOT NULL,  -- end_to_end for the clock of a whole workflow
     substate text     NOT NULL,  -- stage of a running workflow; else empty
-    scope    text     NOT NULL CHECK (scope IN ('', 'model', 'site')),  -- '' for all nodes; a limit of the site precedes one of
-                                                                        -- the model, which precedes one for all nodes
-    name     text     NOT NULL,  -- of the site or model; else empty
+    scope    text     NOT NULL CHECK (scope IN ('', 'model', 'site')),  -- '' for all nodes; a limit of the site takes
+                                                                        -- precedence over a limit of the model, and that
+                                                                        -- over a limit for all nodes
+    name     text     NOT NULL,  -- name of the site or model; else empty
     lasts    interval NOT NULL,
     PRIMARY KEY (kind, state, substate, scope, name)
 );

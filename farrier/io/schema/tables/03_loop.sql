@@ -9,7 +9,8 @@ CREATE TABLE farrier.controllers (
     kinds      text[]      NOT NULL,                            -- the kinds that it runs
     lags       float8[]    NOT NULL,                            -- for each kind, the seconds by which its latest run is overdue
     started_at timestamptz NOT NULL,
-    renewals   bigint      NOT NULL DEFAULT 0,                  -- other controllers declare the daemon dead when this stands still
+    renewals   bigint      NOT NULL DEFAULT 0,                  -- other controllers declare the daemon dead when this
+                                                                -- number does not increase
     renewed_at timestamptz NOT NULL DEFAULT farrier.now(),
     expired    boolean     NOT NULL DEFAULT false               -- declared dead: it can no longer renew, and other controllers take
                                                                 -- its shards
@@ -20,7 +21,7 @@ CREATE TABLE farrier.controllers (
 CREATE TABLE farrier.shards (
     kind  text     NOT NULL,
     shard smallint NOT NULL,            -- shard_of(id) of its resources
-    owner uuid,                         -- a controller; null if the last one gave it back
+    owner uuid,                         -- a controller; null if the last owner gave the shard back
     epoch bigint   NOT NULL DEFAULT 0,
     PRIMARY KEY (kind, shard)
 ) WITH (fillfactor = 50);
@@ -35,10 +36,11 @@ CREATE TABLE farrier.wakes (
     at       timestamptz NOT NULL DEFAULT farrier.now(),
     PRIMARY KEY (kind, resource, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
-        -- Keeps the pages: plans made for a table without pages read all rows, and stay in use when it has rows again.
+        -- VACUUM keeps empty pages, because a plan made for a table without pages reads all rows, and stays in use when
+        -- the table has rows again.
         vacuum_truncate = false);
--- For the poll, which reads the wakes of transactions since the last poll. Not (kind, xact): a plan made while the table was empty
--- would use this index by kind alone to find the wakes of a few resources.
+-- For the poll, which reads the wakes of transactions since the last poll. It is not an index on (kind, xact): a plan
+-- made while the table was empty would use such an index by kind alone to find the wakes of a few resources.
 CREATE INDEX wakes_xact ON farrier.wakes (xact);
 
 -- The steps of each controller: written before they begin, and removed shortly after their ends are recorded. The row outlives its
@@ -66,10 +68,11 @@ CREATE TABLE farrier.outcomes (
 );
 CREATE INDEX outcomes_failing ON farrier.outcomes (kind, error) WHERE error IS NOT NULL;
 
--- Locks for things without a row of their own: a row for each that was ever locked. Only functions of the owner lock them, unlike
--- advisory locks, which any login may hold. The table is not logged, because the locks need not outlive a crash.
+-- Locks for objects without a row of their own: one row for each key that was ever locked. Only functions of the owner
+-- lock these rows; an advisory lock may be held by any login. The table is not logged, because the locks need not
+-- outlive a crash.
 CREATE UNLOGGED TABLE farrier.locks (
     purpose text   NOT NULL,  -- what is locked: bmc_login, segment_prefixes or segment_number
-    key     bigint NOT NULL,  -- hash of the locked thing
+    key     bigint NOT NULL,  -- hash of the locked key
     PRIMARY KEY (purpose, key)
 );

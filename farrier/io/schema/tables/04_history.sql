@@ -24,17 +24,18 @@ CREATE TABLE farrier.history (
     autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 10000
 );
 -- For pages by time. One statement writes up to a hundred thousand rows with the same `at`, and an index on `at` alone would sort all
--- of them for every page. One id has a handful of them at most.
+-- of them for every page. One id has at most a handful of these rows.
 CREATE INDEX history_time ON farrier.history (at, id);
 
--- One row: the progress of the pass over old history. A transaction that locks the row takes the next step, so all controllers share
--- one pass. A transaction that fails leaves the row unchanged.
+-- One row: the progress of the pass over old history. A transaction that locks the row executes the next step, so all
+-- controllers share one pass. A transaction that fails leaves the row unchanged.
 CREATE TABLE farrier.history_retention (
     only_one    boolean     PRIMARY KEY DEFAULT true CHECK (only_one),
     due_at      timestamptz NOT NULL DEFAULT farrier.now(),  -- when the next step is due
     began_at    timestamptz,                                 -- when this pass began; null between passes
-    looked      bigint      NOT NULL DEFAULT 0,              -- rows examined in this pass, or in the last one
-    deleted     bigint      NOT NULL DEFAULT 0,              -- rows deleted in that pass
+    looked      bigint      NOT NULL DEFAULT 0,              -- rows examined in this pass; between passes, in the last
+                                                             -- pass
+    deleted     bigint      NOT NULL DEFAULT 0,              -- rows deleted in the same pass
     at          timestamptz,                                 -- key of the row that was examined last: at, id, version, kind,
                                                              -- layer; null between passes
     id          bigint,                                      -- see at

@@ -1,13 +1,13 @@
 -- Nodes, and their identities that must be unique: MAC addresses, BMCs, machines.
 
--- One row for each node, also deleted ones, which keep their row and their history. register_node creates a node, and the commits of
--- its runs write the row.
+-- One row for each node, deleted ones included: a deleted node keeps its row and its history. register_node creates a
+-- node, and the commits of its runs write the row.
 CREATE TABLE farrier.nodes (
     id                    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name                  text COLLATE "C" NOT NULL,           -- unique among nodes that are not deleted
     site                  text,                                -- name of the site's file without .toml; null: no site
     model                 text,                                -- model of the machine; limits may depend on it
-    rack                  text,                                -- rack in which the machine stands
+    rack                  text,                                -- rack of the machine
     labels                jsonb       NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(labels) = 'object'),
                                                                -- {name: value}, as registered or set; used in templates of the site
     agentless             boolean     NOT NULL DEFAULT false,  -- no agent enrolls: health is read from the BMC and MAAS
@@ -28,8 +28,8 @@ CREATE TABLE farrier.nodes (
     bmc_endpoint          text COLLATE "C",                    -- host and port of bmc_address; set by a trigger
     bmc_credential        text,                                -- a reference such as file:/run/creds/bmc-1, never a secret
     bmc                   jsonb       NOT NULL DEFAULT '{}',   -- results of access to the BMC (farrier.model.node.Bmc)
-    -- Generated columns: every read of power would update an index on an expression over the JSON. An index on these columns changes
-    -- only when their values do.
+    -- These columns are generated, because every reading of power would update an index on an expression over bmc. An
+    -- index on these columns changes only when their values change.
     power                 text        GENERATED ALWAYS AS (CASE WHEN bmc ? 'power_at' THEN bmc ->> 'power' END) STORED,
                                                                -- power of the last reading, on or off; null: unknown
     sync_failure          text        GENERATED ALWAYS AS (bmc ->> 'sync_failure') STORED,
@@ -41,8 +41,8 @@ CREATE TABLE farrier.nodes (
     paused                jsonb,                               -- {reason, at}: an operator has paused the node: it is observed and
                                                                -- not changed; null: not paused
     ever_onboarded        boolean     NOT NULL DEFAULT false,  -- an onboarding of this node has ended completed or reconciled
-    ever_active           boolean     NOT NULL DEFAULT false,  -- the node has been in service: `delete` is refused, `decommission` or
-                                                               -- `remove` end it
+    ever_active           boolean     NOT NULL DEFAULT false,  -- the node has been in service: `delete` is refused;
+                                                               -- `decommission` or `remove` ends the node
     not_scrubbed          boolean     NOT NULL DEFAULT false,  -- an agent task was force-completed, or a cleaning was cancelled; only
                                                                -- a finished scrub clears it, and until then `reactivate` and
                                                                -- `release` are refused
@@ -57,7 +57,7 @@ CREATE TABLE farrier.nodes (
         octet_length(name) <= 253 AND name ~ '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$' AND name !~ '^[0-9]+$'),
     CONSTRAINT live_workflow_whole CHECK ((live_workflow_kind IS NULL) = (live_workflow_id IS NULL))
 ) WITH (fillfactor = 80);
--- A new node may use the name and the machine of a deleted one.
+-- A new node may use the name and the machine of a deleted node.
 CREATE UNIQUE INDEX nodes_name ON farrier.nodes (name) WHERE status <> 'deleted';
 CREATE UNIQUE INDEX nodes_maas ON farrier.nodes (site, maas_id) NULLS NOT DISTINCT
     WHERE status <> 'deleted' AND maas_id IS NOT NULL;
@@ -81,9 +81,9 @@ CREATE TABLE farrier.node_macs (
 );
 CREATE INDEX node_macs_node ON farrier.node_macs (node_id);
 
--- The extent of a BMC address, independent of its spelling (bmc_span_of). An address with a path claims that one system; an address
--- without one claims the whole BMC with every system behind it. It is a range of text, because the whole BMC and one of its systems
--- exclude each other in either order.
+-- The extent of a BMC address, independent of its spelling (bmc_span_of). An address with a path claims that one
+-- system; an address without a path claims the whole BMC with every system behind it. It is a range of text, so that an
+-- exclusion constraint can refuse a claim of a whole BMC beside a claim of one of its systems.
 CREATE TYPE farrier.bmc_span AS RANGE (subtype = text, collation = "C");
 
 -- The BMC, or system behind a BMC, that each node claims by its address. Only claim_bmc writes here. It is a separate table, because

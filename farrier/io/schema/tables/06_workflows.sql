@@ -15,14 +15,16 @@ CREATE TABLE farrier.node_onboardings (
     failure_class     text,                                        -- why the last attempt failed
                                                                    -- (farrier.model.failures.FailureClass)
     failure_detail    text,                                        -- text of the same failure for operators
-    stop_requested    text,                                        -- drain_failed, frozen (by an operator) or failed: the workflow is
-                                                                   -- to stop, which takes several edges
-    after_undo        text,                                        -- where `compensating` leads: cancel or restart; null: to neither
+    stop_requested    text,                                        -- why the workflow must stop: drain_failed, frozen
+                                                                   -- (by an operator) or failed. Stopping takes several
+                                                                   -- edges
+    after_undo        text,                                        -- what follows `compensating`: cancel or restart;
+                                                                   -- null: neither
     mode_given_at     timestamptz,                                 -- when the end-to-end clock began
     options           jsonb       NOT NULL DEFAULT '{}',           -- options of the intent that began it (farrier.model.node.Options)
     skipped           jsonb       NOT NULL DEFAULT '[]',           -- [{stage, why}]: stages that were not run
-    upstream          jsonb       NOT NULL DEFAULT '{}',           -- what its stages did in MAAS and later stages need
-                                                                   -- (farrier.model.node.Upstream)
+    upstream          jsonb       NOT NULL DEFAULT '{}',           -- results of its stages in MAAS that later stages
+                                                                   -- need (farrier.model.node.Upstream)
     -- Random, because ids begin at 1 in each database, and several databases may use one region: only a value that cannot be guessed
     -- proves that a request belongs to this workflow.
     mark              text        NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),
@@ -50,14 +52,16 @@ CREATE TABLE farrier.node_decommissions (
     failure_class     text,                                        -- why the last attempt failed
                                                                    -- (farrier.model.failures.FailureClass)
     failure_detail    text,                                        -- text of the same failure for operators
-    stop_requested    text,                                        -- drain_failed, frozen (by an operator) or failed: the workflow is
-                                                                   -- to stop, which takes several edges
-    after_undo        text,                                        -- where `compensating` leads: cancel or restart; null: to neither
+    stop_requested    text,                                        -- why the workflow must stop: drain_failed, frozen
+                                                                   -- (by an operator) or failed. Stopping takes several
+                                                                   -- edges
+    after_undo        text,                                        -- what follows `compensating`: cancel or restart;
+                                                                   -- null: neither
     mode_given_at     timestamptz,                                 -- when the end-to-end clock began
     options           jsonb       NOT NULL DEFAULT '{}',           -- options of the intent that began it (farrier.model.node.Options)
     skipped           jsonb       NOT NULL DEFAULT '[]',           -- [{stage, why}]: stages that were not run
-    upstream          jsonb       NOT NULL DEFAULT '{}',           -- what its stages did in MAAS and later stages need
-                                                                   -- (farrier.model.node.Upstream)
+    upstream          jsonb       NOT NULL DEFAULT '{}',           -- results of its stages in MAAS that later stages
+                                                                   -- need (farrier.model.node.Upstream)
     mark              text        NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),
                                                                    -- random; identifies its requests in MAAS
     created_at        timestamptz NOT NULL DEFAULT farrier.now(),

@@ -1,6 +1,6 @@
 -- The agents on nodes, and the tokens with which they enroll.
 
--- Tokens with which agents enroll. Each is valid for one enrollment, and stored as a digest.
+-- Tokens with which agents enroll. Each token is valid for one enrollment, and is stored as a digest.
 CREATE TABLE farrier.bootstrap_tokens (
     hash       bytea       PRIMARY KEY,  -- digest of the token
     node_id    bigint      NOT NULL REFERENCES farrier.nodes,

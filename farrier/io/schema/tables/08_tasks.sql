@@ -34,7 +34,7 @@ CREATE INDEX node_tasks_queued ON farrier.node_tasks (type, id) WHERE status = '
 CREATE INDEX node_tasks_workflow ON farrier.node_tasks (workflow_id, type, id);
 CREATE INDEX node_tasks_node ON farrier.node_tasks (node_id, id);
 
--- Logins that may claim tasks of several nodes. grant_worker and revoke_worker write it.
+-- Logins that may claim tasks of several nodes. grant_worker and revoke_worker write this table.
 CREATE TABLE farrier.workers (
     login      text        PRIMARY KEY,                   -- the session_user of the worker
     types      text[]      NOT NULL,                      -- task types that it may claim

@@ -1,11 +1,12 @@
 -- Kinds of resources. Nodes have tables of their own. Any other kind has a table like farrier.resources, which make_kind installs.
 
--- The kinds. Every migration records kind node; make_kind records others.
+-- The kinds. Every migration records kind node; make_kind records the other kinds.
 CREATE TABLE farrier.kinds (
     kind          text     PRIMARY KEY CHECK (kind ~ '^[a-z][a-z0-9_]{0,39}$'),
     relation      regclass NOT NULL UNIQUE,  -- its table, with columns id and version; after the table was dropped, an oid without a
                                              -- table
-    fingerprint   text,                      -- hash of the spec from which its states, edges and actions were written; null before
+    fingerprint   text,                      -- hash of the spec from which its states, edges and actions were written;
+                                             -- null until they are written
     living        text     NOT NULL DEFAULT 'ended_at IS NULL',  -- SQL condition that a row of the table has not ended
     named         name     NOT NULL DEFAULT 'name',              -- column of the table with the name of the resource
     from_template boolean  NOT NULL DEFAULT false                -- its table is like farrier.resources: its resources are listed and
@@ -15,7 +16,8 @@ CREATE TABLE farrier.kinds (
 -- The layers of each kind, from its spec. The layers of a resource change independently, each with its own clock.
 CREATE TABLE farrier.kind_layers (
     kind  text NOT NULL,
-    layer text NOT NULL,  -- for a kind with a table like farrier.resources: state and others, each named as its column
+    layer text NOT NULL,  -- for a kind with a table like farrier.resources: `state` and further layers, each named like
+                          -- its column
     label text NOT NULL,  -- name of the layer in metrics; except for nodes, the names of its limits begin with it
     relation regclass,    -- the table of the layer, in which column KIND_id names the resource; null: the table of the kind
     PRIMARY KEY (kind, layer)

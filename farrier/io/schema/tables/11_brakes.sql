@@ -16,7 +16,7 @@ CREATE TABLE farrier.brakes (
     in_service integer     NOT NULL DEFAULT 0,  -- at the last count, active nodes of the site and nodes in departures
     departed   integer     NOT NULL DEFAULT 0,  -- rows of the site in departures: a running total, so that a commit reads only the
                                                 -- rows of its own nodes
-    counted_at timestamptz,                     -- when both were counted
+    counted_at timestamptz,                     -- when in_service and departed were counted
     since      timestamptz                      -- when the brake began to hold nodes, this time or the last time
 );
 

@@ -8,8 +8,8 @@ CREATE TABLE farrier.maas_regions (
     motion_every  interval    NOT NULL DEFAULT '30 seconds',   -- how often a machine is read while a workflow changes it; copied from
                                                                -- the site's file
     sweep_every   interval    NOT NULL DEFAULT '30 minutes' CHECK (sweep_every > interval '0'),
-                                                               -- within what time every machine is read; copied from the site's
-                                                               -- file
+                                                               -- the time within which every machine is read; copied
+                                                               -- from the site's file
     username      text,                                        -- user to whom the controllers' key belongs; null until the region has
                                                                -- reported it
     identified_at timestamptz,                                 -- when a controller last read username from the region
@@ -29,8 +29,8 @@ CREATE TABLE farrier.maas_regions (
                                                                -- minute
 );
 
--- The last reading of the machine of each node that has one. The row is created without a reading when the node gets the machine
--- (watch_machine). Runs of the region write it, and runs of the node read it.
+-- The last reading of each node's machine. watch_machine inserts the row, without a reading, when the node gets the
+-- machine. Runs of the region write it, and runs of the node read it.
 CREATE TABLE farrier.node_observations (
     node_id     bigint      NOT NULL REFERENCES farrier.nodes,
     source      text        NOT NULL CHECK (source = 'maas'),  -- the service that provided the reading
@@ -41,9 +41,11 @@ CREATE TABLE farrier.node_observations (
     read_at     timestamptz,                                   -- when the last reading began
     stale_since timestamptz,                                   -- the time of the last event about the machine, or of lost events,
                                                                -- that the last reading does not include; null: none
-    lost_at     timestamptz,                                   -- when a reading first showed as absent a machine that was there
-                                                               -- before, while no decommission of its node was live
-    detail      jsonb       NOT NULL DEFAULT '{}',             -- fields of that reading (farrier.model.maas_region.Seen)
+    lost_at     timestamptz,                                   -- when a reading first reported the machine as absent
+                                                               -- after an earlier reading had found it, while no
+                                                               -- decommission of its node was live
+    detail      jsonb       NOT NULL DEFAULT '{}',             -- fields of the last reading
+                                                               -- (farrier.model.maas_region.Seen)
     PRIMARY KEY (node_id, source),
     CONSTRAINT read_whole CHECK ((read_at IS NULL) = (state IS NULL) AND (read_at IS NULL) = (since IS NULL))
 ) WITH (fillfactor = 70);

@@ -8,7 +8,7 @@ CREATE TABLE farrier.resource_intents (
     resource        text        NOT NULL,               -- name or id, as the client gave it
     resource_id     bigint      NOT NULL,               -- the resource with that name or id, or the created one; set by a trigger
     action          text        NOT NULL,               -- `create`, or another action of farrier.kind_actions
-    params          jsonb       NOT NULL DEFAULT '{}',  -- must keep the rules in farrier.kind_actions
+    params          jsonb       NOT NULL DEFAULT '{}',  -- must obey the rules in farrier.kind_actions
     idempotency_key text,                               -- unique for a resource: a repeated request is the same intent
     requested_by    text,                               -- name of the client, as submitted; recorded, not verified
     status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'accepted', 'rejected', 'superseded')),
@@ -21,10 +21,10 @@ CREATE TABLE farrier.resource_intents (
 );
 CREATE UNIQUE INDEX resource_intents_key ON farrier.resource_intents (kind, resource_id, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
--- A resource has no id before it is created, so keys distinguish several creations of one name.
+-- For creations: a resource has no id before its creation, so the name takes the place of the id.
 CREATE UNIQUE INDEX resource_intents_create_key ON farrier.resource_intents (kind, resource, idempotency_key)
     WHERE idempotency_key IS NOT NULL AND action = 'create';
--- resource_intent_by_key uses it to find a repeated call whose resource has ended.
+-- resource_intent_by_key uses this index to find a repeated call whose resource has ended.
 CREATE INDEX resource_intents_asked ON farrier.resource_intents (kind, resource, idempotency_key, action, id)
     WHERE idempotency_key IS NOT NULL;
 CREATE INDEX resource_intents_pending ON farrier.resource_intents (kind, resource_id, id) WHERE status = 'pending';

@@ -20,7 +20,8 @@ CREATE TABLE farrier.pool_numbers (
 );
 CREATE INDEX pool_numbers_holder ON farrier.pool_numbers (kind, id);
 
--- Released numbers. No foreign key to the pool, because a release must not wait for a transaction that takes a number.
+-- Released numbers. There is no foreign key to the pool, because a release must not wait for a transaction that takes a
+-- number.
 CREATE TABLE farrier.freed_numbers (
     pool   text    NOT NULL,
     number integer NOT NULL,

@@ -19,14 +19,15 @@ CREATE TABLE farrier.network_segments (
     delete_request  bigint,                                       -- the row of resource_intents that requested the deletion
     CONSTRAINT segment_has_site CHECK (site IS NOT NULL)
 );
--- Also for tags that come from no pool: two networks with one VLAN tag are one network.
+-- Covers tags that come from no pool, too, because two networks with one VLAN tag are one network.
 CREATE UNIQUE INDEX network_segments_vlan ON farrier.network_segments (site, vlan) WHERE ended_at IS NULL;
 CREATE UNIQUE INDEX network_segments_vni ON farrier.network_segments (vni) WHERE ended_at IS NULL;
 CREATE INDEX network_segments_ended_name ON farrier.network_segments (name, id) WHERE ended_at IS NOT NULL;
 
--- How much of each segment is in use. The row is the lock under which addresses of the segment change. An allocation or a release
--- holds it until its transaction ends, and the loop does not wait for it. The only commit that changes the row closes a segment, and
--- locks the row with SKIP LOCKED. A transaction that holds the row waits for no other row that the loop holds.
+-- How much of each segment is in use. The row is the lock under which addresses of the segment change: a transaction
+-- that allocates or releases an address holds the lock until it ends. The loop does not wait for this lock: its only
+-- commit that changes the row closes a segment, and locks the row with SKIP LOCKED. A transaction that holds the lock
+-- waits for no row that the loop has locked.
 CREATE TABLE farrier.segment_usage (
     segment          bigint      PRIMARY KEY REFERENCES farrier.network_segments,
     open             boolean     NOT NULL DEFAULT true,  -- false from the beginning of the segment's deletion; only an open segment
@@ -39,8 +40,9 @@ CREATE TABLE farrier.segment_usage (
 CREATE TYPE farrier.site_span AS RANGE (subtype = text, collation = "C");
 
 -- Prefixes of segments that have not ended. The exclusion constraint proves that no two prefixes of a site overlap: at any isolation
--- level, it sees uncommitted rows of other transactions and waits for them. A site is stored as a range with one text, because core
--- PostgreSQL has GiST operators for ranges and networks, but those for equality of texts only in an extension.
+-- level, it sees uncommitted rows of other transactions and waits for them. A site is stored as a range with one text,
+-- because core PostgreSQL has GiST operators for ranges and networks; operators for equality of texts require an
+-- extension.
 CREATE TABLE farrier.segment_prefixes (
     segment        bigint  NOT NULL REFERENCES farrier.segment_usage,
     prefix         cidr    NOT NULL,
@@ -79,6 +81,6 @@ CREATE TABLE farrier.segment_addresses (
     PRIMARY KEY (segment, address),
     FOREIGN KEY (segment, prefix) REFERENCES farrier.segment_prefixes
 );
--- A repeated call of an owner returns the same address, one of each family.
+-- An owner has one address of each family, so that a repeated call returns the same address.
 CREATE UNIQUE INDEX segment_addresses_owner ON farrier.segment_addresses (segment, owner, family(address));
 CREATE INDEX segment_addresses_node ON farrier.segment_addresses (node) WHERE node IS NOT NULL;

@@ -1,5 +1,6 @@
 -- Claims the oldest queued task of each of these nodes as the node's agent; skips agents whose key is invalid, and
--- nodes without a queued task: few nodes have one, and a claim without a task costs as much.
+-- nodes without a queued task, because few nodes have a task, and a claim that finds no task costs as much as any
+-- other.
 SELECT t.task, b.node, b.key, t.type, t.params, t.attempt, t.lease_token
   FROM (SELECT b.node, b.key
           FROM jsonb_to_recordset($1::jsonb) AS b (node bigint, key text)

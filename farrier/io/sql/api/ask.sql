@@ -1,2 +1,2 @@
--- Inserts an intent, or finds the one with the same key and content.
+-- Inserts an intent and returns its id; a repeated call with the same key returns the id of the first intent.
 SELECT farrier.intent($1, $2, $3::jsonb, $4, $5, $6)

@@ -1,2 +1,2 @@
--- Makes a new bootstrap token for a node.
+-- Issues a new bootstrap token for a node.
 SELECT farrier.issue_bootstrap($1, $2)

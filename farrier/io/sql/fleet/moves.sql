@@ -1,4 +1,4 @@
--- The newest moves of nodes, newest first.
+-- Returns the newest changes of nodes, newest first.
 SELECT h.at, n.name, h.layer, h.from_value, h.to_value, h.cause
   FROM farrier.history h JOIN farrier.nodes n ON n.id = h.id
  WHERE h.kind = 'node'

@@ -1,5 +1,5 @@
--- Gives shards of one kind back, and notifies the controllers that may take them. Compares the epochs: a statement that seemed lost
--- gives back no shard that the controller has taken again.
+-- Gives shards of one kind back, and notifies the controllers that may take them. Compares the epochs, so that a
+-- delayed statement gives back no shard that the controller has taken again.
 WITH given AS (
     UPDATE farrier.shards s SET owner = NULL
       FROM unnest($3::smallint[], $4::bigint[]) o (shard, epoch)

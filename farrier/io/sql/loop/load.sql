@@ -1,6 +1,6 @@
 -- Loads snapshots of resources with the wakes and the keys of the stored outcomes that are visible with them, in one statement and so
--- from one database snapshot. The kind's statement replaces `of_kind`; $1 are ids, $2 is the kind. `at` is the time of a snapshot, or
--- the first insertion of wakes.
+-- from one database snapshot. The kind's statement replaces `of_kind`; $1 are ids, $2 is the kind. `at` is the time of
+-- the snapshot, of the oldest wake, or of the stored outcome.
 SELECT l.id, l.now AS at, l.snapshot::text, NULL::uuid[] AS wakes, NULL::integer AS key FROM (of_kind) l
 UNION ALL
 SELECT w.resource, min(w.at), NULL, array_agg(w.id), NULL

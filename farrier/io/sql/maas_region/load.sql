@@ -1,10 +1,10 @@
 -- Loads snapshots of regions, with the machines that are due to be read. Each reason finds its machines by an index: 1 a workflow
 -- changes the machine and an event named it, 2 a workflow changes it, 3 an event named it, 4 it contradicts its node, 5 it was never
 -- read, 6 the sweep reads it. A run reads at most 150 machines: 100 for the first three reasons, 25 for the next two and 25 for the
--- sweep. Room that one share does not use goes to the others, so no reason delays another. Within a reason, the machine with the
--- oldest reading comes first; machines that have waited too long come before all others. The sweep reads machines in equal parts, one
--- for each request, spread over `sweep_every`; after an outage, it does not catch up at once. A machine with repeated events is read
--- every few seconds.
+-- sweep. Capacity that one share does not use goes to the other shares, so no reason delays another. Within a reason,
+-- the machine with the oldest reading comes first; machines that have waited too long come before all others. The sweep
+-- reads machines in equal parts, one for each request, spread over `sweep_every`; after an outage, it does not catch up
+-- at once. A machine with repeated events is read every few seconds.
 SELECT r.id, h.now,
        ((SELECT l.snapshot FROM farrier.load_resources('maas_region', ARRAY[r.id]) l) || jsonb_build_object(
            'due', d.due, 'more', d.many >= 150, 'present', c.present, 'lost', c.lost,
@@ -13,7 +13,7 @@ SELECT r.id, h.now,
            'known', (SELECT coalesce(jsonb_agg(x.system_id), '[]') FROM (
                SELECT o.system_id FROM farrier.node_observations o
                 WHERE o.site = r.site AND o.state <> 'absent' ORDER BY o.read_at LIMIT 5) x),
-           -- Needed only when the run reads the user of the key.
+           -- Only a run that reads the user of the key needs these machines.
            'held', CASE WHEN r.identified_at IS NULL OR r.identified_at <= h.now - r.sweep_every THEN (
                SELECT coalesce(jsonb_agg(x.system_id), '[]') FROM (
                    SELECT o.system_id FROM farrier.node_observations o
@@ -55,7 +55,8 @@ SELECT r.id, h.now,
                             SELECT w.*, row_number() OVER (PARTITION BY w.reason ORDER BY w.read_at NULLS FIRST) AS place
                               FROM (
                                 SELECT o.node_id, o.system_id, o.read_at, CASE WHEN o.stale_since IS NULL THEN 2 ELSE 1 END AS reason,
-                                       -- Each event updates stale_since, which alone would therefore never be long ago.
+                                       -- Each event updates stale_since, so stale_since alone would stay recent while
+                                       -- events continue.
                                        least(o.stale_since, CASE WHEN o.read_at <= m.began_at THEN m.began_at ELSE o.read_at + r.motion_every END) AS waits_since
                                   FROM farrier.maas_motion m
                                   JOIN farrier.node_observations o ON o.node_id = m.node_id AND o.source = 'maas' AND o.system_id = m.system_id

@@ -1,5 +1,5 @@
--- Loads snapshots of segments with the number of allocated addresses, the owners of the first ones, and the prefixes that overlap
--- those to be added.
+-- Loads snapshots of segments with the number of allocated addresses, the owners of the first ten addresses, and the
+-- prefixes that overlap prefixes to be added.
 SELECT r.id, r.now,
        (r.snapshot || jsonb_build_object(
            'allocated', u.allocated, 'last_released_at', u.last_released_at,

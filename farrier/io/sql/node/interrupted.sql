@@ -1,5 +1,5 @@
--- Returns nodes with a pending intent that interrupts a step that only reads. Skips BMC details that belong to another node: the
--- intent will be refused, and an interrupted verification spends a login.
+-- Returns nodes with a pending intent that interrupts a step that only reads. Skips an intent with the BMC address of
+-- another node: the handler will reject it, and an interrupted verification would waste a login.
 SELECT DISTINCT i.node_id AS id
   FROM farrier.intents i JOIN farrier.actions a USING (action)
  WHERE i.node_id = ANY ($1::bigint[]) AND i.status = 'pending' AND a.interrupts

@@ -8,7 +8,8 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            CASE WHEN live.id IS NOT NULL THEN (SELECT row_to_json(r) FROM (
                 SELECT r.failure, r.username, r.last_error FROM farrier.maas_regions r WHERE r.name = n.site AND r.ended_at IS NULL) r) END AS region,
            CASE WHEN live.id IS NOT NULL THEN farrier.region_outages(n.site) ELSE '[]' END AS outages,
-           -- There are few held nodes or none, so one lookup decides. Not EXISTS, for which a plan may read the whole table.
+           -- Brakes hold few nodes or none, so one lookup decides. It is not EXISTS, because a plan for EXISTS may read
+           -- the whole table.
            CASE WHEN n.status = 'active' AND (
              SELECT d.held FROM farrier.departures d WHERE d.site = coalesce(n.site, '') AND d.node = n.id)
              THEN farrier.braked_at(n.site, n.id) END AS braked_at,
@@ -57,8 +58,8 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
                  WHERE i.node_id = n.id AND i.status = 'pending' AND (n.paused IS NULL OR a.while_paused OR n.status = 'deleted')
                  ORDER BY i.id LIMIT 100) i) AS intents
       FROM farrier.nodes n
-      -- Some statuses require a live decommission. For a node in one of them the decommission is looked up, because
-      -- after a restore from a backup or an edit by hand the node may name no decommission, or one that has ended.
+      -- Some statuses require a live decommission. For a node in such a status, the decommission is looked up, because
+      -- after a restore from a backup or an edit by hand the node may name no decommission or an ended decommission.
      CROSS JOIN LATERAL (
            SELECT EXISTS (SELECT FROM farrier.workflow_mapping m
                            WHERE (m.kind, m.workflow_status, m.node_status) = ('none', 'none', n.status)) AS may_have_none) w

@@ -20,7 +20,7 @@ counted AS MATERIALIZED (
     UNION ALL
     SELECT status, count(*), min(status_entered_at) FROM farrier.nodes WHERE status > 'deleted' GROUP BY status),
 fleet AS MATERIALIZED (SELECT coalesce(sum(n), 0)::bigint AS n FROM counted),
--- Most nodes are manageable, on and healthy. Only the other nodes are counted; the number of these nodes is the
+-- Most nodes are manageable, on and healthy. This query counts only the other nodes, and computes the rest as the
 -- difference.
 unsettled AS MATERIALIZED (
     SELECT management, count(*) AS n, min(management_entered_at) AS first
@@ -43,8 +43,8 @@ workflows AS MATERIALIZED (
 of_kinds AS MATERIALIZED (
     SELECT c.kind, split_part(c.state, '/', 1) AS state, split_part(c.state, '/', 2) AS substate, c.n, c.first, c.above, c.lasts
       FROM farrier.count_resources($10::text[], $11::text[], $12::text[], $13::text[], $14::interval[]) c),
--- Paused nodes whose workflow goes on: a pause stops neither a deletion nor the end of a cancelled workflow. It does stop work on
--- management.
+-- Paused nodes whose workflow goes on: a pause stops neither a deletion nor the end of a cancelled workflow. A pause
+-- does stop work on management.
 goes_on AS MATERIALIZED (
     SELECT n.id FROM farrier.nodes n
      WHERE n.paused IS NOT NULL AND n.status <> 'deleted'
@@ -152,7 +152,7 @@ by_alert AS (
     SELECT id, n FROM named_alerts
     UNION ALL
     SELECT 'other', count(DISTINCT a.node_id) FROM alerts a WHERE NOT EXISTS (SELECT FROM named_alerts m WHERE m.id = a.id)),
--- A failed reading is stored at once, with the time of the last successful one.
+-- A commit stores a failed reading at once, with the time of the last successful reading.
 unread AS MATERIALIZED (
     SELECT n.sync_failure, count(*) AS n,
            count(*) FILTER (WHERE n.bmc ->> 'power_at' IS NULL OR (n.bmc ->> 'power_at')::timestamptz < farrier.now() - $8::interval) AS stale

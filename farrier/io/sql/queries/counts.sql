@@ -1,5 +1,6 @@
--- Returns how many nodes a filter selects, and how many it would select with each other value of status, management state, site and
--- model: the hundred most frequent ones. $1 to $10 as in the inventory. The nodes are grouped first, because groups are few.
+-- Returns how many nodes a filter selects, and how many it would select with each other value of status, management
+-- state, site and model; only the hundred most frequent values of each. $1 to $10 are as in inventory.sql. The nodes
+-- are grouped first, because groups are few.
 WITH grouped AS MATERIALIZED (
     SELECT n.status, n.management, n.site, n.model, count(*) AS n
       FROM farrier.selected_nodes(

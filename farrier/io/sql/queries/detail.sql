@@ -17,7 +17,7 @@ SELECT row_to_json(x)::text
            CASE WHEN g.site IS NOT NULL THEN jsonb_build_object(
                 'site', g.site, 'url', g.url, 'state', g.state, 'since', g.state_entered_at, 'username', g.username,
                 'complete_at', g.complete_at, 'last_error', g.last_error) END AS region,
-           -- The requesters of the present state: of the intent that began this pause, and of the last one that quarantined the node.
+           -- The requesters of the intent that began this pause, and of the last intent that quarantined the node.
            CASE WHEN n.paused IS NOT NULL THEN (
                 SELECT i.requested_by FROM farrier.intents i
                  WHERE i.node_id = n.id AND i.action = 'pause' AND i.status = 'accepted'
@@ -41,7 +41,7 @@ SELECT row_to_json(x)::text
       LEFT JOIN farrier.outcomes o ON o.kind = 'node' AND o.id = n.id
       LEFT JOIN farrier.shard_owners so ON n.status <> 'deleted' AND so.kind = 'node' AND so.shard = farrier.shard_of(n.id)
       LEFT JOIN farrier.effects e ON e.kind = 'node' AND e.resource = n.id
-      -- Only this view may read the reports of agents.
+      -- Reports of agents come from this view, because readers have no right on the table of agents.
       LEFT JOIN farrier.node_lifecycle l ON l.id = n.id
      WHERE n.id = $1
   ) x

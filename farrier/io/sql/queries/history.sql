@@ -1,6 +1,8 @@
--- Returns one page of history: of the next $14 changes after a key, those that match, at most $15. The first five subqueries are the
--- orders of reading, of which $1 names one; the others are never run. The bounded number of examined changes bounds the cost of a
--- page, even if few match. $23 is the time up to which no change can become visible any more, for the orders that begin with the oldest. A key and a bound on the same side are one condition: with two, an index scan may begin at the wrong one.
+-- Returns one page of history: examines the next $14 changes after a key, and returns at most $15 that match. The first
+-- five subqueries are the orders of reading, of which $1 names one; the others are never run. The bounded number of
+-- examined changes bounds the cost of a page, even if few match. $23 is the time before which no further change can
+-- become visible, for the orders that begin with the oldest change. A key and a bound on the same side are one
+-- condition: with two conditions, an index scan may begin at the wrong one.
 WITH looked AS MATERIALIZED (
     SELECT *, row_number() OVER () AS place
       FROM (SELECT h.* FROM farrier.history h
@@ -29,7 +31,8 @@ WITH looked AS MATERIALIZED (
     SELECT *, row_number() OVER ()
       FROM (SELECT h.* FROM farrier.history h
              WHERE $1 = 'oldest of one' AND h.kind = $7 AND h.id = $8
-               -- The key may be that of another resource: from a feed of all resources, or where a stream began.
+               -- The key may be that of another resource: it may come from a feed of all resources, or from the
+               -- beginning of a stream.
                AND (h.version, h.layer) > (CASE WHEN ($3, $5) = ($8, $7) THEN $4 ELSE -1 END, CASE WHEN ($3, $5) = ($8, $7) THEN $6 ELSE '' END)
                AND ($2 IS NULL OR ($3, $5) = ($8, $7) OR (h.at, h.id, h.version, h.kind, h.layer) > ($2, $3, $4, $5, $6))
                AND ($23 IS NULL OR h.at < $23)

@@ -1,6 +1,7 @@
--- Returns one page of intents of nodes, newest first: of the next $4 intents with an ID below $3, those that match, at most $5. The
--- first four subqueries are the ways of reading, of which $1 names one; the others are never run. $2 is the ID of the node, or of the
--- intent. The bounded number of examined intents bounds the cost of a page, even if few match.
+-- Returns one page of intents of nodes, newest first: examines the next $4 intents with an ID below $3, and returns at
+-- most $5 that match. The first four subqueries are the ways of reading, of which $1 names one; the others are never
+-- run. $2 is the ID of the node, or of the intent. The bounded number of examined intents bounds the cost of a page,
+-- even if few match.
 WITH looked AS MATERIALIZED (
     SELECT * FROM (SELECT i.* FROM farrier.intents i WHERE $1::text = 'one' AND i.id = $2::bigint) walked
     UNION ALL

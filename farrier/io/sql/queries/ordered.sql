@@ -1,5 +1,5 @@
--- Returns one page of the inventory by another order than the name: ids with their keys. $1 to $10 as in the inventory; $11 the order;
--- $12 to $14: the key after which the page begins, as (number, text, name); $15 how many.
+-- Returns one page of the inventory in an order other than by name: ids with their keys. $1 to $10 are as in
+-- inventory.sql; $11 the order; $12 to $14: the key after which the page begins, as (number, text, name); $15 how many.
 SELECT x.id, x.number, x.text, x.name
   FROM (SELECT n.id, n.name,
                coalesce(CASE $11::text WHEN 'oldest' THEN date_part('epoch', n.status_entered_at)

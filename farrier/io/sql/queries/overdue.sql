@@ -1,8 +1,8 @@
--- Returns the nodes above a limit, and their number. The nodes are in the order of the times at which the first of
--- their limits ended. $1 to $10 select nodes as in the inventory; $11 the time; $12 to $17: limits as (kind, state,
--- substate, scope, name, lasts), scope '', 'model' or 'site'; $18 to $20: states of this program's model, because nodes
--- in other states are skipped; $21 how many, null for all. An index finds the clocks that are older than the shortest
--- limit in their state and do not stand still.
+-- Returns the nodes that exceed a limit, and their number, ordered by the time at which each node first exceeded a
+-- limit. $1 to $10 select nodes as in inventory.sql; $11 the time; $12 to $17: limits as (kind, state, substate, scope,
+-- name, lasts), scope '', 'model' or 'site'; $18 to $20: states of this program's model, because nodes in other states
+-- are skipped; $21 how many, null for all. An index finds the clocks that are older than the shortest limit in their
+-- state and do not stand still.
 WITH limits AS MATERIALIZED (
     SELECT * FROM unnest($12::text[], $13::text[], $14::text[], $15::text[], $16::text[], $17::interval[])
                   AS l (kind, state, substate, scope, name, lasts)),

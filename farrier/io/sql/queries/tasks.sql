@@ -1,4 +1,4 @@
--- Agent tasks of one node (null: of all nodes), newest first.
+-- Returns the tasks of one node (null: of all nodes), newest first.
 SELECT row_to_json(x)::text
   FROM (
     SELECT t.id, (SELECT n.name FROM farrier.nodes n WHERE n.id = t.node_id) AS node, t.type, t.status, t.attempt,

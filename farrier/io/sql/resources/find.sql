@@ -1,2 +1,2 @@
--- The id of a resource, an ended one included; null if there never was one.
+-- Returns the id of a resource, even if it has ended; null if there never was such a resource.
 SELECT farrier.any_resource($1, $2)

@@ -1,6 +1,7 @@
--- Returns one page of intents of registered kinds, newest first: of the next $4 intents with an ID below $3, those that match, at most
--- $5. The first four subqueries are the ways of reading, of which $1 names one; the others are never run. $2 is the ID of the resource,
--- or of the intent; $9 is the kind, null for all kinds. The bounded number of examined intents bounds the cost of a page.
+-- Returns one page of intents of registered kinds, newest first: examines the next $4 intents with an ID below $3, and
+-- returns at most $5 that match. The first four subqueries are the ways of reading, of which $1 names one; the others
+-- are never run. $2 is the ID of the resource, or of the intent; $9 is the kind, null for all kinds. The bounded number
+-- of examined intents bounds the cost of a page.
 WITH looked AS MATERIALIZED (
     SELECT * FROM (SELECT i.* FROM farrier.resource_intents i WHERE $1::text = 'one' AND i.id = $2::bigint) walked
     UNION ALL

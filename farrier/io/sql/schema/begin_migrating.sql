@@ -1,5 +1,6 @@
--- Makes this session the migrator; returns no row if another live session is. A session that has ended does not count. A login
--- without the right to read when another session began identifies it by its process ID.
+-- Makes this session the migrator; returns no row if another live session is the migrator. A session that has ended
+-- does not count. A login without the right to read when another session began identifies that session by its process
+-- ID.
 UPDATE farrier.migrator m
    SET pid = own.pid, login = own.usename, backend_start = own.backend_start
   FROM pg_stat_activity own

@@ -1,6 +1,6 @@
--- Returns the objects that depend on a function or a view and would be dropped with it: objects of the set by kind and name, all
--- others (`kind` null) as PostgreSQL describes them. Includes objects that would be dropped silently, such as a trigger or a rule on
--- a view.
+-- Returns the objects that depend on a function or a view and would be dropped with it: objects of the set by kind and
+-- name, all other objects (`kind` null) as PostgreSQL describes them. Includes objects that would be dropped silently,
+-- such as a trigger or a rule on a view.
 WITH dropped AS (
     SELECT 'pg_proc'::regclass AS class, p.oid AS id FROM pg_proc p
      WHERE $1 = 'function' AND p.pronamespace = 'farrier'::regnamespace

@@ -1,4 +1,5 @@
--- The rights that roles have on functions and views, as the statements that would grant them again; owners and PUBLIC left out.
+-- Returns the rights that roles have on functions and views, as the statements that would grant them again. Omits the
+-- rights of owners and of PUBLIC.
 SELECT 'function' AS kind, p.proname::text AS name,
        format('GRANT %s ON FUNCTION farrier.%I TO %s%s', a.privilege_type, p.proname, a.grantee::regrole,
               CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END) AS statement

@@ -1,8 +1,9 @@
 -- Locks the tables and views of farrier, and tables with triggers of farrier, before the first of them is changed. If the migration
--- locked them one by one, it would hold some while it waits for others, and the server would cancel clients to resolve deadlocks. The
--- tables with which transactions begin are locked first, in the order in which transactions use them: a transaction that has locked
--- one finds all others free, and ends. The migrator's own table is not locked, because other migrators wait there for this one.
--- Objects of other users, also views, are not locked either.
+-- locked them one by one, it would hold some tables while it waits for other tables, and the server would cancel
+-- clients to resolve deadlocks. The tables with which transactions begin are locked first, in the order in which
+-- transactions use them: a transaction that has locked its first table finds all other tables free, and ends. The
+-- migrator's own table is not locked, because other migrators wait there for this one. Objects of other users,
+-- including views, are not locked either.
 DO $$
 BEGIN
     EXECUTE (

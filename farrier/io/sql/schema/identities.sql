@@ -1,5 +1,5 @@
--- Returns how statements identify the objects of a kind that have this name, and where their rows lie; functions with different
--- parameters are separate rows.
+-- Returns how statements identify the objects of a kind that have this name, and the ctid of their rows; functions with
+-- different parameters are separate rows.
 SELECT format('farrier.%I(%s)', p.proname, pg_get_function_identity_arguments(p.oid)) AS identity, p.ctid::text AS place
   FROM pg_proc p
  WHERE $1 = 'function' AND p.pronamespace = 'farrier'::regnamespace AND p.proname = $2::text AND p.prokind = 'f'

@@ -1,2 +1,2 @@
--- Makes a table the table of a kind, or brings its triggers and rights up to date.
+-- Registers a table for a kind, or updates its triggers and rights.
 SELECT farrier.make_kind($1, $2::text::regclass)

@@ -1,2 +1,2 @@
--- The session that migrates.
+-- Returns the session that migrates; nulls if no session does.
 SELECT pid, login FROM farrier.migrator

@@ -1,2 +1,2 @@
--- The set that was applied last.
+-- Returns the set that was applied last.
 SELECT kind, name, source, definition FROM farrier.schema_objects

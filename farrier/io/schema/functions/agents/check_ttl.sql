@@ -1,4 +1,4 @@
--- Refuses a lifetime of a bootstrap token that is not more than 0 and at most 30 days (FR400).
+-- Refuses the lifetime of a bootstrap token unless it is longer than 0 and at most 30 days (FR400).
 CREATE OR REPLACE FUNCTION farrier.check_ttl(ttl interval) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF ttl IS NULL OR ttl <= interval '0' OR ttl > interval '30 days' THEN

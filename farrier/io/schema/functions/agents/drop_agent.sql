@@ -1,4 +1,5 @@
--- Deletes the agent of a deleted node: its key is invalid from then on, and gauges do not count it. Trigger function.
+-- Deletes the agent of a deleted node, so that the agent's key is invalid and gauges do not count the agent. Trigger
+-- function.
 CREATE OR REPLACE FUNCTION farrier.drop_agent() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,7 +1,7 @@
 -- Enrolls the agent of a node: spends the bootstrap token, stores facts, enqueues the node, and returns the node's id and the key
 -- for all later calls. The key is returned only here; the database keeps its digest. An agent that enrolls again gets another
--- key, and its earlier health is removed. Locks the token's row, so of two calls one succeeds. FR400 for a malformed token or
--- malformed facts, FR403 for a token that is unknown, used, revoked or expired.
+-- key, and its earlier health is removed. Locks the token's row, so that only one of two concurrent calls succeeds.
+-- FR400 for a malformed token or malformed facts, FR403 for a token that is unknown, used, revoked or expired.
 CREATE OR REPLACE FUNCTION farrier.enroll_agent(token text, facts jsonb DEFAULT '{}', OUT node bigint, OUT agent_key text)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

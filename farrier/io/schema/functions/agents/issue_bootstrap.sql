@@ -1,5 +1,5 @@
--- Returns a new bootstrap token for a node and revokes the unused ones that the node has. The token is returned only here; the
--- database keeps its digest. FR400 for the lifetime, FR404 for an unknown node.
+-- Returns a new bootstrap token for a node and revokes the node's unused tokens. The token is returned only here; the
+-- database keeps its digest. FR400 for an invalid lifetime, FR404 for an unknown node.
 CREATE OR REPLACE FUNCTION farrier.issue_bootstrap(node text, ttl interval DEFAULT '72 hours') RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,4 +1,5 @@
--- Returns the id of the node whose agent calls. Called before a task is looked up. FR403 for a wrong key, FR404 for an unknown node.
+-- Checks the key of the calling agent, and returns the id of its node. Task functions call it before they look up a
+-- task. FR403 for a wrong key, FR404 for an unknown node.
 CREATE OR REPLACE FUNCTION farrier.prove_agent(node text, agent_key text) RETURNS bigint
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

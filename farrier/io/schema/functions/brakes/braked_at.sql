@@ -1,5 +1,5 @@
--- Returns when the brake last refused to take this node out of service. Null while the brake is lifted, and after half of the window,
--- when the node retries.
+-- Returns when the brake last refused to take this node out of service. Null while the brake is lifted, and after half
+-- of brake_window, because the node then retries.
 CREATE OR REPLACE FUNCTION farrier.braked_at(of_site text, of_node bigint) RETURNS timestamptz
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
     SELECT d.at FROM departures d

@@ -1,8 +1,8 @@
 -- Returns the runs that the brake of the node's site refuses, among the runs that would take an active node out of
--- service. A refused run counts like a node that left, so nodes that would leave together are counted as a whole. Locks
+-- service. The node of a refused run counts as departed, so nodes that would leave together are counted together. Locks
 -- the row of each site in brakes, in the order of sites, until the transaction ends: however many controllers commit at
--- once, no more nodes leave than the brake allows. Finds rows by keys, even with a plan that was made while departures
--- was empty. Called by write_nodes.
+-- once, no more nodes leave than the brake allows. enable_seqscan is off so that a plan made while departures was empty
+-- also finds rows by their keys. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.held_by_brakes(leaving jsonb, among bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql SET search_path = farrier, pg_temp SET enable_seqscan = off AS $$
 DECLARE
@@ -26,7 +26,8 @@ BEGIN
             SELECT * INTO brake FROM brakes b WHERE b.site = one.site FOR UPDATE;
         END IF;
         IF brake.counted_at IS NULL OR brake.counted_at NOT BETWEEN farrier.now() - interval '1 minute' AND farrier.now() THEN
-            -- No upper bound: farrier.now() is when this commit began, and a commit that began later may have locked the site first.
+            -- The condition has no upper bound: farrier.now() is when this commit began, and a commit that began later
+            -- may have locked the site first.
             DELETE FROM departures d WHERE d.site = one.site AND d.at < recent;
             brake.counted_at := farrier.now();
             brake.in_service := (SELECT count(*) FROM (
@@ -34,7 +35,8 @@ BEGIN
                 UNION SELECT d.node FROM departures d WHERE d.site = one.site) s);
             brake.departed := (SELECT count(*) FROM departures d WHERE d.site = one.site);
         END IF;
-        -- Only nodes without a row are new. Each is looked up: a join may read all rows of the site.
+        -- Adds the nodes without a row in departures. Looks up each node, because a join might read all rows of the
+        -- site.
         brake.departed := brake.departed + (
             SELECT count(*) FROM unnest(one.runs) run
              WHERE (SELECT d.held FROM departures d WHERE d.site = one.site AND d.node = run) IS NULL);

@@ -1,5 +1,6 @@
--- Lets any number of nodes of a site leave service, for as long as `lasts`; the site is '' for nodes without one. A
--- further call sets another time, and '0' ends it. FR400 for malformed arguments, FR409 while the brake holds no node.
+-- Lets any number of nodes of a site leave service for the duration `lasts`. Site '' stands for the nodes without a
+-- site. A further call replaces the duration; '0' ends the lift. FR400 for malformed arguments, FR409 if the brake is
+-- not lifted and holds no node.
 CREATE OR REPLACE FUNCTION farrier.lift_brake(site text, reason text, lasts interval DEFAULT '1 hour', requested_by text DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

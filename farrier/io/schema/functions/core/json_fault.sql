@@ -1,7 +1,7 @@
--- Returns what is wrong with JSON that is to be stored, as the end of a sentence, or null: it has more than `most`
--- bytes, is nested more than 64 levels deep, or has a number that is too large for a double. Programs that read the
--- JSON decode it recursively, and its numbers as doubles. A short text cannot have the last two faults, so most calls
--- check only the length.
+-- Returns the fault of JSON that a caller will store, as the end of a sentence, or null if there is none. The faults
+-- are more than `most` bytes, more than 64 levels of nesting, and a number that is too large for a double. Programs
+-- that read the JSON decode it recursively, and its numbers as doubles. A short text cannot have the last two faults,
+-- so most calls check only the length.
 CREATE OR REPLACE FUNCTION farrier.json_fault(value jsonb, most integer) RETURNS text
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

@@ -1,5 +1,6 @@
--- Locks things that have no row of their own, by purpose and key, until the transaction ends. Adds the rows of locks that are
--- missing, and locks all in the order of their hashes, so that two callers cannot deadlock. Keys with the same hash share a lock.
+-- Locks keys of a purpose until the transaction ends; a key stands for an object without a row of its own. Inserts the
+-- missing rows of table locks, and locks the rows in the order of their hashes, so that two callers cannot deadlock.
+-- Keys with the same hash share a lock.
 CREATE OR REPLACE FUNCTION farrier.lock_keys(of_purpose text, keys text[]) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

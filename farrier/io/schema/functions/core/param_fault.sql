@@ -1,6 +1,7 @@
--- Returns what is wrong with one parameter, as the end of a sentence, or null. rule is an element of fields in actions.params or
--- kind_actions.params: type, and by type min and max, enum, pattern, items. Its optional fault is the text for a value that does not
--- match the pattern; {value} in the text stands for the value.
+-- Returns what is wrong with one parameter, as the end of a sentence, or null. `rule` is an element of `fields` in
+-- actions.params or kind_actions.params. Its keys are `type` and, depending on the type, `min`, `max`, `enum`,
+-- `pattern` and `items`. The optional key `fault` has the text for a value that does not match the pattern; {value} in
+-- the text stands for the value.
 CREATE OR REPLACE FUNCTION farrier.param_fault(rule jsonb, value jsonb) RETURNS text
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -15,7 +16,7 @@ BEGIN
     END IF;
     IF rule ->> 'type' = 'integer' THEN
         IF jsonb_typeof(value) <> 'number' OR given !~ '^-?[0-9]+$' THEN RETURN 'must be a whole number'; END IF;
-        -- The bounds of bigint: no column holds more.
+        -- The default bounds are those of bigint.
         IF given::numeric < coalesce((rule ->> 'min')::numeric, -9223372036854775808) THEN
             RETURN format('must be %s or more', coalesce(rule ->> 'min', '-9223372036854775808'));
         END IF;

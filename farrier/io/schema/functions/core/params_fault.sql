@@ -1,6 +1,6 @@
--- Returns a sentence about the first fault in the parameters of an action; null if there is none. spec is actions.params or
--- kind_actions.params: `fields` has a rule for each parameter, `any_of` the parameters of which at least one is required, and
--- `needs` the parameter that another one requires when it is true.
+-- Returns a sentence about the first fault in the parameters of an action; null if there is none. `spec` is
+-- actions.params or kind_actions.params: `fields` has a rule for each parameter, `any_of` lists the parameters of which
+-- at least one is required, and `needs` maps a boolean parameter to the parameter that it requires when it is true.
 CREATE OR REPLACE FUNCTION farrier.params_fault(spec jsonb, params jsonb) RETURNS text
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,7 +1,7 @@
 -- Examines up to `most` rows of history from before cutoff, oldest first, after the given key (nulls: from the beginning), and
--- deletes those that are no longer needed; with really false, it only counts them. The newest row of each layer is needed while its
--- resource has not ended, because it explains the current state. Returns how many rows it examined and deleted, and the key of the
--- last one. No role may delete history; this function runs as the owner.
+-- deletes those that are no longer needed; with `really` false, it only counts them. The newest row of each layer is
+-- needed while its resource has not ended, because it explains the current state. Returns how many rows it examined and
+-- deleted, and the key of the last examined row. No role may delete history; this function runs as the owner.
 CREATE OR REPLACE FUNCTION farrier.prune_history(
     cutoff timestamptz, after_at timestamptz, after_id bigint, after_version bigint, after_kind text, after_layer text,
     most integer, really boolean)

@@ -1,8 +1,8 @@
--- Takes the next step of the pass over old history if it is due and no other session takes it: prunes up to `most` rows
--- that are older than keep. The steps of a pass are `pause` apart, and the passes are `every` apart. Called by
--- controllers. The row of history_retention is the lock and the progress, so another controller continues after a
--- controller that dies. Returns when the next step is due, whether this step ended the pass, and the counts and the
--- duration of the pass so far.
+-- Executes the next step of the pass over old history, if the step is due and no other session executes it: prunes up
+-- to `most` rows that are older than `keep`. The steps of a pass are `pause` apart, and the passes are `every` apart.
+-- Called by controllers. The row of history_retention is the lock and stores the progress, so another controller
+-- continues the pass of a controller that died. Returns when the next step is due, whether this step ended the pass,
+-- and the counts and the duration of the pass so far.
 CREATE OR REPLACE FUNCTION farrier.retain_history(keep interval, most integer, pause interval, every interval)
     RETURNS TABLE (due_in interval, ended boolean, looked bigint, deleted bigint, took interval)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$

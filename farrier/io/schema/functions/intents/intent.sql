@@ -1,5 +1,6 @@
 -- Inserts an intent for a node and returns its id. May be repeated with an idempotency key: the same call returns the id of the
--- first intent. FR400 for a key that belongs to an intent of other content; all other errors are those of the INSERT.
+-- first intent. FR400 for a key that belongs to an intent with another action or other params; all other errors are
+-- those of the INSERT.
 CREATE OR REPLACE FUNCTION farrier.intent(node text, action text, params jsonb DEFAULT '{}', idempotency_key text DEFAULT NULL,
                                requested_by text DEFAULT NULL, api_version integer DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$

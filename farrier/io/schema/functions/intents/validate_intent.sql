@@ -15,7 +15,7 @@ BEGIN
         RAISE EXCEPTION 'unknown action %', coalesce(quote_literal(NEW.action), 'null')
             USING ERRCODE = 'FR400', HINT = (SELECT 'Known: ' || string_agg(a.action, ', ' ORDER BY a.action) FROM actions a);
     END IF;
-    -- Checked before the hint of FR406, which repeats params.
+    -- This check comes before FR406, whose hint repeats params.
     IF octet_length(NEW.params::text) > 16384 THEN
         RAISE EXCEPTION 'params have % bytes; at most 16384 are allowed', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
     END IF;

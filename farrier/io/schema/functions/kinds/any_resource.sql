@@ -1,5 +1,6 @@
--- Returns the id of the resource that has this name now, or has this id, or else is the newest ended resource of this
--- name; null if there is none. FR400 for an unknown kind, FR409 for one whose table was dropped.
+-- Returns the id of the living resource with this name; if there is none, of the resource with this id; if there is
+-- none, of the newest ended resource with this name; otherwise null. FR400 for an unknown kind, FR409 for a kind whose
+-- table was dropped.
 CREATE OR REPLACE FUNCTION farrier.any_resource(kind text, given text) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

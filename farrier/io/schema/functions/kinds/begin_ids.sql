@@ -1,5 +1,5 @@
--- Makes the ids of a kind's new table begin after the ids that history and intents have for the kind: a table that was
--- dropped may have used them. Called by make_kind.
+-- Makes the ids of a kind's new table begin after the ids that history and intents have for the kind: an earlier,
+-- dropped table of the kind may have used them. Called by make_kind.
 CREATE OR REPLACE FUNCTION farrier.begin_ids(of_kind text, relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,7 +1,8 @@
--- Returns for each layer, by its label, and each state that is not terminal: how many resources are in the state, when the first of
--- them entered it, how many are above their limit, and the limit without overrides by site or model. The arrays are the limits that
--- differ from the kind's: (label, state, scope, name, lasts), as in farrier.limits. An index alone counts resources above the longest
--- limit; sites and models are read only for resources that entered between the shortest and the longest limit of their state.
+-- Returns a row for each layer, by its label, and each state that is not terminal: how many resources are in the state,
+-- when the first of them entered it, how many exceed their limit, and the limit without overrides by site or model.
+-- Elements of the five arrays with the same position are one limit that differs from the kind's: label, state, scope,
+-- name, lasts, as in farrier.limits. Counts resources above the longest limit by an index alone; reads sites and models
+-- only for resources whose time in the state is between the shortest and the longest limit of the state.
 CREATE OR REPLACE FUNCTION farrier.count_resources(kinds text[], states text[], scopes text[], names text[], limits interval[])
     RETURNS TABLE (kind text, state text, n bigint, first timestamptz, above bigint, lasts interval)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$

@@ -1,6 +1,6 @@
--- Creates the resource that an intent requests and returns its id. The parameters are columns of the kind's table; an omitted one has
--- its default. FR400 for a name or a value that a column refuses, unique_violation for a name that is in use. Called by
--- validate_resource_intent.
+-- Creates the resource that an intent requests and returns its id. The parameters are columns of the kind's table; a
+-- column without a parameter gets its default. FR400 for a name or a value that a column refuses, unique_violation for
+-- a name that is in use. Called by validate_resource_intent.
 CREATE OR REPLACE FUNCTION farrier.create_resource(of_kind text, called text, params jsonb) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,5 +1,6 @@
--- Enqueues a new resource, and records the first state of each of its layers in history, with the request and the requester
--- that validate_resource_intent has set. AFTER INSERT trigger on the table of every kind; the argument is the kind.
+-- Enqueues a new resource, and records the first state of each of its layers in history, with the intent and the
+-- requester that validate_resource_intent has set. AFTER INSERT trigger on the table of every kind; the argument is the
+-- kind.
 CREATE OR REPLACE FUNCTION farrier.enqueue_resource() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

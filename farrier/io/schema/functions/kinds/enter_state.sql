@@ -1,6 +1,6 @@
--- Refuses a change of a layer without an edge of the kind (FR409), and sets the time of any other change. Ends a resource that enters
--- a terminal state: sets ended_at and releases its numbers. BEFORE UPDATE trigger on the table of every kind, for each layer; the
--- arguments are the kind and the layer.
+-- Refuses a change of a layer for which the kind has no edge (FR409), and sets the time of any other change. Ends a
+-- resource that enters a terminal state: sets ended_at and releases its numbers. BEFORE UPDATE trigger on the table of
+-- every kind, for each layer; the arguments are the kind and the layer.
 CREATE OR REPLACE FUNCTION farrier.enter_state() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,4 +1,5 @@
--- Returns the id of a resource that has not ended, by its name or id. FR404 for any other, FR400 for an unknown kind.
+-- Returns the id of a resource that has not ended, by its name or id. FR404 if there is none, FR400 for an unknown
+-- kind.
 CREATE OR REPLACE FUNCTION farrier.find_resource(of_kind text, given text) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

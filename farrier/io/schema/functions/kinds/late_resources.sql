@@ -1,5 +1,5 @@
--- Returns the resources that are above their limit in a layer; for each layer, the `most` resources that exceed it the furthest. The
--- arrays are limits as in count_resources.
+-- Returns, for each layer, the resources that exceed their limit in it; at most `most`, the latest first. The arrays
+-- are limits as in count_resources.
 CREATE OR REPLACE FUNCTION farrier.late_resources(kinds text[], states text[], scopes text[], names text[], limits interval[], most integer)
     RETURNS TABLE (kind text, layer text, id bigint, name text, site text, state text, since timestamptz, lasts interval, last_error text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$

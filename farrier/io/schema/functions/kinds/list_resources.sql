@@ -1,5 +1,5 @@
--- Returns the resources of a kind, or (null) of all kinds, each with its last outcome; with ended,
--- also those that have ended. FR400 for an unknown kind, FR409 for one whose table was dropped.
+-- Returns the resources of a kind, or of all kinds if of_kind is null, each with its last outcome. With `ended`,
+-- includes resources that have ended. FR400 for an unknown kind, FR409 for a kind whose table was dropped.
 CREATE OR REPLACE FUNCTION farrier.list_resources(of_kind text, ended boolean DEFAULT false)
     RETURNS TABLE (kind text, id bigint, name text, site text, state text, state_entered_at timestamptz, created_at timestamptz,
                    ended_at timestamptz, last_error text, detail jsonb, outcome jsonb, outcome_at timestamptz)

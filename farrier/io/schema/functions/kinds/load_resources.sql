@@ -1,5 +1,5 @@
--- Returns snapshots for runs of a kind: the row as JSON, with its pending intents. The load statement of a kind with
--- more data calls this function. Intervals are written as ISO 8601, from which farrier decodes them.
+-- Returns the snapshots of resources of a kind: the row as JSON, with its pending intents. A kind that needs more data
+-- calls this function in its own load statement. Intervals are written as ISO 8601, from which farrier decodes them.
 CREATE OR REPLACE FUNCTION farrier.load_resources(of_kind text, ids bigint[]) RETURNS TABLE (id bigint, now timestamptz, snapshot jsonb)
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp SET IntervalStyle = 'iso_8601' AS $$
 BEGIN

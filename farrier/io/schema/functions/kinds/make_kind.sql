@@ -1,7 +1,8 @@
--- Makes a table that was created LIKE farrier.resources INCLUDING ALL the table of a kind: records it, and adds the
--- unique index of names, the triggers of kinds and of its layers, and the rights. May be repeated: it changes only
--- missing parts, so a repeated call does not wait for transactions that use the table. FR400 for a table that lacks
--- columns or defaults of farrier.resources, FR409 for a kind or a table that is in use.
+-- Registers a table for a kind. The table must have been created LIKE farrier.resources INCLUDING ALL. Records the
+-- kind, and adds the unique index on names, the triggers of every kind, a trigger for each layer, the shards and the
+-- rights. May be repeated: it adds only missing parts, so a repeated call does not wait for transactions that use the
+-- table. FR400 for a table that lacks columns or defaults of farrier.resources, FR409 for a kind or a table that is in
+-- use.
 CREATE OR REPLACE FUNCTION farrier.make_kind(kind text, relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- Returns the names of these resources, also of those that have ended; no rows if there is no such kind or table.
+-- Returns the names of these resources, even if they have ended; no rows if there is no such kind or table.
 CREATE OR REPLACE FUNCTION farrier.resource_names(kind text, ids bigint[]) RETURNS TABLE (id bigint, name text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

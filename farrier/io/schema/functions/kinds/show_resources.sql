@@ -1,8 +1,8 @@
 -- Returns resources of a kind as JSON for display, in the order of name and id: at most `most` resources after the key
 -- (after_name, after_id). one_id selects one resource (null: all). Empty arrays select any state and any site. `states`
--- may be states of any layer; each includes its substates. With ended, also resources that have ended. `named` are names
--- or IDs, and `matching` regular expressions of names: a resource fits if any of them does, or if both are empty. For
--- `detail` see detail_of; `layers` has the current state of each layer, layer state first.
+-- may be states of any layer; each includes its substates. With `ended`, includes resources that have ended. `named`
+-- are names or IDs, and `matching` regular expressions of names: a resource fits if any of them does, or if both are
+-- empty. See detail_of for `detail`; `layers` has the current state of each layer, with layer `state` first.
 CREATE OR REPLACE FUNCTION farrier.show_resources(
     kind text, one_id bigint, states text[], sites text[], ended boolean, after_name text, after_id bigint, most integer,
     named text[] DEFAULT '{}', matching text[] DEFAULT '{}')

@@ -1,8 +1,8 @@
--- Writes the runs of a commit; the writer of kinds with one table. Returns the runs whose version differs from the one in `runs`, and
--- writes nothing for them. Locks the rows in the order of ids. Sections: `kind` [{run, kind}], `runs` [{run, version, writes}],
--- `resources` [{run, columns}], `answers` [{run, request, accepted, reason}], `ended` [{run}]. Rejects the pending intents of a
--- resource that has ended, because no later run decides on them. The writer of a kind with more tables calls it first, and writes
--- nothing for the runs that it returns.
+-- Writes the runs of a commit. It is the writer of kinds with one table. Returns the runs whose resource no longer has
+-- the version in `runs`, and writes nothing for them. Locks the rows in the order of ids. Sections: `kind` [{run,
+-- kind}], `runs` [{run, version, writes}], `resources` [{run, columns}], `answers` [{run, request, accepted, reason}],
+-- `ended` [{run}]. Rejects the pending intents of a resource that has ended, because no later run decides on them. The
+-- writer of a kind with more tables calls it first, and writes nothing for the runs that it returns.
 CREATE OR REPLACE FUNCTION farrier.write_resources(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column

@@ -1,11 +1,12 @@
--- Commits runs of one kind, each whole or not at all. The verdict of a run is `lost` if the controller does not own the resource's
--- shard under this epoch, `conflict` if the writer wrote nothing for it, and `committed` otherwise. Locks shards, then resources,
--- each in their order. Waits for a lock for at most 50 ms, or for a second if patient.
--- `changes` and `records` are objects of arrays, the sections, whose elements name their run. `changes` is empty, or the argument of
--- `writer`: the kind's function (jsonb) RETURNS TABLE (run bigint, due_in interval). It compares the versions in section `runs`,
--- writes the states and everything else in changes, and returns the runs for which it wrote nothing because their snapshots are
--- outdated; these are due after due_in. Sections of `records`: `moves` (see record_moves), `outcomes` [{run, outcome, key}], and
--- `wakes` [{run, wake}], which the snapshots of the runs included and which are deleted.
+-- Commits runs of one kind, each whole or not at all. The verdict of a run is `lost` if the controller does not own the
+-- resource's shard under this epoch, `conflict` if the writer wrote nothing for it, and `committed` otherwise. Locks
+-- shards, then resources, both in ascending order. Waits for a lock for at most 50 ms, or for a second if patient.
+-- `changes` and `records` are objects of arrays, the sections, whose elements name their run. `changes` is empty, or is
+-- passed to `writer`, the kind's function (jsonb) RETURNS TABLE (run bigint, due_in interval). The writer compares the
+-- versions in section `runs`, writes the states and everything else in changes, and returns the runs for which it wrote
+-- nothing because their snapshots are outdated; these are due after due_in. Sections of `records`: `moves` (see
+-- record_moves), `outcomes` [{run, outcome, key}], and `wakes` [{run, wake}], the wakes in the snapshots of the runs,
+-- which this function deletes.
 CREATE OR REPLACE FUNCTION farrier.commit_runs(
     of_kind text, controller uuid, of_shards smallint[], epochs bigint[], patient boolean, writer text, ids bigint[], changes jsonb,
     records jsonb)
@@ -19,9 +20,9 @@ DECLARE
     failed_dues interval[];
     unused text;
 BEGIN
-    -- A client may hold rows that one run writes, and all runs of the call would wait for it. So this call waits only briefly, and
-    -- the controller then commits that run alone, with patience.
-    -- An assignment, unlike PERFORM, runs no query.
+    -- A client may have locked rows that one run writes, and all runs of the call would wait for that client. So this
+    -- call waits only briefly, and the controller then commits that run alone, with `patient`.
+    -- An assignment, unlike PERFORM, executes no query.
     unused := set_config('lock_timeout', CASE WHEN patient THEN '1s' ELSE '50ms' END, true);
     -- Outcomes and wakes alone need not wait for the disk: after a crash of the server everything is loaded and run again.
     IF NOT records ? 'moves' AND NOT EXISTS (SELECT FROM jsonb_each(changes - 'runs') e WHERE e.value <> '[]') THEN
@@ -37,7 +38,7 @@ BEGIN
 
     IF changes <> '{}' THEN
         -- EXECUTE parses and plans on each call, which takes a tenth of the time of one run. Nearly all commits are of
-        -- nodes, so their writer is called without it.
+        -- nodes, so a static statement calls the writer of nodes.
         IF writer = 'farrier.write_nodes_and_networks' THEN
             SELECT array_agg(w.run), array_agg(w.due_in) INTO failed_runs, failed_dues
               FROM farrier.write_nodes_and_networks(changes) w;
@@ -64,8 +65,8 @@ BEGIN
             ON CONFLICT (kind, id) DO UPDATE SET at = excluded.at, outcome = excluded.outcome, key = excluded.key;
     END IF;
     IF records ? 'wakes' THEN
-        -- Each wake by its key: a join planned while the table was empty would read all wakes of the kind. Wakes are never updated,
-        -- so a ctid stays valid.
+        -- Finds each wake by its key: a join planned while the table was empty would read all wakes of the kind. Wakes
+        -- are never updated, so a ctid stays valid.
         DELETE FROM farrier.wakes w
          WHERE w.ctid = ANY (ARRAY(
                    SELECT found.ctid

@@ -1,5 +1,5 @@
 -- Enqueues a resource: its handler runs as soon as possible after COMMIT. May be repeated. FR400 for a null or an unknown kind,
--- FR404 for a resource that does not exist or has ended; one whose registration has not committed does not exist yet.
+-- FR404 for a resource that does not exist or has ended; a resource does not exist before its registration commits.
 CREATE OR REPLACE FUNCTION farrier.enqueue(kind text, id bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

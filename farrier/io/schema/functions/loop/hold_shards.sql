@@ -1,6 +1,6 @@
--- Returns those of these shards that the controller owns under these epochs, and locks them until the transaction ends:
--- a controller that takes orphaned shards skips locked ones, so it loads their resources only after this transaction
--- has ended. Without the lock, another controller could take a shard and load before an open transaction commits.
+-- Returns the shards that the controller owns under these epochs, and locks them until the transaction ends: a
+-- controller that takes orphaned shards skips locked ones, so it loads their resources only after this transaction has
+-- ended. Without the lock, another controller could take a shard and load before an open transaction commits.
 CREATE OR REPLACE FUNCTION farrier.hold_shards(of_kind text, controller uuid, of_shards smallint[], epochs bigint[]) RETURNS smallint[]
     LANGUAGE sql AS $$
     SELECT coalesce(array_agg(h.shard), '{}') FROM (

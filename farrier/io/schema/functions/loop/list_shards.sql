@@ -1,5 +1,5 @@
--- Returns the resources of these shards that a controller loads: resources that have not ended, and resources with a wake or the mark
--- of a step, which are `woken`. A resource may have several rows.
+-- Returns the resources of these shards that a controller loads: those that have not ended, and those with a wake or
+-- the mark of a step, for which `woken` is true. A resource may have several rows.
 CREATE OR REPLACE FUNCTION farrier.list_shards(of_kind text, of_shards smallint[]) RETURNS TABLE (id bigint, woken boolean, step text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

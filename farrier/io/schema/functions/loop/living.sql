@@ -1,5 +1,5 @@
--- Returns those of these resources that exist and have not ended. Raises an error for an unknown kind and a kind without a table; see
--- kind_of.
+-- Returns the ids of the resources that exist and have not ended. Raises an error for an unknown kind and a kind
+-- without a table; see kind_of.
 CREATE OR REPLACE FUNCTION farrier.living(of_kind text, ids bigint[]) RETURNS SETOF bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,7 +1,7 @@
 -- Marks steps that are about to begin, at most one for each resource, and removes the marks of ended steps; for these resources, it
 -- also removes marks of former owners. Returns the marked resources. Skips shards that this controller does not own under these
--- epochs. A controller that takes a shard recovers from the steps whose marks it finds. A statement whose reply was lost may arrive
--- after a later one: it then has a lower number and does nothing.
+-- epochs. A controller that takes a shard recovers from the steps whose marks it finds. A statement whose connection
+-- was lost may run after a later statement: its number is lower, so it does nothing.
 CREATE OR REPLACE FUNCTION farrier.mark_steps(
     of_kind text, of_controller uuid, of_shards smallint[], epochs bigint[], of_number bigint, begun bigint[], names text[],
     ended bigint[])
@@ -14,7 +14,8 @@ BEGIN
     PERFORM farrier.on_disk();
     held := farrier.hold_shards(of_kind, of_controller, of_shards, epochs);
     gone := ARRAY(SELECT id::text FROM unnest(begun || ended) id WHERE farrier.shard_of(id) = ANY (held));
-    -- First, with the comparison of numbers: it locks the row, so that statements run one after the other.
+    -- This statement is the first because it compares the numbers and locks the row, so that calls run one after the
+    -- other.
     INSERT INTO farrier.marks AS m (controller, kind, number, steps)
     SELECT of_controller, of_kind, of_number,
            coalesce(jsonb_object_agg(b.id, jsonb_build_object('step', b.name, 'begun_at', farrier.now())), '{}')

@@ -1,6 +1,6 @@
--- Records in history the moves of resources whose shards this controller owns; FR409 for any other resource. moves is [{run, version,
--- layer, from_value, to_value, entered, cause, reason, source}]: entered is when the layer came to from_value. Called by commit_runs
--- and write_details. Runs as the owner, because no role may insert into history.
+-- Records in history the moves of resources whose shards this controller owns; FR409 for any other resource. `moves` is
+-- [{run, version, layer, from_value, to_value, entered, cause, reason, source}]; the layer entered from_value at
+-- `entered`. Called by commit_runs and write_details. Runs as the owner, because no role may insert into history.
 CREATE OR REPLACE FUNCTION farrier.record_moves(of_kind text, controller uuid, moves jsonb) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

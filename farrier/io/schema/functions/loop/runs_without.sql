@@ -1,4 +1,4 @@
--- Returns the part of changes that belongs to all other runs; see filter_runs.
+-- Returns the part of `changes` that belongs to runs other than `runs`; see filter_runs.
 CREATE OR REPLACE FUNCTION farrier.runs_without(changes jsonb, runs bigint[]) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN farrier.filter_runs(changes, ARRAY(

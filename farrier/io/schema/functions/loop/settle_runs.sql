@@ -1,7 +1,7 @@
--- Settles runs whose commit got no reply. Locks each resource: either the commit has happened before, or the version is incremented
--- so that it can never happen. The increment is two, so that a repeated call after a lost reply does not take it for a commit.
--- Returns the runs that were committed, with the time of those that changed a layer. versions are the versions on which the runs were
--- decided.
+-- Finds out which runs were committed by a commit whose reply the controller did not receive. Locks each resource; if
+-- the commit has not happened, increments the version so that it can never happen. The increment is two, so that a
+-- repeated call does not mistake it for a commit. Returns the committed runs; `at` is the time of a run that changed a
+-- layer, null for other runs. `versions` are the versions on which the runs were decided.
 CREATE OR REPLACE FUNCTION farrier.settle_runs(of_kind text, controller uuid, ids bigint[], versions bigint[])
     RETURNS TABLE (id bigint, at timestamptz)
     LANGUAGE plpgsql AS $$

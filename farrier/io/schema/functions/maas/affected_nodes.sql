@@ -1,6 +1,6 @@
 -- Returns the nodes that these readings affect: nodes whose reading differs from the stored one in a field on which handlers decide
--- (significant_fields); nodes whose workflow gets its first reading since its stage began or since the region was replaced; and nodes
--- whose machine the reading confirms to be in its state (confirmed_after).
+-- (significant_fields); nodes whose workflow gets its first reading since its stage began or since the region was
+-- replaced; and nodes for which the reading confirms the machine's state (confirmed_after).
 CREATE OR REPLACE FUNCTION farrier.affected_nodes(readings jsonb) RETURNS bigint[]
     LANGUAGE plpgsql
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -12,7 +12,7 @@ BEGIN
     SELECT coalesce(array_agg(c.node), '{}') INTO affected
       FROM jsonb_to_recordset(readings) c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
       JOIN farrier.node_observations o ON o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
-      -- One row or none, by the keys of the node and its workflow.
+      -- Reads at most one row, by the keys of the node and its workflow.
      CROSS JOIN LATERAL (SELECT (SELECT v.began_at FROM farrier.maas_motion v WHERE v.node_id = c.node) AS began_at OFFSET 0) m
       LEFT JOIN farrier.maas_regions r ON r.name = o.site AND r.ended_at IS NULL
      WHERE o.state IS DISTINCT FROM c.state

@@ -1,5 +1,6 @@
--- Returns when the region of a site could not be read, as JSON [{began_at, ended_at}]; stages do not count this time. Covers the last
--- hundred changes of state within a week, which is longer than any stage waits.
+-- Returns the periods in which farrier could not read the region of a site, as JSON [{began_at, ended_at}]; the limits
+-- of stages exclude these periods. Covers the last hundred changes of state within a week, which is longer than any
+-- stage waits.
 CREATE OR REPLACE FUNCTION farrier.region_outages(site text) RETURNS json
     LANGUAGE sql STABLE
     RETURN (SELECT coalesce(json_agg(o), '[]') FROM (

@@ -1,6 +1,7 @@
--- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}], and enqueues them. Other
--- regions stay unchanged, because another controller may have them. Readings from another URL become invalid. Increments versions by
--- two, which no commit does. May be repeated. Locks the regions in the order of ids.
+-- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}], and enqueues
+-- them. Leaves other regions unchanged, because another controller may have configured them. If the URL of a region
+-- changes, its earlier readings become invalid. Increments versions by two, which no commit does. May be repeated.
+-- Locks the regions in the order of ids.
 CREATE OR REPLACE FUNCTION farrier.set_sites(sites jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- Keeps node_observations consistent with the machines of nodes: a node that gets a machine, or another one, has a row without a
--- reading; a node without a machine has no row. AFTER INSERT or UPDATE trigger on nodes.
+-- Keeps node_observations consistent with the machines of nodes: a node that gets its first or another machine gets a
+-- row without a reading; a node without a machine has no row. AFTER INSERT or UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.watch_machine() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,7 +1,7 @@
 -- Writes the regions of a commit and the readings of their machines; the writer of kind maas_region. Enqueues the nodes that the
 -- readings affect. Sections besides those of write_resources: `readings`, `unknown` [{run, at}] for regions that may have lost
--- events, `named` [{run, system_id, at, status_changed}] for machines that events name. Events are written before readings, because
--- the readings were made after them.
+-- events, `named` [{run, system_id, at, status_changed}] for machines that events name. Writes events before readings,
+-- because farrier reads machines after it reads events.
 CREATE OR REPLACE FUNCTION farrier.write_maas_regions(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column

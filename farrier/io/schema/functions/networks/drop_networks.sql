@@ -1,5 +1,5 @@
--- Releases the addresses, memberships and ports of a deleted node, also of a node that an UPDATE by hand deleted. AFTER
--- UPDATE trigger on nodes.
+-- Releases the addresses, memberships and ports of a deleted node, even if an operator deleted the node with an UPDATE.
+-- AFTER UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.drop_networks() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

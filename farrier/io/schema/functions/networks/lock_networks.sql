@@ -1,6 +1,6 @@
 -- Takes all locks that use_networks needs, and waits for none: raises lock_not_available (55P03) if another transaction
--- has one. The commit that calls it holds rows of nodes meanwhile, and clients lock these rows in an order of their
--- own, so waiting could deadlock. Called by write_nodes_and_networks.
+-- has one. The calling commit has locked rows of nodes, and clients lock these rows in any order, so waiting could
+-- deadlock. Called by write_nodes_and_networks.
 CREATE OR REPLACE FUNCTION farrier.lock_networks(of_node bigint, segments text[], partitions text[]) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,5 +1,6 @@
 -- Returns the segments and partitions that a node uses, with the addresses and memberships that it has, for its snapshot
--- (farrier.model.networks); null for a node that uses none. In plpgsql, which keeps the plan, unlike SQL.
+-- (farrier.model.networks); null for a node that uses none. The language is PL/pgSQL because it caches the plan; an SQL
+-- function does not.
 CREATE OR REPLACE FUNCTION farrier.networks_of(of_node bigint, called text) RETURNS jsonb
     LANGUAGE plpgsql STABLE AS $$
 BEGIN

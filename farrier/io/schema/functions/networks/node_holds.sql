@@ -1,4 +1,4 @@
--- Returns the ports of a node and everything that is allocated for it, also by other owners, for display.
+-- Returns the ports of a node, and the addresses and memberships that any owner has allocated for it, for display.
 CREATE OR REPLACE FUNCTION farrier.node_holds(of_node bigint) RETURNS TABLE (ib_guids text[], addresses jsonb, memberships jsonb)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
     SELECT (SELECT p.guids FROM node_ib_ports p WHERE p.node = of_node),

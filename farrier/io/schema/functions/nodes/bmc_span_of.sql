@@ -1,5 +1,5 @@
--- Returns the extent of a BMC address, independent of its spelling: host and port with the path of one system, or,
--- without a path, with all systems behind them. Case, scheme, user, default port and trailing slashes make no
+-- Returns the range of systems that a BMC address covers, independent of its spelling: the one system at its path, or,
+-- without a path, all systems behind its host and port. Case, scheme, user, default port and trailing slashes make no
 -- difference. Names are not resolved, so a name and its IP address are two addresses.
 CREATE OR REPLACE FUNCTION farrier.bmc_span_of(address text) RETURNS farrier.bmc_span
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = farrier, pg_temp AS $$

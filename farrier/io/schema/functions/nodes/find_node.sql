@@ -1,4 +1,4 @@
--- Returns the id of a node that is not deleted, by its name or id. FR404 for any other.
+-- Returns the id of a node that is not deleted, by its name or id. FR404 if there is none.
 CREATE OR REPLACE FUNCTION farrier.find_node(given text) RETURNS bigint
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -8,15 +8,15 @@ DECLARE
     after jsonb := coalesce(NEW.bmc -> 'tries', '[]');
     past timestamptz := farrier.now() - login_window();
 BEGIN
-    -- Every node removes old rows of any BMC, because a deleted node removes none. SKIP LOCKED: two nodes that removed each
-    -- other's rows could deadlock.
+    -- Every node removes old rows of any BMC, because a deleted node removes none. Without SKIP LOCKED, two nodes that
+    -- remove each other's rows could deadlock.
     DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
         SELECT l.ctid FROM bmc_logins l WHERE l.at <= past LIMIT 100 FOR UPDATE SKIP LOCKED));
     DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
         SELECT l.ctid FROM bmc_logins l
          WHERE l.endpoint = place AND l.node_id = NEW.id AND l.at NOT IN (SELECT t::timestamptz FROM jsonb_array_elements_text(after) t)
            FOR UPDATE SKIP LOCKED));
-    -- Only the new tries: earlier ones may have been made at another BMC.
+    -- Inserts only new tries, because earlier tries may have been made at another BMC.
     INSERT INTO bmc_logins AS l (endpoint, node_id, at, open)
     SELECT place, NEW.id, t::timestamptz, true FROM jsonb_array_elements_text(after) t
      WHERE place IS NOT NULL AND NOT before @> to_jsonb(t)

@@ -15,7 +15,8 @@ BEGIN
                      WHERE r.trying IS DISTINCT FROM (n.bmc ->> 'trying')::timestamptz AND r.address IS NOT NULL);
     IF places = '{}' THEN RETURN '{}'; END IF;
     PERFORM farrier.lock_keys('bmc_login', places);
-    -- A separate statement, which reads the rows that were committed while it waited for the locks.
+    -- A statement of its own, so that it reads rows that were committed while the previous statement waited for the
+    -- locks.
     RETURN ARRAY(
         WITH asked AS (
             SELECT r.run, farrier.bmc_endpoint_of(r.address) AS endpoint,

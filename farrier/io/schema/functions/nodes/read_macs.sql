@@ -1,4 +1,4 @@
--- Returns the MAC addresses in an array of texts. FR400 for a malformed one.
+-- Returns the MAC addresses in an array of texts. FR400 for a malformed address.
 CREATE OR REPLACE FUNCTION farrier.read_macs(macs jsonb) RETURNS macaddr[]
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 BEGIN

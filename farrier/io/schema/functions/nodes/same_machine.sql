@@ -1,4 +1,4 @@
--- Returns the names of other nodes that recorded the same machine as this one.
+-- Returns the names of other nodes that recorded the same machine as this node.
 CREATE OR REPLACE FUNCTION farrier.same_machine(of_node bigint) RETURNS text[]
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
     SELECT coalesce(array_agg(DISTINCT n.name ORDER BY n.name), '{}')

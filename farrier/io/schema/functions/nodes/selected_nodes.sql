@@ -1,6 +1,7 @@
 -- Returns the nodes that a filter selects: `statuses` and `managements`, empty for any; `details`, the selected values by detail;
--- `failed`, only nodes whose workflow failed, or whose BMC or its power cannot be read; tests of labels as (key, value, negated), value
--- null: any. The planner inlines it, so that a statement that calls it can use every index of nodes.
+-- `failed`, only nodes whose workflow failed, or whose BMC or its power cannot be read; tests of labels as (key, value,
+-- negated), where a null value stands for any value. The planner inlines it, so that a statement that calls it can use
+-- every index of nodes.
 CREATE OR REPLACE FUNCTION farrier.selected_nodes(
     statuses text[], managements text[], details jsonb, failed boolean, label_keys text[], label_values text[], label_negations boolean[])
     RETURNS SETOF farrier.nodes LANGUAGE sql STABLE AS $$

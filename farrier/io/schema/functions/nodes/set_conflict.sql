@@ -1,5 +1,5 @@
--- Returns why intent `set` cannot be accepted: the node has another version than the intent requires, or another node has one of these
--- values. Null if it can.
+-- Returns why intent `set` cannot be accepted: the node has another version than the intent requires, or another node
+-- has one of these values. Returns null if the intent can be accepted.
 CREATE OR REPLACE FUNCTION farrier.set_conflict(of_node bigint, params jsonb) RETURNS text
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

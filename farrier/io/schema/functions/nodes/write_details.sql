@@ -1,6 +1,6 @@
 -- Writes section `details` of a commit of nodes: the values of intent `set`, with a row of history for each that changes. A node
--- that gets another MAAS id loses the mark that farrier created its machine. The columns are those that the values name. Called by
--- write_nodes.
+-- that gets another MAAS id loses the mark that farrier created its machine. Updates only the columns that the values
+-- name. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.write_details(details jsonb) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE

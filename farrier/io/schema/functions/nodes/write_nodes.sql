@@ -1,7 +1,8 @@
 -- Writes the nodes of a commit and all other results of their runs: workflows, details, tasks, responses to intents, bootstrap tokens
 -- and agents. Returns the runs for which it wrote nothing because their snapshots are outdated, each with the delay after which it is
--- due. Locks the nodes in the order of ids. Workflows are written first, because the node names the live one; tasks end before new
--- ones begin, because only one of a type may be live. Called by write_nodes_and_networks.
+-- due. Locks the nodes in the order of ids. Writes workflows first, because a node's row names its live workflow. Ends
+-- tasks before it creates tasks, because a node has at most one live task of a type. Called by
+-- write_nodes_and_networks.
 CREATE OR REPLACE FUNCTION farrier.write_nodes(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -38,8 +39,8 @@ BEGIN
         changes := farrier.filter_runs(changes, ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
     END IF;
 
-    -- A commit with any write increments the version, so that a commit whose reply was lost can be settled. Few runs write something
-    -- without a state.
+    -- A commit with any write increments the version, so that a commit whose reply was lost can be settled. Section
+    -- `nodes` increments it, too; `writes` is true for the few runs that write something but no row of nodes.
     IF changes @? '$.runs[*] ? (@.writes == true)' THEN
         UPDATE farrier.nodes n SET version = n.version + 1
           FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean)
@@ -68,7 +69,8 @@ BEGIN
                deleting = r.deleting,
                redeploying = r.redeploying,
                live_workflow_kind = r.live_workflow_kind,
-               -- Looked up and not taken from the run: a row that write_workflows inserted has its id only now.
+               -- The id is looked up and not taken from the run: a row that write_workflows inserted has its id only
+               -- now.
                live_workflow_id = CASE r.live_workflow_kind
                    WHEN 'onboarding' THEN (SELECT o.id FROM farrier.node_onboardings o
                                             WHERE o.node_id = n.id AND o.ended_at IS NULL)
@@ -96,7 +98,7 @@ BEGIN
           FROM jsonb_to_recordset(changes -> 'revoked') c (run bigint)
          WHERE t.node_id = c.run AND t.used_at IS NULL AND t.revoked_at IS NULL;
     END IF;
-    IF changes ? 'tokens' THEN  -- a token revokes earlier unused tokens; the lifetime of the same token begins again
+    IF changes ? 'tokens' THEN  -- a new token revokes unused tokens; the lifetime of a known token begins again
         UPDATE farrier.bootstrap_tokens t SET revoked_at = farrier.now()
           FROM jsonb_to_recordset(changes -> 'tokens') c (run bigint, digest text)
          WHERE t.node_id = c.run AND t.used_at IS NULL AND t.revoked_at IS NULL AND t.hash <> decode(c.digest, 'hex');

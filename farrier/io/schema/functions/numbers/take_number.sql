@@ -1,6 +1,6 @@
--- Takes a number of a pool for a resource and returns it: the wanted one, else the lowest that is free. Locks the pool's row
--- until the transaction ends, so transactions that take numbers of one pool take turns. FR409 for an unknown pool, a pool without
--- a free number, and a wanted number that is taken or not in the pool.
+-- Takes a number of a pool for a resource and returns it: the wanted number or, if wanted is null, the lowest free
+-- number. Locks the pool's row until the transaction ends, so transactions that take numbers of one pool take turns.
+-- FR409 for an unknown pool, a pool without a free number, and a wanted number that is taken or not in the pool.
 CREATE OR REPLACE FUNCTION farrier.take_number(pool text, kind text, id bigint, wanted integer DEFAULT NULL) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

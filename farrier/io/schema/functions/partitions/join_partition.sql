@@ -1,7 +1,7 @@
--- Makes a port a member of a partition for an owner, and returns the member's state: pending until UFM has it, then applied;
--- refused while UFM does not take it. May be repeated; another membership or node changes the member. FR400 for malformed
--- arguments, FR404 for an unknown partition or node, FR409 for a partition that is being deleted and for a port that another
--- owner made a member.
+-- Makes a port a member of a partition for an owner, and returns the member's state: `pending` until UFM has the
+-- member, then `applied`; `refused` while UFM refuses the member. May be repeated; a call with another membership or
+-- node changes the member. FR400 for malformed arguments, FR404 for an unknown partition or node, FR409 for a partition
+-- that is being deleted and for a port that another owner made a member.
 CREATE OR REPLACE FUNCTION farrier.join_partition(partition text, guid text, owner text, node bigint DEFAULT NULL, membership text DEFAULT 'full')
     RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$

@@ -17,7 +17,7 @@ BEGIN
         END IF;
     END IF;
     IF of_id IS NULL THEN of_id := find_resource('ib_partition', leave_partition.partition); END IF;
-    -- Read without a lock first: a call that changes nothing should not hold one until its transaction ends.
+    -- The first read takes no lock: a call that changes nothing should hold no lock until its transaction ends.
     SELECT m.* INTO known FROM ib_members m WHERE m.partition = of_id AND m.guid = port;
     IF NOT FOUND OR (known.state = 'leaving' AND known.owner = leave_partition.owner) THEN RETURN; END IF;
     SELECT m.* INTO known FROM ib_members m WHERE m.partition = of_id AND m.guid = port FOR NO KEY UPDATE;

@@ -1,4 +1,4 @@
--- Returns the members of a partition that has not ended, by its name or id; of all partitions for null.
+-- Returns the members of a partition that has not ended, by its name or id; the members of all partitions for null.
 CREATE OR REPLACE FUNCTION farrier.partition_members(partition text DEFAULT NULL)
     RETURNS TABLE (partition text, guid text, owner text, node text, membership text, state text, reason text, since timestamptz)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$

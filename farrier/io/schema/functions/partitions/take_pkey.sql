@@ -1,5 +1,5 @@
--- Takes the number of a new partition from the pool of its site, or from pool `pkey` for one without a site. BEFORE INSERT
--- trigger on ib_partitions.
+-- Takes the number of a new partition from the pool of its site, or from pool `pkey` if the partition has no site.
+-- BEFORE INSERT trigger on ib_partitions.
 CREATE OR REPLACE FUNCTION farrier.take_pkey() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

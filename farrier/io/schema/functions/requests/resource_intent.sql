@@ -1,5 +1,6 @@
 -- Inserts an intent for a resource and returns its id. May be repeated with an idempotency key: the same call returns the id of the
--- first intent. FR400 for a key that belongs to an intent of other content; all other errors are those of the INSERT.
+-- first intent. FR400 for a key that belongs to an intent with another action or other params; all other errors are
+-- those of the INSERT.
 CREATE OR REPLACE FUNCTION farrier.resource_intent(kind text, resource text, action text, params jsonb DEFAULT '{}',
                                         idempotency_key text DEFAULT NULL, requested_by text DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -13,8 +14,8 @@ BEGIN
     RETURNING id INTO new_id;
     RETURN new_id;
 EXCEPTION WHEN OTHERS THEN
-    -- A concurrent call with the same key may have committed while this one waited for the name, number or prefixes that it has
-    -- taken. Even if this call was refused for another reason, it returns the result of that intent.
+    -- A concurrent call with the same key may have taken the name, number or prefixes, and may have committed while
+    -- this call waited for them. This call then returns the id of that intent, whichever error it got.
     SELECT i.id, i.action, i.params INTO first FROM resource_intents i
      WHERE resource_intent.idempotency_key IS NOT NULL
        AND i.id = resource_intent_by_key(resource_intent.kind, resource_intent.resource, resource_intent.action,

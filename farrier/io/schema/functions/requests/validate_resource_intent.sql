@@ -40,7 +40,7 @@ BEGIN
         END IF;
     END IF;
     IF NEW.action = 'create' THEN
-        -- enqueue_resource, a trigger, records them in the first row of the resource's history.
+        -- Trigger function enqueue_resource copies these settings to the first row of the resource's history.
         PERFORM set_config('farrier.created_for', NEW.id::text, true), set_config('farrier.created_by', coalesce(NEW.requested_by, ''), true);
         NEW.resource_id := create_resource(NEW.kind, NEW.resource, NEW.params);
         PERFORM set_config('farrier.created_for', '', true), set_config('farrier.created_by', '', true);

@@ -1,7 +1,7 @@
 -- Grants the roles of farrier their rights on the table of a kind: farrier_controller writes it, farrier_intents and
--- farrier_reader read it. These roles also get USAGE on the table's schema, in which PUBLIC may execute every function. Functions
--- there that run with the rights of the table's owner are therefore revoked from PUBLIC; farrier_controller may call them, and
--- the roles that let_call names. Called by make_kind and grant_rights. May be repeated.
+-- farrier_reader read it. These roles also get USAGE on the table's schema, in which PUBLIC may execute every function.
+-- EXECUTE on its functions that run with the rights of the table's owner is therefore revoked from PUBLIC and granted
+-- to farrier_controller; let_call grants it to further roles. Called by make_kind and grant_rights. May be repeated.
 CREATE OR REPLACE FUNCTION farrier.grant_kind_rights(relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE

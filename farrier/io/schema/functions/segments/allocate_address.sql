@@ -1,7 +1,8 @@
--- Allocates an address of a ready segment and returns it: the lowest that is free, the lowest of the prefix in `wanted`, or the
--- very address in `wanted`. An owner has one address of each family, so a repeated call returns the same; it may record another
--- node. Locks the segment's row of segment_usage until the transaction ends: allocations of one segment take turns. Call it late
--- in a transaction, and for several segments in one order. FR400 for malformed arguments, FR404 for an unknown segment or node,
+-- Allocates an address of a ready segment and returns it: the lowest free address of the segment, the lowest free
+-- address of the prefix in `wanted`, or exactly the address in `wanted`. An owner has one address of each family, so a
+-- repeated call returns the same address, and records the node if the call names one. Locks the segment's row of
+-- segment_usage until the transaction ends: allocations of one segment take turns. Call it late in a transaction, and
+-- for several segments always in the same order. FR400 for malformed arguments, FR404 for an unknown segment or node,
 -- FR409 for a segment that is not ready or has no free address, and for a wanted address that is not free.
 CREATE OR REPLACE FUNCTION farrier.allocate_address(segment text, owner text, wanted inet DEFAULT NULL, node bigint DEFAULT NULL) RETURNS inet
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$

@@ -1,4 +1,4 @@
--- Refuses a gateway of a segment (FR400) that lies in none of its prefixes, that is a network or broadcast address, or
+-- Refuses a gateway of a segment (FR400) that is in none of its prefixes, that is a network or broadcast address, or
 -- that is the second gateway of a prefix.
 CREATE OR REPLACE FUNCTION farrier.check_gateways(of_segment farrier.network_segments) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$

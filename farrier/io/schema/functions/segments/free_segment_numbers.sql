@@ -1,4 +1,5 @@
--- Releases the numbers of a segment that ends, also those that take_segment_number recorded in a pool under another segment.
+-- Releases the numbers of a segment that ends, including those that take_segment_number recorded in a pool under
+-- another segment.
 CREATE OR REPLACE FUNCTION farrier.free_segment_numbers(ended farrier.network_segments) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

@@ -1,5 +1,6 @@
--- Returns the first and the last address of a prefix that a host may have, and how many there are. In a prefix of one or two
--- addresses a host may have each; in IPv6 the last, too, because there is no broadcast address.
+-- Returns the first and the last address of a prefix that a host may have, and how many there are. In a prefix of one
+-- or two addresses, a host may have any address. In an IPv6 prefix, a host may also have the last address, because IPv6
+-- has no broadcast address.
 CREATE OR REPLACE FUNCTION farrier.hosts_of(prefix cidr, OUT first inet, OUT last inet, OUT many numeric)
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- Sets segment_usage.last_released_at at COMMIT, when other transactions can see the release: a drain counts from then, even after a
--- long transaction. Deferred trigger on segment_usage.
+-- Sets segment_usage.last_released_at at COMMIT, when other transactions can see the release: the time of a drain
+-- counts from COMMIT, even after a long transaction. Deferred trigger on segment_usage.
 CREATE OR REPLACE FUNCTION farrier.mark_release() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN

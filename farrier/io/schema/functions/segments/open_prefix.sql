@@ -1,6 +1,6 @@
--- Adds one prefix with its gateway to a segment, and its addresses, without the reserved ones and the gateway, to the free ones.
--- FR400 for a prefix without an allocatable address, FR409 for one that overlaps another prefix of the site, serialization_failure
--- for one that overlaps a prefix which this transaction cannot see.
+-- Adds one prefix with its gateway to a segment, and adds the addresses of the prefix, except the reserved ones and the
+-- gateway, to segment_free. FR400 for a prefix without an allocatable address, FR409 for a prefix that overlaps another
+-- prefix of the site, serialization_failure if this transaction cannot see that other prefix.
 CREATE OR REPLACE FUNCTION farrier.open_prefix(of_segment farrier.network_segments, opened cidr) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -33,7 +33,8 @@ BEGIN
         INSERT INTO segment_prefixes (segment, prefix, site, gateway, reserved_first, reserved_last, first, last, usable)
         VALUES (of_segment.id, opened, of_segment.site, way, of_segment.reserved_first, of_segment.reserved_last, low, high, usable);
     EXCEPTION WHEN exclusion_violation THEN
-        -- Only in a transaction whose snapshot is older than the other prefix; a new transaction sees it.
+        -- Occurs only in a transaction whose snapshot is older than the other prefix; a new transaction sees that
+        -- prefix.
         RAISE EXCEPTION 'segment %: prefix % overlaps a prefix that was added at the same time', of_segment.name, opened
             USING ERRCODE = 'serialization_failure', CONSTRAINT = 'segment_prefixes_apart', HINT = 'Retry in a new transaction.';
     END;

@@ -1,6 +1,7 @@
--- Adds the prefixes that a segment begins with, and those that a change adds. Prefixes and gateways stay until the segment ends
--- (FR409). Locks the site (lock_keys, purpose segment_prefixes), so transactions that add prefixes at a site take turns: they
--- cannot deadlock, and an overlap is reported with the other segment's name. AFTER INSERT or UPDATE trigger on network_segments.
+-- Adds the prefixes of a new segment, and the prefixes that an UPDATE adds. FR409 for an UPDATE that removes or changes
+-- a prefix or a gateway. Locks the site (lock_keys, purpose segment_prefixes), so transactions that add prefixes at a
+-- site take turns: they cannot deadlock, and an overlap is reported with the other segment's name. AFTER INSERT or
+-- UPDATE trigger on network_segments.
 CREATE OR REPLACE FUNCTION farrier.open_prefixes() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,6 +1,6 @@
--- Releases an address and returns true; false if it is not allocated, so a repeated call succeeds, also after the
--- segment has ended. Enqueues a segment that drains, or the nodes that wait for an address of a segment in use. FR400
--- for a null, FR404 for an unknown segment, FR409 for an address of another owner.
+-- Releases an address and returns true; false if it is not allocated, so a repeated call succeeds, even after the
+-- segment has ended. Enqueues the segment if it drains; otherwise enqueues the nodes that wait for an address of the
+-- segment. FR400 for a null, FR404 for an unknown segment, FR409 for an address of another owner.
 CREATE OR REPLACE FUNCTION farrier.release_address(segment text, address inet, owner text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_column
@@ -11,7 +11,7 @@ DECLARE
     usage segment_usage;
     held segment_addresses;
 BEGIN
-    -- A segment that has ended is found, too, so that a repeated release succeeds.
+    -- Also finds a segment that has ended, so that a repeated release succeeds.
     IF called ~ '^[0-9]{1,18}$' THEN
         SELECT s.id INTO here FROM network_segments s WHERE s.id = called::bigint;
     ELSE

@@ -1,7 +1,8 @@
--- Takes the VLAN or VNI of a new segment and returns it: the wanted one, or the next of the pool; null for neither. A segment may
--- have a number from before the pool was created. The pool then records that number under the new segment, which takes the next one,
--- and free_segment_numbers releases it when either of the two segments ends. Locks the number (lock_keys, purpose segment_number) and
--- no segment, because the loop would wait for a client that creates one. FR409 for a wanted number that a segment has.
+-- Takes the VLAN or VNI of a new segment and returns it: the wanted number, or the next number of the pool; null if
+-- there is neither. A segment may have a number from before the pool was created. The pool then records that number
+-- under the new segment, which takes the next one, and free_segment_numbers releases it when either of the two segments
+-- ends. Locks the number (lock_keys, purpose segment_number) and no segment, because commits of the controller would
+-- wait for a client that creates a segment. FR409 for a wanted number that a segment has.
 CREATE OR REPLACE FUNCTION farrier.take_segment_number(of_pool text, of_column text, for_site text, for_id bigint, wanted integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

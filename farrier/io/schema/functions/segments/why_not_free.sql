@@ -1,4 +1,4 @@
--- Returns why a wanted address cannot be allocated. The address lies in the prefix and in no free range.
+-- Returns why a wanted address cannot be allocated. The address is in the prefix and in no free range.
 CREATE OR REPLACE FUNCTION farrier.why_not_free(of_segment bigint, of_prefix cidr, wanted inet) RETURNS text
     LANGUAGE sql STABLE
     RETURN coalesce(

@@ -1,4 +1,5 @@
--- Returns whether the task ended with this result under this lease token, because an earlier call whose reply was lost has ended it.
+-- Returns whether the task ended with this result under this lease token: then an earlier call, whose reply was lost,
+-- ended it.
 CREATE OR REPLACE FUNCTION farrier.is_ended_so(task bigint, lease_token uuid, succeeded boolean) RETURNS boolean
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN EXISTS (SELECT FROM farrier.node_tasks t WHERE t.id = task AND t.lease_token = is_ended_so.lease_token

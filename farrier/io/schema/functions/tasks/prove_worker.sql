@@ -1,4 +1,4 @@
--- Returns the grant of the calling login (session_user, whatever role is set). FR403 for a login without a grant.
+-- Returns the grant of the calling login (session_user, independent of SET ROLE). FR403 for a login without a grant.
 CREATE OR REPLACE FUNCTION farrier.prove_worker() RETURNS farrier.workers
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE

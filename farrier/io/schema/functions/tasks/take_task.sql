@@ -1,5 +1,6 @@
--- Claims the oldest queued task among types for the named claimant, of a node and at a site (null: any), and enqueues its node.
--- Skips tasks of nodes that are paused, and tasks that another transaction has locked. Called by claim_task and claim_work.
+-- Claims for the claimant the oldest queued task of these types, of one node (null: any) at one site (null: any), and
+-- enqueues the task's node. Skips tasks of nodes that are paused, and tasks that another transaction has locked. Called
+-- by claim_task and claim_work.
 CREATE OR REPLACE FUNCTION farrier.take_task(claimant text, types text[], of_node bigint, of_site text, lease interval)
     RETURNS TABLE (task bigint, node_id bigint, node_name text, type text, params jsonb, attempt integer, lease_token uuid, lease_until timestamptz)
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$

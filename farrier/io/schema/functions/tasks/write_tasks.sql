@@ -1,6 +1,6 @@
--- Writes sections `ends` and `tasks` of a commit of nodes: ends tasks, then creates tasks of the live decommission. A task of a
--- type that is live already is not created again. That is looked up first, because the unique index alone would wait for an agent
--- that is just finishing the task. Called by write_nodes.
+-- Writes sections `ends` and `tasks` of a commit of nodes: ends tasks, then creates tasks of the live decommission.
+-- Creates no task of a type of which the node has a live task. Looks up that live task first, because the unique index
+-- alone would wait for an agent that is just finishing it. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.write_tasks(changes jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN

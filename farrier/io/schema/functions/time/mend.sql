@@ -1,7 +1,8 @@
 -- Mends one batch of at most at_most rows after the oldest setback in mends: replaces stored times later than farrier.now(). The time
 -- of a past event becomes now, from which limits count; the time of a future event becomes earlier by the length of the setback.
--- Returns whether rows are left and, once a setback is finished, its length in done. Controllers call it until no rows are left. One
--- session works at a time and others return at once; after a session dies, the next one continues from the progress in mends.
+-- Returns whether rows are left and, once a setback is finished, its length in done. Controllers call it until no rows
+-- are left. One session works at a time, and other sessions return at once; after a session dies, the next session
+-- continues from the progress in mends.
 CREATE OR REPLACE FUNCTION farrier.mend(at_most integer, OUT more boolean, OUT done interval)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

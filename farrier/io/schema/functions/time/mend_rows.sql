@@ -1,8 +1,9 @@
--- Mends the rows of a kind with these ids, and those of its layers in other tables; changes and wrong are expressions of mendable. If
--- the schema of the kind's table has a function KIND_unseen(bigint[]), calls it with the resources that have a running step.
--- Increments by two, which no commit does, the version of each row that it changes or that has a running step: the run was decided on
--- the old time, so its commit is a conflict and it is decided again. Enqueues all of them, because a controller has their old times
--- in memory, also those of tables that were mended before. Locks the rows in the order of ids. Called by mend.
+-- Mends the rows of a kind with these ids, and the rows of its layers in other tables; changes and wrong are
+-- expressions of mendable. If the schema of the kind's table has a function KIND_unseen(bigint[]), calls it with the
+-- resources that have a running step. Increments by two, which no commit does, the version of each row that it changes
+-- or that has a running step: the run was decided on the old time, so its commit is a conflict and it is decided again.
+-- Enqueues all these resources, because a controller has their old times in memory, including times from tables that
+-- were mended before. Locks the rows in the order of ids. Called by mend.
 CREATE OR REPLACE FUNCTION farrier.mend_rows(of_kind text, relation regclass, ids bigint[], changes text, wrong text, now timestamptz, back interval) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,7 +1,7 @@
 -- Refuses a commit in which a node and its workflows are inconsistent (FR409). The live workflow is the one that the node names, and
--- its status matches the node's (workflow_mapping). A node without a live workflow has a status that needs none. The status of a
--- workflow matches the node's in the commit that ends it (ended_kind and ended_status, else null). Called by deferred triggers, when
--- all rows of the commit are written.
+-- its status matches the node's (workflow_mapping). A node without a live workflow has a status that needs none. In a
+-- commit that ends a workflow, the last status of the workflow (ended_kind and ended_status, null in any other commit)
+-- matches the status of the node. Called by deferred triggers, when all rows of the commit are written.
 CREATE OR REPLACE FUNCTION farrier.check_pair(node_id bigint, ended_kind text, ended_status text) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- Keeps ended_at, which marks an ended workflow, consistent with its status, for each writer of the row. A status that the model
--- lacks leaves ended_at as written. BEFORE INSERT or UPDATE trigger on both tables of workflows.
+-- Keeps ended_at, which marks an ended workflow, consistent with its status, whichever statement writes the row. A
+-- status that the model lacks leaves ended_at as written. BEFORE INSERT or UPDATE trigger on both tables of workflows.
 CREATE OR REPLACE FUNCTION farrier.set_ended_at() RETURNS trigger
     LANGUAGE plpgsql AS $$
 BEGIN

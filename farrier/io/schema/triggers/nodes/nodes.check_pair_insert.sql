@@ -1,3 +1,4 @@
--- At COMMIT, when the workflow's row is written, too. Separate from check_pair, because a condition of INSERT cannot refer to OLD.
+-- Fires at COMMIT, because the workflow's row is written by then. Separate from check_pair, because the condition of a
+-- trigger for INSERT cannot refer to OLD.
 CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.nodes
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_node_pair();

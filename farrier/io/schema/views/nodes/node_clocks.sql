@@ -1,5 +1,6 @@
--- The running clocks of nodes that have a limit: one row for each layer, and one for a whole workflow (state end_to_end). A limit of
--- the site precedes one of the model, and that precedes the general one. above_since is null while the limit is kept.
+-- The running clocks of nodes that have a limit: one row for each layer, and one for a whole workflow (state
+-- end_to_end). A limit of the site takes precedence over a limit of the model, and a limit of the model over the
+-- general limit. above_since is when the clock exceeded its limit; null before.
 CREATE OR REPLACE VIEW farrier.node_clocks AS
 SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
        CASE WHEN c.since + l.lasts < farrier.now() THEN c.since + l.lasts END AS above_since

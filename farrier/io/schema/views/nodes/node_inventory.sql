@@ -1,5 +1,5 @@
--- One row for each node that is not deleted, for schedulers: its status, the clock of the status, and whether the node is
--- schedulable; no workflow and no stage.
+-- One row for each node that is not deleted, for schedulers: its status, the clock of the status, and whether the node
+-- is schedulable. It shows no workflow and no stage.
 CREATE OR REPLACE VIEW farrier.node_inventory AS
 SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n.management,
        n.status = 'active' AND n.paused IS NULL AS schedulable,
@@ -8,7 +8,7 @@ SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n
        CASE WHEN n.status = 'quarantined' THEN n.quarantine ->> 'cause' END AS quarantine_cause,
        CASE WHEN n.status = 'quarantined' THEN n.quarantine ->> 'reason' END AS quarantine_reason,
        a.last_heartbeat_at, n.created_at,
-       -- Subqueries: a column that is not selected costs nothing.
+       -- These are subqueries, so that a column that is not selected costs nothing.
        (SELECT c.state_limit FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_limit,
        (SELECT c.above_since FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_above_since,
        n.rack

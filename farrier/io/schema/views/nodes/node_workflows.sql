@@ -1,5 +1,6 @@
--- The workflows of nodes, of both kinds, ended ones included. entered_at is when the clock of the workflow's status began or, while
--- the workflow is running, that of its stage (substate, else empty).
+-- The workflows of nodes, of both kinds, ended ones included. substate is the stage of a running workflow, and empty
+-- for any other. entered_at is when the clock of the stage began if the workflow is running, or else when the clock of
+-- its status began.
 CREATE OR REPLACE VIEW farrier.node_workflows AS
 SELECT w.kind, w.id, w.node_id, w.mode, w.status, w.status_entered_at, w.stage, w.stage_entered_at, w.attempt, w.next_attempt_at,
        w.failure_class, w.failure_detail, w.after_undo, w.mode_given_at, w.created_at, w.ended_at,

@@ -1,6 +1,6 @@
--- The states in which a clock of a node stands still now, by clock_stops: of the node, its management and its live workflow. A fact
--- is read only if a stop needs it. Query it for one node, as (SELECT true ... LIMIT 1) IS NULL: a plan for EXISTS may hash the facts
--- of all nodes.
+-- The clocks of nodes that do not run now, by the conditions in clock_stops: the clock of a state of the node, of its
+-- management or of its live workflow. A fact is read only if a condition needs it. Query it for one node, as (SELECT
+-- true ... LIMIT 1) IS NULL: a plan for EXISTS may hash the facts of all nodes.
 CREATE OR REPLACE VIEW farrier.still_clocks AS
 SELECT n.id AS node_id, s.kind, s.state
   FROM farrier.nodes n CROSS JOIN farrier.clock_stops s
