@@ -1,4 +1,4 @@
-"""`python -m farrier` is the command `farrier`."""
+"""Lets `python -m farrier` run the command `farrier`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The monotonic clock of this process, for leases, deadlines and durations.
 
-Stored times come from the database (`farrier.now()`), so clocks of hosts may differ. A test passes a clock that it
-moves.
+Stored times come from the database (`farrier.now()`), so the clocks of hosts may differ. Tests pass a clock that they
+move.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 
 
 class MonotonicClock:
-    """`farrier.protocols.Clock` on the system's clock. If the system supports it, the clock counts time during which
-    the machine was suspended, as the observers of its renewals do."""
+    """`farrier.protocols.Clock` on the system's clock. Where the system supports it, the clock also counts the time
+    in which the machine was suspended, because leases expire meanwhile."""
 
     def monotonic(self) -> float:
         return time.clock_gettime(_CLOCK)

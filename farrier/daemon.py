@@ -1,9 +1,10 @@
 """The daemon: the order in which its parts start, run and end.
 
-Start: HTTP, database, schema, sites, listener, loops, READY. Stop: STOPPING, drain under a deadline, shards given back,
-connections closed, HTTP last. SIGHUP reads the settings and sites again while all parts run. One root task group owns
-every task. A task that ends unexpectedly stops the daemon, and the log names it. The daemon reads and writes no table;
-`wiring` makes the parts that do.
+The daemon starts HTTP, connects to the database, checks the schema, reads the sites, starts listener and loops, and
+reports READY. To stop, it reports STOPPING, drains under a deadline, gives its shards back, closes the connections, and
+stops HTTP last. SIGHUP reads the settings and sites again while all parts run. One root task group owns every task. A
+task that ends unexpectedly stops the daemon, and the log names the task. The daemon reads and writes no table; `wiring`
+makes the parts that do.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from farrier.web.tls import Certificate
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# The loop continues by itself after a shorter silence of the database, so the daemon stays ready.
+# The daemon stays ready during a shorter silence of the database, because the loop continues by itself afterwards.
 _SILENCE = timedelta(seconds=5)
-# How often renewals are checked if systemd requires no notifications.
+# How often the daemon updates its status line if systemd requires no notifications.
 _LOOK_EVERY = timedelta(seconds=1)
 # Sections of the settings that SIGHUP applies without a restart.
 _RELOADED = frozenset({"log", "sites"})
@@ -50,7 +51,7 @@ class Serving(msgspec.Struct, frozen=True):
 
 
 class Daemon:
-    """The daemon of a process. Set `stop` to end it, but only once it is ready; to end it earlier, cancel `run`."""
+    """The daemon of a process. To end it, set `stop`; before it is ready, cancel `run` instead."""
 
     def __init__(self, config: Config, stop: anyio.Event, *, notifier: Notifier | None = None) -> None:
         self._config = config
@@ -179,8 +180,8 @@ class Daemon:
             beside.cancel_scope.cancel()
 
     async def _watch(self, progress: wiring.Progress) -> None:
-        """Notify systemd as long as renewals return to the controller, with or without success. systemd need not kill
-        the process for an unreachable database, because a new process could not reach it either."""
+        """Notify systemd as long as renewals return to the controller, with or without success. systemd must not kill
+        the process because of an unreachable database, because a new process could not reach it either."""
         patience = self._notifier.watchdog
         while True:
             if patience is not None and progress.stalled_for() < patience:
@@ -278,14 +279,13 @@ async def obey(
 
 
 async def _one_by_one(asked: AsyncIterable[None], reload: Callable[[], Awaitable[None]]) -> None:
-    """Run the requested reloads one after another."""
     async for _ in asked:
         await reload()
 
 
 async def _reload(config: Config, read: Callable[[], Config], daemon: Daemon, notifier: Notifier) -> None:
     """Apply changes of tokens, certificate, logging and sites to the running daemon; the log names changes that need a
-    restart. Tokens do not wait for the rest, because a revoked token must not depend on the files of sites."""
+    restart. Tokens come first, so that the revocation of a token does not depend on the files of sites."""
     if daemon.serves:  # systemd expects RELOADING only between READY and STOPPING
         notifier.reloading()
     try:

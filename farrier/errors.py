@@ -17,7 +17,7 @@
     │   ├── HandlerTimeout          the run took longer than `max_handling_time`
     │   └── HandlerGarbage          the handler returned something that is not an outcome
     ├── LeaseLost                   the controller lost the right to act; the run committed nothing
-    ├── ServiceError                an outside service failed; packages derive their own from it
+    ├── ServiceError                an outside service failed; packages derive their own classes from it
     ├── CredentialError             a credential reference that cannot be resolved
     └── InternalError               a bug in farrier, or an unexpected exception
 
@@ -243,10 +243,7 @@ class LeaseLost(FarrierError):
 
 
 class ServiceError(FarrierError):
-    """A call to an outside service failed.
-
-    The cause is chained; `detail` has no secrets.
-    """
+    """A call to an outside service failed. `__cause__` is the original error; `detail` contains no secrets."""
 
     label = "service"
 

@@ -75,14 +75,14 @@ __all__ = [
     "require_lease",
 ]
 
-# The caller has just written to the database, so the server runs or will soon run again.
+# The caller has just written to the database, so the server is up or will soon be up again.
 _PATIENCE = timedelta(seconds=5)
 
 
 @asynccontextmanager
 async def open_enqueuer(dsn: str) -> AsyncIterator[Enqueuer]:
-    """Open an enqueuer, which makes handlers run as soon as possible: `await enqueuer.enqueue("volume", 7)`. SQL has
-    `farrier.enqueue` for this. Raises DatabaseUnreachable."""
+    """Open an enqueuer, which makes handlers run as soon as possible: `await enqueuer.enqueue("volume", 7)`. From SQL,
+    call `farrier.enqueue` instead. Raises DatabaseUnreachable."""
     connections = await open_pool(dsn, size=1, patience=_PATIENCE)
     try:
         yield Enqueuer(PostgresWakes(connections))

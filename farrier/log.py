@@ -1,11 +1,11 @@
 """Structured logs: a constant event name, and keys for everything else.
 
-`cli` calls `configure` once, before anything logs; modules take `structlog.stdlib.get_logger(__name__)`. The loop binds
+`cli` calls `configure` once, before anything logs; modules call `structlog.stdlib.get_logger(__name__)`. The loop binds
 a step's context (kind, id, name) with structlog's contextvars. Lines go to standard error: JSON under systemd or
 without a terminal, colours on a terminal. Values under keys that name a secret are masked, at any depth, before a
 renderer gets them; so are passwords in URLs. Repeated warnings and errors are counted instead of written, and
-`write_repeats` writes the counts. Logs of other libraries (logging) have the same form and limits. A line is one write,
-from any thread, and an error in writing it is never raised in the caller.
+`write_repeats` writes the counts. Lines of libraries that use `logging` have the same form and limits. Each line is one
+write, so lines of different threads do not mix. An error in writing a line is never raised in the caller.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MASK = "***"
 _SECRET_KEY = re.compile(
     r"(?i)passw|secret|token|authorization|cookie|api_?key|agent_?key|private_?key|credential_?value"
 )
-# Numbers under such a key are fencing tokens and counts of tokens. A reader of the log needs them, so they stay.
+# Values of these types are never masked: numbers under such a key are fencing tokens or counts of tokens.
 _HARMLESS = (bool, int, float, type(None))
 _NUMBERS = frozenset(_HARMLESS)
 _URL_PASSWORD = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^/\s@]+(?=@)", re.IGNORECASE)
@@ -46,8 +46,7 @@ _ABOUT = (
     *("kind", "id", "node", "site", "machine", "task", "step", "url"),
     *("service", "operation", "result", "label", "failure", "verdict"),
 )
-# Seconds. A lasting fault is logged a dozen times an hour for each node: often enough to be found, seldom enough to be
-# read.
+# Seconds. With this interval, a lasting fault of a node is logged twelve times an hour.
 _AGAIN_AFTER = 300.0
 # Length of a window in seconds, and the largest number of lines of one event in a window, whatever their subjects. When
 # a region fails for thousands of nodes, the first hundred lines are enough. From 10,000 lines in 30 s on, journald
@@ -60,7 +59,7 @@ _MOST_REMEMBERED = 10_000
 _MOST_EVENTS = 1_000
 _OTHER = "other"
 _LIMITED = (logging.WARNING, logging.ERROR)
-# structlog's methods for levels without a limit. A method that structlog adds later is limited.
+# structlog's methods whose lines are not limited. The lines of a method that structlog adds later are limited.
 _UNLIMITED = frozenset({"debug", "info", "critical", "fatal"})
 # Types that msgspec formats exactly as json does. Floats, bytes, times, sets and enums differ.
 _PLAIN = frozenset({str, int, bool, type(None)})
@@ -113,7 +112,7 @@ def configure(
     # asyncpg's pool logs a traceback for each try to connect to an unreachable server. The code that requests a
     # connection then logs an event of its own.
     logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
-    # These log each of their requests at `info`; farrier has metrics of them.
+    # These libraries log each request at `info`; farrier has metrics of requests.
     for chatty in ("httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))
     own = _Own(handler, level)
@@ -128,7 +127,7 @@ def configure(
 
 
 class _Line(logging.LogRecord):
-    """A record of farrier's own, without caller and thread, which are costly to determine."""
+    """A log record of farrier itself, without caller and thread, which are costly to determine."""
 
     msg: Any
 
@@ -145,7 +144,7 @@ class _Handler(logging.StreamHandler[TextIO]):
         self._render = render
 
     def write(self, event: EventDict) -> None:
-        """Write a line of farrier's own, already filtered."""
+        """Write an event of farrier itself, which is already filtered."""
         self.acquire()
         try:
             self.emit(_Line(event))
@@ -170,7 +169,7 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 class _Own(logging.Logger):
-    """The logger for farrier's own lines: a logger of logging with a level and handlers."""
+    """The logger for farrier's own lines."""
 
     def __init__(self, handler: _Handler, level: Level) -> None:
         super().__init__("farrier", level.upper())
@@ -179,8 +178,8 @@ class _Own(logging.Logger):
 
 
 class _Ours(structlog.stdlib.BoundLogger):
-    """The logger class that `structlog.stdlib.get_logger` promises. The processors make an event of a call, and the
-    handler formats the event, because it suppresses errors. The called method has already formatted `event_args`."""
+    """The logger class that `structlog.stdlib.get_logger` returns. The processors build the event. The handler formats
+    it, so that errors of formatting do not reach the caller. The called method has already formatted `event_args`."""
 
     _logger: _Own
 
@@ -203,7 +202,7 @@ class Suppressed(NamedTuple):
 
 
 class _Burst:
-    """Lines of one event about any subjects."""
+    """The numbers of lines of one event, over all subjects: written in the current window, and suppressed."""
 
     def __init__(self, since: float) -> None:
         self.since = since
@@ -219,7 +218,7 @@ class Repeats:
         self.begin(clock)
 
     def begin(self, clock: Callable[[], float]) -> None:
-        """Forget everything."""
+        """Forget all lines and counts, and use this clock."""
         self._clock = clock
         # For each event and subject: the time of the last written line, and the number of later lines that were not
         # written. The oldest time is first.
@@ -311,7 +310,7 @@ def _stamp(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     return event
 
 
-@lru_cache(maxsize=1)  # many lines are of the same second
+@lru_cache(maxsize=1)  # many lines have the same second
 def _iso(second: int) -> str:
     return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}"
 
@@ -381,7 +380,7 @@ def _as_json(logger: WrappedLogger, method: str, event: EventDict) -> str | byte
     if kinds <= _PLAIN or all(kind in _PLAIN or issubclass(kind, StrEnum) for kind in kinds):
         try:
             line = msgspec.json.format(_encode(event), indent=0)
-        except UnicodeEncodeError:  # half a surrogate pair
+        except UnicodeEncodeError:  # a text with half a surrogate pair
             return _any_json(logger, method, event)
         if line.isascii() and b"\x7f" not in line:  # json escapes all other characters, for a stream of any encoding
             return line.decode()

@@ -1,20 +1,21 @@
 """Tunes the garbage collector for a long-running loop.
 
-Called once by the daemon after start-up, and by benchmarks. It changes no behaviour, only pauses: a full collection
-takes some 50 ms in which no request is answered.
+The daemon and benchmarks call `settle` once after start-up. It shortens pauses: during a full collection, some 50 ms,
+the process serves no request.
 """
 
 from __future__ import annotations
 
 import gc
 
-# Containers allocated and not freed before the youngest are looked at. A pass holds a few thousand for some
-# milliseconds; with Python's 700 they would be walked over, and promoted, while they are in use.
+# Number of new containers after which Python collects the youngest generation. A loop holds a few thousand containers
+# for some milliseconds; with Python's default of 700, collections would promote them while they are in use.
 _YOUNG = 10_000
 
 
 def settle() -> None:
-    """Leave what is alive now out of every later collection: modules, handlers, wiring. May be called again."""
+    """Exclude all objects that are alive now, such as modules and handlers, from later collections. May be called
+    again."""
     gc.collect()
     gc.freeze()
     _, middle, old = gc.get_threshold()

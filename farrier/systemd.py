@@ -1,7 +1,7 @@
 """Notifies systemd of the daemon's state: READY, STATUS, WATCHDOG, RELOADING, STOPPING.
 
-Called by `daemon`. Outside of systemd ($NOTIFY_SOCKET is not set) it does nothing. It never raises and never blocks:
-the work must go on if the supervisor does not respond. The protocol is sd_notify(3), one datagram per message.
+Outside of systemd ($NOTIFY_SOCKET is not set), a notifier does nothing. It never raises and never blocks, because the
+daemon must continue if systemd does not respond. The protocol is sd_notify(3), one datagram per message.
 """
 
 from __future__ import annotations
@@ -14,32 +14,31 @@ from datetime import timedelta
 
 
 class Notifier:
-    """Sends to the socket that the environment names."""
+    """Sends notifications to the socket that the environment names."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "")
         self.watchdog = _watchdog(environment)
-        """Interval within which systemd requires a notification; None if it requires none. The daemon notifies after a
-        third of it."""
+        """Interval within which systemd requires a call of `alive`; None if systemd has no watchdog for farrier."""
 
     def ready(self) -> None:
-        """Start-up is over: units ordered after this one may start."""
+        """Report that start-up or a reload is complete. systemd then starts the units ordered after farrier's."""
         self._send("READY=1")
 
     def alive(self) -> None:
-        """The loop made progress. Call it from the loop itself, or the watchdog watches nothing."""
+        """Reset the watchdog. Call this only if the loop has made progress."""
         self._send("WATCHDOG=1")
 
     def status(self, text: str) -> None:
-        """One line for `systemctl status`."""
+        """Set the line that `systemctl status` shows."""
         self._send(f"STATUS={' '.join(text.split())}")
 
     def reloading(self) -> None:
-        """Configuration is being read again; `ready` reports the end."""
+        """Report that a reload has begun; `ready` reports its end."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """The drain has begun."""
+        """Report that the drain has begun."""
         self._send("STOPPING=1")
 
     def _send(self, message: str) -> None:
@@ -52,7 +51,7 @@ class Notifier:
             try:
                 sender.sendto(message.encode(), address)
             except OSError:
-                return  # the socket is gone or full; the next notification is another try
+                return  # the socket is gone or full; the next notification tries again
 
 
 def _watchdog(environment: Mapping[str, str]) -> timedelta | None:

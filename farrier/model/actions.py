@@ -1,8 +1,8 @@
 """Every action of an intent on a node, with the states in which it is accepted, in one table.
 
-The node handler calls `check` before it acts. The table that the database's INSERT trigger reads is filled from
-`schema` and `since`. The table depends on the layers and the live workflow only. The handler checks all other
-conditions, such as the node's health.
+The node handler calls `check` before it acts. `schema` and `since` fill the table that the database's INSERT trigger
+reads. `check` depends on the layers and the live workflow only. The handler checks all other conditions, such as the
+node's health.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ActionSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def waits_for_management(self) -> frozenset[Management]:
-        """Management states that only delay the answer, because farrier soon leaves them by itself."""
+        """Management states that only delay the answer, because the node soon leaves them by itself."""
         return TRANSIENT - self.managements
 
 

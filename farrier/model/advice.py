@@ -1,8 +1,7 @@
-"""Recommends what an operator should do about a resource, nearest to the cause first; for a node also the intent for
-it.
+"""Recommends what an operator should do about a resource, and for a node also which intent to submit.
 
-Used by `why` and `resource_why`. A failure with a class has the text of `farrier.model.failures`. Never recommends an
-intent that the node would refuse.
+`why` and `resource_why` show the first advice, which is nearest to the cause. The advice on a failure class is in
+`farrier.model.failures`. An intent that the node would refuse is never recommended.
 """
 
 from __future__ import annotations
@@ -54,7 +53,8 @@ _WAYS_OUT = (Action.RETRY_STAGE, Action.RESTART_CLEAN, Action.CANCEL)
 _WORKFLOWS = frozenset({Layer.ONBOARDING, Layer.DECOMMISSION})
 
 
-# Quarantines with these causes end when their workflow is resumed or cancelled.
+# Quarantines with these causes may end with the live workflow. Without one, an operator must take the node out of
+# service or release it.
 _ENDS_WITH_A_WORKFLOW = frozenset(
     {
         QuarantineCause.OPERATOR,
@@ -152,7 +152,8 @@ def _of_failure(case: Case) -> Iterator[Advice]:
 
 
 def _of_quarantine(node: NodeDetail) -> Iterator[Advice]:
-    """Advice about a quarantine. None while a workflow continues, because the workflow ends the quarantine or fails."""
+    """Advice about a quarantine. No advice while a workflow continues, because the workflow ends the quarantine or
+    fails."""
     if node.status != NodeStatus.QUARANTINED or diagnosis.goes_on(node):
         return
     last = node.last_workflow

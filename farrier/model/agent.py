@@ -28,7 +28,7 @@ class Enrolled(msgspec.Struct, frozen=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """One heartbeat."""
+    """A heartbeat, with the health that it reports."""
 
     agent: Enrolled
     health: Health = Health(ok=True)

@@ -1,7 +1,7 @@
 """The format and the scopes of API tokens.
 
-A token has 256 random bits, so one SHA-256 protects it as well as a slow hash protects a password, and its form lets
-secret scanners find it.
+A token has 256 random bits, so a single SHA-256 is a safe hash for storage. The prefix lets secret scanners find a
+token.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PREFIX = "fat_"
 
 
 class Scope(StrEnum):
-    """What the client of a token may do. `admin` includes the others; the others do not include each other."""
+    """What the client of a token may do. `admin` includes all scopes; each other scope includes only itself."""
 
     READ = "read"
     INTENT = "intent"
@@ -29,5 +29,5 @@ def token(secret: str) -> str:
 
 
 def digest(given: str) -> str:
-    """What the file has of a token."""
+    """The hash of a token, which the file of tokens stores."""
     return hashlib.sha256(given.encode()).hexdigest()

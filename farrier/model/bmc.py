@@ -1,6 +1,6 @@
 """A BMC in the model: its address, readings, failures and back-off.
 
-Handlers decide on these values; `farrier.services` creates them. Nothing here depends on HTTP. A failure class is a
+`farrier.services` creates these values, and handlers read them. Nothing here depends on HTTP. A failure class is a
 metric label and a column value, so its spelling never changes.
 """
 
@@ -142,5 +142,5 @@ def backoff(failure: BmcFailure, consecutive: int) -> timedelta | None:
     if pauses is None:
         return None
     first, longest = pauses
-    # 2**16 × 30 s is past every longest pause; without the cap a large count would overflow timedelta.
+    # 2**16 × 30 s exceeds every longest pause; without the cap, a large count would overflow timedelta.
     return min(longest, first * (1 << min(consecutive - 1, 16)))

@@ -1,4 +1,4 @@
-"""The format of bootstrap tokens: secret scanners find it, and a mistyped token is refused before any lookup."""
+"""The format of bootstrap tokens. The prefix lets secret scanners find tokens; the checksum detects mistyped tokens."""
 
 from __future__ import annotations
 

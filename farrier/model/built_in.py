@@ -1,6 +1,6 @@
 """The kinds that farrier includes, besides nodes. Generic code iterates over them.
 
-A separate module, because the module of each kind imports `kinds`.
+The list has its own module, because the module of each kind imports `kinds`.
 """
 
 from __future__ import annotations

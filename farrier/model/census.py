@@ -1,7 +1,6 @@
 """The counts of the fleet: the result of `protocols.Queries.census`, which metrics show.
 
-The counts cover the whole fleet; only a few of the worst nodes are named. `Rules` are the limits in force, and the ages
-after which heartbeats and observations count as stale.
+The counts cover the whole fleet; only a few of the worst nodes are named.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ ALERTS_NAMED = 50
 their number has no bound. All other alerts are counted together."""
 
 FAILING_AFTER = timedelta(minutes=5)
-"""How long the runs of a resource must end in the same error before it counts as failing. A restart of a service takes
-less time."""
+"""How long the runs of a resource must end in the same error before the resource counts as failing. A restart of a
+service takes less time."""
 
 
 class Condition(StrEnum):
@@ -29,7 +28,7 @@ class Condition(StrEnum):
     OK = "ok"
     ALERTING = "alerting"  # alerts, of which none blocks scheduling
     BLOCKED = "blocked"  # an alert that blocks scheduling
-    SILENT = "silent"  # no heartbeat within offline_after, whatever the last one reported
+    SILENT = "silent"  # no heartbeat within offline_after, whatever the last heartbeat reported
     NONE = "none"  # no agent has enrolled
 
 
@@ -41,8 +40,8 @@ class Source(StrEnum):
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """The rules of counting. At most `name_at_most` clocks above a limit are named: the worst five of each state, then
-    the worst of the fleet."""
+    """The limits in force, and the ages after which heartbeats and observations count as stale. At most `name_at_most`
+    clocks above a limit are named: the worst five of each state, then the worst of the fleet."""
 
     limits: Limits
     offline_after: timedelta
@@ -51,7 +50,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inhabited(msgspec.Struct, frozen=True, kw_only=True):
-    """A state with resources. `oldest` is how many seconds the longest of them has been in the state."""
+    """A state with resources. `oldest` is the longest time, in seconds, that a resource has been in this state."""
 
     kind: str
     state: str
@@ -70,7 +69,7 @@ class Late(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limited(msgspec.Struct, frozen=True, kw_only=True):
-    """The limit, in seconds, of a state of a registered kind for sites without an own limit."""
+    """The limit, in seconds, of a state of a registered kind, for sites without a limit of their own."""
 
     kind: str
     state: str
@@ -79,7 +78,7 @@ class Limited(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LateNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node above a limit by this many seconds, with the state of the clock."""
+    """A clock of a node that is above its limit by `seconds`."""
 
     node: str
     kind: str
@@ -97,8 +96,8 @@ class Failing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Owned(msgspec.Struct, frozen=True, kw_only=True):
-    """Shards of a kind that one controller owns ('': no owner). `lag` is how many seconds ago the shard that has waited
-    longest was swept, 0 without an owner."""
+    """Shards of a kind that one controller owns ('': no owner). `lag`: seconds since the last sweep of the shard that
+    was swept least recently, 0 without an owner."""
 
     kind: str
     controller: str

@@ -25,8 +25,8 @@ END_TO_END = "end to end"
 
 
 class Clock(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a layer has been in its state, and how long it may be. `limit` is None if the state may last for any
-    time; `note` then has the reason. `above` is set once the limit has passed."""
+    """How long a layer has been in its state. `limit` is None if the state has no limit; `note` then has the reason.
+    `above` is by how much the limit is exceeded, None within the limit."""
 
     layer: str
     state: str
@@ -57,8 +57,8 @@ class OverduePage(msgspec.Struct, frozen=True):
 
 
 def running(node: NodeView, now: datetime, limits: Limits) -> tuple[Clock, ...]:
-    """Every clock of the node, by layer. `limits` are the limits that differ from the defaults. Empty for a node in a
-    state that this program does not have."""
+    """Every clock of the node, by layer. `limits` has the limits that differ from the defaults. Empty for a node in a
+    state that this program does not know."""
     try:
         return tuple(_clocks(node, now, limits.of(node.site, node.model)))
     except ValueError:

@@ -32,7 +32,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControllerView(msgspec.Struct, frozen=True, kw_only=True):
-    """A daemon. `shares` has one element for each kind that the daemon runs or has shards of."""
+    """The controller of a daemon. `shares` has one element for each kind that the controller runs or has shards of."""
 
     id: UUID
     name: str

@@ -12,7 +12,7 @@ SHARDS = 64
 """Number of shards of each kind. `farrier.shard_of` and `farrier.make_shards` use the same number."""
 
 ACT_FOR = 6.0
-"""Time for which a controller may act after it sent its last successful renewal."""
+"""Seconds for which a controller may act after it sent its last successful renewal."""
 
 Shard: TypeAlias = tuple[str, int]  # kind, number
 
@@ -58,15 +58,14 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """The resources of some shards. `ids` has each resource, and whether it has a wake; `steps` has the names of marked
-    steps."""
+    """The resources of some shards: whether each has a wake, and the names of marked steps by resource."""
 
     ids: dict[int, bool]
     steps: dict[int, str]
 
 
 class Woken(msgspec.Struct, frozen=True):
-    """Wakes that a poll found, by kind and resource, where the next poll begins, and the database's time."""
+    """The result of a poll: where the next poll begins, the database's time, and wakes by kind and resource."""
 
     floor: str
     now: datetime

@@ -1,7 +1,7 @@
 """A user name and password for one call of a service, and the check of Vault paths.
 
-A `CredentialStore` creates a credential, and a service uses it for one call. It must never get into the database, a
-log, a metric or an outcome; `repr` masks the password in case it does.
+A `CredentialStore` creates a credential, and a service uses it for one call. A credential must never be written to the
+database, a log, a metric or an outcome, so `repr` masks the password.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import msgspec
 from typing_extensions import override
 
-# No slash, no percent sign, no space.
+# Excludes slashes, percent signs and spaces.
 _NAME = re.compile(r"[A-Za-z0-9._~@:+=-]+")
 
 

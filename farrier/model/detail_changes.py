@@ -1,4 +1,4 @@
-"""Changes of a node's details, as a person writes them: `site=ams1 label=row=b label=spare-`. Pure.
+"""Changes of a node's details, as users write them: `site=ams1 label=row=b label=spare-`. Pure.
 
 The command line and imports turn them into the parameters of intent `set`.
 """
@@ -20,16 +20,16 @@ _SEPARATORS = re.compile(r"[:.-]")
 
 
 def word(name: str) -> str:
-    """How a person names a detail: `label` for one of the `labels`."""
+    """The word by which users name a detail, such as `label` for `labels`."""
     return name.removesuffix("s") if isinstance(DEFAULTS[name], Mapping | tuple) else name
 
 
 WORDS: Mapping[str, str] = {word(name): name for name in DEFAULTS}
-"""The details by the words for them."""
+"""The names of the details by their words."""
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes of a node. `labels` are those to set, or to remove (None)."""
+    """Changes of a node. `labels` has the value of each label to set, and None for each label to remove."""
 
     values: Mapping[str, Any] = {}
     labels: Mapping[str, str | None] = {}
@@ -76,7 +76,8 @@ def _refuse_second(again: bool, what: str) -> None:
 
 
 def faults(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The detail and the end of a sentence about each value that the database would refuse for every node."""
+    """Yield the detail and the fault of each value that the database would refuse for every node. The fault completes
+    a sentence that begins with the detail."""
     fields = actions.rules(Action.SET).fields
     for name, value in values.items():
         fault = param_faults.fault(fields[name], value)
@@ -89,7 +90,7 @@ def faults(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def canonical_mac(text: str) -> str | None:
-    """A MAC address in the form in which the database returns it; None for another text."""
+    """The MAC address in the form that the database returns; None if the text is no MAC address."""
     digits = _SEPARATORS.sub("", text).lower()
     if not _MAC.fullmatch(digits):
         return None
@@ -97,8 +98,8 @@ def canonical_mac(text: str) -> str | None:
 
 
 def params(changes: Changes, node: RowDetails) -> dict[str, Any]:
-    """The parameters of intent `set` that make these changes; empty if the node has all values already. Labels that the
-    changes do not name stay. `macs` are compared only if the view of the node has them."""
+    """The parameters of intent `set` that make these changes; empty if the node has all values already. The node keeps
+    labels that the changes do not name. `macs` are compared only if the view of the node has them."""
     found = {name: value for name, value in changes.values.items() if not _has(node, name, value)}
     labels = {**node.labels, **changes.labels}
     kept = {key: value for key, value in labels.items() if value is not None}

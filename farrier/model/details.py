@@ -1,8 +1,8 @@
 """The details of a node: the registration data that intent `set` changes. `Details` is their only declaration.
 
-Registrations and views are `Details`. `DETAILS` defines the parameters of `set`, the database's rules for values, the
-options and filters of the command line and the web, and the table in the documentation. Nothing here checks a value:
-the database does so when it stores the value.
+Registrations extend `Details`, and views of nodes extend `RowDetails`. `DETAILS` defines the parameters of `set`, the
+database's rules for values, the options and filters of the command line and the web, and the table in the
+documentation. Nothing here checks a value: the database does so when it stores the value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Facts about the trouble of a node, derived from its view: whether it is held, silent or outdated.
+"""Facts about problems of a node, derived from its view: whether it is held, silent or outdated.
 
 Pure functions of a `views.NodeDetail`, used by `why` and `advice`. Handlers do not use them.
 """
@@ -125,7 +125,8 @@ def waits_for_a_task(node: NodeDetail) -> bool:
 
 
 def is_about_the_bmc(node: NodeDetail) -> bool:
-    """Whether the node waits only for its BMC, according to its last run."""
+    """Whether the node may be waiting for its BMC: no workflow continues, or the stage or the last reason concerns the
+    BMC."""
     said = "" if node.outcome is None else node.outcome.reason
     return not goes_on(node) or stage(node) == O.RESOLVE_POWER_CREDENTIALS or "BMC" in said or "credential" in said
 
@@ -146,8 +147,8 @@ def bad_region(node: NodeDetail) -> RegionView | None:
 
 
 def not_as_expected(node: NodeDetail, now: datetime, patience: Patience) -> str | None:
-    """A difference between MAAS and the node's status, for a node that drift does not move. None during a workflow that
-    changes the machine in MAAS, because the workflow compares by itself."""
+    """The difference between MAAS and the status of a node that is not in service, or None. None also during a workflow
+    that changes the machine in MAAS, because the workflow compares the state by itself."""
     seen, status = node.maas, next((status for status in REPORTED if status == node.status), None)
     if seen is None or status is None or old_since(node, now, patience) is not None:
         return None

@@ -156,7 +156,7 @@ def _params(action: actions.Action) -> str:
 
 
 def _some(kind: type[StrEnum], members: frozenset[str]) -> str:
-    """The members in order; "any except" if only one is missing."""
+    """The members in order; "any" if all are members, "any except" the missing state if exactly one is missing."""
     without = [state for state in kind if state not in members]
     if len(without) <= 1:
         return f"any except {without[0]}" if without else "any"

@@ -1,8 +1,8 @@
 """Every transition that a layer may make, in one table.
 
-The handler decides with it, the diagrams are drawn from it, and the database's table of edges, which the transition
-trigger reads, is filled from it. A workflow's stage is a substate of its layer and has no edges here. No code may write
-a transition that is not in `EDGES`.
+The handlers and the diagrams use this table, and it fills the database's table of edges, which the transition trigger
+reads. A workflow's stage is a substate of its layer and has no edges here. No code may write a transition that is not
+in `EDGES`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Layer(StrEnum):
 
 
 NODE = "node"
-"""The kind of nodes. It is also the label `kind` of their status."""
+"""The name of the kind of nodes, and the value of the metric label `kind` for their status."""
 
 LAYER_KIND: Mapping[Layer, str] = {
     Layer.STATUS: NODE,
@@ -35,7 +35,7 @@ LAYER_KIND: Mapping[Layer, str] = {
     Layer.ONBOARDING: "onboarding",
     Layer.DECOMMISSION: "decommission",
 }
-"""The label `kind` in metrics of a layer."""
+"""The value of the metric label `kind` for each layer."""
 
 STATES: Mapping[Layer, type[StrEnum]] = {
     Layer.STATUS: N,
@@ -46,7 +46,7 @@ STATES: Mapping[Layer, type[StrEnum]] = {
 
 
 def _fan(*rows: tuple[tuple[StrEnum, ...], StrEnum, str, str]) -> tuple[KindEdge, ...]:
-    """Rows of (sources, target, owner, trigger), one edge for each source."""
+    """One edge for each source of each row (sources, target, owner, trigger)."""
     return tuple(
         KindEdge(str(source), str(target), trigger, owner)
         for sources, target, owner, trigger in rows

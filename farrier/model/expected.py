@@ -37,7 +37,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 IN_SERVICE = frozenset({S.DEPLOYED})
-"""States in MAAS that fit a node in service. In one of them, a quarantine because of drift may end."""
+"""States in MAAS that fit a node in service. A quarantine because of drift ends only in these states."""
 
 EXPECTED: Mapping[N, Expected] = {
     N.BOOTSTRAP_ISSUED: Expected(states=None, note="farrier requires no state"),
@@ -105,7 +105,7 @@ class Seen(Protocol):
     def power_state(self) -> str | None: ...
 
 
-# maasserver/models/node.py:6537 sets the owner to the caller; no other code of MAAS resets it.
+# When a user starts rescue mode, MAAS makes this user the owner of the machine, and never restores the former owner.
 BY_RESCUE = (
     ": rescue mode gave it to the user whose key entered it, and leaving rescue mode does not return it; enter and "
     "leave rescue mode with farrier's key, or release the machine"
@@ -113,8 +113,8 @@ BY_RESCUE = (
 
 
 def by_rescue(owner: str | None, noted: str | None, *, in_rescue: bool) -> str:
-    """The explanation if rescue mode made `owner` the holder: the machine is in rescue mode, or the earlier reason
-    `noted` has this explanation."""
+    """The explanation if rescue mode made `owner` the holder, else an empty text. Rescue mode did so if the machine is
+    in rescue mode, or if the earlier reason `noted` has this explanation for the same owner."""
     was_noted = noted is not None and BY_RESCUE in noted and f"{(owner or '')[:LONGEST_OWNER]!r}" in noted
     return BY_RESCUE if in_rescue or was_noted else ""
 

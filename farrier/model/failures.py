@@ -1,8 +1,8 @@
 """Why a workflow stage or a node fails, and what an operator should do about it.
 
 A failed stage names one `FailureClass`, which decides whether farrier retries by itself. Every failure class,
-quarantine cause and BMC failure has one line of advice here. `node why`, the lifecycle view and the alerts show it as
-the recommended action. Classes are metric labels: their values never change.
+quarantine cause and BMC failure has one line of advice here. `node why`, the lifecycle view and the alerts show this
+line as the recommended action. Classes are metric labels: their values never change.
 """
 
 from __future__ import annotations
@@ -232,8 +232,7 @@ BMC_ADVICE: Mapping[BmcFailure, str] = {
 }
 
 MAX_ATTEMPTS = 5
-"""Attempts of a stage before it needs an operator. With the back-off below, the last attempt begins 7.5 min after the
-first one failed."""
+"""Attempts of a stage before it needs an operator. The pauses between the attempts add up to 7.5 min."""
 
 BACKOFF_FIRST = timedelta(seconds=30)
 BACKOFF_MAX = timedelta(minutes=15)
@@ -241,7 +240,7 @@ BACKOFF_MAX = timedelta(minutes=15)
 
 def stage_backoff(attempt: int) -> timedelta:
     """The pause after this failed attempt (the first is 1): 30 s, doubled each time, at most 15 min."""
-    doublings = min(max(attempt, 1) - 1, 10)  # an attempt is a number from a row, so it is bounded first
+    doublings = min(max(attempt, 1) - 1, 10)  # `attempt` comes from a row, so any integer must be safe to shift by
     return min(BACKOFF_FIRST * (1 << doublings), BACKOFF_MAX)
 
 

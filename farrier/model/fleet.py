@@ -1,6 +1,6 @@
-"""The data that an external service exchanges about nodes; for simulated fleets.
+"""Views of nodes and their history for simulated fleets.
 
-Real services use SQL. `NodeGlance` is one line of a list, not a snapshot for decisions.
+Real external services use SQL. `NodeGlance` is one line of a list, not a snapshot for decisions.
 """
 
 from __future__ import annotations

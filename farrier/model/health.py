@@ -41,8 +41,8 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts that decide whether a node is healthy: `heard` and `blocking` for a node with an agent, else the fields
-    below."""
+    """The facts that decide whether a node is healthy: `heard` and `blocking` for a node with an agent, the fields
+    below them for an agentless node."""
 
     agentless: bool
     heard: bool = False  # the last heartbeat of the agent is fresh

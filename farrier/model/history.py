@@ -15,12 +15,12 @@ from farrier.model import duration
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_LARGEST = (1 << 63) - 1  # of a bigint
+_LARGEST = (1 << 63) - 1  # the largest bigint of PostgreSQL
 
 
 class Order(StrEnum):
-    """The order of a query: by time, or resource by resource of one kind, each from its beginning. The history of one
-    resource is ordered by version, which is the same as by time."""
+    """The order of a query: by time, or, for all resources of one kind, by resource and then from the oldest change.
+    The history of one resource is ordered by version, which is the same order as by time."""
 
     NEWEST = "newest"
     OLDEST = "oldest"
@@ -87,13 +87,13 @@ Bound = datetime | timedelta
 class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):
     """A filter of changes; an empty field or None accepts all.
 
-    The order `of a kind` needs exactly this kind in `kinds`. `resource` is the kind and the name or ID of one resource;
-    the name of a MAAS region is its site. `since` is inclusive, `until` exclusive.
+    The order `of a kind` requires exactly one kind in `kinds`. `resource` is the kind and the name or ID of one
+    resource; the name of a MAAS region is its site. `since` is inclusive, `until` exclusive.
 
     `causes` compares the whole text of a cause or its first word: `intent 7`, `intent`, `timer`. `reason` is a part of
-    the text, case-insensitive. `at_least` is the shortest time spent in the source state. `settled`: only changes from
-    before which no change can become visible any more, so that a reader who continues after them misses none; not for
-    the order `of a kind`.
+    the text, case-insensitive. `at_least` is the shortest time spent in the source state. `settled` excludes the newest
+    changes while an older change may still become visible, so that a reader that continues after the returned changes
+    misses none. The order `of a kind` does not support it.
     """
 
     resource: tuple[str, str] | None = None
@@ -136,8 +136,8 @@ class Pruned(msgspec.Struct, frozen=True):
 
 
 class Retained(msgspec.Struct, frozen=True):
-    """The result of a step of the shared pass over old history. The counts and `took` are those of the pass so far.
-    `ended`: this was the last step of the pass. The next step is due in `due_in`."""
+    """The result of a step of the shared pass over old history. The counts and `took` cover the pass so far.
+    `ended`: this was the last step of the pass. The next step is due after `due_in`."""
 
     due_in: timedelta
     ended: bool
@@ -155,7 +155,7 @@ def parse_resource(text: str) -> tuple[str, str]:
 
 
 def parse_bound(text: str) -> Bound:
-    """Parse an age (`2h`) or a time, which is UTC without a zone. Raises ValueError, whose text shows the right
+    """Parse an age (`2h`) or a time. A time without a zone is in UTC. Raises ValueError, whose text shows the right
     form."""
     try:
         return duration.parse(text)

@@ -22,8 +22,8 @@ KIND = "ib_partition"
 
 PROVISIONING = "provisioning"  # UFM does not have it yet
 READY = "ready"  # UFM has it with the requested settings
-ERROR = "error"  # UFM refuses a part of it, or confirms a change without making it
-DELETING = "deleting"  # waits until its members have left and UFM has removed it
+ERROR = "error"  # UFM refuses a part of the settings, or confirms a change without making it
+DELETING = "deleting"  # its members have not all left, or UFM has not removed it yet
 GONE = "gone"
 
 Mtu: TypeAlias = Annotated[int, Meta(ge=2, le=4)]
@@ -107,7 +107,8 @@ class MemberState(StrEnum):
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """A port of the partition. `owner` is the client's name for its owner; `seq` counts the requests about the port."""
+    """A port of the partition. `owner` is the name that the client gave for the port's owner; `seq` counts the requests
+    about the port."""
 
     guid: str
     owner: str
@@ -128,10 +129,10 @@ class Stranger(msgspec.Struct, frozen=True):
 class IbPartition(Resource, frozen=True, kw_only=True):
     """The snapshot of a partition.
 
-    `claimed_at`: since then the number belongs to farrier in the UFM `claimed_in`, which did not use it before.
-    `asked_at`: since then UFM has not made a change that it accepted. `absent_at`: since then a deleted partition is
-    missing in UFM. `draining`: the partition was deleted while it had members. `fabric_name` is its name in UFM.
-    `strangers` are ports in UFM that are not members.
+    `claimed_at` is when farrier claimed the number in the UFM `claimed_in`, which did not use the number then.
+    `asked_at` is when UFM accepted a change that it has not made yet. `absent_at` is when UFM was first seen without
+    the deleted partition. `draining`: the partition was deleted while it had members. `fabric_name` is the partition's
+    name in UFM. `strangers` are ports in UFM that are not members.
     """
 
     pkey: int

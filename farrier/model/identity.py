@@ -1,8 +1,8 @@
 """Compares the recorded identity of a machine with the one that its BMC reports.
 
-Verification and adoption refuse another machine, and a machine that belongs to another node. A value that is not
-recorded, not reported, or a vendor's placeholder proves nothing in either direction. The comparison ignores case,
-spaces, separators, and the byte order of a UUID, which firmware updates are known to swap.
+Verification and adoption refuse a machine that is not the recorded one, or that belongs to another node. A value that
+is not recorded, not reported, or a vendor's placeholder proves nothing. The comparison ignores case, spaces,
+separators, and the byte order of a UUID, because some firmware updates swap it.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ _NO_UUIDS = frozenset(
 )
 
 PLACEHOLDERS: tuple[str, ...] = tuple(sorted({*_NO_SERIALS, *map(str, _NO_UUIDS)}))
-"""Values that identify no machine. The database uses them, too, when it allows each machine only one node."""
+"""Values that identify no machine. The database ignores them, too, when it checks that each machine has one node."""
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """The values that identify a machine; missing ones are None or empty. `manufacturer` qualifies the serial number,
-    because manufacturers do not coordinate their numbers. It matters for comparisons between nodes, and `compare`
-    ignores it."""
+    """The values that identify a machine; missing ones are None or empty. Comparisons between nodes use the serial
+    number together with `manufacturer`, because two manufacturers may use the same number. `compare` ignores the
+    manufacturer."""
 
     serial: str | None = None
     uuid: str | None = None
@@ -84,7 +84,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_known(self) -> bool:
-        """Whether any value can prove something."""
+        """Whether any value can identify a machine."""
         return bool(_serial(self.serial) or _uuids(self.uuid) or _macs(self.macs))
 
 
@@ -95,13 +95,13 @@ class Same(msgspec.Struct, frozen=True):
 
 
 class Another(msgspec.Struct, frozen=True):
-    """The machine is another one. `text` names the expected and the reported values."""
+    """The machine is not the recorded one. `text` names the expected and the reported values."""
 
     text: str
 
 
 class Unproven(msgspec.Struct, frozen=True):
-    """No value proves that the machine is the recorded one or another one."""
+    """No value proves whether the machine is the recorded one."""
 
     text: str
 
@@ -123,8 +123,8 @@ class Holder(msgspec.Struct, frozen=True):
 
 def compare(recorded: Identity, seen: Identity) -> Verdict:
     """Compare two identities. A different serial or UUID proves another machine, whatever else matches. MAC addresses
-    are compared only if neither serials nor UUIDs can be, because network cards are replaced; one common address is
-    enough."""
+    are compared only if neither serials nor UUIDs can be compared, because network cards are replaced. One common
+    address then proves the same machine."""
     differs: list[str] = []
     matches: list[str] = []
     if _serial(recorded.serial) and _serial(seen.serial):

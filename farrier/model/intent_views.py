@@ -1,7 +1,7 @@
 """Views of intents, for operators and other programs: one intent, a filter of intents, and a page of them.
 
 `protocols.Queries` returns the intents of nodes, and `protocols.ResourceQueries` those of all other kinds; the command
-line and the web show them. The two number their intents separately.
+line and the web show them. Intents of nodes and intents of other kinds are numbered separately.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class IntentView(RequestView, frozen=True, kw_only=True):
 
 
 class WantedIntents(msgspec.Struct, frozen=True, kw_only=True):
-    """A filter of intents: each field accepts one of its values; an empty one accepts all. `resource` is the name or ID
-    of one resource."""
+    """A filter of intents: each field accepts any of its values; an empty field accepts all. `resource` is the name or
+    ID of one resource."""
 
     resource: str | None = None
     statuses: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """The diagram and tables of a kind, generated from its `KindSpec` for its page in the documentation.
 
-Like `diagram` for nodes. The same spec always gives the same output.
+`diagram` does the same for nodes. The same spec always gives the same output.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Kinds of resources as data: layers of states with their limits, edges, and actions.
 
-A `KindSpec` defines all generic behaviour of a kind. The database refuses what the spec does not allow; metrics, limits
-and views use its names; `handlers.resource` and `io.resource` run it. Its constructor validates it. Pure, and
-independent of all kinds: `built_in` lists the kinds of farrier.
+A `KindSpec` defines all generic behaviour of a kind, and its constructor validates it. The database refuses what the
+spec does not allow; metrics, limits and views use its names; `handlers.resource` and `io.resource` implement it. This
+module is pure and depends on no kind: `built_in` lists the kinds of farrier.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ LAYER = "state"
 CREATE = "create"
 """The action that creates a resource. The database answers it."""
 
-# As in `farrier.kinds`: a name becomes a label of metrics, a part of settings, and an argument of triggers.
+# The table `farrier.kinds` has the same rules. A name becomes a label of metrics, a part of settings, and an argument
+# of triggers.
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _STATE = re.compile(r"[a-z][a-z0-9_]{0,39}(/[a-z][a-z0-9_]{0,39})?")
 _RELATION = re.compile(r"[a-z_][a-z0-9_]{0,62}\.[a-z_][a-z0-9_]{0,62}")
-# Columns of `farrier.resources` that the database fills, so `create` has no such parameters. It may have `site`.
+# Columns of `farrier.resources` that the database fills, so `create` has no such parameters. `create` may have `site`.
 _FILLED = frozenset(
     {"id", "name", "version", "state", "state_entered_at", "created_at", "ended_at", "last_error", "requests"}
 )
 
 
 class KindEdge(msgspec.Struct, frozen=True):
-    """A transition, and what makes the handler take it. `owner` causes the trigger, if that is not the handler."""
+    """A transition, and the trigger that makes the handler take it. `owner` causes the trigger; empty: the handler."""
 
     source: str
     target: str
@@ -77,13 +78,13 @@ class KindAction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KindLayer(msgspec.Struct, frozen=True, kw_only=True):
-    """A set of states with a clock, independent of the other layers of the resource. The table has a column of this
-    name, and NAME_entered_at. `initial` are the states in which a new row may begin; a single initial state is the
-    default of the column. `edges` None: any state may follow any other, and the database checks none.
+    """A set of states with a clock, independent of the other layers of the resource. The kind's table has the columns
+    NAME and NAME_entered_at for it. `initial` are the states in which a new row may begin; a single initial state is
+    the default of the column. `edges` None: any state may follow any other, and the database checks no transition.
 
     `label` is the layer's `kind` in metrics, and `key` the prefix of the names of its limits; if empty, both derive
-    from the name of the kind. A layer with a `relation` is stored in rows of that table, of which a resource may have
-    none. `inside` is (layer, state): the states of this layer are substates of that state, and replace its clock.
+    from the name of the kind. A layer with a `relation` is stored in that table, where a resource may have no row.
+    `inside` is (layer, state): the states of this layer are substates of that state, and replace its clock.
     """
 
     name: str
@@ -118,7 +119,7 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     `what` names one resource in a sentence ("a network segment"). `relation` is the table with its schema. A state may
     have one substate: "deleting/db_delete". `states`, `edges`, `initial` and `terminal` define the first layer, and the
-    resource ends with it; `layers` are the further ones. The fields of `create` are columns of the table; with None,
+    resource ends with it; `layers` are all further layers. The fields of `create` are columns of the table; with None,
     clients cannot create resources. `actions` are all other actions. `metrics` are counted by the samples in the
     handler's outcomes. `by_model`: limits may differ by the column `model` of the table. `steady` is the state that a
     resource seldom leaves: an alert reports when resources leave it soon after entering it.
@@ -146,7 +147,7 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def every_layer(self) -> tuple[KindLayer, ...]:
-        """The first layer and the further ones, each with its label and key."""
+        """The first layer and all further layers, each with its label and key."""
         first = KindLayer(
             name=self.layer,
             states=self.states,
@@ -289,7 +290,7 @@ def _faults_of_edges(layer: KindLayer) -> Iterator[str]:
 
 
 def _reached(begin: Collection[str], edges: Collection[tuple[str, str]]) -> set[str]:
-    """The states from which edges begin, and all states that they reach."""
+    """The states `begin`, and all states that edges reach from there."""
     reached, front = set(begin), set(begin)
     while front:
         front = {target for source, target in edges if source in front} - reached

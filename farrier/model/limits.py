@@ -1,6 +1,6 @@
-"""Resolves limits: those of the configuration, by site and by machine model, over the defaults of `sla`.
+"""Resolves limits: the configuration overrides the defaults of `sla` by site, by machine model, or for all resources.
 
-The most specific limit applies: of the site, else of the model, else the general one, else the default. The module also
+The first of these that is set applies: the site's limit, the model's, the general limit, the default. The module also
 lists every state with a clock, by the labels of metrics. Pure; used by the handler, the views and the census.
 """
 
@@ -119,8 +119,8 @@ def resource_key(kind: str, state: str) -> str:
 
 
 def resource_limit(limits: Overrides, kind: str, state: str, default: timedelta | None) -> timedelta | None:
-    """The limit of a resource of a registered kind. `limits` are those of the resource, and `default` is the kind's
-    own."""
+    """The limit of a resource of a registered kind. `limits` are the configured limits of the resource, and `default`
+    is the limit of its kind."""
     return limits.get(resource_key(kind, state), default)
 
 

@@ -1,8 +1,8 @@
 """A MAAS region in the model: its readings of machines, and its failures.
 
-Handlers and observers decide on these values; `farrier.services` creates them. Nothing here depends on HTTP. Fields
-have the names of the MAAS API, and only fields that a stage reads exist; all others are ignored. A failure class is a
-metric label and a column value, so its spelling never changes.
+`farrier.services` creates these values, and handlers read them. Nothing here depends on HTTP. Fields have the names of
+the MAAS API; fields that farrier does not read are omitted. A failure class is a metric label and a column value, so
+its spelling never changes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class MaasStatus(StrEnum):
     FAILED = "failed"
     BROKEN = "broken"
     ABSENT = "absent"  # no status number: the machine does not exist
-    OTHER = "other"  # being released, changed by another user, or in an unknown status
+    OTHER = "other"  # any other status, such as releasing, rescue mode or retired, or an unknown number
 
 
 class StatusNumber(IntEnum):
@@ -80,12 +80,12 @@ _STATUS_OF: Mapping[int, MaasStatus] = {
 class MaasFailure(StrEnum):
     """Why a call to MAAS failed, ordered from failures that an operator fixes to failures that end by themselves."""
 
-    AUTH = "auth"  # the key is refused, or was not received
-    CLOCK_SKEW = "clock_skew"  # refused because the clocks differ by minutes
-    FORBIDDEN = "forbidden"  # a locked machine, or rights that farrier's user lacks
+    AUTH = "auth"  # MAAS refuses the key, or received none
+    CLOCK_SKEW = "clock_skew"  # MAAS refuses the request, because the clocks differ by minutes
+    FORBIDDEN = "forbidden"  # the machine is locked, or farrier's user lacks a right
     FOREIGN_OWNER = "foreign_owner"  # another user holds the machine; nothing was sent
     INVALID = "invalid"  # the parameters are invalid; a retry is useless
-    ADDRESS_TAKEN = "address_taken"  # a static address that another interface has
+    ADDRESS_TAKEN = "address_taken"  # another interface has the static address
     ABSENT = "absent"  # the machine does not exist
     CONFLICT = "conflict"  # the state of the machine forbids the call: read and decide again
     CAPACITY = "capacity"  # no addresses left
@@ -165,7 +165,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Interface(msgspec.Struct, frozen=True, kw_only=True):
-    """A network interface. `parents` are names."""
+    """A network interface. `parents` are the names of other interfaces."""
 
     id: int
     name: str
@@ -266,7 +266,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
             return None
 
     def carries(self, comment: str) -> bool:
-        """Whether a request with this comment caused the event. Identifies a request whose response was lost."""
+        """Whether a request with this comment caused the event. This finds requests whose responses were lost."""
         return bool(comment) and (self.description or "").endswith(f") - {comment}")
 
 

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 
 class LookUp(StrEnum):
-    """The keys of a search for machines; the value is the region's parameter."""
+    """The keys of a search for machines; each value is a parameter of the region's API."""
 
     ID = "id"
     HOSTNAME = "hostname"
@@ -30,7 +30,7 @@ class LinkMode(StrEnum):
 
 
 class PowerAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """The region's access to a BMC by Redfish. `address` is a bare name or number, and the region adds the rest."""
+    """The region's access to a BMC by Redfish. `address` is a host name or IP address; the region completes the URL."""
 
     address: str
     username: str
@@ -56,7 +56,7 @@ class NewMachine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True):
-    """Only the given fields change. Allowed in any status, but not while the machine is locked."""
+    """Changes only the given fields. Allowed in any status, but not while the machine is locked."""
 
     hostname: str | None = None
     description: str | None = None
@@ -65,15 +65,15 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Commission(msgspec.Struct, frozen=True, kw_only=True):
-    """Allowed in new, ready, failed commissioning and broken. Commissioning wipes what it does not skip, so both flags
-    are required."""
+    """Allowed in new, ready, failed commissioning and broken. Commissioning wipes the network and storage configuration
+    unless it skips them, so both flags are required."""
 
     skip_networking: bool
     skip_storage: bool
     skip_bmc_config: bool = True
     enable_ssh: bool = False
     testing_scripts: tuple[str, ...] | None = None
-    """None: the region's default. Empty: no tests."""
+    """The tests to run. None: the region's default. Empty: no tests."""
 
 
 class Abort(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ class SetStorageLayout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreateBond(msgspec.Struct, frozen=True, kw_only=True):
-    """Refused as `invalid` while a parent is in a bond, so the caller reads the machine before it retries."""
+    """Fails with `invalid` while a parent is in a bond, so the caller must read the machine before it retries."""
 
     name: str
     parents: tuple[int, ...]
@@ -152,7 +152,7 @@ class Deploy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True):
-    """No effect on a machine that is ready or becoming ready."""
+    """Has no effect on a machine that is ready or becoming ready."""
 
     comment: str
     erase: bool = False

@@ -1,6 +1,6 @@
 """An observed MAAS region: its states and edges, its snapshot, and the writes of one observation.
 
-A separate resource for each site with a region, so exactly one replica reads the region. Its handler decides what to
+Each site with a region has one such resource, so exactly one controller reads the region. The handler decides what to
 read, and only its writes change `node_observations`. A failed request never changes the observation of a machine: only
 the region's response about this machine can make it absent.
 """
@@ -36,7 +36,7 @@ SPEC = KindSpec(
     states={
         RegionState.STARTING: KindState(limit=timedelta(minutes=5)),
         RegionState.OBSERVING: KindState(why_none="the target state of a region"),
-        # The default time for which an observation stays fresh.
+        # Equal to the default time for which an observation stays fresh.
         RegionState.FAILING: KindState(limit=timedelta(minutes=5)),
         RegionState.UNCONFIGURED: KindState(
             why_none="an operator removed it from the settings; it has an alert of its own"
@@ -79,8 +79,8 @@ SPEC = KindSpec(
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """IDs from `first` to `last` that were missing at `at`, when later events were read: events of another level, or
-    not committed yet."""
+    """IDs from `first` to `last` that were missing at `at`, when later events were read. Their events have a level that
+    farrier does not read, or were not committed yet."""
 
     first: int
     last: int
@@ -105,16 +105,16 @@ class DueMachine(msgspec.Struct, frozen=True):
 
 
 class MaasRegion(Resource, frozen=True, kw_only=True):
-    """The snapshot of a region, named after its site. Only `COLUMNS` may be changed by a run.
+    """The snapshot of a region, named after its site. A run may change only `COLUMNS`, the state and the last error.
 
     `complete_at`: all events until then are known. `unreadable` are machines that the region cannot report, with the
     times of the next attempts. Readings from before `since` do not count. `configured_at` is when a controller last had
     the site in its settings.
 
     `due` are machines to read, most urgent first; `more`: further machines are due. `turn_at` is the next value of
-    `swept_at`, to be stored once the machines in `due` that need only their periodic reading are read; None if there
-    are none. `present` counts machines that the last reading found, and `lost` those that vanished within the last
-    hour. `known` are some of the present machines, `held` some that `username` holds. `users` are some nodes with
+    `swept_at`, to be stored once the machines in `due` that need only their periodic reading are read; None if no
+    machine needs it. `present` counts machines that the last reading found, and `lost` those that vanished within the
+    last hour. `known` are some of the present machines, `held` some that `username` holds. `users` are some nodes with
     machines in an unconfigured region.
     """
 
@@ -156,7 +156,7 @@ COLUMNS = (
     "since",
     "configured_at",
 )
-"""The columns that a run may change, in addition to the state and the last error."""
+"""The columns that a run may change, besides the state and the last error."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

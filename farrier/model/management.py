@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Management(StrEnum):
-    """In the order in which a node passes through them."""
+    """The states, in the order in which a node passes through them."""
 
     UNMANAGED = "unmanaged"  # no BMC detail was set; a valid final state, not an error
     ENROLL = "enroll"  # a BMC detail is set, but nothing is verified
@@ -22,5 +22,5 @@ class Management(StrEnum):
 
 
 TRANSIENT = frozenset({Management.VERIFYING, Management.ADOPTING})
-"""States that end by themselves: by an outcome, a deadline, a cancel or the recovery after a crash. An intent that only
-these states do not accept waits."""
+"""States that end by themselves: by an outcome, a deadline, a cancel or the recovery after a crash. An intent that
+these states do not accept waits for their end instead of being rejected."""

@@ -1,8 +1,8 @@
 """The permitted pairs of workflow status and node status after every commit.
 
-The pairs hold for a live workflow at any time, and for an ended one in the commit that ends it. Afterwards the node's
-status may change, except to the two statuses that require a live workflow. The table that the database's deferred
-trigger reads is filled from `ROWS` and `WITHOUT_WORKFLOW`.
+The pairs hold for a live workflow at any time, and for an ended workflow in the commit that ends it. Afterwards the
+node's status may change, except to the two statuses that require a live workflow. `ROWS` and `WITHOUT_WORKFLOW` fill
+the table that the database's deferred trigger reads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from farrier.model.workflow import WorkflowStatus as W
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One permitted pair. For an ended workflow: permitted in the commit that ends it."""
+    """One permitted pair. A pair with an ended workflow is permitted in the commit that ends the workflow."""
 
     kind: WorkflowKind
     workflow_status: W

@@ -36,7 +36,7 @@ searches each of them."""
 MOST_RESERVED = 65_536
 """Largest number of reserved addresses at one end of a prefix: a whole /16."""
 
-# The longest spelling of an IPv6 network, and of an address. The handler reports all other faults in words.
+# The lengths are those of the longest texts of an IPv6 network and an IPv6 address. The handler checks everything else.
 Prefix: TypeAlias = Annotated[str, Meta(min_length=1, max_length=49)]
 Address: TypeAlias = Annotated[str, Meta(min_length=1, max_length=45)]
 Prefixes: TypeAlias = Annotated[tuple[Prefix, ...], Meta(max_length=MOST_PREFIXES)]
@@ -65,7 +65,7 @@ class CreateSegment(Params, frozen=True, kw_only=True):
 
 class UpdateSegment(Params, frozen=True, kw_only=True):
     """Parameters of `update`. Only `mtu`, and `add_prefixes` with their `gateways`, can change while the segment is in
-    use. The others are accepted so that the answer can name the alternative."""
+    use. The other parameters exist only so that the answer can name the alternative."""
 
     any_of: ClassVar[tuple[str, ...]] = ("mtu", "add_prefixes", "site", "prefixes", "vlan", "vni")
 
@@ -160,7 +160,7 @@ class Closing(msgspec.Struct, frozen=True):
 
 
 class Growing(msgspec.Struct, frozen=True):
-    """Adds prefixes at a site. While another transaction does the same, a commit writes nothing of the run."""
+    """Adds prefixes at a site. While another transaction adds prefixes there, the commit writes nothing of the run."""
 
     site: str
 

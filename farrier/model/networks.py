@@ -13,7 +13,8 @@ from farrier.model.ib_partition import MemberState
 
 class SegmentUse(msgspec.Struct, frozen=True, kw_only=True):
     """A segment of which the node gets an address. `state` is None if the segment does not exist. `free`: an address
-    could be allocated if the segment was ready. `address` is the address of the node, followed by its settings."""
+    is free, and can be allocated while the segment is ready. `address` is the node's address; `prefix_length` and
+    `gateway` belong to it."""
 
     name: str
     state: str | None = None
@@ -27,7 +28,7 @@ class SegmentUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PortUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A port of the node that is a member of a partition. `ours`: the node itself is the owner, not another `owner`."""
+    """A port of the node that is a member of a partition. `ours`: its `owner` is the node itself."""
 
     guid: str
     owner: str

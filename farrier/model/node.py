@@ -1,7 +1,7 @@
 """The snapshot of a node over all layers; a run of its handler returns the same struct.
 
-The handler owns the fields up to `workflow`, and returns a copy of the node with other values of these. The rest is
-input: agent, tasks, intents. New fields need defaults and unknown ones are ignored, so that two releases can share a
+The handler owns the fields up to `workflow`, and returns a copy of the node with other values of these. The fields
+after `workflow` are input. New fields need defaults, and unknown fields are ignored, so that two releases can share a
 database.
 """
 
@@ -33,7 +33,7 @@ NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 class Switching(msgspec.Struct, frozen=True, kw_only=True):
     """A power action, committed before it is sent, so that a crash cannot hide it. `intent` is the ID of its intent,
     None when a target power is enforced. `enforce`: the intent requests to enforce its power from then on. `unsure`:
-    the end of an earlier attempt to send it is unknown."""
+    farrier does not know whether an earlier attempt sent the action."""
 
     power: PowerRequest
     at: datetime
@@ -43,7 +43,8 @@ class Switching(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OtherLogin(msgspec.Struct, frozen=True, kw_only=True):
-    """A login of another node at a BMC that is not known to have succeeded. `open`: the login may still run."""
+    """A login that another node made at the same BMC, and that is not known to have succeeded. `open`: the login may
+    still be under way."""
 
     at: datetime
     open: bool = False
@@ -52,13 +53,13 @@ class OtherLogin(msgspec.Struct, frozen=True, kw_only=True):
 class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The facts about a node's BMC.
 
-    Failures: `failures` counts consecutive failures of any class since the last edit or intent; `of_class` counts those
-    since the last change of class, all of class `failure`. `verified_at` is when a verification last succeeded;
-    `asked_at` is when the pending verification was requested, None if none is pending.
+    Failures: `failures` counts consecutive failures of any class since the last edit or intent; `of_class` counts the
+    latest of these, which all have class `failure`. `verified_at` is when a verification last succeeded; `asked_at` is
+    when the pending verification was requested, None if none is pending.
 
-    Logins: `tries` are the times of logins that are not known to have succeeded, newest last; `trying` is the one that
-    a verification may use. `others` are logins of other nodes at this BMC, which are never written. `watched_at` is
-    when the version of the credential was last checked without contacting the BMC, and `watched_version` the version
+    Logins: `tries` are the times of logins that are not known to have succeeded, newest last; `trying` is the login
+    that a verification may use. `others` are logins of other nodes at this BMC; a run never writes them. `watched_at`
+    is when the version of the credential was last checked without contacting the BMC, and `watched_version` the version
     then; None if the credential did not resolve. `good_before` is the version that was valid before `good_version`.
 
     Power: the `sync_` fields belong to the regular read of a manageable node. Power without `power_at` is unknown.
@@ -115,7 +116,7 @@ class Quarantine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """A pause: farrier does nothing to the node, for this reason."""
+    """A pause of the node, with the operator's reason."""
 
     reason: str
     at: datetime
@@ -144,8 +145,8 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The options of a workflow. `leave_out` are stages that the workflow omits. `untouched`: its agent tasks end with
-    this result before they begin."""
+    """The options of a workflow. `leave_out` are stages that the workflow omits. `untouched`: why the workflow does no
+    work on the machine; its tasks end with this result before an agent receives them."""
 
     retire: bool = False
     remove_maas: bool = False
@@ -161,20 +162,20 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `candidate` is a machine that was found but not yet recorded. `asked_at` is when the change of the stage was last
     requested, and `asked` names the change if nothing else identifies it. `commissions` counts awaited commissionings,
-    and `failed_deploys` failed deployments, both since an operator last requested another.
+    and `failed_deploys` failed deployments, both since an operator last requested another attempt.
 
-    `deploys` counts the requested deployments and numbers their comments. This workflow does not undo those up to
-    `disowned`: they are already undone, or another user requested them and an operator had them adopted. `token` is the
-    digest of the bootstrap token in the user data, issued at `token_at`. `synced_at` is the hardware sync that MAAS
-    reported, by its own clock, when it first reported the machine as deployed.
+    `deploys` counts the requested deployments and numbers their comments. This workflow does not undo deployments
+    numbered up to `disowned`: they are already undone, or another user requested them and an operator had them
+    adopted. `token` is the digest of the bootstrap token in the user data, issued at `token_at`. `synced_at` is the
+    time of the last hardware sync, by the clock of MAAS, when MAAS first reported the machine as deployed.
 
     `resumed`: `resume` was requested during a pause, and takes effect when the pause ends. `took_at` is when the
-    workflow last requested the available resources of the site's networks.
+    workflow last requested the node's network segments and IB partitions (`UseNetworks`).
 
     `restarted_at` is when a decommission last restarted, and `unpaused_at` when the last pause of the node ended.
-    `adopted`: an operator had a decommission accept what MAAS reports as the results of its stages. `cuts` counts the
-    calls of the stage that did not end. `touched`: a run before the last rerun reached MAAS. `released`: a decommission
-    released the machine, so no agent of the node runs there.
+    `adopted`: at an operator's request, a decommission accepts the state in MAAS as the results of its stages. `cuts`
+    counts the steps of the stage that were cut. `touched`: a run before the last rerun reached MAAS. `released`: a
+    decommission released the machine, so no agent of the node runs there.
     """
 
     candidate: str | None = None
@@ -207,9 +208,9 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """The fields of both kinds of workflow. `id` is 0 until the workflow is stored, and `mark`, which identifies its
-    requests in MAAS, is empty. `attempt` counts attempts of the stage from 1. The end-to-end clock starts at
-    `mode_given_at`."""
+    """The fields of both kinds of workflow. `mark` identifies the workflow's requests in MAAS. Until the workflow is
+    stored, `id` is 0 and `mark` is empty. `attempt` counts attempts of the stage from 1. The end-to-end clock starts
+    at `mode_given_at`."""
 
     kind: ClassVar[WorkflowKind]
 
@@ -305,7 +306,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
     """A pending intent. `conflict` names the other node that has the address of a `set_bmc`, or describes which value
-    of a `set` another node has. `logins` are those of other nodes at the BMC that the intent names."""
+    of a `set` another node has. `logins` are the logins of other nodes at the BMC that the intent names."""
 
     id: int
     action: Action
@@ -322,7 +323,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """One node over all layers.
 
     `maas_created`: farrier created its machine in MAAS. `redeploying`: a reimage ended, and the onboarding after it has
-    not begun. `candidate_of` names the other node that has the machine that a workflow found. `onboarded_by`: the mode
+    not begun. `candidate_of` names another node that already has the machine `upstream.candidate`. `onboarded_by`: mode
     of the last successful onboarding, for a node with a machine in MAAS. `region`: the state of its site's region while
     a workflow is live. `outages` are the recent times in which that region could not be read. `same_machine` names
     other nodes that recorded its machine. `braked_at`: when its site's brake last refused to take nodes out of service,
@@ -378,7 +379,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     tasks: tuple[Task, ...] = ()
     intents: tuple[Intent, ...] = ()
     stored_power_at: datetime | None = None
-    """The stored `bmc.power_at`, if later reads have confirmed the power. Not stored itself."""
+    """The stored `bmc.power_at`, if later reads have confirmed the power. The database does not store this field."""
 
     @property
     def has_bmc(self) -> bool:

@@ -1,7 +1,7 @@
-"""The last reading of a node's machine in MAAS, as the region's observer stored it.
+"""The last reading of a node's machine in MAAS, as the region's handler stored it.
 
-Part of a node's snapshot; its handler never writes it. Stale readings prove nothing, so rules use only `fresh` and
-`confirmed`.
+The reading is part of the node's snapshot, and the node's handler never writes it. Stale readings prove nothing, so
+rules use only `fresh` and `confirmed`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Region(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def doubt(self) -> str | None:
-        """Why the region at the URL may be another one, so that no workflow may send requests to it; None without a
+        """Why another region may be at the URL, so that no workflow may send requests to it; None if there is no
         doubt."""
         if self.failure in DOUBTFUL or self.username is None:
             return self.last_error or "not read yet"
@@ -48,14 +48,14 @@ def unread(outages: Iterable[Outage], since: datetime, now: datetime) -> timedel
 
 
 CONFIRMED_AFTER = timedelta(seconds=60)
-"""If two readings at least this far apart agree, the state is not transient."""
+"""A state that two readings at least this far apart show is not transient."""
 
 
 class MaasObservation(msgspec.Struct, frozen=True, kw_only=True):
-    """The last reading of a machine. `read_at` is the time before the reading began, so the reading includes all
-    earlier changes. The state is known to hold until `fresh_at`: the reading, or a later complete read of the region's
-    events without an event of this machine. `since` is the first reading with this state. `ours`: farrier's user holds
-    the machine."""
+    """The last reading of a machine. `read_at` is a time before the reading began, so the reading includes all earlier
+    changes. The state is known to hold until `fresh_at`: the time of the reading, or of a later complete read of the
+    region's events without an event of this machine. `since` is the first reading with this state. `ours`: farrier's
+    user holds the machine."""
 
     system_id: str
     state: MaasStatus
@@ -81,7 +81,7 @@ class MaasObservation(msgspec.Struct, frozen=True, kw_only=True):
     last_sync: datetime | None = None
 
     def fresh(self, now: datetime, ttl: timedelta) -> bool:
-        """Whether rules may use the reading."""
+        """Whether the reading is fresh enough for rules."""
         return now - self.fresh_at <= ttl
 
     @property

@@ -83,7 +83,8 @@ class Wait(Made, Generic[W], frozen=True, kw_only=True):
 
 
 class DoNothing(Made, Generic[W], frozen=True, kw_only=True):
-    """The resource is in its target state and waits for nothing, so it rests. `requeue_after` as for `Wait`."""
+    """The resource is in its target state and waits for nothing, so it rests. `requeue_after` has the same meaning as
+    in `Wait`."""
 
     requeue_after: timedelta | None = None
     writes: tuple[W, ...] = ()
@@ -91,8 +92,8 @@ class DoNothing(Made, Generic[W], frozen=True, kw_only=True):
 
 
 class Deleted(Made, Generic[W], frozen=True, kw_only=True):
-    """The resource is in a terminal state and runs no more. If a wake came meanwhile, the handler runs one more
-    time."""
+    """The resource is in a terminal state, and its handler runs no more. If a wake arrived meanwhile, the handler runs
+    one more time."""
 
     writes: tuple[W, ...] = ()
     samples: tuple[Sample, ...] = ()
@@ -105,9 +106,9 @@ class Step(msgspec.Struct, Generic[S, W, V], frozen=True, kw_only=True):
     """A decision that first needs calls to outside services.
 
     The loop awaits `act` in a separate task with the kind's services, at most for `deadline`, without a database
-    connection. It may run again after a crash. An interrupting intent cuts a step that `reads_only`; it never cuts a
-    step that sends a change. `if_cut` is committed if the step returns no outcome because of such an intent, the end of
-    the process, the deadline or an error. Without `if_cut`, nothing is committed.
+    connection. After a crash, `act` may run again. An interrupting intent cuts a step that `reads_only`; it never cuts
+    a step that sends a change. `if_cut` is committed if the step returns no outcome because of such an intent, the end
+    of the process, the deadline or an error. Without `if_cut`, nothing is committed.
     """
 
     name: str

@@ -1,5 +1,5 @@
-"""What is wrong with values for parameters, by the rules of the model. Pure; for programs that check values before they
-send them. The database checks the same rules (`farrier.param_fault`)."""
+"""Finds the faults of values for parameters, by the rules of the model. Pure; for programs that check values before
+they send them. The database checks the same rules (`farrier.param_fault`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from farrier.model.params import Field, Schema
 
-# As many characters of a value as an error repeats.
+# Largest number of characters of a value that an error repeats.
 _SHOWN = 80
 _TYPES = {
     "boolean": (bool, "must be true or false"),
@@ -21,7 +21,8 @@ _TYPES = {
 
 
 def faults(schema: Schema, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The faults of parameters: the field, empty for a rule between fields, and the end of a sentence about it."""
+    """Yield the field and the text of each fault. The text completes a sentence that begins with the field; the field
+    is empty for a rule between fields."""
     for name, value in given.items():
         text = fault(schema.fields[name], value) if name in schema.fields else "is unknown"
         if text is not None:
@@ -37,7 +38,7 @@ def faults(schema: Schema, given: Mapping[str, Any]) -> Iterator[tuple[str, str]
 
 
 def fault(field: Field, value: object) -> str | None:
-    """What is wrong with one value, as the end of a sentence; None if nothing is."""
+    """The fault of one value, as the end of a sentence that begins with the field; None if the value is valid."""
     if field.type == "integer":
         return _of_integer(field, value)
     type_, text = _TYPES[field.type]

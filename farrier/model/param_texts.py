@@ -1,4 +1,4 @@
-"""Converts texts that a person typed to the parameters of an action, for the command line and the pages."""
+"""Converts texts that users type to the parameters of an action, for the command line and the pages."""
 
 from __future__ import annotations
 

@@ -19,16 +19,16 @@ from farrier.model.details import CONTROL, FAULT
 from farrier.model.workflow import DecommissionMode, OnboardingMode
 
 REASON_MAX = 500
-"""Largest number of characters of a reason: it is one line in a list and in an alert."""
+"""Largest number of characters of a reason, which lists and alerts show in one line."""
 REFERENCE_MAX = 500
-"""Largest number of characters of a BMC address or a credential reference. The longest ones are Vault paths."""
+"""Largest number of characters of a BMC address or a credential reference. The longest references are Vault paths."""
 
 # Scheme and host contain no character that would end them. Brackets contain an IP address. A text with a scheme must
 # not match as a host with the name of the scheme.
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*://"
 _HOST = rf"(?:\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\](?::[0-9]*)?|[^\s/?#@\[\]{CONTROL}]+)"
 
-# All these patterns mean the same in PostgreSQL. The first requires a character that is not blank; the others allow no
+# All these patterns mean the same in PostgreSQL. A reason requires a character that is not blank; the others allow no
 # blanks.
 Reason: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=REASON_MAX, pattern=r"\S")]
 Address: TypeAlias = Annotated[
@@ -67,7 +67,7 @@ class PowerRequest(StrEnum):
 
 class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The parameters of an action: texts, flags, choices, integers, lists of texts and JSON objects. The rules between
-    fields are data, so that the database can check exactly the same ones."""
+    fields are data, so that the database can check the same rules."""
 
     any_of: ClassVar[tuple[str, ...]] = ()  # at least one of these is required
     needs: ClassVar[Mapping[str, str]] = {}  # a flag that is true requires the other field
@@ -104,7 +104,7 @@ class Unset(Params, frozen=True, kw_only=True):
     if_version: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
-# Omitted details do not change; `labels` and `macs` replace all earlier ones.
+# Omitted details do not change. `labels` replaces all labels, and `macs` replaces all MAC addresses.
 Set: type[Unset] = cast(
     type[Unset],
     msgspec.defstruct(
@@ -128,8 +128,8 @@ class SetBmc(Params, frozen=True):
 
 
 class SetPower(Params, frozen=True):
-    """Parameters of `set_power`. `enforce` keeps the power `on` or `off` from then on; without it, no power is enforced
-    any more."""
+    """Parameters of `set_power`. With `enforce`, farrier keeps the power `on` or `off` from then on; without it,
+    farrier no longer enforces any power."""
 
     power: PowerRequest
     enforce: bool = False

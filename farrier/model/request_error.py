@@ -1,4 +1,4 @@
-"""The common part of the errors of MAAS, UFM and Vault. Handlers decide on them; `farrier.services` raises them."""
+"""The common part of the errors of MAAS, UFM and Vault. `farrier.services` raises them, and handlers catch them."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from farrier.model.details import Details
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One intent. With `key`, repeated requests are the same intent."""
+    """One intent. With `key`, a repeated request creates no second intent."""
 
     node: str
     action: str
@@ -49,7 +49,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One intent for a resource of a registered kind, which is given by its name or its ID."""
+    """One intent for a resource of a registered kind. `resource` is its name or ID."""
 
     kind: str
     resource: str

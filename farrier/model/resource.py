@@ -1,7 +1,7 @@
 """The snapshot of a resource of any kind, and its pending intents.
 
-Kinds subclass `Resource` with the columns of their table and the data that their load adds. A run returns the same
-struct with other values. `Answer` is the write that every kind has. Pure.
+Kinds subclass `Resource` with the columns of their table and the data that their load adds. A run returns a changed
+copy. All kinds have the write `Answer`. Pure.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ from farrier.model.views import RequestView
 
 class StateView(msgspec.Struct, frozen=True, kw_only=True):
     """A state of a layer of a kind. `label` is the name of the layer in metrics and in names of limits. `count` is the
-    number of resources in the state, None for a terminal state and without counting. `limit` is in seconds."""
+    number of resources in the state, None for a terminal state and if the query did not count. `limit` is in
+    seconds."""
 
     layer: str
     label: str
@@ -77,9 +78,10 @@ class LayerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceView(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource. `outcome` is the outcome of the last run, unchanged since `outcome_at`. `controller` runs its shard
-    (None: no controller does, or the resource has ended), and at `swept_at` had run all due resources of it. `step` may
-    have changed something outside since `step_begun_at`; its end is not recorded. `layers` begin with the state."""
+    """A resource. `outcome` is the outcome of the last run, unchanged since `outcome_at`. `controller` owns the
+    resource's shard; None if no controller does, or the resource has ended. At `swept_at`, all due resources of the
+    shard had run. `step` began at `step_begun_at` and may have changed an outside service; its end is not recorded.
+    `layers` begin with the state."""
 
     kind: str
     id: int
@@ -180,7 +182,7 @@ def _clock(at: LayerView, now: datetime, overrides: Overrides) -> Clock:
 
 
 def late_clock(late: LateResource, now: datetime) -> Clock:
-    """The clock that is above its limit."""
+    """The clock of a resource above its limit."""
     limit = timedelta(seconds=late.limit)
     above = sla.breach(limit, late.since, now) or timedelta(0)
     return Clock(layer=late.layer, state=late.state, since=late.since, limit=limit, above=above)

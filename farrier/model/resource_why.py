@@ -1,7 +1,7 @@
 """Explains in plain words what a resource of a registered kind waits for, its errors, and the recommended action.
 
-Used by `farrier resource why`, as `why` is by `farrier node why`. A pure function of the resource's view. It depends on
-no kind, so its errors are the texts of the handler.
+Used by `farrier resource why`. A pure function of the resource's view. The module depends on no kind, so the errors
+that it shows are the texts of the handler.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from farrier.model.resource_views import ResourceDetail, ResourceView, clocks_of
 
 
 class ResourceWhy(msgspec.Struct, frozen=True, kw_only=True):
-    """The explanation of a resource. `since` is when the last run first stated this reason, `source` the line of code
-    that stated it. `run_by` is a text, empty for a resource that has ended."""
+    """The explanation of a resource. `since` is when a run first stated the current reason, `source` the line of code
+    that stated it. `run_by` describes the controller and the last sweep; empty for a resource that has ended."""
 
     kind: str
     name: str

@@ -24,8 +24,8 @@ class Loaded(msgspec.Struct, Generic[R], frozen=True):
     """The result of a load, with the database's time. A resource whose ID is in neither `resources` nor `unreadable`
     does not exist.
 
-    `wakes` are those that the snapshots saw, and `woken_at` the time at which the first of them was inserted. `keys`
-    identify the stored outcomes.
+    `wakes` are the wakes that the snapshots saw, and `woken_at` the time at which the first of them was inserted.
+    `keys` identify the stored outcomes.
     """
 
     now: datetime
@@ -103,9 +103,9 @@ class Due(enum.StrEnum):
 
 
 class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
-    """A finished run, ready to commit. `record` is None if the outcome is already stored. `outcome` is its name in
-    metrics. `version` is the version of the snapshot (None: it could not be read). `to` is None if no state is written.
-    `wakes` are those that the snapshot saw. `confirms`: `to` may stay in memory."""
+    """A finished run, ready to commit. `outcome` is the name of the outcome in metrics; `record` is None if the outcome
+    is already stored. `version` is the version of the snapshot (None: it could not be read). `to` is None if no state
+    is written. `wakes` are the wakes that the snapshot saw. `confirms`: `to` may stay in memory."""
 
     id: int
     epoch: int
@@ -156,7 +156,7 @@ class Verdict(enum.StrEnum):
     CONFLICT = "conflict"  # the version of the resource has changed; the loop decides again
     LOCKED = "locked"  # another transaction has locked rows of the run; the loop commits it alone
     REFUSED = "refused"  # the database refuses the writes; the error becomes the outcome of the resource
-    UNKNOWN = "unknown"  # the connection broke or time ran out; settled before the resource is loaded again
+    UNKNOWN = "unknown"  # the connection broke or time ran out; the loop finds out before it loads the resource again
 
 
 class Result(msgspec.Struct, frozen=True):

@@ -18,17 +18,18 @@ _WILD = re.compile(r"[*?\[]")
 _PIECE = re.compile(r"\*+|\?|\[!?\]?[^\]]*\]|.", re.DOTALL)
 # The characters of names; the hyphen is first, as a set of a regular expression requires.
 _CHARACTERS = f"-._{string.digits}{string.ascii_letters}"
-# Sort before and after every character of a name.
+# Characters that sort before and after all characters of names.
 _LOWEST, _HIGHEST = "\x01", "\x7f"
 # A name has 253 characters at most; PostgreSQL refuses regular expressions of some thousands.
 _LONGEST = 1000
-# What fits into a bigint.
+# Largest number of digits of an ID, so that every ID fits into a bigint.
 _DIGITS = 18
 _TEST = re.compile(r"(?P<absent>!?)(?P<key>[^!=,]+)(?:(?P<compare>!=|==?)(?P<value>[^,]*))?")
 
 
 class NameRange(msgspec.Struct, frozen=True):
-    """Names from `first` up to, but without, `beyond`, byte by byte, that match a regular expression of PostgreSQL."""
+    """Names from `first` (inclusive) to `beyond` (exclusive), in byte order, that match a regular expression of
+    PostgreSQL."""
 
     first: str
     beyond: str
@@ -40,7 +41,8 @@ _NO_NAME = NameRange("", "", "^$")
 
 
 class LabelTest(msgspec.Struct, frozen=True):
-    """A test of a label: the resource has the label, with this value if one is given; `negated`: it has not."""
+    """Tests whether a resource has the label, and, with `value`, whether the label has this value. `negated` inverts
+    the result."""
 
     key: str
     value: str | None = None
@@ -65,8 +67,8 @@ def is_id(text: str) -> bool:
 
 
 def name_range(text: str) -> NameRange:
-    """The names that a name or a glob matches. `*` matches any characters, `?` one, `[a-c]` one of these, `[!a]` any
-    other. A text that no name can match gives an empty range."""
+    """The names that a name or a glob matches. `*` matches any characters, `?` one character, `[a-c]` one character of
+    the set, `[!a]` one character outside the set. A text that no name can match gives an empty range."""
     if len(text) > _LONGEST:
         return _NO_NAME
     wild = _WILD.search(text)

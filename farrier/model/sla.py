@@ -1,10 +1,10 @@
 """Limits of the time that a node may stay in each state.
 
 Every state of every layer, and every stage, has a default limit or a stated reason for having none. `limit` returns the
-limit of one node, and None while a fact stops the clock; `breach` returns how far above its limit the node is. A breach
-is shown beside an outcome and never changes one. A clock starts at the layer's `entered_at`, which an update of the
-payload does not change. Transitions do not reset the end-to-end limits, so they also expose a workflow that moves back
-and forth.
+limit of one node, and None while a fact stops the clock; `breach` returns how far above its limit the node is. Views
+show a breach; it never changes an outcome. A clock starts at the layer's `entered_at`, which an update of the payload
+does not change. Transitions do not reset the end-to-end clock, so its limit also exposes a workflow that moves back and
+forth.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ STOPS: tuple[Stop, ...] = (
     Stop(Layer.MANAGEMENT, Management.ENROLL, Fact.MANAGE_ASKED, (NO,)),
     Stop(Layer.ONBOARDING, WorkflowStatus.PENDING, Fact.HAS_MODE, (NO,)),
 )
-"""States whose clock stops while they wait for an intent. They are copied to the database."""
+"""States whose clock stops while the node waits for an intent. The database has a copy of this table."""
 
 
 _ENDED = KindState(why_none="it has ended")
@@ -126,7 +126,7 @@ DEFAULTS: Mapping[Layer, Mapping[str, KindState]] = {
     Layer.DECOMMISSION: _WORKFLOW,
 }
 
-_QUICK = timedelta(minutes=5)  # at most a call or two
+_QUICK = timedelta(minutes=5)  # for stages with at most two calls
 _USUAL = timedelta(minutes=15)
 
 _ONBOARDING: Mapping[str, timedelta] = {
@@ -174,11 +174,11 @@ END_TO_END: Mapping[Layer, timedelta] = {
     Layer.ONBOARDING: timedelta(hours=4),
     Layer.DECOMMISSION: timedelta(hours=8),
 }
-"""Limits of a whole workflow, from the time at which it has its mode until its end."""
+"""Limits of a whole workflow, from the time at which it gets its mode until its end."""
 
 STAGE_DEADLINE_FACTOR = 1.5
-"""A waiting stage fails with class `timeout` after its limit times this factor. So operators see the breach before the
-stage fails."""
+"""A waiting stage fails with class `timeout` after its limit times this factor, so that operators see the breach before
+the stage fails."""
 
 
 def key(layer: Layer, state: str, stage: Stage | None = None) -> str:
@@ -212,7 +212,7 @@ def stands_still(layer: Layer, state: str, facts: SlaFacts) -> bool:
 
 
 def breach(limit: timedelta | None, entered_at: datetime, now: datetime) -> timedelta | None:
-    """How far above the limit; None without a limit or within it."""
+    """The time above the limit; None without a limit or within it."""
     if limit is None:
         return None
     over = now - entered_at - limit
@@ -228,7 +228,7 @@ def stage_deadline(layer: Layer, stage: Stage, *, overrides: Mapping[str, timede
 def undo_deadline(layer: Layer, *, overrides: Mapping[str, timedelta]) -> timedelta:
     """The time after which an undo that has not ended fails."""
     default = _WORKFLOW[WorkflowStatus.COMPENSATING].limit
-    assert default is not None, "the table has one"
+    assert default is not None, "the table has a limit"
     return overrides.get(key(layer, WorkflowStatus.COMPENSATING), default) * STAGE_DEADLINE_FACTOR
 
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class NodeStatus(StrEnum):
-    """In lifecycle order."""
+    """The statuses, in lifecycle order."""
 
     BOOTSTRAP_ISSUED = "bootstrap_issued"  # a bootstrap token is issued; the node has not enrolled yet
     ENROLLING = "enrolling"  # an onboarding is pending or runs

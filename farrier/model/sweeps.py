@@ -1,8 +1,8 @@
 """Which controller runs a resource, and whether the controller keeps up.
 
 Used by `why`, `resource_why` and `advice` on views of nodes and other resources. A controller owns shards of resources.
-A view shows the owner of the resource's shard, the time at which all due resources of the shard had run, and a step
-that may change something outside.
+A view shows the owner of the resource's shard, the last time at which all due resources of the shard had run, and a
+step that may be changing an outside service.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ PERIOD = timedelta(seconds=30)
 
 _PERIODS = 2
 # The minimum for very short periods: a controller reports its sweeps every two seconds, and other controllers notice
-# its end after ten.
+# its end after ten seconds.
 _AT_LEAST = timedelta(minutes=1)
 
 
 class Run(Protocol):
-    """The runs of a resource, as views show them. Without a controller, its shard has no owner."""
+    """The runs of a resource, as views show them. `controller` is None while the resource's shard has no owner."""
 
     @property
     def controller(self) -> str | None: ...

@@ -1,4 +1,4 @@
-"""The course of a resource over time as bars: a row for each layer, and one for each stage of a node's workflow.
+"""The course of a resource over time as bars: a row for each layer, and a row for each stage of a node's workflow.
 
 Pages draw it. Pure functions of the history and of views: a bar is the time between two changes of a layer.
 """
@@ -23,7 +23,7 @@ from farrier.model.workflow import WorkflowStatus as W
 DONE, FAILED_ATTEMPT, SKIPPED, TO_COME = "done", "failed", "skipped", "to come"
 """States of a stage or of an attempt, besides the statuses of workflows."""
 
-# The layers of values that intent `set` changed.
+# Prefix of the layers that record the values changed by intent `set`.
 _DETAILS = "details."
 _ATTEMPTS = frozenset({W.RUNNING.value, DONE, FAILED_ATTEMPT, W.CANCELLED.value})
 _WAITS = frozenset(status.value for status in FAILED)
@@ -33,7 +33,7 @@ _MOST_TICKS = 4
 
 
 class Bar(msgspec.Struct, frozen=True, kw_only=True):
-    """A state from `begin` to `end`. `result` is the reason of the change that ended it, empty if it lasts."""
+    """A state from `begin` to `end`. `result` is the reason of the change that ended the state, empty if it lasts."""
 
     state: str
     begin: datetime
@@ -79,7 +79,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     stages: tuple[Row, ...] = ()
 
     def place(self, moment: datetime) -> float:
-        """Where a moment is between the two times, in percent."""
+        """The position of a moment between the two times, in percent."""
         whole = (self.end - self.begin).total_seconds()
         part = (moment - self.begin).total_seconds()
         return round(min(max(100 * part / whole, 0), 100), 2) if whole > 0 else 0
@@ -96,7 +96,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 def of_workflow(
     workflow: WorkflowView, changes: Sequence[HistoryEntry], clocks: Iterable[Clock], now: datetime
 ) -> Timeline:
-    """The course of a node during its workflow. `changes` are those of the node since the workflow began, the newest
+    """The course of a node during its workflow. `changes` are the node's changes since the workflow began, the newest
     first."""
     end = workflow.ended_at or now
     between = [change for change in reversed(changes) if workflow.created_at <= change.at <= end]
@@ -151,7 +151,7 @@ class _Piece(msgspec.Struct, frozen=True):
 
 
 def _stages(workflow: WorkflowView, changes: Sequence[HistoryEntry], end: datetime) -> Iterator[Row]:
-    """A row for each stage: those of the path of the mode, and those that ran beside it."""
+    """A row for each stage of the mode's path, and for each other stage that ran."""
     pieces = tuple(_pieces(workflow, changes))
     bars: dict[str, list[Bar]] = {}
     for piece, following in zip_longest(pieces, pieces[1:]):
@@ -193,7 +193,7 @@ def _bar(piece: _Piece, following: _Piece | None, end: datetime) -> Bar:
 
 
 def _order(workflow: WorkflowView, ran: Sequence[str]) -> list[str]:
-    """The stages of the path in order; one that is on no path follows the stage that ran before it."""
+    """The stages of the mode's path in order. A stage outside the path follows the stage that ran before it."""
     modes = OnboardingMode if workflow.kind == WorkflowKind.ONBOARDING else DecommissionMode
     try:
         order: list[str] = [stage.value for stage in PATHS[modes(workflow.mode or "")]]

@@ -1,6 +1,6 @@
 """UFM in the model: its partition keys, and its failures.
 
-Handlers decide on these values; `farrier.services` creates them. Nothing here depends on HTTP. A failure class is a
+`farrier.services` creates these values, and handlers read them. Nothing here depends on HTTP. A failure class is a
 metric label, so its spelling never changes.
 """
 
@@ -16,7 +16,7 @@ from farrier.model.request_error import RequestError
 
 LOWEST_PKEY = 0x0001
 HIGHEST_PKEY = 0x7FFE
-"""Largest partition key for farrier. UFM uses 0x7fff for its management. The sixteenth bit is the membership."""
+"""Largest partition key for farrier. UFM uses 0x7fff for its management, and the sixteenth bit for the membership."""
 
 _GUID = re.compile(r"(0x)?([0-9a-f]{16})")
 
@@ -51,7 +51,7 @@ class RateLimit(StrEnum):
 
 
 class Port(msgspec.Struct, frozen=True):
-    """The membership of a port in a partition. `index0`: the key is the first in the port's table."""
+    """The membership of a port in a partition. `index0`: the partition key is the first in the port's table."""
 
     membership: Membership = Membership.FULL
     index0: bool = False
@@ -102,7 +102,7 @@ class UfmFailure(StrEnum):
 
 
 REFUSALS = frozenset({UfmFailure.INVALID, UfmFailure.ABSENT, UfmFailure.CONFLICT})
-"""Failures of a change that are UFM's answer about this partition. Other failures say nothing about the partition."""
+"""Failures by which UFM refuses a change of a partition. Other failures do not show whether UFM accepts the change."""
 
 
 class UfmError(RequestError[UfmFailure]):
@@ -112,7 +112,7 @@ class UfmError(RequestError[UfmFailure]):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether UFM refused the change itself."""
+        """Whether UFM refused the change."""
         return self.failure in REFUSALS
 
 

@@ -1,5 +1,4 @@
-"""Views of nodes and their tasks, for operators and other programs. No decision uses them. `history` has the changes of
-nodes.
+"""Views of nodes and their tasks, for operators and other programs. Handlers do not use them.
 
 `protocols.Queries` returns these; the command line and the web show them. States are plain texts here, so that a state
 of a newer farrier is shown like any other. In JSON, durations are seconds and times are ISO 8601.
@@ -32,7 +31,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """A filter of nodes. A node fits if each field, and each of the `LISTED` details in `details`, contains the node's
     value; an empty field accepts all. `names` are names, IDs and globs. A node must pass all tests of `labels`.
-    `failed`: of these only the nodes whose workflow failed, or whose BMC or power cannot be read."""
+    `failed` accepts only nodes whose workflow failed, or whose BMC or power cannot be read."""
 
     names: tuple[str, ...] = ()
     labels: tuple[LabelTest, ...] = ()
@@ -42,7 +41,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool = False
 
     def fits_site(self, site: str | None) -> bool:
-        """Whether the filter accepts a resource of another kind, of which only the site counts."""
+        """Whether the filter accepts a resource of another kind. Only its site is compared."""
         return (
             not self.names
             and not self.labels
@@ -51,7 +50,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 BY_NAME = "name"
-"""The order of an inventory that costs the same for every page."""
+"""The order in which every page of an inventory has the same cost."""
 ORDERS = (BY_NAME, "oldest", "newest", "status", "management", *LISTED)
 """The orders of an inventory: `oldest` begins with the node that has been in its status for the longest time, and
 `newest` is the reverse."""
@@ -73,8 +72,8 @@ class OrderedPage(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """How many nodes a filter selects. `values` has, for status, management, site and model, how many nodes the
-    filter would select with each other value; the most frequent ones come first."""
+    """How many nodes a filter selects. `values` has, for status, management, site and model, the number of nodes that
+    the filter would select with each value of this field, the most frequent value first."""
 
     selected: int
     values: Mapping[str, Mapping[str, int]]
@@ -155,7 +154,7 @@ class MaasView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegionView(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a site's MAAS region, as its observer recorded it. All events until `complete_at` are known."""
+    """The state of a site's MAAS region, as its handler recorded it. All events until `complete_at` are known."""
 
     site: str
     url: str | None = None
@@ -185,13 +184,14 @@ class MembershipView(msgspec.Struct, frozen=True, kw_only=True):
 class NodeDetail(NodeView, frozen=True, kw_only=True):
     """Everything that views show of one node, which may be deleted.
 
-    `outcome` is the outcome of its last run, unchanged since `outcome_at`. `controller` runs its shard (None: no
-    controller does, or the node is deleted), and at `swept_at` had run all due nodes of the shard. `step` may have
-    changed something outside since `step_begun_at`; its end is not recorded. `last_workflow` is the newest workflow,
-    live or ended; `requests` are the newest intents, newest first. `ib_guids` are its InfiniBand ports, None until its
-    agent has reported them. `region` is that of its site. `held_here`: its last successful onboarding used MAAS, so
-    farrier's user held the machine. `paused_by` and `quarantined_by` are the operators who requested that, None if no
-    operator did or gave a name. `alerts` are those of the agent's last heartbeat.
+    `outcome` is the outcome of its last run, unchanged since `outcome_at`. `controller` owns the node's shard; None if
+    no controller does, or the node is deleted. At `swept_at`, all due nodes of the shard had run. `step` began at
+    `step_begun_at` and may have changed an outside service; its end is not recorded. `last_workflow` is the newest
+    workflow, live or ended; `requests` are the newest intents, newest first. `ib_guids` are its InfiniBand ports, None
+    until its agent has reported them. `region` is that of its site. `held_here`: its last successful onboarding used
+    MAAS, so farrier's user held the machine. `paused_by` and `quarantined_by` are the operators who paused and
+    quarantined the node, None if no operator did or the intent names none. `alerts` are those of the agent's last
+    heartbeat.
     """
 
     version: int
@@ -242,8 +242,8 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of the fleet. `statuses` counts nodes by status; `unowned` counts shards of nodes without a
-    controller. `lag_seconds` is how long ago the shard of nodes that has waited the longest was swept (0: no shard has
-    a controller)."""
+    controller. `lag_seconds`: seconds since the last sweep of the shard of nodes that was swept least recently, 0 if no
+    shard has a controller."""
 
     now: datetime
     statuses: Mapping[str, int]

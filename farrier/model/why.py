@@ -22,9 +22,10 @@ from farrier.model.workflow_condition import POWER_IS_FREE
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """The explanation of a node. `since` is when the last run first stated this reason, `source` the line of code that
-    stated it. `run_by` is a text, empty for a deleted node. `unanswered` are intents, the oldest first. BMC, heartbeat
-    and reading of MAAS are None if the node has none. `command` carries out the advice, if exactly one intent does."""
+    """The explanation of a node. `since` is when a run first stated the current reason, `source` the line of code that
+    stated it. `run_by` describes the controller and the last sweep; empty for a deleted node. `unanswered` are intents,
+    the oldest first. BMC, heartbeat and reading of MAAS are None if the node has none. `command` carries out the
+    advice, if exactly one intent does."""
 
     node: str
     status: str
@@ -55,7 +56,7 @@ def explain(
     *,
     period: timedelta = sweeps.PERIOD,
 ) -> Why:
-    """The explanation of a node. `limits` are the limits that differ from the defaults, `patience` None for the
+    """The explanation of a node. `limits` are the limits that differ from the defaults; `patience` None means the
     default; `period` is the period of the controllers."""
     chosen = advice.of_node(advice.Case(node, now, clocks.above(node, now, limits), patience or Patience(), period))
     return Why(
@@ -135,7 +136,7 @@ def _errors(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str
 
 
 def _in_maas(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str]:
-    """The errors of its site's region, and of its machine there if drift does not move the node."""
+    """The errors of the region of the node's site, and the difference between MAAS and the node's status."""
     region = diagnosis.bad_region(node)
     if region is not None:
         error = f": {region.last_error}" if region.last_error else ""

@@ -50,7 +50,7 @@ class EndTask(msgspec.Struct, frozen=True):
 
 class IssueBootstrap(msgspec.Struct, frozen=True):
     """Makes the bootstrap token with this digest (SHA-256, hexadecimal) valid for the node, for `ttl` from now, and
-    earlier unused ones invalid. A repeated write restarts the time; a used token stays used."""
+    invalidates its earlier unused tokens. A repeated write restarts the time; a used token stays used."""
 
     digest: str
     ttl: timedelta
@@ -75,13 +75,13 @@ class SetDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 class LeaveService(msgspec.Struct, frozen=True):
     """Records that silence or MAAS takes the node out of service in this commit. If the site's brake holds the node,
-    the run is decided again."""
+    the loop decides the run again."""
 
 
 class UseNetworks(msgspec.Struct, frozen=True, kw_only=True):
-    """Sets the segments and partitions, by name, that an undeployed node uses. The node gets an address of
-    each segment, and each of its ports becomes a member of each partition. The commit takes what is available now, and
-    gives back what is not named or is being deleted. Without names, everything is given back. Idempotent."""
+    """Sets the segments and partitions, by name, that an undeployed node uses. The node gets an address of each
+    segment, and each of its ports becomes a member of each partition. The commit takes what is available now, and gives
+    back what the write does not name and what is being deleted. Without names, it gives everything back. Idempotent."""
 
     segments: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ MOST_REQUESTS = 40
 
 
 class Refused(msgspec.Struct):
-    """UFM's refusals: of ports, by GUID, and of the partition itself."""
+    """UFM's refusals of ports, by GUID, and of the partition itself. `requests` counts the requests sent."""
 
     ports: dict[str, str] = msgspec.field(default_factory=dict)
     partition: list[str] = msgspec.field(default_factory=list)
@@ -40,8 +40,8 @@ class Refused(msgspec.Struct):
 
 
 async def make(client: UfmClient, changes: Sequence[PartitionChange]) -> Refused:
-    """Make these changes, and return UFM's refusals. Raises `UfmError` for any other failure; some changes may be made
-    then."""
+    """Make these changes, and return UFM's refusals. Raises `UfmError` for any other failure; UFM may have made some of
+    the changes by then."""
     refused = Refused()
     put: SetPorts | None = None
     for change in changes:
@@ -51,7 +51,7 @@ async def make(client: UfmClient, changes: Sequence[PartitionChange]) -> Refused
             await _add(client, change, refused)
             continue
         if isinstance(change, Remove) and put is not None and put.ports.keys().isdisjoint(change.guids):
-            continue  # the list has already removed them
+            continue  # the list of ports that was set before has already removed these
         refused.requests += 1
         try:
             await _send(client, change)

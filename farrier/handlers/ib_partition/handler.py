@@ -1,7 +1,7 @@
 """One run of one partition: first its intents, then the comparison of UFM with the target state.
 
-Decisions without UFM are made here, purely; the rest is a step. If UFM cannot be reached, the partition waits in its
-state. If UFM refuses the partition, the state is `error` until UFM accepts the changes.
+The handler itself makes only decisions that do not depend on UFM; a step does the rest. If UFM cannot be reached, the
+partition waits in its state. If UFM refuses the partition, the state is `error` until UFM accepts the changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from farrier.model.ib_partition import DELETING, GONE, IbPartition, PartitionWri
 from farrier.model.outcome import Deleted, Step, Transition, Update, Wait
 from farrier.protocols import StateHandler
 
-# Two readings and a change with the longest time limits of a site would take longer; the run is then cut and repeated,
+# Two readings and a change may take longer with the longest time limits of a site. The run is then cut and repeated,
 # which does no harm.
 DEADLINE = timedelta(seconds=60)
 _AT_ONCE = timedelta(0)

@@ -1,7 +1,8 @@
 """Compares a partition with UFM: the changes to make, and the states of its members. Pure.
 
-The changes are independent, so a refused one blocks no other. Ports are removed before others are added, unless no port
-would remain; refused ports come last. A port that is not a member is removed only if a later reading still shows it.
+The changes are independent, so a refused change blocks no other. Ports are removed before others are added, unless no
+port would remain. Ports that UFM refused earlier are added last. A port that is not a member is removed only if a later
+reading still shows it.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import msgspec
 from farrier.model.ib_partition import IbPartition, Left, Marked, Member, MemberState, Stranger
 from farrier.model.ufm import Membership, Pkey, Port, Qos, Wanted
 
-# Twice the time for which a reading is shared, so the port is seen in another reading.
+# Twice the time for which runs share a reading, so that the port is in two different readings.
 SEEN_AGAIN_AFTER = timedelta(seconds=20)
-# A removal has its GUIDs in the path: 1.7 kB, of the 8 kB that servers accept.
+# A removal has its GUIDs in the path of the URL: 100 GUIDs take 1.7 kB, and servers accept 8 kB.
 MOST_AT_ONCE = 100
-# Each takes 80 bytes of the partition's row. Further ones are recorded once these are removed.
+# Each stranger takes 80 bytes of the partition's row. Further strangers are recorded once these are removed.
 MOST_STRANGERS = 500
 
 
@@ -39,8 +40,8 @@ class Add(msgspec.Struct, frozen=True):
 
 
 class SetPorts(msgspec.Struct, frozen=True):
-    """Restores what an addition cannot set: name, IP, and the memberships of ports. `ports` are the ports to keep in
-    UFM; `off` are those of them whose properties in UFM differ."""
+    """Restores what an addition cannot set: the name, IP over IB, and the properties of ports that UFM already has.
+    `ports` are the ports to keep in UFM; `off` are the ports to keep whose properties in UFM differ."""
 
     wanted: Wanted
     ports: Mapping[str, Port]
@@ -81,7 +82,7 @@ def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: 
     kept = {guid: ports.get(guid, port) for guid, port in have.ports.items() if guid not in gone}
     off = tuple(guid for guid, port in kept.items() if have.ports[guid] != port)
     # Setting an empty list of ports may delete the partition in UFM. An addition restores most of the settings, and the
-    # next run the rest.
+    # next run restores the rest.
     if (off or _is_off(wanted, have)) and (kept or not missing):
         changes.append(SetPorts(wanted, kept, off))
     removals = [Remove(partition.pkey, tuple(chunk)) for chunk in _chunks(list(gone))]

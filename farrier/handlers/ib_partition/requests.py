@@ -75,11 +75,11 @@ def _delete(partition: IbPartition, request: Pending) -> tuple[IbPartition, Answ
 
 
 def named(members: Sequence[Member]) -> str:
-    """The owners of these members, each once: the first ones, and the number of the others."""
+    """The owners of these members, each once: the first `MOST_NAMED`, and the number of further owners."""
     return listed(list(dict.fromkeys(member.owner for member in members)))
 
 
 def listed(words: Sequence[str]) -> str:
-    """The first words, and the number of the others."""
+    """The first `MOST_NAMED` words, and the number of further words."""
     more = len(words) - MOST_NAMED
     return ", ".join(words[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

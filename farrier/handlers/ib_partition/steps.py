@@ -1,8 +1,8 @@
 """The work of a partition's run in UFM: claim its number, keep UFM in the target state, or give the number up.
 
 A step may be cut at any point and repeated: it reads before each change, and commits only what it read afterwards. The
-claim of a number is committed before the first change, so what UFM has under this number later belongs to farrier.
-After a change of the site's UFM, nothing there belongs to farrier until the number is claimed there.
+claim of a number is committed before the first change, so a partition that UFM later has under this number belongs to
+farrier. When a site gets another UFM, nothing in that UFM belongs to farrier until the number is claimed there.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ async def keep(partition: IbPartition, now: datetime, services: PartitionService
 
 
 async def give_up(partition: IbPartition, now: datetime, services: PartitionServices) -> Outcome:
-    """Delete the partition in UFM, and enter `gone` once UFM no longer has it. If UFM lacks it at the first read
-    already, a later read must confirm this, because UFM may still be making an earlier change."""
+    """Delete the partition in UFM, and enter `gone` once UFM no longer has it. If UFM lacks the partition already at
+    the first read, a later read must confirm this, because UFM may still be making an earlier change."""
     client = _client(partition, services)
     if client is None:
         return _no_client(partition)
@@ -119,8 +119,8 @@ async def _claim(partition: IbPartition, now: datetime, client: UfmClient) -> Ou
 
 
 async def _claim_elsewhere(partition: IbPartition, now: datetime, client: UfmClient) -> Outcome:
-    """Handle another UFM of the site, or the same at another address: change nothing that does not clearly belong to
-    farrier."""
+    """Claim the number in the UFM that the site has now, which may be the same UFM at another address. Change nothing
+    that may belong to another client."""
     found = await client.read_anew(partition.pkey)
     ours = {member.guid for member in partition.members}
     known = found is not None and found.name == partition.fabric_name and found.ports.keys() <= ours
@@ -138,8 +138,8 @@ async def _claim_elsewhere(partition: IbPartition, now: datetime, client: UfmCli
 
 
 async def _reconcile(partition: IbPartition, now: datetime, client: UfmClient) -> Outcome:
-    # Another replica may have changed UFM after the shared reading. So members that wait, and all changes, are decided
-    # on a fresh reading.
+    # Another controller may have changed UFM after the shared reading, so decisions about waiting members, and all
+    # changes, require a fresh reading.
     waited_for = any(member.state in (MemberState.PENDING, MemberState.LEAVING) for member in partition.members)
     have = await client.read(partition.pkey, fresh=waited_for)
     plan = planned(partition, have, now, named=client.named)

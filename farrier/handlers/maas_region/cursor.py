@@ -12,17 +12,17 @@ from datetime import datetime, timedelta
 from farrier.model.maas import Event
 from farrier.model.maas_region import Cursor, Gap
 
-# An ID that is missing for longer was rolled back, or belongs to an event of a level that is not read. Requests inside
-# the region give up after 90 s of conflicts.
+# If an ID is missing for longer, its transaction was rolled back, or its event has a level that farrier does not read.
+# A transaction of MAAS lasts at most 90 s, including its retries after conflicts.
 LATE = timedelta(minutes=2)
-# Each takes 50 bytes of the region's row. The newest are kept, because they may still be filled.
+# Each gap takes 50 bytes of the region's row. The newest gaps are kept, because their events may still appear.
 MOST_GAPS = 100
 
 
 def start(cursor: Cursor, now: datetime) -> tuple[Cursor, int]:
     """The cursor without expired gaps, and the ID after which to read. The newest known event is read again: a region
-    without it is not the same region."""
-    assert cursor.newest is not None, "no events are stored to read after"
+    that lacks this event is not the same region."""
+    assert cursor.newest is not None, "the caller begins a cursor first"
     gaps = tuple(gap for gap in cursor.gaps if now - gap.at <= LATE)
     first = min((gap.first for gap in gaps), default=cursor.newest)
     return Cursor(newest=cursor.newest, gaps=gaps), max(0, min(first, cursor.newest) - 1)
@@ -30,7 +30,7 @@ def start(cursor: Cursor, now: datetime) -> tuple[Cursor, int]:
 
 def onward(cursor: Cursor, read_until: int, known: int) -> int:
     """The ID after which to read next, after a page that ends at `read_until`. `known` was the newest ID when the read
-    began. The next page begins at the next gap, or else after `known`; events in between were read before."""
+    began. The next page begins at the next gap, or after `known` without one; events in between were read before."""
     if read_until >= known:
         return read_until
     ahead = (max(gap.first, read_until + 1) for gap in cursor.gaps if gap.last > read_until)

@@ -23,18 +23,17 @@ from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, 
 from farrier.model.resource import Answer
 from farrier.protocols import Regions, StateHandler
 
-# Another replica may have the site, so this one only checks again soon.
+# Another controller may have the site in its settings, so this controller only checks again soon.
 NOT_HERE = timedelta(seconds=5)
-# A replica may be down for the upgrade of its host, and its sites with it.
+# The only controller with a site in its settings may be down while its host is upgraded.
 UNCONFIGURED_AFTER = timedelta(minutes=10)
-# How often a controller with the site in its settings records this, also while the region is paused after a failure.
+# How often a controller records in `configured_at` that its settings have the site, also in the pause after a failure.
 _NOTED_EVERY = timedelta(minutes=1)
-# A read has its own limit, and the work after it takes no time.
+# The read itself ends within `LONGEST`, and the work after the read takes far less than the rest.
 DEADLINE = LONGEST + timedelta(seconds=15)
-# As long as the confirmation of a contradiction takes: an unreadable machine costs one request a minute.
+# Equal to `CONFIRMED_AFTER`. An unreadable machine costs one request a minute.
 UNREADABLE_AGAIN = timedelta(minutes=1)
-# The most unreadable machines that a region records; the newest are kept. A region with more of them has another
-# problem.
+# Largest number of unreadable machines that a region records; the newest are kept.
 MOST_UNTOLD = 200
 _AT_ONCE = timedelta(0)
 _SHORT = (timedelta(seconds=5), timedelta(minutes=1))
@@ -74,7 +73,7 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
         if site is None or site.maas is None:
             return _not_here(resource, now)
         if site.maas.url.rstrip("/") != resource.url:
-            # Replicas reload their settings at different times, so another replica may use another region.
+            # Controllers reload their settings at different times, so another controller may use another region.
             return Wait(
                 reason=f"the region of site {resource.site} has another URL in this controller's settings",
                 requeue_after=NOT_HERE,
@@ -85,7 +84,7 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
         events = resource.complete_at is None or now - resource.complete_at >= pace.events_every
         identify = resource.identified_at is None or now - resource.identified_at >= pace.sweep_every
         if not (events or identify or resource.due):
-            assert resource.complete_at is not None, "events are due then"
+            assert resource.complete_at is not None, "without complete_at, events are due"
             return DoNothing(requeue_after=resource.complete_at + pace.events_every - now)
 
         async def act(services: RegionServices) -> Outcome:
@@ -119,8 +118,8 @@ def _why_kept(region: MaasRegion) -> str:
 
 
 def _not_here(region: MaasRegion, now: datetime) -> Transition[MaasRegion, RegionWrite] | Wait[RegionWrite]:
-    """Wait, because another replica may have the site. If no controller has had it for a while, the region is
-    unconfigured."""
+    """Wait, because another controller may have the site in its settings. If no controller has had the site for a
+    while, the region is unconfigured."""
     if region.state is RegionState.UNCONFIGURED or now - region.configured_at < UNCONFIGURED_AFTER:
         return Wait(reason=f"site {region.site} has no MAAS in this controller's settings", requeue_after=NOT_HERE)
     to = msgspec.structs.replace(region, state=RegionState.UNCONFIGURED, next_try_at=None)
@@ -176,7 +175,7 @@ def _observed(
     to = msgspec.structs.replace(
         to,
         state=RegionState.OBSERVING,
-        # It advances only if every due machine was read.
+        # `swept_at` advances only if every due machine was read.
         swept_at=(region.turn_at if left <= 0 else None) or region.swept_at,
         last_error=_first_error(found) or (region.last_error if to.unreadable else None),
         failure=None,
@@ -236,6 +235,6 @@ def _unreadable(region: MaasRegion, found: Findings, now: datetime) -> Mapping[s
 
 
 def _first_error(found: Findings) -> str | None:
-    """The first error of a machine, in a region that can be read."""
+    """The error of the first unreadable machine; None if all machines were readable."""
     name, error = next(iter(found.unreadable.items()), (None, None))
     return None if error is None else plain(f"machine {name} cannot be read: {error.failure}: {error.detail}")

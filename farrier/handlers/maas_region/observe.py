@@ -1,8 +1,8 @@
 """One read of a region: the user of the API key, events, and the due machines. Reads only.
 
-Results are kept as they arrive, so an interrupted read keeps what it has. A machine that a list omits is requested by
-its ID; only that response makes it absent, unless too many vanish at once. A machine whose response is invalid is
-skipped for a while.
+`Findings` collects results as they arrive, so an interrupted read keeps them. A machine that a list omits is requested
+by its ID; only that response makes it absent, unless too many machines vanish at once. A machine whose response is
+invalid is skipped for a while.
 """
 
 from __future__ import annotations
@@ -22,21 +22,23 @@ from farrier.model.maas_changes import LookUp
 from farrier.model.maas_region import Cursor, DueMachine, MaasRegion, Reading
 from farrier.protocols import MaasClient
 
-# The region's limit of one response. Further pages wait for the next read, so that machines are read too.
+# The region returns at most this many events in one response. Pages beyond `MOST_PAGES` wait for the next read, so that
+# this read also reads machines.
 PAGE = 1000
 MOST_PAGES = 10
-# A request for this many machines takes 0.9 s of one of the region's workers. Of the four requests that farrier sends
-# at a time, at least one is left to the handlers.
+# A request for this many machines takes 0.9 s of one of the region's workers. farrier sends at most four requests at a
+# time, so at least one remains for the handlers of nodes.
 CHUNK = 50
 AT_ONCE = 3
-# A request takes a third of a second, so with three at a time these take ten seconds. After that, nodes that wait for
-# an event come first.
+# Largest number of machines that one read requests individually. Each request takes a third of a second, so this many
+# requests take ten seconds, three at a time. Further machines wait for the next read, which first reads the events that
+# nodes wait for.
 MOST_ALONE = 90
-# A single unreadable machine may be broken; this many are a failure of the region.
+# A single unreadable machine may be broken; this many unreadable machines are a failure of the region.
 ENOUGH = 3
 # This many lost machines are always accepted, because operators remove some.
 FEW = 3
-# Requests have their own limits and are repeated; all together get this limit.
+# Limit of a whole read. Each request has its own limit and is repeated.
 LONGEST = timedelta(seconds=60)
 STATUS_CHANGED = "Node changed status"
 
@@ -90,7 +92,8 @@ async def look(
 
 
 async def _identified(client: MaasClient, region: MaasRegion) -> str:
-    """The user of the API key. A new user is accepted only if some machines show that the earlier one owns none."""
+    """The user of the API key. A different user is accepted only if the earlier user no longer owns any of a sample of
+    its machines."""
     name = plain((await client.whoami()).username)
     if region.username in (None, name):
         return name
@@ -131,7 +134,8 @@ async def _follow(client: MaasClient, found: Findings, now: datetime) -> None:
 
 
 async def _begin(client: MaasClient, found: Findings, *, unless: int | None = None) -> None:
-    """Set the cursor to the newest event, unless the region has an event as new as `unless`."""
+    """Set the cursor to the newest event. With `unless`, do so only if the region has no event with this ID or a higher
+    one."""
     newest = max((event.id for event in await client.events(limit=1)), default=0)
     if unless is None or newest < unless:
         found.cursor = Cursor(newest=newest)
@@ -149,7 +153,8 @@ async def _read(
     client: MaasClient, due: Sequence[DueMachine], found: Findings, now: datetime, most_lost: int | None
 ) -> None:
     """Read machines together, and then individually those that the lists omit. If more than `most_lost` machines have
-    vanished, or more than remain, the URL may lead to another or a restored region, and none counts as absent."""
+    vanished, or more machines than remain, the URL may lead to another or a restored region, and no machine counts as
+    absent."""
     alone: list[DueMachine] = []
     chunks = (due[start : start + CHUNK] for start in range(0, len(due), CHUNK))
     await _side_by_side((partial(_together, client, chunk, found, alone, now) for chunk in chunks), found)
@@ -157,7 +162,7 @@ async def _read(
 
 
 async def _side_by_side(work: Iterable[Callable[[], Awaitable[None]]], found: Findings) -> None:
-    """Run a few at the same time, until the read fails."""
+    """Run these calls, `AT_ONCE` at the same time, until the read fails."""
     queue = iter(work)
 
     async def one_after_the_other() -> None:
@@ -244,12 +249,12 @@ def _doubt(found: Findings) -> None:
 
 
 def _may_be_the_region_s(error: MaasError) -> bool:
-    """Whether the failure may be the region's. A response about the ID itself is not."""
+    """Whether the region may be the cause of the failure. INVALID and FORBIDDEN concern only the requested machine."""
     return error.failure not in (F.INVALID, F.FORBIDDEN)
 
 
 def _is_the_region_s(failure: F) -> bool:
-    """Whether the failure would affect any other request, too."""
+    """Whether the failure would affect every request to the region."""
     match failure:
         case F.AUTH | F.CLOCK_SKEW | F.BUSY | F.UNREACHABLE | F.TLS:
             return True

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from farrier.model.maas import MaasStatus, Machine
 from farrier.model.maas_region import DueMachine, Reading, Seen
 
-# A line or two; MAAS has the whole text.
+# Characters. MAAS has the whole text.
 LONGEST_TEXT = 500
 
 

@@ -29,7 +29,7 @@ Decision: TypeAlias = (
 DRAIN_PERIOD = timedelta(minutes=5)
 # A deadline further away than this share of the period is not moved, so most runs of a delayed drain write nothing.
 _NEAR = 0.5
-# Number of names in the reason of a wait; a refusal has more.
+# Largest number of owners in the reason of a wait. A refusal names more owners.
 _NAMED = 3
 
 
@@ -110,14 +110,15 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
         return Wait(reason=reason, writes=answers)
 
     def _drained_at(self, segment: NetworkSegment, never_used: datetime) -> datetime:
-        """When a segment without allocated addresses may end: a period after the last release, or at `never_used` if no
-        address was ever allocated."""
+        """When a segment without allocated addresses may end: a drain period after the last release, or at `never_used`
+        if no address was ever allocated."""
         if segment.last_released_at is None:
             return never_used
         return segment.last_released_at + self._drain_period
 
     def _never_nearer(self, segment: NetworkSegment, until: datetime, now: datetime) -> datetime:
-        """The end of a drain. It is never earlier than recorded, except that a shortened period counts from now."""
+        """The end of a drain: never earlier than the recorded end, unless the drain period was shortened; then at most
+        one period from now."""
         if segment.drain_until is None:
             return until
         return max(until, min(segment.drain_until, now + self._drain_period))
@@ -128,7 +129,7 @@ def _in(segment: NetworkSegment, state: SegmentState) -> NetworkSegment:
 
 
 def _growing(segment: NetworkSegment, to: NetworkSegment) -> tuple[Growing, ...]:
-    assert segment.site is not None, "the table requires a reason"
+    assert segment.site is not None, "the table requires a site"
     return (Growing(segment.site),) if to.prefixes != segment.prefixes else ()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TypeAlias
 
-# As in `farrier.prefix_fault`, which the load calls before it checks overlaps: both must accept the same texts.
+# Must accept the same texts as the SQL function `farrier.prefix_fault`, which the load calls before it checks overlaps.
 _NUMBER = r"[0-9]{1,3}"
 _PREFIX = re.compile(rf"({_NUMBER}(\.{_NUMBER}){{3}}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)/{_NUMBER}")
 
@@ -68,7 +68,7 @@ def parse_gateways(texts: Iterable[str], networks: Sequence[Network]) -> tuple[I
 
 
 def overlap(networks: Sequence[Network], others: Sequence[Network]) -> str | None:
-    """The first overlap, among `networks` or with `others`."""
+    """The first overlap among `networks` or with `others`; None without one."""
     for position, network in enumerate(networks):
         for other in (*networks[:position], *others):
             if _overlaps(network, other):

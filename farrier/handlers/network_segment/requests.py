@@ -1,6 +1,6 @@
 """Answers the intents of a segment: changes while it is in use, and its deletion. Pure.
 
-Intents are answered in order. Those after an accepted deletion are left to the drain.
+Intents are answered in order. Intents after an accepted deletion wait for the next run, when the segment drains.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _check_delete(segment: NetworkSegment, asked: DeleteSegment) -> None:
 
 
 def users_of(segment: NetworkSegment) -> str:
-    """The owners of addresses: the first ones, and the number of further addresses."""
+    """The owners of the first addresses, and the number of further addresses."""
     more = segment.allocated - len(segment.users)
     named = ", ".join(dict.fromkeys(segment.users))
     return f"{named} and {more} more" if more > 0 else named

@@ -1,8 +1,9 @@
-"""The management layer while farrier adopts a running machine, with reads only (model §3).
+"""The management layer while farrier adopts a running machine, with reads only.
 
 The BMC is read once, and at least one recorded value of the machine must match the reading. The adoption ends with the
-result of the read, its deadline, or an intent that must not wait. After a crash, the next process counts another try
-and reads again. After a match, the same commit continues the onboarding, and completes it if no stage is left.
+result of the read, at its deadline, or with an intent that must not wait. After a crash, the next run counts another
+login try and reads again. After a match, the same commit continues the onboarding, and completes it if no stage is
+left.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ def _adopted(node: Node, now: datetime, reading: BmcReading, config: Policy) -> 
 
 
 def _goes_on(node: Node, now: datetime, config: Policy) -> Node:
-    """The node with its onboarding past the probe, or complete if every further stage is already done. Otherwise the
-    onboarding is at the next stage, and later runs continue it, one recorded stage at a time."""
+    """The node with its onboarding advanced past the probe. The onboarding is complete if every further stage is
+    already done; otherwise it is at the next stage, and later runs continue it, one recorded stage at a time."""
     waits = node.workflow is not None and node.workflow.status is W.RUNNING
     if not waits or not onboarding_adopt.is_at_the_gate(node):
         return node
@@ -94,8 +95,8 @@ def _goes_on(node: Node, now: datetime, config: Policy) -> Node:
 
 
 def _failed(node: Node, now: datetime, error: BmcError, *, tries: tuple[datetime, ...], cause: str) -> Outcome:
-    """The transition to `adopt_failed`. The error is kept until proof that it is gone, and the onboarding waits for an
-    operator."""
+    """The transition to `adopt_failed`. The error stays recorded until proof that its cause is gone, and the onboarding
+    waits for an operator."""
     bmc = probing.failed(node.bmc, error, now, tries=tries)
     failure = UNSAFE_OF_BMC.get(error.failure, FailureClass.ADOPT_FAILED)
     reason = f"{error.failure}: {error.detail}"

@@ -19,13 +19,13 @@ _LABEL = "farrier bootstrap token 1"
 
 
 async def token(services: NodeServices, site: Site, node: Node, deploy: int) -> str:
-    """The token of this deployment of the node's live workflow. It changes with the API key, so the caller compares its
-    digest with the issued one. Raises CredentialError."""
-    assert site.maas is not None, "deploys only where there is a region"
+    """The token of this deployment of the node's live workflow. The token changes with the API key, so the caller
+    compares its digest with the issued digest. Raises CredentialError."""
+    assert site.maas is not None, "only sites with a region deploy"
     assert node.workflow is not None, "only called while a workflow is live"
     key = await services.credentials.token(site.maas.key)
-    # A new database starts its IDs again, and the user data of a machine may still contain a token from an earlier
-    # database.
+    # `mark` distinguishes databases: a new database starts its IDs again, and the user data of a machine may still
+    # contain a token from an earlier database.
     said = f"{_LABEL}\n{node.id}\n{node.workflow.id}\n{node.workflow.mark}\n{deploy}"
     return bootstrap.token(hmac.new(key.encode(), said.encode(), hashlib.sha256).hexdigest())
 

@@ -1,8 +1,8 @@
-"""`compensating`: an onboarding in mode `deploy` undoes its work in MAAS, then ends or starts again (model §4).
+"""`compensating`: an onboarding in mode `deploy` undoes its work in MAAS, then ends or starts again.
 
 Each run reads the machine and requests at most one change, so it can be repeated after a crash. It undoes only the work
-of this workflow: a machine that another user owns or deployed stops the undo, and the operator gets instructions. The
-record stays in MAAS.
+of this workflow: a machine that another user owns or deployed stops the undo, and the error instructs the operator. The
+machine's record stays in MAAS.
 """
 
 from __future__ import annotations
@@ -52,16 +52,15 @@ S = StatusNumber
 CAUSE = "rule: compensating"
 _ABORT = "undo: abort"
 
-# How long MAAS may take to switch power, and so to show the abort, before farrier requests it again.
+# MAAS shows an abort only after it has switched the power. After this time, farrier requests the abort again.
 _ABORT_TAKES = timedelta(minutes=5)
-# The pause before a change that failed in MAAS or at the BMC is requested again: long, because each change switches
-# power.
+# The pause before farrier requests a failed change again. It is long, because each change switches power.
 _FAILED_AGAIN = timedelta(minutes=1)
 
 _PATH = PATHS[OnboardingMode.DEPLOY]
 _IN_MAAS = frozenset(_PATH[_PATH.index(OnboardingStage.CREATE_OR_FIND_IN_MAAS) :]) | DETOUR
 
-# No user holds these, or nothing runs on them; the results of commissioning may stay.
+# Statuses of machines that no user holds or on which nothing runs. The results of commissioning may stay.
 _AT_REST = frozenset({S.NEW, S.READY, S.FAILED_COMMISSIONING, S.FAILED_TESTING, S.BROKEN, S.MISSING, S.RETIRED})
 _AT_WORK = frozenset({S.COMMISSIONING, S.TESTING})
 _GOING = frozenset({S.RELEASING, S.DISK_ERASING})
@@ -70,12 +69,12 @@ _HELD = frozenset(
 )
 
 _ABORTABLE = _AT_WORK | {S.DEPLOYING}
-# The state after the creation; MAAS may commission the machine by itself.
+# Statuses of a machine that was just created. MAAS may commission the machine by itself.
 _UNTOUCHED = frozenset({S.NEW, S.COMMISSIONING})
 
 
 def has_work(node: Node) -> bool:
-    """True when the node's live workflow may have changed something in MAAS."""
+    """Whether the node's live workflow may have changed something in MAAS."""
     workflow = node.workflow
     if not isinstance(workflow, Onboarding) or workflow.mode is not OnboardingMode.DEPLOY:
         return False
@@ -83,7 +82,8 @@ def has_work(node: Node) -> bool:
 
 
 def undoing(node: Node, after: AfterUndo) -> Workflow:
-    """The live workflow at the beginning of its undo. A failure of an earlier undo is kept until this one ends."""
+    """The live workflow at the beginning of its undo. A failure of an earlier undo stays recorded until this undo
+    ends."""
     return with_workflow(node, status=W.COMPENSATING, after_undo=after, stop_requested=None, next_attempt_at=None)
 
 
@@ -141,8 +141,8 @@ def _undo(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _observed_to_go_on(node: Node, now: datetime) -> Waiting | None:
-    """Wait for an operation that the region's observer saw and that only has to end. This needs no request to the
-    region."""
+    """Wait while the last observation shows an operation of MAAS that ends by itself; None if the undo must read the
+    machine. Sends no request to the region."""
     seen = node.maas
     if seen is None or not seen.tells_of(_own(node).status_entered_at):
         return None
@@ -162,7 +162,7 @@ def decide(node: Node, machine: Machine, now: datetime, *, ours: bool) -> Settle
     if machine.status in _GOING:
         return Waiting(reason=_going(machine.system_id))
     if machine.status in _AT_WORK:
-        # MAAS commissions machines that it discovers, and then no user holds them.
+        # MAAS also commissions machines that it discovers, and no user holds these.
         return _abort(node, machine, now) if machine.owner else Done(reason=f"{named}, but farrier did not start this")
     if machine.status not in _HELD:
         return _refused(f"{named}: end this state in MAAS")
@@ -219,7 +219,7 @@ def _settled(node: Node, result: Settled, now: datetime, policy: Policy) -> Outc
         case Waiting():
             return _waiting(node, result, now, policy)
         case Failed(failure=FailureClass.MACHINE_DELETED_UPSTREAM):
-            # A deleted machine is not searched again: a restarted workflow creates or finds another one.
+            # Do not search for a deleted machine: a restarted workflow creates or finds another machine.
             without = with_fields(node, maas_id=None, maas_created=False)
             return _undone(without, Done(reason=result.detail, source=result.source))
         case Failed(failure=FailureClass.UPSTREAM_ERROR | FailureClass.POWER_FAILED):
@@ -232,16 +232,16 @@ def _settled(node: Node, result: Settled, now: datetime, policy: Policy) -> Outc
 
 
 def _waiting(node: Node, result: Waiting, now: datetime, policy: Policy) -> Outcome:
-    """Wait, or give up after the deadline. This includes errors of the region, because otherwise the undo would hold
-    the node without end."""
+    """Wait, or give up after the deadline, also during errors of the region: otherwise the undo would hold the node
+    without end."""
     if _is_late(node, now, policy):
         return _gave_up(node, f"not done in time: {result.reason}")
     return Wait(reason=f"undoes: {result.reason}", requeue_after=result.requeue_after, source=result.source)
 
 
 def _is_late(node: Node, now: datetime, policy: Policy) -> bool:
-    """Whether the undo is past its deadline. If it failed before and was cancelled, time without access to MAAS counts
-    too, so that it ends in any case."""
+    """Whether the undo is past its deadline. After a cancel of an undo that failed before, time without access to MAAS
+    counts too, so that the undo always ends."""
     workflow = _own(node)
     since, limit = waits_since(workflow), sla.undo_deadline(Layer(workflow.kind), overrides=policy.sla)
     return (now - since if _is_to_end(workflow) else waited(node, since, now)) > limit

@@ -1,4 +1,4 @@
-"""Drift: a node in service whose machine in MAAS contradicts its status (000 §6.2, model §6). Pure.
+"""Drift: a node in service whose machine in MAAS contradicts its status. Pure.
 
 A contradiction counts once two readings a minute apart show the same state; stale readings prove nothing. The
 quarantine ends after readings a minute apart show the machine deployed by farrier again, if the node is healthy.
@@ -24,7 +24,7 @@ def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | Non
         return None  # the state matches
     if not seen.fresh(now, config.observation_ttl):
         return None
-    foreign = node.deployed_here and region.is_foreign(seen)  # this state is not transient, so one reading is enough
+    foreign = node.deployed_here and region.is_foreign(seen)  # ownership is never transient, so one reading is enough
     said = expected.disagreement(node.status, seen, foreign=foreign)
     if said is None or not (foreign or seen.confirmed):
         return None
@@ -33,7 +33,8 @@ def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | Non
 
 
 def is_over(node: Node, now: datetime, config: Policy) -> bool:
-    """Whether the cause of the drift quarantine is proven gone: deployed again, and owned by farrier."""
+    """Whether the cause of the drift quarantine is proven gone: MAAS reports the machine as deployed and owned by
+    farrier."""
     seen = node.maas
     if seen is None or not seen.fresh(now, config.observation_ttl):
         return False

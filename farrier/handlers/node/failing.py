@@ -1,8 +1,7 @@
-"""How a workflow fails and stops: the edges of model §4 that lead away from `running`, without the undo of
-`compensating`.
+"""How a workflow fails and stops: the edges from `running` to the failed states.
 
-A decommission that must stop while its node is in `draining` takes several edges. The request is kept on the workflow,
-and every later run handles it first. If an adoption stops, its onboarding stops too.
+A decommission that must stop while its node is in `draining` takes several edges. The workflow records the requested
+stop, and every later run handles the stop first. If an adoption stops, its onboarding stops too.
 """
 
 from __future__ import annotations
@@ -58,7 +57,8 @@ def fail(
     node = unclean.failed(node, failure, detail)
     cause = f"stage: {workflow.stage}"
     failed_with = {"failure_class": failure, "failure_detail": detail}
-    # An outage of the region is noticed only later: `workflow` then decides whether the last attempt counts.
+    # farrier may detect an outage of the region only after this failure. `workflow` then decides whether the last
+    # attempt counts.
     may_be_an_outage = failure in BY_THE_REGION and uses_maas(workflow.mode, workflow.stage)
     is_last = needs_operator(failure, attempt=workflow.attempt) and not may_be_an_outage
     if stop is not None or failure in MANUAL or is_last:
@@ -83,8 +83,8 @@ _BY_ONBOARDING = frozenset({QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.
 
 
 def _quarantine_of(node: Node, failure: FailureClass, detail: str) -> Quarantine | None:
-    """The quarantine because of a failed onboarding. The quarantine from an earlier failure gets the reason of the
-    newest one."""
+    """The quarantine because of a failed onboarding; None if this failure quarantines no node. A quarantine from an
+    earlier failure gets the reason of the newest failure."""
     before = node.quarantine if node.status is N.QUARANTINED else None
     if before is None and (node.status is not N.ENROLLING or failure not in UNSAFE):
         return None
@@ -155,7 +155,7 @@ def settle_stop(node: Node) -> Change:
 
 
 def fallback(node: Node) -> N:
-    """The status of the node without its workflow: never one that needs a workflow."""
+    """The status of the node after its workflow has ended: never a status that requires a workflow."""
     match node.status:
         case N.DRAINING:
             return N.OFFLINE
@@ -168,8 +168,8 @@ def fallback(node: Node) -> N:
 
 
 def _stopped(node: Node, stop: StopRequest) -> Node:
-    """The node one edge nearer to `failed_manual_intervention`, which is permitted with `retired` and `quarantined`
-    only."""
+    """The node one edge nearer to `failed_manual_intervention`, which only a decommission of a retired or quarantined
+    node may enter."""
     stopped = with_workflow(node, status=W.FAILED_MANUAL_INTERVENTION, stop_requested=None)
     match node.status:
         case N.DRAINING:

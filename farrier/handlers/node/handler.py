@@ -1,10 +1,10 @@
 """One run of one node: the first rule that returns a write, a transition or a step ends the run.
 
-An intent that changes the node comes first, then the layers in order. Answers that change nothing are committed with
-the decision of the rules. After a rule that only waits, the run continues with the next rule. The writes of a rule are
-committed alone, on the state for which it decided. Then the node runs again at once, so that the other rules are
-called. A rule must not need another write, transition or step directly after its own, because the rules behind it would
-starve (`tests/unit/handlers/test_every_rule_has_its_turn.py`).
+An intent that changes the node comes first, then the rules in order. Answers that change nothing are committed with the
+decision of the rules. After a rule that only waits, the run continues with the next rule. The writes of a rule are
+committed without those of other rules, while the node is in the state for which the rule decided. Then the node runs
+again at once, so that the other rules are called. A rule must not require another write, transition or step directly
+after its own, because the rules after it would starve (`tests/unit/handlers/test_every_rule_has_its_turn.py`).
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def _gone(node: Node, now: datetime, policy: Policy) -> Decision:
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A rule, and the nodes for which it is called: those in these states. `live`: with or without a live workflow;
-    `deleting`: being deleted or not; None for both."""
+    """A rule, and the states of the nodes for which it is called. `live`: whether a workflow is live; `deleting`:
+    whether the node is being deleted; None accepts both."""
 
     decide: _Decide
     statuses: Collection[N] = tuple(N)
@@ -208,8 +208,8 @@ def _acting(decision: Decision, behind: _Decide | None, node: Node, now: datetim
 
 
 def _with_answers(decision: Decision, answered: Answers) -> Decision:
-    """Combine answers and decision in one commit; otherwise a client with an intent before each run would starve the
-    rules. Answers do not wait for a step, or for a deleted node."""
+    """Combine answers and decision in one commit, because a client that submits an intent before each run would
+    otherwise starve the rules. Answers are committed before a step, and alone for a deleted node."""
     match decision:
         case Step() | Deleted():
             return Wait(reason=ANSWERED, requeue_after=_AT_ONCE, writes=answered.writes)
@@ -224,7 +224,7 @@ def _with_answers(decision: Decision, answered: Answers) -> Decision:
 
 
 def _the_bmc_first(step: _NodeStep, of_the_bmc: _Decide, node: Node, now: datetime, policy: Policy) -> Decision:
-    """Choose between a step of a stage and one of the BMC. The BMC's step comes first: it is due only now and then,
+    """Choose between a step of a stage and a step of the BMC. The BMC's step comes first, because it is rarely due,
     while a stage may request steps without end if MAAS is unavailable. The stage's step follows at once. If the BMC was
     just read, the stage's step comes first, so that slow reads in a row do not starve the stage."""
     tended = of_the_bmc(node, now, policy)
@@ -240,7 +240,7 @@ def _the_bmc_first(step: _NodeStep, of_the_bmc: _Decide, node: Node, now: dateti
 
 
 def _then_at_once(step: _NodeStep) -> _NodeStep:
-    """The step, with a run at once after it for the step that was deferred."""
+    """The step, followed at once by another run for the step that was deferred."""
 
     async def act(services: NodeServices) -> Outcome:
         outcome = await step.act(services)

@@ -43,8 +43,8 @@ class Answers(msgspec.Struct, frozen=True):
 def answer(
     node: Node, now: datetime, config: Policy, responses: Mapping[Action, Respond]
 ) -> Change | Wait[Write] | Answers | None:
-    """Answer the intents that can be answered now; None if there are none. The change by the last accepted intent
-    carries all answers. A Wait writes more than answers, and is committed alone."""
+    """Answer the intents that can be answered now; None if there are none. A Change comes from the last accepted
+    intent, and has all answers. A Wait writes more than answers, and is committed alone."""
     writes: list[Write] = []
     for position, intent in enumerate(node.intents):
         newer = _superseded_by(node, position) if intent.action in _LAST_COUNTS else None
@@ -82,8 +82,8 @@ def answer(
 
 
 def _made_way(node: Node, intent: Intent, to: Node) -> Node:
-    """`to`, after the step of the node was interrupted for this intent: the next step must not begin as if the
-    interrupted one had not run."""
+    """`to`, with a record that this intent interrupted the node's step, so that the next step does not begin as if the
+    interrupted step had not run."""
     if not actions.ACTIONS[intent.action].interrupts or node.management is not to.management:
         return to
     if to.management is Management.VERIFYING:

@@ -1,4 +1,4 @@
-"""The loop's view of nodes besides their spec: the layers of their workflows, metric labels and samples."""
+"""Implements `protocols.Kind` for nodes: the layers of their workflows, metric labels, answers and samples."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class NodeKind(LayeredKind[Node]):
         ]
 
     def samples(self, resource: Node, to: Node, /) -> Sequence[Sample]:
-        """The sample of a workflow failure that begins with this run, with or without a retry."""
+        """The sample of a workflow failure that begins in this run, even if the workflow retries by itself."""
         before, after = resource.workflow, to.workflow
         if after is None or after.failure_class is None or not _has_failed(after):
             return ()

@@ -1,7 +1,7 @@
-"""Logins at a node's BMC: addresses, login cap, and the pause after a failure (model §3).
+"""Logins at a node's BMC: addresses, login cap, and the pause after a failure.
 
-Used by verification, adoption and the regular reads. A try is counted in the commit before it and allows one login, so
-neither a crash nor an intent can hide a login from the cap. It is removed only if its login certainly was not
+Used by verification, adoption and the regular reads. The commit before a login counts a try, which allows one login, so
+neither a crash nor an intent can hide a login from the cap. A try is removed only if its login certainly was not
 refused.
 """
 
@@ -24,7 +24,7 @@ DEFINITE_REFUSALS = 3
 # A login takes about a second. A node that waits for the logins of other nodes retries after this time.
 OTHERS_TAKE = timedelta(seconds=5)
 
-# The longest pause that a BMC may request: the longest of any class of failure.
+# The longest pause that a BMC may request: as long as the longest pause of any failure class.
 LONGEST_PATIENCE = timedelta(minutes=30)
 
 
@@ -37,7 +37,7 @@ def counted(bmc: Bmc, now: datetime) -> Bmc:
 
 
 def capped(bmc: Bmc, now: datetime) -> tuple[str, timedelta]:
-    """Why no login is allowed now, and when the next one may be; for a `bmc` without a try from `counted`."""
+    """Why no login is allowed now, and the pause before the next one. `bmc` is a result of `counted` without a try."""
     if waits_for_others(bmc, now):
         return "other nodes are logging in at this BMC; waits for their results to protect the account", OTHERS_TAKE
     window = duration.human(LOGIN_WINDOW)
@@ -55,14 +55,14 @@ def _ended(bmc: Bmc, now: datetime) -> list[datetime]:
 
 
 def _of_others(bmc: Bmc, now: datetime) -> list[OtherLogin]:
-    """The recent logins of other nodes behind the same BMC, or of its earlier node: the login cap applies to the
-    BMC."""
+    """The recent logins at the same BMC by other nodes, including nodes that had this BMC earlier: the login cap
+    applies to the BMC."""
     return [login for login in bmc.others if now - login.at < LOGIN_WINDOW]
 
 
 def has_try(bmc: Bmc) -> bool:
-    """Whether a counted try is unused. Its age does not matter: a step that begins with it uses it in any case
-    (`if_cut`, `recover`), so the try only waited for a slot."""
+    """Whether a counted try is unused. The age of the try does not matter: a step that begins uses it up even if the
+    step is cut (`if_cut`, `recover`), so an unused try only waited for a slot."""
     return bmc.trying is not None
 
 
@@ -116,7 +116,8 @@ def target_of_address(node: Node) -> BmcTarget:
 
 
 def split(address: str) -> SplitResult:
-    """The parts of a URL. Any other address has no scheme; the client refuses a malformed one."""
+    """The parts of a URL. For any other address, the result has no scheme; the BMC client refuses a malformed
+    address."""
     with suppress(ValueError):
         if "://" in address:
             return urlsplit(address)

@@ -1,10 +1,10 @@
-"""The management layer: whether farrier may use the BMC (model §3).
+"""The management layer: whether farrier may use the BMC.
 
-Enrolled nodes with complete details are verified after the back-off of the last failure, if `auto_manage` is set or an
-intent requested it. Verification only reads. It ends with its result, its deadline, an intent that must not wait, or
-the recovery after a crash.
+Nodes in `enroll` with complete details are verified after the back-off of the last failure, if `auto_manage` is set or
+an intent requested the verification. Verification only reads. It ends with its result, at its deadline, with an intent
+that must not wait, or with the recovery after a crash.
 
-A try is counted in the commit before it, and allows one login. An interrupted verification goes back to `enroll` and
+The commit before a login counts a try, which allows one login. An interrupted verification goes back to `enroll` and
 counts another try, so neither a crash nor an intent can hide a login from the cap.
 """
 
@@ -64,7 +64,7 @@ def enroll(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def verify_if_asked(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """After a failed adoption: verify, if an intent requested it and had to wait."""
+    """After a failed adoption, begin the verification that an intent requested and that had to wait, if any."""
     return None if node.paused is not None else probing.begin_asked(node, now)
 
 
@@ -119,7 +119,7 @@ def _verified(node: Node, now: datetime, reading: BmcReading) -> Outcome:
 
 
 def _failed(node: Node, now: datetime, error: BmcError, *, tries: tuple[datetime, ...], cause: str) -> Outcome:
-    """The transition back to `enroll`. The error is kept until proof that it is gone."""
+    """The transition back to `enroll`. The error stays recorded until proof that its cause is gone."""
     return transition(
         node,
         with_fields(node, management=M.ENROLL, bmc=probing.failed(node.bmc, error, now, tries=tries)),

@@ -66,7 +66,7 @@ class Done(Made, frozen=True, kw_only=True):
 
 
 class Waiting(Made, frozen=True, kw_only=True):
-    """The stage is not done yet. `timed`: it fails if it waits longer than its deadline."""
+    """The stage is not done yet. `timed`: the stage fails if it waits longer than its deadline."""
 
     reason: str
     requeue_after: timedelta | None = None
@@ -83,7 +83,7 @@ class Step(Made, frozen=True, kw_only=True):
 
 
 class Failed(Made, frozen=True, kw_only=True):
-    """This attempt failed. With `stop` it is not retried, even if the stop takes several edges."""
+    """This attempt failed. With `stop`, the stage is not retried, even if the stop takes several edges."""
 
     failure: FailureClass
     detail: str
@@ -92,14 +92,14 @@ class Failed(Made, frozen=True, kw_only=True):
 
 Settled: TypeAlias = Done | Waiting | Step | Failed
 
-# The call waits for a slot of the region, reads the machine and sends one change, for which the region may need as long
-# as the machine's BMC. A step that changes something is never interrupted, so this bounds the wait of an intent.
+# The call waits for a slot of the region, reads the machine and sends one change, during which the region may wait for
+# the machine's BMC. A step that changes something is never interrupted, so this limit bounds the wait of an intent.
 CALL_DEADLINE = timedelta(seconds=60)
 
 
 class Call(Made, frozen=True, kw_only=True):
-    """The stage needs an outside service first. The loop awaits `act` with the services, without a database connection;
-    it returns the result of the stage. It may run again after a crash at any point. An intent that must not wait
+    """The stage needs an outside service first. The loop awaits `act` with the services, without a database connection.
+    `act` returns the result of the stage, and may run again after a crash at any point. An intent that must not wait
     interrupts a call that `reads_only`."""
 
     name: str
@@ -145,7 +145,7 @@ def attempt_began_at(workflow: Workflow) -> datetime:
 
 
 def waits_since(workflow: Workflow) -> datetime:
-    """When the deadline of the running attempt began: a pause does not count against it."""
+    """The time from which the deadline of the running attempt counts: its begin, or the end of a later pause."""
     return max(attempt_began_at(workflow), workflow.upstream.unpaused_at or NO_TIME)
 
 
@@ -175,7 +175,7 @@ def is_unread(node: Node) -> bool:
 
 
 def with_note(node: Node, **fields: Any) -> Node:
-    """The node with changes to what its live workflow records about MAAS."""
+    """The node with changed fields of its live workflow's `upstream`."""
     workflow, replace = node.workflow, msgspec.structs.replace
     assert workflow is not None, "only called while a workflow is live"
     return replace(node, workflow=replace(workflow, upstream=replace(workflow.upstream, **fields)))
@@ -211,7 +211,7 @@ def proven_healthy(node: Node, now: datetime, config: Policy) -> health.Healthy 
 
 def has_fresh_power(node: Node, now: datetime, config: Policy) -> bool:
     """Whether the last read of the node's power is recent enough for decisions. While reads continue and none fails, a
-    confirmed power is stored only every `confirmed_every`; when they end, the time of the last good read is stored."""
+    confirmed power is stored only every `confirmed_every`; when reads end, the time of the last good read is stored."""
     bmc = node.bmc
     is_read = node.management is Management.MANAGEABLE and node.paused is None and not node.deleting
     goes_on = is_read and bmc.sync_failure is None
@@ -235,7 +235,7 @@ def layers(node: Node) -> dict[str, str]:
     return values
 
 
-# Limits of the length of a reason.
+# Limits of the names in a reason.
 _MOST_NAMES = 12
 _LONGEST_NAME = 60
 

@@ -1,4 +1,4 @@
-"""Onboarding in mode `adopt`: the stages up to the agent's, and how an adoption begins (model §3, §4).
+"""Onboarding in mode `adopt`: how an adoption begins, and the stage that its probe must pass.
 
 `resolve_power_credentials` is a gate: only a probe that finds the recorded machine leads past it (`adopting`). So no
 retry, rerun or new intent puts a machine into service without a probe. Nothing here writes to a BMC or to MAAS.

@@ -1,9 +1,10 @@
-"""Power of manageable nodes: one regular read for power, health and identity (model §3).
+"""Power of manageable nodes: one regular read for power, health and identity.
 
-A rule for manageable nodes, which the handler also calls after a run with an unknown end. The result of a read is
-payload and changes no layer; `switching` handles enforced and requested power. A failed read is visible (in the node's
-wait reason and in a metric) and is retried after growing pauses. The last good reading keeps its time and becomes
-stale. The IDs of nodes spread the reads over the interval, so that the fleet does not read at the same time.
+The handler calls the rule `tend` for manageable nodes, and `recover` after a run with an unknown end. The result of a
+read is payload and changes no layer; `switching` handles enforced and requested power. A failed read is visible (in the
+node's wait reason and in a metric) and is retried after growing pauses. The last good reading keeps its time and
+becomes stale. The IDs of nodes spread the reads over the interval, so that farrier does not read all nodes at the same
+time.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ LONGEST_PAUSE = timedelta(minutes=5)
 _AT_MOST_DOUBLED = 4
 
 READ = "read_power"
-# Multiples of it modulo 1 are spread evenly, whatever their number.
+# The multiples of this ratio modulo 1 are spread evenly, for any number of nodes.
 _GOLDEN = 0.6180339887498949
-# The same with another number, so that nodes that are read in the same second are not stored in the same minute.
+# Another such ratio, so that nodes that are read in the same second are not stored in the same minute.
 _SILVER = 0.41421356237309515
 _AT_ONCE = timedelta(0)
 
@@ -76,8 +77,8 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
 
 
 def recover(node: Node, now: datetime, *, step: str) -> Decision | None:
-    """Decide after a step of this name whose end is not recorded: a login that it may have sent counts. None if it
-    cannot have sent one, or if the login cap is reached without it."""
+    """Decide after a step of this name whose end is not recorded: a login that the step may have sent counts. None if
+    the step cannot have sent a login, or if the login cap is reached without this login."""
     if node.management is not Management.MANAGEABLE or node.deleting:
         return None
     if node.bmc.switching is not None:
@@ -104,14 +105,14 @@ def next_read(node: Node, config: Policy) -> datetime:
 
 
 def was_just_read(node: Node, now: datetime, config: Policy) -> bool:
-    """Whether the regular read may wait, because the last one began no longer ago than a read may take."""
+    """Whether the regular read may wait, because the last read began within the time that a read may take."""
     at = node.bmc.power_at
     reads = node.management is Management.MANAGEABLE and node.bmc.switching is None
     return reads and at is not None and now - at <= config.transient_deadline
 
 
 def confirmed(stored: Node, remembered: Node, now: datetime) -> Node:
-    """The stored node with the time of the last confirmation, if the confirmed state is the stored one."""
+    """The stored node, with the time of the last confirmation if the confirmed state is the stored state."""
     stored_at, at = stored.bmc.power_at, remembered.bmc.power_at
     if stored_at is None or at is None or not stored_at < at <= now:
         return stored
@@ -141,7 +142,7 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
                 quiet=True,
             )
     target = target_of(node)
-    # The node if the login was not refused.
+    # The node for the case that the login is not refused.
     clean = with_fields(node, bmc=replace(node.bmc, tries=tries_before(node.bmc), trying=None))
 
     async def read(services: NodeServices) -> Outcome:
@@ -166,7 +167,7 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def _stored(node: Node, to: Node, now: datetime, config: Policy) -> Update[Node, Write]:
-    """The node with its reading. After a change it runs again at once; an unchanged reading is stored every
+    """Store the reading. After a change, the node runs again at once; an unchanged reading is stored only every
     `confirmed_every`."""
     before, after = node.bmc, to.bmc
     same = has_fresh_power(node, now, config) and (before.power, before.sync_failure) == (
@@ -182,7 +183,8 @@ def _stored(node: Node, to: Node, now: datetime, config: Policy) -> Update[Node,
 
 
 def _is_to_be_stored(node: Node, now: datetime, config: Policy) -> bool:
-    """Whether the node's moment to store confirmed readings has come since the last time. Each node has its own."""
+    """Whether the node's moment to store a confirmed reading has passed since a reading was last stored. The moments of
+    nodes are spread over the interval."""
     stored_at, every = _stored_at(node), config.confirmed_every.total_seconds()
     if stored_at is None:
         return True
@@ -221,12 +223,12 @@ def _pause(node: Node, error: BmcError, failures: int) -> timedelta:
         pause = max(pause, SECOND_LOGIN_AFTER)
     if error.retry_after is not None:
         pause = max(pause, min(error.retry_after, LONGEST_PATIENCE))
-    # A failed switch makes many BMCs unreachable; they are not all retried in the same second.
+    # A failed network switch makes many BMCs unreachable. Their retries are spread over time.
     return pause * (1 + 0.1 * (node.id * failures * _GOLDEN % 1))
 
 
 def _counted_once(bmc: Bmc, now: datetime) -> Bmc:
-    """The BMC after a login that may have been refused: counted, unless it was counted before."""
+    """The BMC with a counted try for a login that may have been refused; the try may be counted already."""
     return bmc if has_try(bmc) else counted(bmc, now)
 
 

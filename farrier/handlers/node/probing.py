@@ -1,8 +1,8 @@
-"""Evaluates a read-only pass over a BMC (model §3).
+"""Evaluates a probe: one read of a BMC for a verification or an adoption.
 
-Verification and adoption make the same pass, and differ in the states that follow. This module checks whether the
-machine is the recorded one, and records successes and failures. It also begins and stops verifications, because both
-the rule and the responses do so.
+Verifications and adoptions differ only in the states that follow the probe. This module checks whether the machine is
+the recorded one, and records successes and failures. It also begins and stops verifications, because both rules and
+responses do so.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from farrier.model.writes import Write
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# How long `auto_manage` ignores a BMC after an operator stopped its verification: as long as after a BMC that never
-# responds.
+# How long `auto_manage` ignores a BMC after an operator stopped its verification: as long as the longest pause after
+# a BMC did not respond.
 _CANCELLED_FOR = timedelta(minutes=5)
 
 
@@ -44,15 +44,15 @@ def begin_verify(node: Node, now: datetime, *, reason: str, cause: str) -> Chang
 
 
 def begin_asked(node: Node, now: datetime) -> Change | Wait[Write] | None:
-    """Verify the node, if an intent requested it and had to wait for the login cap."""
+    """Begin the requested verification, or wait for the login cap; None if no verification was requested."""
     if node.bmc.asked_at is None:
         return None
     return begin_verify(node, now, reason="manage was requested", cause="rule: manage")
 
 
 def put_off(node: Node, now: datetime) -> Node:
-    """The node after an operator stopped its verification: a request for it ends, and `auto_manage` pauses for a
-    while."""
+    """The node after an operator stopped its verification: a requested verification is dropped, and `auto_manage`
+    pauses for a while."""
     return with_fields(node, bmc=replace(node.bmc, asked_at=None, failures=0, next_try_at=now + _CANCELLED_FOR))
 
 
@@ -69,22 +69,22 @@ def recorded(node: Node) -> Identity:
 
 
 async def verified(node: Node, services: NodeServices) -> BmcReading:
-    """Verify the BMC at the node's address. Interfaces are read too if no other identity from the BMC is recorded.
-    Raises only `BmcError`."""
+    """Verify the BMC at the node's address. The probe also reads MAC addresses if neither a serial number nor a UUID of
+    the BMC is recorded. Raises only `BmcError` and `LeaseLost`."""
     known = replace(_of_bmc(node.bmc), macs=()).is_known
     return await called(services.bmc.verify(target_of_address(node), macs=not known))
 
 
 async def called(call: Awaitable[BmcReading], *, changes: bool = False) -> BmcReading:
     """Await a call of the BMC client. An unexpected exception becomes a failure of class internal, which is recorded,
-    counted and backed off like any other. `LeaseLost` is raised to the run. A call that `changes` something may have
-    sent it before the exception."""
+    counted and backed off like any other. `LeaseLost` is raised to the run. `changes`: the call sends a change, which
+    may have been sent before the exception."""
     try:
         return await call
     except (BmcError, LeaseLost):
         raise
     except Exception as error:
-        # Without the text of the exception, which may quote a header.
+        # The log omits the text of the exception, because it may quote a header.
         trace = "".join(traceback.format_tb(error.__traceback__))
         _log.error("bmc.client_bug", error=type(error).__name__, traceback=trace)
         detail = f"unexpected {type(error).__name__} in the BMC client; the log has the traceback"
@@ -92,7 +92,7 @@ async def called(call: Awaitable[BmcReading], *, changes: bool = False) -> BmcRe
 
 
 def refusal(node: Node, reading: BmcReading, *, must_prove: bool) -> BmcError | None:
-    """Why a successful pass does not count: an invalid power state, or another machine. With `must_prove`, a recorded
+    """Why a successful probe does not count: an invalid power state, or another machine. With `must_prove`, a recorded
     value has to match; without, only a contradiction counts."""
     if reading.power is PowerState.UNKNOWN:
         return _error(reading, BmcFailure.PROTOCOL, "the BMC reports a power state other than on and off")
@@ -109,7 +109,7 @@ def refusal(node: Node, reading: BmcReading, *, must_prove: bool) -> BmcError | 
 
 
 async def judged(node: Node, reading: BmcReading, services: NodeServices, *, must_prove: bool) -> BmcError | None:
-    """`refusal`, or the failure for a machine that another node has recorded."""
+    """`refusal`, or the failure for a machine that another node has recorded; None if the probe counts."""
     refused = refusal(node, reading, must_prove=must_prove)
     if refused is not None:
         return refused
@@ -118,14 +118,14 @@ async def judged(node: Node, reading: BmcReading, services: NodeServices, *, mus
 
 
 def shared(node: Node) -> str | None:
-    """Why farrier may not switch the power: other nodes recorded the same machine. None if they did not."""
+    """Why farrier may not switch the power: other nodes recorded the same machine. None if no other node did."""
     if not node.same_machine:
         return None
     return f"nodes {', '.join(node.same_machine)} recorded the same machine; use clear_bmc at all but one of them"
 
 
 def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
-    """The BMC after a successful pass: without errors, with all values of the reading. The first recorded identity
+    """The BMC after a successful probe: without errors, with all values of the reading. The first recorded identity
     stays."""
     who = identity.kept(_of_bmc(bmc), _seen(reading))
     return Bmc(
@@ -157,7 +157,7 @@ def refreshed(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
     return replace(
         bmc,
         tried_version=reading.credential_version,
-        # A version that was valid before is still valid, and does not replace the newer one (`rotation`).
+        # A BMC may still accept the former version, which does not replace the newer one (`rotation`).
         good_version=bmc.good_version if reading.credential_version == bmc.good_before else reading.credential_version,
         system_path=reading.system_path,
         power=reading.power,
@@ -174,7 +174,7 @@ def refreshed(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
 
 
 def unfinished(node: Node) -> Update[Node, Write]:
-    """The outcome of an interrupted pass. It is unknown whether the pass had logged in, so its try stays counted, and
+    """The outcome of an interrupted probe. It is unknown whether the probe had logged in, so its try stays counted, and
     no other login uses it."""
     spent = replace(node.bmc, trying=None)
     return Update(
@@ -183,21 +183,21 @@ def unfinished(node: Node) -> Update[Node, Write]:
 
 
 def interrupting(node: Node) -> Intent | None:
-    """The intent that interrupts a pass. An intent that conflicts with another node's BMC is refused, and interrupts
+    """The intent that interrupts a probe. An intent that conflicts with another node's BMC is refused, and interrupts
     nothing."""
     return next((asked for asked in node.intents if ACTIONS[asked.action].interrupts and asked.conflict is None), None)
 
 
 def recover(node: Node) -> Update[Node, Write] | None:
-    """Decide after a run with an unknown end: a try that it may have used is spent."""
+    """Decide after a run with an unknown end: a try that the run may have used is spent."""
     if node.management not in TRANSIENT or node.bmc.trying is None or node.deleting:
         return None
     return unfinished(node)
 
 
 def failed(bmc: Bmc, error: BmcError, now: datetime, *, tries: tuple[datetime, ...]) -> Bmc:
-    """The BMC after a failed pass. The error stays until proof that it is gone. A failure without a login is not
-    counted again."""
+    """The BMC after a failed probe. The error stays until proof that its cause is gone. A failure without a login is
+    not counted again."""
     of_class = bmc.of_class + error.dialled if bmc.failures and bmc.failure is error.failure else 1
     patience = pause(error, max(of_class, 1))
     return replace(

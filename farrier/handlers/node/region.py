@@ -1,8 +1,8 @@
-"""A stage's slot at its site's MAAS region: one reading of the machine, at most one change, and the meaning of
-failures.
+"""Runs the calls of a stage to its site's MAAS region: one reading of the machine, at most one change, and the result
+of the stage for each failure.
 
-The decision depends on fresh readings only, so a run repeated after a crash continues the earlier one. Nothing is sent
-to a machine that another user owns. Waiting for MAAS uses the observer's readings instead.
+The decision depends on fresh readings only, so a run repeated after a crash continues the earlier run. Nothing is sent
+to a machine that another user owns. A stage that waits for MAAS uses stored observations instead.
 """
 
 from __future__ import annotations
@@ -72,7 +72,6 @@ def with_machine(
         return site
 
     async def act(services: NodeServices) -> Settled:
-        """Wait for a slot of the region, read the machine, decide, and send the change."""
         assert node.maas_id is not None, "only called once the node has a machine"
         try:
             async with services.maas.turn(site.name) as client:
@@ -100,7 +99,6 @@ def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: 
         return site
 
     async def act(services: NodeServices) -> Settled:
-        """Wait for a slot of the region, and run `ask` with its client."""
         try:
             async with services.maas.turn(site.name) as client:
                 return await ask(client)
@@ -117,15 +115,15 @@ def _usable(node: Node, policy: Policy) -> Site | Waiting:
         return elsewhere(node)
     doubt = node.region.doubt if node.region is not None else None
     if doubt is not None:
-        # Another region may be at the URL, or the key of another user. Its responses would not be about farrier's
+        # The URL may lead to another region, or the key may belong to another user. Responses may then be about other
         # machines.
         return Waiting(reason=f"MAAS: {doubt}", requeue_after=REGION_AGAIN, timed=False)
     return site
 
 
 def _of_another(node: Node, machine: Machine) -> Failed:
-    """The failure of a machine that another user owns. Raises `MaasError` if the API key has changed its user
-    instead."""
+    """The failure of a machine that another user owns. Raises `MaasError` if instead the API key no longer belongs to
+    the user who owns it."""
     if machine.owner and node.maas is not None and node.maas.ours and node.maas.owner == machine.owner:
         detail = f"the API key no longer belongs to {machine.owner[:64]!r}, who owns the machine of this node"
         raise MaasError(F.AUTH, detail, operation="whoami")
@@ -143,8 +141,8 @@ def not_configured(node: Node) -> Failed:
 
 
 def elsewhere(node: Node) -> Waiting:
-    """Wait for the settings of a site at which the workflow has begun: its file may arrive later, or only another
-    replica has it."""
+    """Wait for the settings of a site at which the workflow has begun: the site's file may arrive later, or only
+    another controller has it."""
     return Waiting(reason=f"site {node.site or '(none)'} has no MAAS in this controller's settings; waits for its file")
 
 
@@ -186,13 +184,13 @@ def is_undecided(seen: MaasObservation) -> bool:
 
 
 def undecided(seen: MaasObservation) -> Waiting:
-    """The wait for a reading without a known owner, which proves nothing and is not the node's fault."""
+    """Wait, because the owner of the machine cannot be decided. The wait does not count against the stage."""
     return Waiting(reason=f"waits to learn the owner of machine {seen.system_id}", timed=False)
 
 
 def of_error(error: MaasError) -> Settled:
-    """The result of the stage after a failed call. After an ambiguous one, the next run reads whether the change was
-    made."""
+    """The result of the stage after a failed call. After an ambiguous failure, the next run reads whether the change
+    was made."""
     detail = f"{error.operation}: {error.failure}: {error.detail}"
     match error.failure:
         case F.AUTH | F.CLOCK_SKEW | F.TLS | F.UNREACHABLE | F.BUSY:
@@ -216,8 +214,8 @@ def of_error(error: MaasError) -> Settled:
 
 
 def comment(node: Node, what: str) -> str:
-    """The comment by which farrier recognises its own requests in the region's events, equal for a repeated request.
-    The ID is for operators; the mark is unique across databases.
+    """The comment by which farrier recognises its own requests in the region's events. A repeated request has the same
+    comment. The ID is for operators; the mark is unique across databases.
     """
     workflow = node.workflow
     assert workflow is not None and workflow.mark, "a stage runs in a workflow that is stored"
@@ -226,5 +224,5 @@ def comment(node: Node, what: str) -> str:
 
 def site_of(node: Node, policy: Policy) -> Site:
     """The node's site. Only for stages that run only at configured sites."""
-    assert node.site is not None, "load_site_config has looked"
+    assert node.site is not None, "load_site_config has checked this"
     return policy.sites[node.site]

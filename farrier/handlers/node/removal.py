@@ -1,4 +1,4 @@
-"""Intent `delete`: takes a node that was never active to `deleted`, over the edges of the table.
+"""Intent `delete`: takes a node that was never active to `deleted`, over the edges of the model.
 
 The node's onboarding ends first. Then a full decommission that skips its work takes the node through the edges, because
 `deleted` can only be reached from `removing`.

@@ -40,7 +40,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Accept(Made, frozen=True, kw_only=True):
-    """Begun or done in this commit. `to` is the node after the commit, None if it does not change."""
+    """The action is begun or done in this commit. `to` is the node after the commit, None if it does not change."""
 
     reason: str
     to: Node | None = None
@@ -48,8 +48,8 @@ class Accept(Made, frozen=True, kw_only=True):
 
 
 class Hold(Made, frozen=True, kw_only=True):
-    """Keep the intent pending until a step returns the answer. `to` is the node with this recorded, None if it is
-    already recorded. Later intents wait, because intents are answered in order."""
+    """Keep the intent pending until a step returns the answer. `to` is the node with the action recorded, None if the
+    action is already recorded or cannot begin yet. Later intents wait, because intents are answered in order."""
 
     reason: str
     to: Node | None = None

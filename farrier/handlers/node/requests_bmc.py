@@ -23,7 +23,7 @@ from farrier.model.params import PowerRequest, SetBmc, SetPower
 
 def set_bmc(request: Request) -> Reply:
     """Change the given BMC details and reset the back-off. With another address, the facts about the former BMC are
-    removed. The last error stays until a successful verification, except one about missing details."""
+    removed. The last error stays until a successful verification, except an error about missing details."""
     node, params = request.node, request.params
     assert isinstance(params, SetBmc), "the table of actions declares this type"
     if request.intent.conflict is not None:
@@ -34,7 +34,7 @@ def set_bmc(request: Request) -> Reply:
     bmc = msgspec.structs.replace(bmc, failures=0, next_try_at=None, trying=None)
     if missing_detail(node) is not None:
         bmc = msgspec.structs.replace(bmc, last_error=None, failure=None)
-    if node.management is M.MANAGEABLE:  # verified in place, at once if the login cap allows it
+    if node.management is M.MANAGEABLE:  # enters `verifying`, and begins at once if the login cap allows it
         bmc = counted(msgspec.structs.replace(bmc, asked_at=bmc.asked_at or request.now), request.now)
     edited = with_fields(
         node, bmc_address=address, bmc_credential=credential, bmc=bmc, management=_after_edit(node.management)
@@ -64,8 +64,8 @@ def clear_bmc(request: Request) -> Reply:
 
 
 def manage(request: Request) -> Reply:
-    """Verify now. The login cap has precedence: at the cap, the intent is accepted and waits. A failed adoption is
-    cancelled; one that waits elsewhere continues once the BMC is manageable again."""
+    """Verify now. The login cap has precedence: at the cap, the intent is accepted, and the verification waits. A
+    failed adoption is cancelled."""
     node, now = request.node, request.now
     missing = missing_detail(node)
     if missing is not None:

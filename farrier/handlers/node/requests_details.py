@@ -1,7 +1,7 @@
 """The response to `set`: changes registration data, except values that a live workflow uses.
 
-The database refused malformed values when the intent was inserted, with the functions of the registration. The commit
-writes a history row for each changed value, because it reads the former values.
+The database refused malformed values when the intent was inserted, by the same functions as for a registration. The
+commit writes a history row for each changed value, because only the commit reads the former values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from farrier.model.node import Node
 from farrier.model.params import Unset
 from farrier.model.writes import SetDetails
 
-# The snapshot contains these for later runs. All other details are read where they are used.
+# The details that also change in the returned node. The write `SetDetails` stores all changed details.
 _OF_THE_NODE = ("site", "model", "agentless", "auto_manage")
 
 

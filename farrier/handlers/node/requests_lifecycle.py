@@ -1,4 +1,4 @@
-"""Responses to the intents that change a node's status at once: quarantine, release, reactivate, delete (model §2)."""
+"""Responses to the intents that change a node's status at once: quarantine, release, reactivate, delete."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def quarantine(request: Request) -> Reply:
 
 
 def _stands(workflow: Workflow) -> bool:
-    """Whether the onboarding waits for an operator and does nothing."""
+    """Whether the onboarding cannot end a quarantine: it waits for an operator or a mode, or is being cancelled."""
     if workflow.status is W.COMPENSATING:
         return workflow.after_undo is AfterUndo.CANCEL
     return workflow.status is W.FAILED_MANUAL_INTERVENTION or workflow.mode is None
@@ -112,7 +112,7 @@ def _not_to_reactivate(request: Request) -> str | None:
     any owner."""
     node = request.node
     if request.in_maas_as(deployed=False):
-        assert node.maas is not None, "it was read"
+        assert node.maas is not None, "in_maas_as needs an observation"
         if node.maas.state is MaasStatus.ABSENT:
             return f"machine {node.maas_id} no longer exists in MAAS; remove the node, or onboard it again"
         return f"machine {node.maas_id} is no longer deployed in MAAS; onboard it again"

@@ -1,7 +1,7 @@
-"""Response to `adopt_observed_state`: the workflow continues from the state in MAAS (000 §8).
+"""Response to `adopt_observed_state`: the workflow continues from the state in MAAS.
 
-Decides on fresh readings of the region's observer only. A state that was not recorded, or a machine of another user, is
-not adopted. A repeated intent changes nothing.
+The response decides by fresh observations only. It adopts no machine of another user. A repeated intent changes
+nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def adopt_observed_state(request: Request) -> Reply:
     """Continue from the observed state, or complete the workflow if this state is the goal."""
     node, now, policy = request.node, request.now, request.config
     workflow = node.workflow
-    assert workflow is not None, "the table asks for a live workflow"
+    assert workflow is not None, "the table of actions requires a live workflow"
     match workflow:
         case Onboarding(mode=OnboardingMode.DEPLOY):
             return _of_deployment(node, now, policy)
@@ -81,9 +81,10 @@ def _of_deployment(node: Node, now: datetime, policy: Policy) -> Reply:
 
 
 def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
-    """The node at `stage`. The workflow records the state in MAAS as if it had requested it, but will not undo it."""
+    """The node at `stage`. The workflow records the state in MAAS as if the workflow had requested this state, but will
+    not undo it."""
     workflow = node.workflow
-    assert workflow is not None, "the caller looked"
+    assert workflow is not None, "the caller has checked this"
     known = workflow.upstream
     if state in (M.COMMISSIONING, M.READY):  # the earlier deployment is gone
         known = replace(known, disowned=known.deploys)
@@ -98,7 +99,7 @@ def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
 def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
     """Continue the decommission. Stages whose goal MAAS shows have nothing to do; all others still run."""
     workflow = node.workflow
-    assert isinstance(workflow, Decommission), "the caller looked"
+    assert isinstance(workflow, Decommission), "the caller has checked this"
     stages = adopted.left(workflow)
     if not stages:
         return _no(f"no state in MAAS completes the rest of this {workflow.mode}")

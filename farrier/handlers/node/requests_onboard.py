@@ -1,4 +1,4 @@
-"""Responses to `onboard` and `adopt`: set the mode of an onboarding and run it from its first stage (model §3, §4).
+"""Responses to `onboard` and `adopt`: set the mode of an onboarding and run it from its first stage.
 
 `adopt` adopts a running machine: it requires a verified BMC, and begins the probe in the same commit. `onboard` in mode
 `adopt` also accepts a node whose BMC is not verified yet.
@@ -85,7 +85,8 @@ def _onboard_found(request: Request) -> Reply:
 
 
 def adopt(request: Request) -> Reply:
-    """Begin the probe of the machine. The login cap has precedence: at the cap, the intent is accepted and waits."""
+    """Begin the probe of the machine. The login cap has precedence: at the cap, the intent is accepted, and the probe
+    waits."""
     node, now = request.node, request.now
     if node.ever_active or node.failed_validation:
         return Reject(reason="adopt: this node has been in service; release or decommission it")
@@ -102,7 +103,8 @@ def adopt(request: Request) -> Reply:
 
 
 def _with_onboarding(request: Request) -> Node:
-    """The node with its adoption at the first stage: a new one, one that got its mode, or one that was resumed."""
+    """The node with an adoption at its first stage: a new onboarding, an onboarding that gets its mode now, or a
+    stopped adoption that starts again."""
     node, now = request.node, request.now
     if isinstance(node.workflow, Onboarding):
         given = with_workflow(node, mode=OnboardingMode.ADOPT, mode_given_at=node.workflow.mode_given_at or now)

@@ -1,7 +1,7 @@
-"""Responses to the intents that begin a decommission, and to the operator's actions on a workflow (model §7, 000 §8).
+"""Responses to the intents that begin a decommission, and to the operator's actions on a workflow.
 
-A response only creates a workflow; the stages change the node's status, so there is one way into `draining` and one
-into `removing`. All intents may be repeated.
+A response only creates a workflow; only the stages take the node to `draining` and `removing`. All intents may be
+repeated.
 """
 
 from __future__ import annotations
@@ -116,10 +116,10 @@ def restart_clean(request: Request) -> Reply:
 
 
 def cancel(request: Request) -> Reply:
-    """Stop the workflow, and a verification with it. The node returns to a status that needs no workflow. A node whose
-    cleaning did not complete is marked not_scrubbed."""
+    """Stop the workflow and a running verification. The node returns to a status that requires no workflow. A node
+    whose cleaning did not complete is marked not_scrubbed."""
     node = request.node
-    if node.management is Management.VERIFYING:  # otherwise `auto_manage` would begin it again at once
+    if node.management is Management.VERIFYING:  # otherwise `auto_manage` would begin the verification again at once
         node = probing.put_off(node, request.now)
     if node.workflow is None:
         return Accept(reason="the verification is cancelled", to=node)
@@ -143,7 +143,7 @@ def cancel(request: Request) -> Reply:
 def mark_manual_intervention_required(request: Request) -> Reply:
     """Freeze the workflow until an operator resolves it."""
     assert isinstance(request.params, p.MaybeBecause), "the table of actions declares this type"
-    # A cancel after this ends the workflow, whether or not its work can be undone.
+    # A cancel of a workflow with class `undo_failed` ends it, even if its work cannot be undone.
     undoes = _live(request).status is W.COMPENSATING and compensating.has_work(request.node)
     frozen = freeze(
         request.node,
@@ -162,9 +162,9 @@ _LED_THERE: Mapping[N, tuple[Respond, p.Drain | p.Remove]] = {
 
 
 def _owner(request: Request) -> Reply:
-    """Create the decommission that leads into this state; its stages continue from the node's state."""
+    """Create the decommission that leads into the node's status; its stages continue from there."""
     status = request.node.status
-    assert status in _LED_THERE, "elsewhere the table asks for a live workflow"
+    assert status in _LED_THERE, "in other statuses, the table of actions requires a live workflow"
     unowned = f"the node is {status}, but no decommission of it is live"
     respond, params = _LED_THERE[status]
     if request.node.agentless:  # no agent can finish these tasks, so force is required
@@ -183,7 +183,7 @@ def _undoing(node: Node, after: AfterUndo) -> Node:
 
 def _live(request: Request) -> Onboarding | Decommission:
     workflow: Workflow | None = request.node.workflow
-    assert workflow is not None, "the table asks for a live workflow"
+    assert workflow is not None, "the table of actions requires a live workflow"
     return workflow
 
 
@@ -226,7 +226,8 @@ def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Opt
 
 
 def _raises_the_record(live: Decommission, options: Options) -> bool:
-    """Whether both are the `remove` of a retired node, and differ only in the removal of its record in MAAS."""
+    """Whether the live decommission and these options both come from `remove`, so that they can differ only in the
+    removal of the record in MAAS."""
     return (
         options.leave_out[: len(_BEFORE_REMOVAL)] == live.options.leave_out[: len(_BEFORE_REMOVAL)] == _BEFORE_REMOVAL
     )

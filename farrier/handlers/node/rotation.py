@@ -1,7 +1,7 @@
-"""Detects a new version of a credential and tries it at once (model §3).
+"""Detects a new version of a credential and tries it at once.
 
-Each regular read first compares the version with the one that is known to be good. While reads fail because of the
-credential, it is resolved during the back-off, which costs no login.
+Each regular read first compares the version with the version that is known to be good. While reads fail because of the
+credential, farrier resolves the credential during the back-off, which costs no login.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _FORGOTTEN: dict[str, Any] = {
 }
 """The fields of the back-off, which belongs to the former secret."""
 
-# Replicas may see different versions of one secret, because a cache or mirror is behind. They must not verify in turns.
+# Controllers may see different versions of one secret, because a cache or mirror is outdated. They must not start
+# verifications in turns.
 AGAIN_AFTER = timedelta(minutes=5)
 
 _NEW_VERSION = "the credential has a new version"
@@ -43,8 +44,7 @@ _CAUSE = "rule: credential watch"
 
 
 async def verify_if_new(node: Node, now: datetime, credentials: NodeCredentials) -> Outcome | None:
-    """The transition to a verification in place, if the credential has another version than the one that was good; else
-    None. Raises `CredentialError`."""
+    """Start a verification if the version of the credential is new; else None. Raises `CredentialError`."""
     if node.bmc.good_version is None or node.bmc_credential is None:
         return None
     version = await credentials.version(target_of(node))
@@ -76,7 +76,7 @@ def watch_enroll(node: Node, now: datetime, config: Policy) -> Decision | None:
     bmc = node.bmc
     if bmc.failures == 0 or bmc.failure not in _MENDED:
         return None
-    # The credential was just tried.
+    # The first check follows after an interval, because the verification has just tried the credential.
     if now < node.management_entered_at + config.power_sync_interval or not _is_due(bmc, now, config):
         return None
 
@@ -92,7 +92,7 @@ def watch_enroll(node: Node, now: datetime, config: Policy) -> Decision | None:
 
 
 def _verify(node: Node, now: datetime) -> Change:
-    """Start `verifying` without back-off. At the login cap, the verification waits as for an intent."""
+    """Start `verifying` without back-off. At the login cap, the verification waits, as after intent `manage`."""
     bmc = replace(node.bmc, **_FORGOTTEN)
     may = counted(bmc, now)
     if may.trying is None:
@@ -114,8 +114,8 @@ async def _version(node: Node, services: NodeServices) -> str | None:
 
 
 def _is_new(bmc: Bmc, version: str, now: datetime) -> bool:
-    """Whether the version is neither the one that is known to be good nor, shortly after a verification, the one before
-    it."""
+    """Whether the version is neither the version that is known to be good nor, shortly after a verification, the
+    version before that."""
     if version == bmc.good_version:
         return False
     return version != bmc.good_before or bmc.verified_at is None or now - bmc.verified_at >= AGAIN_AFTER
@@ -132,6 +132,6 @@ def _nothing_new(node: Node, seen: Bmc) -> Update[Node, Write]:
 
 
 def _step(look: Callable[[NodeServices], Awaitable[Outcome]], node: Node, now: datetime, config: Policy) -> Decision:
-    # A check that raises or is interrupted counts as one, because otherwise every further run would repeat it.
+    # A check that raises or is interrupted counts as made, because otherwise every further run would repeat it.
     seen = _nothing_new(node, replace(node.bmc, watched_at=now))
     return Step(name="watch_credential", act=look, deadline=config.probe_deadline, reads_only=True, if_cut=seen)

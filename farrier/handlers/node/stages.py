@@ -1,4 +1,4 @@
-"""The stages of both workflows, and how a workflow begins, advances and ends (model §4).
+"""The stages of both workflows, and how a workflow begins, advances and ends.
 
 Used by the rules and responses that run a workflow. This module makes no decisions, and no stage imports another.
 """
@@ -71,7 +71,7 @@ _ONBOARDING: Mapping[O, Stage] = {
     O.WAIT_FOR_AGENT_ENROLLMENT: wait_for_agent_enrollment,
 }
 
-# The stages that an adoption may run without a site, and those that report a missing site themselves.
+# The stages that an adoption may run without a configured site, and the stages that report a missing site themselves.
 _ANYWHERE = frozenset(
     {O.LOAD_SITE_CONFIG, O.RESOLVE_POWER_CREDENTIALS, O.CREATE_OR_FIND_IN_MAAS, O.WAIT_FOR_AGENT_ENROLLMENT}
 )

@@ -1,4 +1,4 @@
-"""The status layer: transitions because of heartbeats, alerts and enrolments (edges of model §2 that no workflow owns).
+"""The status layer: transitions because of heartbeats, alerts, enrolments and drift, which no workflow owns.
 
 Stale facts prove nothing and cause no transition. The rules also apply to a paused node, because a pause does not stop
 observation.
@@ -22,13 +22,13 @@ from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import OnboardingMode
 from farrier.model.writes import AnswerIntent, LeaveService, Write
 
-# A transition between these changes no other part of the snapshot.
+# A transition between these statuses changes no other part of the snapshot.
 _ALONE = frozenset({N.ACTIVE, N.OFFLINE, N.QUARANTINED})
 
 
 def after(node: Node, moved: Transition[Node, Write], now: datetime) -> Node | None:
-    """The snapshot of the node after a transition of its status alone. None after any other transition, which changes
-    more of the snapshot: workflows, tasks, the BMC."""
+    """The snapshot of the node after a transition that changes only its status. None after any other transition,
+    because it changes more of the snapshot, such as the workflow, the tasks or the BMC."""
     to = moved.to
     if not {node.status, to.status} <= _ALONE or node.workflow is not None:
         return None
@@ -60,7 +60,7 @@ def bootstrap_issued(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def active(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """Take the node out of service if it is silent, has blocking alerts, or MAAS contradicts it."""
+    """Take the node out of service if it is silent, has blocking alerts, or MAAS contradicts its status."""
     facts = vitals(node, now, config)
     silence = health.silent(facts)
     if silence is not None:
@@ -72,7 +72,7 @@ def active(node: Node, now: datetime, config: Policy) -> Decision | None:
 
 
 def offline(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """Quarantine the node if it has a cause for it; return it to `active` once it is proven healthy."""
+    """Quarantine the node if there is a cause; return it to `active` once it is proven healthy."""
     if node.quarantine is not None and node.workflow is None:
         return transition(
             node,
@@ -104,7 +104,8 @@ def offline(node: Node, now: datetime, config: Policy) -> Decision | None:
 
 
 def quarantined(node: Node, now: datetime, config: Policy) -> Decision:
-    """Return the node to `active` once the cause is proven gone. Runs only without a workflow and a deletion."""
+    """Return the node to `active` once the cause is proven gone. The handler calls this rule only without a live
+    workflow and without a deletion."""
     cause = node.quarantine
     if cause is None:
         return Wait(reason="quarantined; waits for intent release or decommission", rests=True)
@@ -132,7 +133,6 @@ def _what_is_gone(node: Node, cause: Quarantine, now: datetime, config: Policy) 
 
 
 def _drifted(node: Node, why: Quarantine, config: Policy) -> Decision:
-    """The transition to quarantine for a node that MAAS contradicts."""
     return _leaving(
         node, with_fields(node, status=N.QUARANTINED, quarantine=why), config, reason=why.reason, cause="signal: MAAS"
     )
@@ -140,7 +140,7 @@ def _drifted(node: Node, why: Quarantine, config: Policy) -> Decision:
 
 def _leaving(node: Node, to: Node, config: Policy, *, reason: str, cause: str) -> Decision:
     """Take the node out of service because of silence or of the state in MAAS. The commit counts all nodes of the site
-    that would leave service. If it refuses the run, the next snapshot shows that the brake holds the node."""
+    that would leave service. If the commit refuses the run, the next snapshot shows that the brake holds the node."""
     if node.status is not N.ACTIVE:
         return transition(node, to, reason=reason, cause=cause)
     if node.braked_at is not None:
@@ -149,7 +149,6 @@ def _leaving(node: Node, to: Node, config: Policy, *, reason: str, cause: str) -
 
 
 def _blocked(node: Node, facts: health.Vitals) -> Decision:
-    """The transition to quarantine for a node whose last report has alerts that block scheduling."""
     names = ", ".join(alert.id for alert in facts.blocking)
     reason = f"alerts block scheduling: {names}"
     return transition(

@@ -1,8 +1,8 @@
-"""Switches a machine's power, for an intent or to enforce a target power (model §3).
+"""Switches a machine's power, for an intent or to enforce a target power.
 
-Each action has two commits: the first records the action before it is sent, the second its result and the answer to the
-intent. An action is sent once. After an unknown end the power is read first; `on` and `off` are then decided again, and
-a `reset` is never repeated.
+Each action has two commits: the first records the action before it is sent, the second records its result and the
+answer to the intent. An action is sent once. If the end of a step is unknown, the next step reads the power first. It
+sends `on` or `off` again only if the power differs, and never repeats a `reset`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ ENFORCE_EVERY = timedelta(minutes=5)
 # Slow machines need more than a minute to power off, and the BMC client allows two.
 DEADLINE = timedelta(minutes=3)
 
-# An action is sent right after its record. If the record is older than this, an earlier step may have sent it, and a
-# lost reset is better than a second one.
+# An action is sent right after its record. If the record is older than this, an earlier step may have sent the action,
+# and a lost reset is better than a second reset.
 AT_ONCE = timedelta(seconds=10)
 
 _REACHED = {PowerRequest.ON: PowerState.ON, PowerRequest.OFF: PowerState.OFF, PowerRequest.RESET: PowerState.ON}
@@ -48,7 +48,7 @@ def begin(bmc: Bmc, wanted: Switching) -> Bmc | None:
 def proceed(node: Node, now: datetime) -> Decision:
     """Send the action that the last commit recorded, or drop it."""
     wanted = node.bmc.switching
-    assert wanted is not None, "the caller looked"
+    assert wanted is not None, "the caller has checked this"
     if not _is_wanted(node, wanted):
         given_up = replace(node.bmc, switching=None, trying=None)
         return transition(
@@ -85,7 +85,7 @@ def proceed(node: Node, now: datetime) -> Decision:
 def doubt(node: Node) -> Update[Node, Write]:
     """Record that the action may have been sent: the end of the step is unknown."""
     wanted = node.bmc.switching
-    assert wanted is not None, "the caller looked"
+    assert wanted is not None, "the caller has checked this"
     unsure = replace(node.bmc, switching=replace(wanted, unsure=True), trying=None)
     return Update(
         to=with_fields(node, bmc=unsure),
@@ -97,7 +97,7 @@ def doubt(node: Node) -> Update[Node, Write]:
 def enforce(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] | None:
     """Switch a machine whose power differs from the target power, if a fresh read proves the difference."""
     bmc, desired = node.bmc, node.bmc.desired_power
-    assert desired is not None, "the caller looked"
+    assert desired is not None, "the caller has checked this"
     if bmc.power is PowerState.UNKNOWN or bmc.power_at is None or now - bmc.power_at > config.observation_ttl:
         return None
     differs = f"power is {bmc.power}, target power is {desired}"
@@ -154,12 +154,12 @@ def _failed(node: Node, error: BmcError) -> Outcome:
 def _not_done(
     node: Node, why: str, *, tries: tuple[datetime, ...], reading: tuple[BmcReading, datetime] | None = None
 ) -> Outcome:
-    """The action was not done, or its result is unknown, which the answer states."""
+    """The outcome for an action that was not done, or whose result is unknown. The answer states which."""
     wanted = node.bmc.switching
-    assert wanted is not None, "the caller looked"
+    assert wanted is not None, "the caller has checked this"
     known = node.bmc if reading is None else probing.refreshed(node.bmc, *reading)
     bmc = replace(known, switching=None, tries=tries, trying=None)
-    if wanted.intent is None:  # no intent gets this as its answer, so it is stored
+    if wanted.intent is None:  # no intent gets this text as its answer, so the node stores it
         bmc = replace(bmc, enforce_error=why)
     unknown = (
         "the outcome is unknown, because farrier was interrupted after it may have sent the request; "
@@ -171,7 +171,7 @@ def _not_done(
 
 def _answered(node: Node, bmc: Bmc, verdict: Verdict, reason: str) -> Change:
     wanted = node.bmc.switching
-    assert wanted is not None, "the caller looked"
+    assert wanted is not None, "the caller has checked this"
     writes = () if wanted.intent is None else (AnswerIntent(wanted.intent, verdict, reason),)
     return transition(node, with_fields(node, bmc=bmc), reason=reason, cause="step: set power", writes=writes)
 

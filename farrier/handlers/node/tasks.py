@@ -1,7 +1,8 @@
 """Agent tasks for the handler: issue, reissue, count failures, skip by force.
 
-A task waits for an agent without limit, and is issued again without limit after its lease expires. Its stage shows as
-above its limit. Only `failed` results count; after `max_task_attempts` of them the task has failed for good (model §8).
+A task waits for an agent without limit, and is issued again without limit after its lease expires. Meanwhile, views
+show its stage as above its limit. Only `failed` results count; after `max_task_attempts` of them, the task has failed
+for good.
 """
 
 from __future__ import annotations
@@ -149,8 +150,9 @@ def _lease_is_over(task: Task, now: datetime) -> bool:
 
 
 def _current(node: Node, type_: TaskType) -> Task | None:
-    """The newest task of a type, unless an earlier attempt issued it. After a failure, a new attempt counts from the
-    start. After a clean restart, tasks that had succeeded run again."""
+    """The newest task of a type; None if the stage must issue the first one. A task that ended without success counts
+    only in the attempt of the stage that issued it, so a new attempt counts failures from 0. After `restart_clean`,
+    tasks that had succeeded run again."""
     task, workflow = node.task(type_), _workflow(node)
     if task is None or task.is_live:
         return task
@@ -161,8 +163,8 @@ def _current(node: Node, type_: TaskType) -> Task | None:
 
 
 def _force_is_due(workflow: Workflow, now: datetime, config: Policy) -> bool:
-    """Whether force may cancel the task now. The time counts from the start of the stage, and not during a pause, so
-    that an agent can begin the task before."""
+    """Whether force may cancel the task now. An agent first has `force_after` to finish the task, from the start of the
+    stage or the end of the last pause."""
     began_at = max(workflow.stage_entered_at, workflow.upstream.unpaused_at or NO_TIME)
     return workflow.options.force and now - began_at >= config.force_after
 

@@ -1,9 +1,9 @@
 """The marks of an incomplete cleaning on a node: `not_scrubbed`, and the cause `cleanup_validation_failed`.
 
-The first prevents the node from entering service until a scrub is finished. The second is a quarantine that the node
-keeps in every status until a validation succeeds or an operator releases it with a reason. It leads from `offline` to
-`quarantined`, and `moves.with_fields` does not replace it by another cause. Only stages, failures and responses use
-this module, and no other code sets or clears the marks.
+`not_scrubbed` prevents the node from entering service until a scrub is finished. `cleanup_validation_failed` is the
+cause of a quarantine that the node keeps in every status until a validation succeeds or an operator releases the node
+with a reason. An offline node with this quarantine enters `quarantined` again, and `moves.with_fields` does not replace
+the cause. Only stages, `failing` and responses set or clear the marks, through this module.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _CLEANING = (TaskType.CLEANUP_STORAGE, TaskType.SCRUB_GPU)
 
 
 def cleared(node: Node) -> Node:
-    """The node without its quarantine, whatever the cause. For a successful validation, a release with a reason, and
-    the end of the node."""
+    """The node without its quarantine, of any cause: after a successful validation, after a release, and at the end of
+    the node."""
     return replace(node, quarantine=None)
 
 
@@ -34,7 +34,7 @@ def failed(node: Node, failure: FailureClass, detail: str) -> Node:
 
 
 def given_up(node: Node) -> Node:
-    """The node as its workflow is cancelled: marked if its agents began a cleaning or validation that did not
+    """The node after a cancel of its workflow: marked if a task of a cleaning or validation was issued and did not
     succeed."""
     if _is_unfinished(node, *_CLEANING):
         node = with_fields(node, not_scrubbed=True)

@@ -1,4 +1,4 @@
-"""The rules of the live workflow: requested stops, attempts, and the results of stages (model §4).
+"""The rules of the live workflow: requested stops, attempts, and the results of stages.
 
 In a run, `stop` is the first rule, and `progress` comes after the node's health.
 """
@@ -40,15 +40,15 @@ from farrier.model.workflow import WorkflowStatus as W
 from farrier.model.writes import Write
 
 AGAIN_WHILE_UNREAD = timedelta(seconds=15)
-"""Interval at which a stage retries a request while the region cannot be read. It is the interval after any other
-failure of the region."""
+"""Interval at which a stage retries a request while the region cannot be read: the same as after other failures of the
+region (`REGION_AGAIN`)."""
 
 NOTICED_WITHIN = timedelta(seconds=90)
 """Longest time for which calls may fail before farrier notices an outage of the region: a poll begins 5 s after the
 last one and takes at most 75 s."""
 
 MOST_CUTS = 5
-"""Number of consecutive calls with an error or a time-out after which the attempt has failed."""
+"""Number of consecutive interrupted calls after which the attempt has failed."""
 
 
 def stop(node: Node, now: datetime, config: Policy) -> Decision | None:
@@ -84,13 +84,13 @@ def _is_being_cancelled(workflow: Workflow) -> bool:
 
 
 def not_begun(node: Node, now: datetime, config: Policy) -> Decision:
-    """Wait for an intent: an `enrolling` node without an onboarding."""
+    """An `enrolling` node without an onboarding waits for an intent."""
     return Wait(reason="no onboarding is live; waits for intent onboard or adopt", rests=True)
 
 
 def orphaned(node: Node, now: datetime, config: Policy) -> Decision:
-    """Wait for intent resume: a node in a status that requires a decommission, without one. Its row was restored from a
-    backup or edited by hand."""
+    """A node without a decommission, in a status that requires one, waits for intent `resume`. Its row was restored
+    from a backup or edited by hand."""
     why = f"waits for intent resume: the node is {node.status}, but no decommission of it is live"
     return Wait(reason=why, rests=True)
 
@@ -156,7 +156,7 @@ def _last_attempt(node: Node, workflow: Workflow, failure: FailureClass, now: da
 
 
 def was_by_an_outage(node: Node, workflow: Workflow) -> bool:
-    """Whether the attempt failed because of an outage of the region that was noticed only later."""
+    """Whether the attempt failed because of an outage of the region that farrier may have noticed only later."""
     failed_at = workflow.status_entered_at
     begun = (failed_at - NOTICED_WITHIN <= outage.began_at <= failed_at + NOTICED_WITHIN for outage in outages(node))
     return workflow.failure_class in BY_THE_REGION and any(begun)
@@ -181,7 +181,6 @@ def _calling(node: Node, workflow: Workflow, call: Call, now: datetime, config: 
     """The step of a stage that calls an outside service: the result of the call is the result of the stage."""
 
     async def act(services: NodeServices) -> Outcome:
-        """Make the call of the stage, and turn its result into an outcome."""
         return _settled(node, workflow, await call.act(services), now, config)
 
     # A call that raises or misses its deadline has no result. Without a count, the stage would repeat it without end.
@@ -192,7 +191,6 @@ def _calling(node: Node, workflow: Workflow, call: Call, now: datetime, config: 
 
 
 def _settled(node: Node, workflow: Workflow, result: Settled, now: datetime, config: Policy) -> Outcome:
-    """The outcome for a result of the stage."""
     match result:
         case Done():
             return _through(node, result, now)

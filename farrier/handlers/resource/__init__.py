@@ -1,4 +1,4 @@
-"""Shared code of the handlers of simple kinds: the kind for the loop, answers to intents, and `Extension`.
+"""Shared code of the handlers of simple kinds: their `protocols.Kind`, answers to intents, and `Extension`.
 
 The spec of a kind states which states accept an action; `ResourceKind.guarded` rejects all other intents. Pure.
 """

@@ -1,6 +1,7 @@
 """A kind as a package exports it: its spec, its handler, and the services of its steps.
 
-`wiring` runs it in `farrier run`; `farrier kind install` runs its SQL. Named as `package.module:NAME`.
+`farrier run` runs the kind; `farrier kind install` runs its SQL. The setting `controller.kinds` and the command name an
+extension as `package.module:NAME`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ V = TypeVar("V")
 TAKEN = frozenset(word for layer in node_spec.SPEC.every_layer for word in (layer.label, layer.key))
 """Names that no other kind may have, because metrics and limits of nodes use them."""
 KEPT = frozenset((*Resource.__struct_fields__, "ended_at", "run"))
-"""Names that cannot be columns that runs of a kind write: the database or the elements of a commit use them."""
+"""Names that must not be in `columns`, because the database or the elements of a commit use them."""
 
 Decided: TypeAlias = Decision[R, Answer, V]
 """The result of a `Handler` with snapshots `R` and services `V`."""
@@ -50,9 +51,9 @@ async def no_services(_surroundings: Surroundings) -> AsyncIterator[Any]:
 class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
     """A kind to run. Raises ConfigError if its parts do not fit together.
 
-    `snapshot` has the kind's own columns as fields; `columns` are those of them that a run may write, besides `state`
-    and `last_error`. `services` is entered once per process, before the loop begins, and left after the loop ends.
-    `sql` creates the kind's table, once.
+    `snapshot` has the kind's own columns as fields; `columns` are the fields that a run may write, besides `state` and
+    `last_error`. `services` is entered once per process, before the loop begins, and left after the loop ends. `sql`
+    creates the kind's table, once.
 
     `load` is for a snapshot with more data than the row: SQL that takes IDs as `$1` and returns (id, now, snapshot); it
     may call `farrier.load_resources(kind, ids)`. `writer` and `section` are for writes besides `Answer`. `writer` is
@@ -96,8 +97,8 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
             raise ConfigError(f"kind {self.spec.name}: `writer` and `section` require each other")
 
     def needed_columns(self) -> frozenset[str]:
-        """The columns that the kind's table must have: those that `create` fills, that runs write, and by which limits
-        differ; without `load`, also the required fields of the snapshot."""
+        """The columns that the kind's table must have: the columns that `create` fills or runs write, and `model` if
+        limits differ by model; without `load`, also the required fields of the snapshot."""
         fields = msgspec.structs.fields(self.snapshot)
         required = (field.encode_name for field in fields if self.load is None and field.required)
         model = ("model",) if self.spec.by_model else ()

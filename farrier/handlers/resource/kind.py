@@ -1,4 +1,4 @@
-"""The loop's view of a kind, from its `KindSpec`."""
+"""Implements `protocols.Kind` from a `KindSpec`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Decommission: one module for each stage, their shared code, and the end of the workflow (model §4, 000 §5).
+"""Decommission: one module for each stage, their shared code, and the end of the workflow.
 
-`disable_node` takes the node to `draining`, `drain_node` to `retired`. All later stages run there, until
-`remove_gpuaas_node_record` takes it to `removing`. The commit that enters a state with an agent task also issues the
-task, so a node is never in such a state without its task.
+`disable_node` takes the node to `draining`, and `drain_node` takes it to `retired`. All later stages run in `retired`,
+until `remove_gpuaas_node_record` takes the node to `removing`. The commit that enters a status with an agent task also
+issues the task, so a node is never in such a status without its task.
 """

@@ -45,7 +45,8 @@ def shows(seen: MaasObservation, stage: D) -> bool:
 
 
 def goal_shown(node: Node, now: datetime, policy: Policy, *stages: D) -> str | None:
-    """Why these stages have nothing to do, if an operator adopted the observed state and MAAS still shows it."""
+    """Why these stages have nothing to do: an operator adopted the observed state, and MAAS still shows their goals.
+    None if the stages must run."""
     seen = node.maas
     if not own(node).upstream.adopted or seen is None or not seen.fresh(now, policy.observation_ttl):
         return None
@@ -55,6 +56,6 @@ def goal_shown(node: Node, now: datetime, policy: Policy, *stages: D) -> str | N
 
 
 def is_given_back(seen: MaasObservation | None) -> bool:
-    """Whether MAAS has removed the node's system and its agent. A machine that is new but running may never have been
-    installed by MAAS."""
+    """Whether MAAS has removed the node's system and its agent. This is unproven for a machine that is new and running,
+    because MAAS may never have installed it."""
     return seen is not None and (seen.state is M.READY or (seen.state is M.NEW and seen.power_state != "on"))

@@ -1,8 +1,8 @@
 """Stage `cleanup_secrets`: invalidates the secrets of the node's agent and installer, and releases the node's addresses
 and memberships.
 
-Only a full decommission releases those here: the machine is released and off, or its agent has uninstalled. The stage
-is done when the tables contain no such rows, including rows that were written while it ran.
+Only a full decommission has this stage, after the machine was released and switched off, or its agent has uninstalled.
+The stage is done when the tables contain none of these, including rows that were written while the stage ran.
 """
 
 from __future__ import annotations

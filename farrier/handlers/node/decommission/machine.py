@@ -1,8 +1,8 @@
 """Shared code of the stages that release a node's machine in MAAS.
 
-Each attempt requests a change once: the commit after the request records it (`asking`), and nothing is requested again
-until the observer has read the machine after that. A request whose response was lost is not recorded, so the stage
-reads the machine and decides by the result.
+Each attempt requests a change once: the commit after the request records it (`asking`), and the stage requests nothing
+else until a later observation of the machine. A request whose response was lost is not recorded, so the stage reads the
+machine and decides by the result.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def asking(node: Node, now: datetime, change: Change, what: str) -> Send:
 
 
 def unlock(node: Node) -> Failed | Send:
-    """A lock in MAAS was set by an operator there; only force overrides it."""
+    """Unlock the machine if the decommission has `force`; otherwise fail, because an operator locked it in MAAS."""
     if own(node).options.force:
         return Send(change=Unlock(comment=region.comment(node, "unlock")), reason="unlock it")
     return Failed(

@@ -1,7 +1,7 @@
 """The decommission of a node, and its way back into `removing`.
 
-After a failure or an operator's stop in one of the last stages, the node is `retired` again. `deleted` can only be
-reached from `removing`.
+After a failure or an operator's stop in one of the last stages, the node is `retired` again. Only a node in `removing`
+can become `deleted`, so a continued removal enters `removing` again.
 """
 
 from __future__ import annotations

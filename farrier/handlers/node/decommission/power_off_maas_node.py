@@ -20,7 +20,7 @@ from farrier.model.stages import DecommissionStage
 
 _OFF = "off"
 _POWER_OFF = "power off"
-# MAAS cannot switch these; only an operator can.
+# MAAS cannot switch machines with these power types; only an operator can.
 _NOT_SWITCHED = (None, "", "manual")
 
 
@@ -46,7 +46,7 @@ def _adopted(node: Node, now: datetime, policy: Policy) -> Done | None:
 
 
 def _still_on(node: Node) -> Waiting | None:
-    """The state according to the observer after the request; once the observer reports off, the stage reads the
+    """Wait while the observations after the request do not show the machine as off; None if the stage must read the
     machine."""
     seen = region.latest(node)
     if seen is None or seen.power_state == _OFF or not was_asked(node, _POWER_OFF):

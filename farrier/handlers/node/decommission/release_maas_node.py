@@ -1,7 +1,7 @@
 """Stage `release_maas_node`: releases the machine in MAAS and erases its disks as the site requires.
 
-Requests it once per attempt, then waits for the observer. Afterwards the operating system and its agent are gone, and
-the agent's key is revoked.
+The stage requests the release once per attempt, then waits for an observation of its result. The release removes the
+operating system with the agent, so the stage revokes the agent's key.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def wanted(node: Node, policy: Policy) -> Release:
 
 
 def _released(node: Node, machine: Machine) -> Done:
-    """A machine that runs without a requested release was not installed by MAAS, so the node's agent still runs on
-    it."""
+    """Done for a machine in a released state. If the stage requested no release and the machine is on, MAAS did not
+    install it, so the node's agent still runs on it."""
     shown = machine.status_name or str(machine.status)
     asked = own(node).upstream.asked is not None
     if not asked and machine.status != S.READY and machine.power_state == "on":
@@ -111,8 +111,9 @@ def _released(node: Node, machine: Machine) -> Done:
 
 
 def _given_back(node: Node, reason: str, *, skipped: str | None = None) -> Done:
-    """The machine has lost its system. A node that is installed again keeps its addresses and memberships; a node that
-    is deleted keeps them until it is switched off."""
+    """Done, because the machine has lost its system. Only a node that stays retired after a reimage gives back its
+    addresses and memberships here: a node that is installed again keeps them, and `cleanup_secrets` gives back those of
+    a deleted node."""
     stays_empty = own(node).mode is DecommissionMode.REIMAGE and own(node).options.retire
     return Done(
         reason=reason,
@@ -129,7 +130,7 @@ def _not_released(machine: Machine) -> Failed:
 
 
 def _aborting() -> Waiting:
-    """MAAS responds to an abort before it is done."""
+    """Wait, because MAAS responds to an abort before the abort is done."""
     return Waiting(reason="waits for MAAS to abort the current work on the machine")
 
 

@@ -24,7 +24,8 @@ from farrier.model.workflow import DecommissionMode
 
 
 def remove_maas_record(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Delete the record always in a full decommission; otherwise according to the site's policy."""
+    """Delete the record in a full decommission, and in a storage cleanup if the site removes records. A deletion
+    without work on the machine deletes the record only if farrier created it and the site removes records."""
     return (
         back_to_removing(node)
         or _kept(node, policy)
@@ -80,7 +81,7 @@ def _used(node: Node, machine: Machine) -> Settled:
 
 
 def _removed(node: Node) -> Done:
-    """The stage is done. A deleted node keeps the ID of its machine for its history; any other node loses it."""
+    """The stage is done. A deleted node keeps the ID of its machine for its history; any other node loses the ID."""
     reason = f"machine {node.maas_id} no longer exists in MAAS"
     if own(node).mode is DecommissionMode.FULL_DECOMMISSION:
         return Done(reason=reason)

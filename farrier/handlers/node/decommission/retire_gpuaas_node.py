@@ -13,6 +13,6 @@ from farrier.model.status import NodeStatus as N
 def retire_gpuaas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
     if node.status is N.RETIRED:
         return Done(reason="retired")
-    if node.status is N.REMOVING:  # a deletion that lost its decommission continues
+    if node.status is N.REMOVING:  # a new decommission continues a removal whose decommission was lost
         return Done(reason="the node is already removing", skipped="the node was already removing")
     return Failed(failure=FailureClass.INTERNAL, detail=f"expected a retired node; this one is {node.status}")

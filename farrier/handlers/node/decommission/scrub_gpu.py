@@ -12,7 +12,7 @@ from farrier.model.node import Node, TaskType
 
 
 def scrub_gpu(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Run the task. Only a finished scrub clears the mark of an earlier one that was skipped by force."""
+    """Run the task. Only a finished scrub clears the mark of an earlier scrub that was skipped by force."""
     result = tasks.work(node, TaskType.SCRUB_GPU, now, policy)
     if isinstance(result, Done) and result.skipped is None:
         return replace(result, to=with_fields(node, not_scrubbed=False))

@@ -1,1 +1,1 @@
-"""Onboarding: one module for each stage, their shared code, and the end of the workflow (model §4, 000 §4)."""
+"""Onboarding: one module for each stage, their shared code, and the end of the workflow."""

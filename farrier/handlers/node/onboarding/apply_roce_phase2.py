@@ -2,8 +2,9 @@
 for the site's fabric.
 
 `network_uses` allocates. For the configuration, each run reads the machine and the region's networks, plans the missing
-changes (`network_plan`), and requests the first of them; an empty plan means done. Only a ready machine is changed. A
-site without network tables has nothing to configure. Tables that do not fit this machine change nothing.
+changes (`network_plan`), and requests the first of them; with an empty plan, the stage is done. Only a ready machine is
+changed. A site without network tables has nothing to configure. If the tables do not fit this machine, the stage fails
+and changes nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ async def _missing(machine: Machine, client: MaasClient, network: NetworkSite, n
     try:
         return plan(_seen(machine, nearby(machine.interface_set, subnets)), network, name)
     except ConfigError:
-        # The list of all fabrics is long, because many have one NIC each. It is read only if nothing else has the VLAN.
+        # The list of all VLANs is long, because many fabrics have only one NIC. Read it only if neither the machine nor
+        # a subnet has the VLAN.
         return plan(_seen(machine, Places(vlans=await client.vlans(), subnets=subnets)), network, name)
 
 

@@ -1,8 +1,8 @@
 """Stage `classify_deploy_failure`: finds out why the deployment failed or is stuck, and whether to deploy again.
 
-Entered only after a failed deployment. Reads the machine's events and changes nothing. After a failed datasource it
-deploys again at once, as often as the site allows. Any other cause fails this stage, and its next attempt releases the
-machine and deploys again.
+A workflow enters this stage only after a failed deployment. The stage reads the machine's events and changes nothing.
+If the installer did not get its data, the stage leads to another deployment at once, as often as the site allows. For
+any other cause, the stage fails, and its next attempt leads to a release of the machine and another deployment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from farrier.model.node import Node
 from farrier.model.stages import OnboardingStage
 from farrier.protocols import MaasClient
 
-# The failed states, and those after a release: the events remain.
+# The failed statuses, and the statuses after a release, because the events remain.
 _TO_JUDGE = (
     S.FAILED_DEPLOYMENT,
     S.DEPLOYING,
@@ -33,7 +33,7 @@ _TO_JUDGE = (
 
 
 def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Never done: the stage leads to another deployment, or fails with the cause."""
+    """Lead to another deployment, or fail with the cause. The result is never `Done`."""
     assert node.workflow is not None, "a stage runs in a workflow"
     if detour.is_another_attempt(node.workflow):
         # The first attempt after an intent has number one; automatic attempts continue the count.

@@ -1,8 +1,8 @@
 """Stage `commission_node`: commissions the machine, unless that was done before.
 
-A ready machine that passed is not commissioned again, because this would remove its storage and network configuration.
-The site decides what a commissioning wipes. A machine marked broken is commissioned only on retry_stage. The number of
-requests is recorded, because `wait_for_ready` leads back here after a failure.
+A ready machine that passed its commissioning is not commissioned again, because this would remove its storage and
+network configuration. The site decides what a commissioning wipes. A machine marked broken is commissioned only after
+intent `retry_stage`. The number of requests is recorded, because `wait_for_ready` leads back here after a failure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from farrier.model.stages import OnboardingStage
 from farrier.protocols import MaasClient
 
 S = StatusNumber
-# The states from which MAAS commissions, and in which this stage requests it by itself.
+# The statuses from which MAAS commissions a machine, and in which this stage requests it without an operator.
 _ASKED_IN = frozenset({S.NEW, S.READY, S.FAILED_COMMISSIONING})
 _LEFT_BEHIND = frozenset({S.ALLOCATED, S.FAILED_DEPLOYMENT})
 _GOING = frozenset({S.RELEASING, S.DISK_ERASING})
@@ -62,15 +62,15 @@ def _disks(machine: Machine) -> list[BlockDevice]:
 
 
 def _to_find_disks(node: Node, machine: Machine) -> bool:
-    """Whether to commission again to find disks, which MAAS records only if it commissions with storage. Once per
-    workflow."""
+    """Whether to commission again to find disks, which MAAS records only if it commissions with storage. A workflow
+    does this once."""
     return not _disks(machine) and detour.upstream(node).commissions == 0
 
 
 def commission(node: Node, machine: Machine, wanted: CommissionSite) -> Commission:
-    """The commissioning request. A machine that is not new and that farrier did not create may have been set up by an
-    operator, so its configuration is kept, whatever the site says. If it has none, later stages lay out its disk and
-    link its NIC."""
+    """The commissioning request. An operator may have set up a machine that is not new and that farrier did not create,
+    so its configuration is kept even if the site wipes configurations. If the machine has none, later stages lay out
+    its disk and link its NIC."""
     set_up = machine.status != S.NEW and not node.maas_created
     return Commission(
         skip_networking=wanted.keep_networking or set_up,
@@ -104,7 +104,7 @@ def _ready(node: Node) -> Done:
 
 
 def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
-    """The machine is past commissioning, by this onboarding or another user."""
+    """The result for a machine that is past commissioning, because of this onboarding or another user."""
     if detour.upstream(node).has_deployed and machine.owner:
         if machine.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED}:
             return Done(reason=f"this onboarding already deploys the machine: {stands}")
@@ -118,5 +118,5 @@ def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
 
 
 def _counted(node: Node) -> Node:
-    """Count one more commissioning, requested by farrier or not: the response to the request may have been lost."""
+    """Count one more commissioning, even if farrier recorded no request, because a response may have been lost."""
     return with_note(node, commissions=detour.upstream(node).commissions + 1)

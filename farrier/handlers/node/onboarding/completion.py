@@ -13,8 +13,8 @@ from farrier.model.workflow import WorkflowStatus as W
 
 
 def complete(node: Node, *, ending: W | None = None) -> Node:
-    """The node after its onboarding: in service, or one step before that after a reimage. An adoption installs nothing
-    and found the target state, so it ends as reconciled."""
+    """The node after its onboarding: active, or offline after a reimage, so that its health decides. An adoption
+    installs nothing and found the target state, so it ends as reconciled."""
     ending = ending or (W.RECONCILED if onboarding_adopt.adopts(node) else W.COMPLETED)
     ended = with_fields(
         node,
@@ -29,8 +29,7 @@ def complete(node: Node, *, ending: W | None = None) -> Node:
 
 
 def _not_kept_off(node: Node) -> Bmc:
-    """A target power of off ends when the node enters service; otherwise farrier would switch it off under
-    its tenants."""
+    """The BMC without a target power of off, because farrier would otherwise switch off a node in service."""
     if node.bmc.desired_power is not PowerState.OFF:
         return node.bmc
     return replace(node.bmc, desired_power=None, enforced_at=None, enforce_error=None)

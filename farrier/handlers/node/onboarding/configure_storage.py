@@ -26,7 +26,7 @@ from farrier.protocols import MaasClient
 GB = 10**9
 # MAAS rounds partitions to 4 MiB at either end.
 _ROUNDING = 8 << 20
-# The file system in MAAS of a partition under a volume group or a cached device.
+# The file system that MAAS reports for a partition under a volume group, and under a cached device.
 _UNDER_LVM = "lvm-pv"
 _UNDER_BCACHE = "bcache-backing"
 
@@ -52,7 +52,7 @@ async def _decided(
     layout = SetStorageLayout(layout=wanted.layout.value, root_size=size)
     if _shows(machine.blockdevice_set, disk, layout=wanted.layout, size=size):
         return Done(reason=f"{_named(disk)} is the boot disk, with layout {wanted.layout}")
-    # MAAS decides the result of these: it omits a missing cache, and scripts may define any layout.
+    # MAAS decides the result of these layouts: it omits a missing cache, and scripts may define any layout.
     if wanted.layout in {Layout.CUSTOM, Layout.BCACHE} and was_asked(node, layout):
         return Done(reason=f"{_named(disk)} is the boot disk, and its layout was applied: {wanted.layout}")
     return asking(node, now, layout, f"apply layout {wanted.layout} to {_named(disk)}")
@@ -75,12 +75,10 @@ def _boot_disk(machine: Machine, wanted: StorageSite) -> BlockDevice | Failed:
 
 
 def _named(disk: BlockDevice) -> str:
-    """The disk by name and model, for reasons."""
     return f"{disk.name or disk.id} ({disk.model or 'no model'})"
 
 
 def _shows(disks: Sequence[BlockDevice], boot: BlockDevice, *, layout: Layout, size: int | None) -> bool:
-    """Whether the disks show the layout."""
     match layout:
         case Layout.FLAT:
             root = next((part for part in boot.partitions if _is_root(part.filesystem)), None)

@@ -1,9 +1,9 @@
 """Stage `create_or_find_in_maas`: finds or creates the node's machine in MAAS, which no other node may have.
 
 An adoption only searches, and only by recorded values. A deployment takes the only machine that matches any recorded
-value, or creates one. A machine that was found is taken in two runs: the first notes it, and the next snapshot shows
-whether another node has it. Contradictions are left to an operator: farrier sends nothing to a machine that may not be
-its own.
+value, or creates one. A found machine is assigned in two runs: the first run records it as a candidate, and the next
+snapshot shows whether another node has it. A contradiction requires an operator: farrier sends nothing to a machine
+that may not be the node's.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from farrier.model.node import Node
 from farrier.protocols import MaasClient
 
 _NAME = "create_or_find_in_maas"
-# Nothing of any user runs on a machine in these states, and no user has reserved it.
+# Statuses of a machine on which no user's system runs, and which no user has reserved.
 _FREE = frozenset(
     {
         StatusNumber.NEW,
@@ -86,7 +86,7 @@ def _with_credential(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _candidate(node: Node) -> str | None:
-    """The machine noted in this attempt; an earlier note may be outdated."""
+    """The candidate that this attempt recorded, or None. A candidate of an earlier attempt may be outdated."""
     workflow = node.workflow
     assert workflow is not None, "a stage runs in a workflow"
     asked_at = workflow.upstream.asked_at
@@ -100,8 +100,8 @@ async def _deployed_already(machine: Machine, _client: MaasClient) -> Settled:
 
 
 async def _recorded(client: MaasClient, node: Node) -> Settled:
-    """For an adoption: the recorded machine exists, no other user owns it, it is deployed, and no recorded value
-    contradicts it."""
+    """For an adoption, check that the recorded machine exists, is deployed, belongs to no other user, and contradicts
+    no recorded value."""
     known = discovery.clues(node)
     found = await _looked(client, node, known)
     if not isinstance(found, Found):
@@ -157,7 +157,7 @@ class _Run:
         return _elsewhere(found.machine) or self._noted(found)
 
     async def _take(self, client: MaasClient, system_id: str) -> Settled:
-        """In the second run: no other node has the machine, and it is read again."""
+        """In the second run, read the candidate again. No other node has it, as the snapshot shows."""
         try:
             machine = await client.machine(system_id)
         except MaasError as error:
@@ -208,7 +208,7 @@ class _Run:
             machine = await client.create(new)
         except MaasError as error:
             if error.failure is MaasFailure.INVALID and _IS_THERE & error.fields.keys():
-                # Created since the search: by a request of farrier without a response, or by a network boot.
+                # The machine was created after the search: by a request whose response was lost, or by a network boot.
                 detail = f"MAAS refused to create it and lists no such machine: {error.detail}"
                 return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
             raise
@@ -219,7 +219,7 @@ class _Run:
                 f"{machine.system_id[:64]}"
             )
             return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
-        # No other node can have it, so it need not be noted first; an undo from now on finds it.
+        # No other node can have the new machine, so it need not be a candidate first. From now on, an undo finds it.
         made = with_fields(self._node, maas_id=machine.system_id, maas_created=True)
         return Done(reason=f"machine {machine.system_id} was created", to=made)
 
@@ -255,8 +255,8 @@ def corrections(known: Clues, found: Found, power: PowerAccess, *, made: bool) -
 
 
 def _elsewhere(machine: Machine) -> Failed | None:
-    """Refuse a machine in a state that this workflow did not request. A machine marked broken is taken, and the next
-    stage stops there."""
+    """Refuse a machine in a state that this workflow did not request. A machine marked broken is accepted, because the
+    next stage handles it."""
     if machine.status in _FREE or machine.status == StatusNumber.BROKEN:
         return None
     return _stands_elsewhere(machine, "no onboarding requested this state, so farrier does not use the machine")

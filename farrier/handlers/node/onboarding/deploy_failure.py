@@ -57,7 +57,7 @@ class DeployFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """The traces of one deployment, oldest event first. `error` counts only in a failed status."""
+    """The traces of one deployment, oldest event first. `error` is the error that MAAS reports, empty without one."""
 
     events: tuple[Event, ...]
     state: MaasStatus
@@ -87,7 +87,7 @@ _MARKED = "Marking node failed"
 _OUTERMOST = "'curtin' curtin command install"
 _STORAGE_WORDS = ("storage", "partition")
 _TIMED_OUT = ("time-out", "timed out", "timeout")
-# One or two sentences of MAAS; the text of a driver may be a page.
+# Largest number of characters of the evidence: one or two sentences of MAAS. The text of a driver may fill a page.
 _LONGEST_WORDS = 200
 
 
@@ -112,8 +112,8 @@ def classify(
 
 
 def post_install(events: Sequence[Event], *, comment: str) -> str | None:
-    """The failure of the first boot of the installed system, which MAAS reports as deployed all the same; None without
-    one."""
+    """The failure of the first boot of the installed system, or None. MAAS reports the machine as deployed despite such
+    a failure."""
     failed = [event for event in _since(events, comment) if event.type == _POST_FAILED]
     return _words(failed[0])[:_LONGEST_WORDS] if failed else None
 
@@ -182,7 +182,7 @@ def _image_failed(trace: _Trace) -> str | None:
 
 
 def _never_booted(trace: _Trace) -> str | None:
-    """The machine did not boot. Any error except a timeout has another cause."""
+    """Evidence that the machine did not boot. Any error except a timeout has another cause."""
     if trace.first(*_BOOTED, _INSTALLING) is not None or not trace.events:
         return None
     if trace.error and not any(word in trace.error.lower() for word in _TIMED_OUT):
@@ -209,7 +209,7 @@ def _stuck_in_installer(trace: _Trace) -> str | None:
 
 
 def _never_installed(trace: _Trace) -> str | None:
-    """The machine booted, but the installer did not begin."""
+    """Evidence that the machine booted, but the installer did not begin."""
     seen = trace.last(_INSTALLING) or trace.last(*_BOOTED)
     return f"{_words(seen)}; {trace.error or 'without an end'}" if seen is not None else None
 
@@ -226,5 +226,5 @@ RULES: tuple[tuple[DeployCause, _Rule], ...] = (
     (DeployCause.INSTALL, _stuck_in_installer),
     (DeployCause.DATASOURCE, _never_installed),
 )
-"""The order of the checks: events that name a cause are first; causes that farrier concludes from missing events are
-last."""
+"""The rules in order: first those for events that name a cause, last those that conclude a cause from missing
+events."""

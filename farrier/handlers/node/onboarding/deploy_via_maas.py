@@ -1,7 +1,7 @@
 """Stage `deploy_via_maas`: requests the deployment, once.
 
-farrier recognises its own deployment by the comment of the request, so a lost response does no harm. The user data is
-rendered again with the derived token; if another token was issued, the stage that issues it runs again.
+farrier recognises its own deployment by the comment of the request, so a lost response does no harm. The stage renders
+the user data again with the derived token; if another token was issued, the stage that issues tokens runs again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from farrier.protocols import MaasClient
 _DEPLOYABLE = (S.READY, S.ALLOCATED)
 _ASKED_FOR = (S.DEPLOYING, S.DEPLOYED)
 _ON_ITS_WAY = (S.RELEASING, S.DISK_ERASING)
-# A credential store responds again within seconds, or an operator is repairing it.
+# An unavailable credential store usually responds again within seconds.
 _STORE_AGAIN = timedelta(seconds=15)
 
 
@@ -47,7 +47,6 @@ def deploy_via_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
 
     async def act(services: NodeServices) -> Settled:
         async def decide(machine: Machine, client: MaasClient) -> Settled | Send:
-            """The deployment, or the result of the stage."""
             if machine.status in (*_ASKED_FOR, S.FAILED_DEPLOYMENT):
                 return _found(node, machine, await detour.last_start(client, machine.system_id))
             if machine.status in _ON_ITS_WAY:
@@ -63,7 +62,8 @@ def deploy_via_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _found(node: Node, machine: Machine, newest: Event | None) -> Settled:
-    """Handle a machine with a deployment. It belongs to this workflow if the workflow was the last to request one."""
+    """Handle a machine with a deployment, which belongs to this workflow if its last request has the workflow's
+    comment."""
     number, disowned = detour.upstream(node).deploys, detour.upstream(node).disowned
     lost = newest is not None and newest.carries(detour.comment(node, number + 1))
     known = number > disowned and newest is not None and newest.carries(detour.comment(node, number))
@@ -96,7 +96,7 @@ async def _deployment(services: NodeServices, node: Node, now: datetime, site: S
         if bootstrap.digest(token) != known.token:
             return _rendered(node, "the bootstrap token of this deployment is not issued yet")
         if known.token_at is not None and now - known.token_at > site.deploy.bootstrap_ttl / 2:
-            # Issuing it again restarts its time.
+            # Issuing the token again restarts its time.
             return _rendered(node, "the bootstrap token is too old for a deployment")
     try:
         user_data = cloud_init.render(site, node, token=token)

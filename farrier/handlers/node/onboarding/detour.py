@@ -1,9 +1,8 @@
-"""The path of a failed deployment: its stages, and its end.
+"""Shared code of the stages that deploy, and deploy again after a failed deployment.
 
-Used by the stages of a deployment; pure, except for the functions that read the last deployment. Each stage on this
-path restarts its count of attempts, so this count would never end the path. Therefore the workflow counts failed
-deployments, and the stage that classifies a failure has this count as its attempt: limit and back-off apply to
-deployments.
+Pure, except for the functions that read the last deployment. A workflow that enters a stage counts its attempts from 1,
+so this count cannot limit the deployments. The workflow therefore counts failed deployments, and the stage that
+classifies a failure has this count as its attempt, so that the limit of attempts and the back-off apply to deployments.
 """
 
 from __future__ import annotations
@@ -22,11 +21,10 @@ from farrier.model.stages import OnboardingStage
 from farrier.protocols import MaasClient
 
 MOST_EVENTS = 1000
-"""Number of events of a machine that farrier reads. It is the most that a region returns at once, and covers several
+"""Number of events of a machine that farrier reads at once: the most that a region returns, which covers several
 deployments."""
 
-# The hardware sync of a machine leaves a few events each time: this many pages cover weeks, at a tenth of a second
-# each.
+# Each hardware sync of a machine adds a few events, so this many pages cover weeks. A page takes a tenth of a second.
 _MOST_PAGES = 10
 
 
@@ -37,7 +35,7 @@ def upstream(node: Node) -> Upstream:
 
 
 def to_judgement(node: Node) -> Node:
-    """The node after a failed deployment, which is counted, at the stage that classifies the failure."""
+    """The node after one more failed deployment, at the stage that classifies the failure."""
     failed = upstream(node).failed_deploys + 1
     return at_stage(with_note(node, failed_deploys=failed), OnboardingStage.CLASSIFY_DEPLOY_FAILURE, attempt=failed)
 
@@ -59,7 +57,7 @@ def comment(node: Node, number: int) -> str:
 
 async def last_start(client: MaasClient, system_id: str) -> Event | None:
     """The last requested deployment of the machine; None if the region no longer lists one. Events are read page by
-    page, newest first, because a long-running machine has many later ones."""
+    page, newest first, because a long-running machine has many later events."""
     before: int | None = None
     for _ in range(_MOST_PAGES):
         page = await client.events(system_id=system_id, before=before, limit=MOST_EVENTS)
@@ -80,7 +78,7 @@ async def is_ours(client: MaasClient, node: Node, system_id: str) -> bool:
 
 
 def deadline(node: Node, policy: Policy) -> timedelta:
-    """How long a deployment may take: at least the time limit of MAAS."""
+    """How long a deployment may take: at least twice the `node_timeout` of MAAS."""
     stage = OnboardingStage.WAIT_FOR_DEPLOYED
     limit = sla.stage_deadline(Layer.ONBOARDING, stage, overrides=policy.sla)
     site = policy.site_of(node)
@@ -100,8 +98,7 @@ def disagrees(system_id: str, status_name: str | None, why: str) -> Failed:
 
 
 def contradicted(node: Node) -> Failed | None:
-    """Why a deployed node is no longer deployed, by the readings since the stage began; None if they do not show
-    that."""
+    """The failure if the readings since the stage began show that a deployed node is no longer deployed, or None."""
     seen = region.latest(node)
     if seen is None:
         return None

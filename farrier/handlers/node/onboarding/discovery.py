@@ -26,7 +26,7 @@ from farrier.protocols import MaasClient
 
 _MAC_DIGITS = 12
 _SYSTEMS = "/redfish/v1/Systems/"
-# A region returns the addresses of all its machines in each search, and they are the same each time.
+# Size of the cache of `host_of`: each search reads the addresses of all machines of a region, which rarely change.
 _MOST_HOSTS = 16_384
 # Limits of the length of a detail.
 _MOST_NAMED = 8
@@ -36,9 +36,8 @@ _BETWEEN_SERIALS = re.compile(r"[/.\s]+")
 
 
 class Clues(msgspec.Struct, frozen=True, kw_only=True):
-    """The clues of a node. `system` is the Redfish ID of its system; `named` if the node's address contains it, for one
-    of several systems behind a BMC.
-    """
+    """The clues of a node. `system` is the Redfish ID of its system. `named`: the node's address contains this ID,
+    because its BMC has several systems."""
 
     maas_id: str | None
     hostname: str
@@ -99,7 +98,7 @@ def host_of(address: str) -> str:
 
 
 def other_host(one: str, other: str) -> bool:
-    """Whether two hosts are certainly different. A name and a number may be the same host."""
+    """Whether two hosts are certainly different. A host name and an IP address may be the same host."""
     return bool(one and other) and one != other and _is_number(one) == _is_number(other)
 
 
@@ -165,7 +164,8 @@ def the_one(found: tuple[Found, ...]) -> Found | Failed | None:
 
 
 def contradiction(known: Clues, found: Found) -> Failed | None:
-    """Why the machine is not the node's, whichever clue found it. A value that one side lacks proves nothing."""
+    """Why the machine does not belong to the node, although a clue found it; None if nothing contradicts the match. A
+    value that one side lacks proves nothing."""
     machine = found.machine
     what = f"machine {_named(machine)}, found by {' and '.join(found.by)},"
     other = _other_serial(known.serial, machine)

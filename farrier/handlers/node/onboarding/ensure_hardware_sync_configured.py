@@ -1,7 +1,7 @@
 """Stage `ensure_hardware_sync_configured`: makes MAAS expect hardware reports of the machine, if the site uses hardware
 sync.
 
-Only a deployment installs the reporting service; the deployment request of this workflow asks for it. A later setting
+Only a deployment installs the reporting service, if its request enables hardware sync. A later change of the setting
 only makes MAAS expect reports.
 """
 

@@ -41,7 +41,7 @@ def _boot_interface(machine: Machine) -> Interface | Failed:
     nic = machine.boot_interface
     if nic is None:
         return _unfixable("MAAS has no boot interface of the machine")
-    # The address would belong to the bond or bridge, and MAAS does not link interfaces below it.
+    # The address would belong to the bond or bridge, and MAAS does not link the interfaces below a bond or bridge.
     above = [one for one in machine.interface_set if one.type in {"bond", "bridge"} and nic.name in one.parents]
     if above:
         return _unfixable(f"the boot interface {nic.name} is part of {above[0].type} {above[0].name}")
@@ -85,7 +85,7 @@ def _of_site(nic: Interface, wanted: str, places: Places, here: list[Subnet]) ->
 
 
 def _place(nic: Interface) -> str:
-    assert nic.vlan is not None, "looked at before"
+    assert nic.vlan is not None, "checked by the caller"
     return f"the boot interface {nic.name} is on VLAN {nic.vlan.vid} of {nic.vlan.fabric or nic.vlan.fabric_id}"
 
 

@@ -18,7 +18,7 @@ from farrier.protocols import MaasClient
 
 
 def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Done when the user of the site's API key is an administrator of its region."""
+    """A deployment requires that the user of the site's API key is an administrator of its region."""
     where = f"site {node.site}" if node.site is not None else "no site"
     site = policy.site_of(node)
     if adopts(node) and node.maas_id is None:
@@ -27,7 +27,7 @@ def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
         return region.not_configured(node)
     if adopts(node):
         return Done(reason=f"{where} has a MAAS region")
-    if node.management is Management.VERIFYING:  # a step of this stage would delay it past its deadline
+    if node.management is Management.VERIFYING:  # a step of this stage could delay the verification past its deadline
         return Waiting(reason="waits for the verification of the BMC", timed=False)
 
     async def probe(client: MaasClient) -> Settled:

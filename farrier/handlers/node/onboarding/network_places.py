@@ -44,15 +44,16 @@ class WantedLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
-    """The VLANs and subnets of a region. `complete`: these are all VLANs of the region. Each fabric has a VID at most
-    once, so a search within a known fabric needs no more VLANs; only a search over the whole region does."""
+    """The VLANs and subnets of a region. `complete`: these are all VLANs of the region. A search over all fabrics
+    requires the complete list. A search within a known fabric does not, because a fabric has each VID at most once."""
 
     vlans: tuple[Vlan, ...]
     subnets: tuple[Subnet, ...]
     complete: bool = True
 
     def untagged(self, place: Place, near: Vlan | None) -> Vlan | None:
-        """The target VLAN of an interface, which is on `near` now. None if it is on no VLAN and needs none."""
+        """The target VLAN of an interface that is on VLAN `near` now; None if the interface is on no VLAN and needs
+        none."""
         link = place.link
         subnet = self.subnet(place.table, link.subnet) if link is not None and link.subnet is not None else None
         there = None if subnet is None else subnet.vlan
@@ -106,7 +107,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         return WantedLink(mode=link.mode, subnet=subnet)
 
     def _of(self, place: Place, vlan: Vlan | None, *, holding: str | None = None) -> Subnet:
-        """The subnet of the link, or else the only one of its VLAN."""
+        """The subnet of the link, or, if the table names none, the only subnet of the VLAN."""
         if place.link is not None and place.link.subnet is not None:
             found = [self.subnet(place.table, place.link.subnet)]
         else:

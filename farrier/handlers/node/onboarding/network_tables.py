@@ -1,8 +1,7 @@
 """Resolves a site's network tables to the ports of a machine, and checks that the tables agree. Pure.
 
-`network_plan` uses it first. Tables that match nothing or contradict each other raise `ConfigError`, so that farrier
-does not apply half of them. The boot interface matches only its exact name, so that no glob moves the machine off the
-network from which it is deployed.
+Tables that match nothing or contradict each other raise `ConfigError`, so that farrier does not apply half of them. The
+boot interface matches only its exact name, so that no glob moves the machine off the network from which it is deployed.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Bonded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Port(msgspec.Struct, frozen=True, kw_only=True):
-    """A single port, or a port of a bond, for its MTU."""
+    """A single port, or a port of a bond whose table sets an MTU."""
 
     table: str
     want: PortSite

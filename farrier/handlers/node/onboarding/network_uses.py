@@ -1,8 +1,8 @@
 """Allocates a node's segment addresses and IB memberships before its deployment, as its site requires.
 
 Pure: the allocation is a write of the run, and the partition's own handler changes UFM and enqueues the node. A missing
-segment does not fail the commit; the next run waits for it and names it. A machine keeps the networks with which it was
-deployed until its release.
+segment does not fail the commit; the next run waits for it and names it. Until its release, a machine keeps the
+networks with which it was deployed.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from farrier.model.node import Node
 from farrier.model.writes import UseNetworks
 
 _AT_ONCE = timedelta(0)
-# Time in which a network may become available, or be unlocked by another transaction.
+# Pause between two allocations. Meanwhile, a network may become available, or another transaction may unlock it.
 _TAKE_AGAIN = timedelta(seconds=1)
 _JOINABLE = (ib_partition.PROVISIONING, ib_partition.READY, ib_partition.ERROR)
 _DELETING = "deleting"
 
 
 class Lack(msgspec.Struct, frozen=True):
-    """A network that the node does not have yet. `own`: the cause is the node's own, so the stage fails after its
-    deadline. A cause in a segment, a partition or UFM delays all nodes of the site, and each continues by itself."""
+    """A network that the node does not have yet. `own`: the cause concerns only this node, so the stage fails after its
+    deadline. Any other cause delays all nodes of the site; each node continues by itself when the cause is gone."""
 
     what: str
     own: bool = False
@@ -58,7 +58,8 @@ def held_up(node: Node, site: Site, now: datetime) -> Waiting | Step | Failed | 
 
 
 def _takes(node: Node, wanted: UseNetworks, now: datetime) -> Waiting | Step:
-    """Repeat the allocation after a while, so that taken networks are not requested in a loop."""
+    """Repeat the allocation, but only `_TAKE_AGAIN` after the last one, so that runs do not request networks in a tight
+    loop."""
     assert node.workflow is not None, "a stage runs in a workflow"
     reason = "allocates the networks that are available"
     took_at = node.workflow.upstream.took_at

@@ -14,7 +14,7 @@ from farrier.model.credential import Credential
 from farrier.model.failures import FailureClass
 from farrier.model.node import Node
 
-# A credential store is mostly unavailable while it restarts, and a request to it needs no login at a BMC.
+# A credential store is usually unavailable only while it restarts. A retry needs no login at a BMC.
 _RESOLVE_AGAIN = timedelta(seconds=30)
 
 

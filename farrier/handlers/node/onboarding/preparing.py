@@ -19,7 +19,7 @@ from farrier.model.maas_changes import Change
 from farrier.model.node import Node, StopRequest
 from farrier.model.stages import OnboardingStage
 
-# The states after a deployment and during a release, which the recovery handles.
+# Statuses after a deployment and during a release, which stage `recover_for_datasource_retry` handles.
 _GIVEN_BACK = frozenset(
     {S.ALLOCATED, S.FAILED_DEPLOYMENT, S.RELEASING, S.RELEASING_FAILED, S.DISK_ERASING, S.FAILED_DISK_ERASING}
 )

@@ -1,8 +1,8 @@
 """Stage `recover_for_datasource_retry`: makes the machine of a failed deployment ready for the next one.
 
-It aborts a stuck deployment, releases a failed one, and erases nothing. It never requests power, because a machine that
-MAAS powers on loses its user data. Each change is sent after a reading; readings of the region's observer show its
-effect.
+The stage aborts a stuck deployment, releases a failed one, and erases nothing. It never requests power, because a
+machine that MAAS powers on loses its user data. Each change is sent after a reading of the machine; later observations
+show its effect.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _RELEASE = "release"
 
 
 def recover_for_datasource_retry(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Never done: the stage leads to the next deployment, or back to the last one if that succeeded after all."""
+    """Lead to the next deployment, or back to the last deployment if it succeeded after all. The result is never
+    `Done`."""
     if _waits(node):
         return Waiting(reason="waits until MAAS has released the machine")
 
@@ -51,8 +52,8 @@ def recover_for_datasource_retry(node: Node, now: datetime, policy: Policy) -> S
 
 
 async def _may_undo(client: MaasClient, node: Node, machine: Machine) -> bool:
-    """Whether the deployment of the machine may be undone. Another client may have deployed it with farrier's key. So
-    only deployments that are known to belong to this workflow are undone, and those that an operator had it adopt."""
+    """Whether the deployment of the machine may be undone. Another client may have deployed the machine with farrier's
+    key, so only deployments of this workflow may be undone, and deployments that an operator had the workflow adopt."""
     known = detour.upstream(node)
     return not known.has_deployed or await detour.is_ours(client, node, machine.system_id)
 

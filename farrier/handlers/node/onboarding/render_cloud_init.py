@@ -1,6 +1,6 @@
 """Stage `render_cloud_init`: checks that the user data can be rendered, and issues its bootstrap token.
 
-The user data itself is not stored: `deploy_via_maas` renders it again. Sends nothing.
+The user data itself is not stored: `deploy_via_maas` renders it again. The stage sends nothing to MAAS.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from farrier.model.maas import MaasStatus
 from farrier.model.node import Node
 from farrier.model.writes import IssueBootstrap
 
-# A credential store responds again within seconds, or an operator is repairing it.
+# An unavailable credential store usually responds again within seconds.
 _STORE_AGAIN = timedelta(seconds=15)
 
 
@@ -84,7 +84,7 @@ async def _with_token(services: NodeServices, node: Node, site: Site, now: datet
     except ConfigError as error:
         return Failed(failure=FailureClass.INVALID_CONFIG, detail=str(error))
     if not templates.names_token(site.cloud_init.template):
-        # A token that the user data does not contain would only invalidate the one that an operator gave the agent.
+        # Issue no token, because this would only invalidate the token that an operator gave to the agent.
         reason = f"the user data can be rendered; it has no {templates.TOKEN}, so the agent needs another token"
         return Done(reason=reason, to=with_note(node, token=None))
     digest = bootstrap.digest(token)

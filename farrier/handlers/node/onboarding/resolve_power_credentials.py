@@ -1,8 +1,8 @@
 """Stage `resolve_power_credentials`: checks that the BMC is manageable and that its credential resolves.
 
 An adoption reads the BMC with a probe of its own, and the result of the probe continues the onboarding. For a
-deployment, MAAS needs the credential. It is resolved here for a check, and by `power_credential` again before it is
-sent; it is not stored.
+deployment, MAAS needs the credential: this stage only checks that the credential resolves, and the next stage resolves
+it again to send it. The credential is not stored.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def _resolved(node: Node) -> StageResult:
 
 
 def _look(node: Node, now: datetime) -> StageResult:
-    """Start the probe of an adoption. A failed adoption stops its onboarding, so if the onboarding runs here, a client
-    requested it again."""
+    """Start the probe of an adoption. If an earlier probe failed, a client has requested the onboarding again, because
+    a failed adoption stops its onboarding."""
     begun = begin(node, now, cause=f"stage: {GATE}")
     if isinstance(begun, Wait):
         return Waiting(reason=begun.reason, requeue_after=begun.requeue_after)

@@ -1,7 +1,8 @@
 """Stage `wait_for_agent_enrollment`: waits until the agent of this installation has enrolled and the node is healthy.
 
-The last stage of each mode. It fails if the machine is no longer deployed. If the agent does not enrol in time, it
-fails with the events of the first boot, because MAAS reports a machine as deployed before cloud-init has finished.
+The last stage of each mode. The stage fails if the machine is no longer deployed. If the agent does not enrol in time,
+the stage fails with the events of the first boot, because MAAS reports a machine as deployed before cloud-init has
+finished.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from farrier.model.workflow import OnboardingMode
 
 
 def wait_for_agent_enrollment(node: Node, now: datetime, config: Policy) -> StageResult:
-    """Done once the agent of this installation has enrolled and the node is healthy; without an agent, once it is
+    """Done once the agent of this installation has enrolled and the node is healthy; an agentless node only has to be
     healthy."""
     contradiction = _contradicted(node)
     if contradiction is not None:
@@ -46,7 +47,8 @@ def wait_for_agent_enrollment(node: Node, now: datetime, config: Policy) -> Stag
 
 
 def _contradicted(node: Node) -> Failed | None:
-    """Compare the machine with MAAS. A machine that this workflow did not deploy only has to exist."""
+    """The failure if MAAS contradicts the installation of the machine, or None. A machine that this workflow did not
+    deploy only has to exist."""
     if node.maas_id is None:
         return None
     if _deployed_it(node):
@@ -72,8 +74,8 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> Done | Failed | Wait
 
 
 def _was_heard_in_this_attempt(node: Node, agent: Agent) -> bool:
-    """Whether the report is newer than the operator's last request for another attempt; an older one does not show a
-    repair."""
+    """Whether the agent's last heartbeat is newer than the operator's last request for another attempt. An older
+    heartbeat does not show a repair."""
     assert node.workflow is not None, "a stage runs in a workflow"
     return agent.last_heartbeat_at is not None and agent.last_heartbeat_at >= node.workflow.status_entered_at
 
@@ -85,7 +87,8 @@ def _deployed_it(node: Node) -> bool:
 
 
 def _of_an_earlier_installation(node: Node, enrolled_at: datetime) -> bool:
-    """Whether the agent enrolled before the node's last installation, or before one that is still to come."""
+    """Whether the agent enrolled before the last installation of the node, or before an installation that this workflow
+    has not requested yet."""
     assert node.workflow is not None, "a stage runs in a workflow"
     asked_at = node.workflow.upstream.asked_at if _deployed_it(node) else None
     if asked_at is not None:
@@ -104,8 +107,8 @@ def _cannot_enrol(node: Node, site: Site, now: datetime) -> bool:
 
 
 def _late(node: Node, site: Site, waited: Waiting, now: datetime) -> StageResult:
-    """Fail after the deadline like any wait, with the events of the region, if it has any. Once the token has expired,
-    another attempt would be useless."""
+    """Fail after the deadline, with the machine's events in MAAS if the region has any. If the token has expired, the
+    workflow waits for an operator, because another attempt would be useless."""
     dead = _cannot_enrol(node, site, now)
 
     async def act(services: NodeServices) -> Settled:
@@ -114,7 +117,7 @@ def _late(node: Node, site: Site, waited: Waiting, now: datetime) -> StageResult
             async with services.maas.turn(site.name) as client:
                 events = await client.events(system_id=node.maas_id, limit=detour.MOST_EVENTS)
         except MaasError:
-            pass  # the wait is over, with or without an explanation
+            pass  # the stage fails even without the events
         said = post_install(events, comment=detour.comment(node, detour.upstream(node).deploys))
         detail = waited.reason if said is None else f"{waited.reason}; events in MAAS since its first boot: {said}"
         if dead:

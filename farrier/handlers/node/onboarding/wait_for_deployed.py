@@ -1,7 +1,7 @@
 """Stage `wait_for_deployed`: waits until MAAS reports the machine as deployed.
 
-It decides by the readings of the region's observer since the stage began. The next stage classifies a failed
-deployment, and also one that takes longer than the time limit of MAAS.
+The stage decides by the observations since it began, and sends no request. The next stage classifies a deployment that
+failed or takes too long.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _noted(node: Node, seen: MaasObservation) -> Node:
-    """Record when MAAS first reported this deployment as deployed, and its sync of that time, which does not count as a
-    later sync."""
+    """Record when MAAS first reported this deployment as deployed, and the last hardware sync that it reported then, so
+    that a later stage recognises a newer sync."""
     known = detour.upstream(node)
     if known.deployed_at is not None:
         return node

@@ -1,7 +1,8 @@
 """Stage `wait_for_hardware_sync_healthy`: waits until the installed system reports its hardware to MAAS in time.
 
-MAAS itself sets the first time when it reports deployed, and signals of the first boot change it, so only a later sync
-is proof. Times of the region are compared only with each other, because farrier's clock may differ by minutes.
+MAAS itself sets the time of the last sync when it reports the machine as deployed, and signals of the first boot change
+this time, so only a later sync is proof. Only times of the region decide whether a sync is later, because the clock of
+the database may differ by minutes.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from farrier.model.failures import MAX_ATTEMPTS, FailureClass
 from farrier.model.node import Node
 from farrier.model.observation import MaasObservation
 
-# The rule of MAAS for a machine in sync: one interval, and half of one for a late report.
+# Intervals after which a machine is out of sync, as in MAAS: one interval, and half an interval for a late report.
 _LATE = 1.5
-# Signals of the first boot come within minutes; the first regular sync comes a whole interval later.
+# Intervals after which a sync is no signal of the first boot. Such signals arrive within minutes; the first regular
+# sync follows after a whole interval.
 _FIRST_BOOT = 0.5
 # The default of MAAS, for a machine without an interval.
 _INTERVAL = timedelta(minutes=15)
@@ -43,7 +45,7 @@ def wait_for_hardware_sync_healthy(node: Node, now: datetime, policy: Policy) ->
 
 
 def _missing(node: Node, now: datetime, seen: MaasObservation) -> str | None:
-    """What is not proven yet; None if the machine is in sync."""
+    """Why the machine is not proven to be in sync; None if it is."""
     known = detour.upstream(node)
     interval = timedelta(seconds=seen.sync_interval) if seen.sync_interval else _INTERVAL
     first = known.synced_at or known.deployed_at

@@ -1,8 +1,8 @@
 """Stage `wait_for_ready`: waits until the commissioning has passed.
 
-It decides by the readings of the region's observer and sends no request. A failed commissioning fails the attempt, and
-the next attempt goes back to `commission_node`. This restarts the stage and its count of attempts, so the workflow
-counts commissionings: after `MAX_ATTEMPTS` of them it waits for an operator.
+The stage decides by observations and sends no request. A failed commissioning fails the attempt, and the next attempt
+goes back to `commission_node`. This restarts the stage and its count of attempts, so the workflow counts
+commissionings: after `MAX_ATTEMPTS` of them, it waits for an operator.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def _failure(seen: MaasObservation) -> str | None:
 
 
 def _again(node: Node, workflow: Workflow, why: str) -> StageResult:
-    """Commission again, after a back-off between two commissionings."""
+    """Fail the first attempt of the stage, so that a back-off follows. The next attempt goes back to
+    `commission_node`."""
     if workflow.upstream.commissions >= MAX_ATTEMPTS:
         return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=why, stop=StopRequest.FAILED)
     if workflow.status_entered_at <= workflow.stage_entered_at:
