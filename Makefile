@@ -1,4 +1,4 @@
-# The few commands of this project, the same for people and for CI. `make help` lists them.
+# The commands of developers and of CI. `make help` lists them.
 # ARGS passes options through: make test ARGS="-k lease", make demo ARGS="--nodes 50".
 
 SHELL := /bin/bash
@@ -10,10 +10,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := $(wildcard farrier tests bench tools examples)
 PYTEST := $(BIN)/python -m pytest
-# Lints of our own are in `make check`. Half of the time tests wait, so there are more workers than many machines have cores.
+# `make check` runs tests/architecture. Tests wait half of the time, so there are more workers than many machines have cores.
 TESTS := $(PYTEST) --ignore=tests/architecture --dist=loadgroup
 ARGS ?=
-# pytest rewrites every test module, which takes as long as hundreds of tests: what it wrote is used again.
+# pytest rewrites every test module, which takes as long as hundreds of tests, so the rewritten modules are cached.
 unexport PYTHONDONTWRITEBYTECODE
 
 # The first interpreter that is new enough; PYTHON=/path/to/python overrides the search.
@@ -42,11 +42,11 @@ $(STAMP): pyproject.toml
 test: install ## run the tests of every promise (needs no server: PostgreSQL comes with the packages)
 	@$(TESTS) --numprocesses=4 -m "not full" $(ARGS)
 
-# One of the workers runs whole programs, which must get their share of the CPU: processes are killed and watched there.
+# One worker runs whole programs, whose timing depends on the CPU, so there are fewer workers.
 test-all: install ## run every test: PostgreSQL 15 too, all cases of each matrix, programs from end to end
 	@$(TESTS) --numprocesses=3 $(ARGS)
 
-check: install lint format-check types imports docs-check architecture ## all that reads the sources and runs none of them
+check: install lint format-check types imports docs-check architecture ## run every check of the sources: lints, types, imports, generated docs
 
 lint: install
 	@$(BIN)/ruff check $(SOURCES)
@@ -64,11 +64,11 @@ imports: install
 docs-check: install
 	@$(BIN)/python -m tools.generate_docs --check
 
-# What tests/architecture asks of every file, and of the statements on a real schema.
+# Rules for every file, and for the SQL statements on a real schema.
 architecture: install
 	@$(PYTEST) -q tests/architecture
 
-docs: install ## fill in what the documentation says of the code, write docs/schema.sql and the dashboards
+docs: install ## generate the parts of the documentation that come from the code, docs/schema.sql and the dashboards
 	@$(BIN)/python -m tools.generate_docs
 	@$(BIN)/python -m tools.dashboards
 
@@ -91,5 +91,5 @@ pictures: install ## record the demo and its web pages for the README (needs chr
 bench: install ## measure (make bench ARGS="--only sweep --json")
 	@$(BIN)/python -m bench $(ARGS)
 
-clean: ## remove what make made
+clean: ## remove everything that make creates
 	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

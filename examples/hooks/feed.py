@@ -1,8 +1,8 @@
 """Follows the changes of farrier's nodes, and makes a scheduler agree with their status.
 
-The feed only names nodes that changed; the status is read when it is needed. So a change that is reported twice or late
-does no harm. An error of the scheduler ends the process: a supervisor such as systemd restarts it, and it continues
-after the last change that the scheduler took.
+The feed only names nodes that changed; the hook then reads their current status. So a change that is reported twice or
+late does no harm. A failed request to the scheduler ends the process. A supervisor such as systemd restarts it, and it
+continues after the last change that it applied.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Scheduler(Protocol):
 
 
 async def follow(farrier: AsyncFarrier, cursor: Path, scheduler: Scheduler) -> None:
-    """Reconcile all nodes, unless `cursor` has a position in the feed; then each node that changes, until an error."""
+    """Reconcile all nodes if `cursor` has no position in the feed; then each node that changes, until an error."""
     position = _read(cursor)
     if not position:
         position = await farrier.cursor()
@@ -66,7 +66,7 @@ def _write(cursor: Path, position: str) -> None:
 
 
 def run(usage: str, headers: Mapping[str, str], scheduler: Callable[[httpx.AsyncClient], Scheduler]) -> None:
-    """The command of a hook: FARRIER_URL SCHEDULER_URL CURSOR_FILE. `headers` authenticate at the scheduler."""
+    """Run a hook with the arguments FARRIER_URL SCHEDULER_URL CURSOR_FILE. `headers` authenticate it."""
     if len(sys.argv) != 4:
         sys.exit(usage)
     farrier_url, scheduler_url, cursor = sys.argv[1:]

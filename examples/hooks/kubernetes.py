@@ -19,7 +19,7 @@ from examples.hooks import feed
 MARK = "farrier/cordoned"
 """The annotation of a node that this hook cordoned: the status of the node in farrier."""
 
-# Another client changed the node between our read and our change.
+# Attempts, because another client may change the node between the hook's read and its change.
 _TRIES = 5
 _MERGE = {"content-type": "application/merge-patch+json"}
 
@@ -40,7 +40,7 @@ class Kubernetes:
                 raise RuntimeError(f"Kubernetes node {name} changed between each of {_TRIES} reads and changes")
 
     async def _agrees(self, name: str, status: str) -> bool:
-        """Change the node if it does not agree. False: another client was faster."""
+        """Make the node agree with the status. False: another client changed the node meanwhile."""
         response = await self._api.get(f"/api/v1/nodes/{name}")
         if response.status_code == httpx.codes.NOT_FOUND:
             return True

@@ -20,8 +20,8 @@ from examples.hooks import feed
 MARK = "farrier: "
 """How the reason begins if this hook drained the node."""
 
-# Slurm keeps the reason of a node that still runs jobs, and takes an empty one for none. A later drain without a reason
-# of its own would look like ours.
+# While the node still runs jobs, Slurm keeps its reason, and ignores an empty one. A later drain without a reason would
+# then have the reason of this hook.
 _RETURNED = "returned to service by farrier"
 
 

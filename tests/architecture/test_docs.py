@@ -26,7 +26,7 @@ TABLE = re.compile(r"^CREATE (?:UNLOGGED )?TABLE (?:IF NOT EXISTS )?farrier\.(\w
 EVENT = re.compile(r"`([a-z_]+\.(?:failed|lost|crashed))`")
 NAME = re.compile(r"\bfarrier_[a-z_]+")
 COMMAND = re.compile(r"(?:^|`|\()farrier ([a-z]+)(?: +([a-z]+(?:-[a-z]+)*))?", re.MULTILINE)
-# A command in a block, up to what a shell takes for itself.
+# A command in a block, up to the first character that the shell interprets.
 SHOWN = re.compile(r"""(?:^|[|;&(] *|/)farrier ((?:'[^'\n]*'|"[^"\n]*"|[^|;&<>#)'"\n])+)""", re.MULTILINE)
 FUNCTION = re.compile(r"farrier\.(\w+)\(")
 PYTHON = re.compile(r"```python\n.*?```", re.DOTALL)
@@ -152,7 +152,7 @@ def test_a_command_that_a_block_shows_is_understood_with_its_options() -> None:
 
 
 def refused(words: list[str]) -> str | None:
-    """Why the command line does not understand these words, if it does not."""
+    """The error of the command line for these words; None if it accepts them."""
     try:
         command = typer.main.get_command(cli.load(words[0]))
         context = command.make_context(words[0], words[1:])
@@ -197,7 +197,7 @@ def test_a_setting_that_is_listed_is_read_by_the_program() -> None:
 
 
 def test_every_page_has_its_place_on_the_site() -> None:
-    """`mkdocs.yml` has each page of docs/ once, and those that `tools/site.py` adds."""
+    """`mkdocs.yml` has each page of docs/, and each page that `tools/site.py` adds, exactly once."""
     docs = sources.ROOT / "docs"
     settings = (sources.ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     entries = re.findall(r"^ *- (?:[^:\n]+: )?(\S+\.md|\S+\*)$", settings, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The loop runs any kind and names none."""
+"""The loop runs any kind, and its code names no kind."""
 
 from __future__ import annotations
 

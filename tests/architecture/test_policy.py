@@ -38,7 +38,7 @@ WORD_IN_STRING = re.compile(r"(?<![\w.-])[a-z_]+(?![\w.-])")
 NUMBER = re.compile(r"(?<![\w$%'.])(\d+(?:\.\d+)?)(?![\w'.])|'(\d+)'")
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 UNIT = r"(s(?:ec\w*)?|m(?:in\w*)?|h(?:our\w*)?|d(?:ays?)?)\b"
-# Matches 5 minutes and '5' minute; the next ones PT5M, 00:05:00 and make_interval(mins => 5), also with more parts.
+# Matches 5 minutes and '5' minute. ISO, CLOCK and MADE match PT5M, 00:05:00 and make_interval(mins => 5).
 WITH_UNIT = re.compile(rf"(?<![\w.])(\d+)'? ?{UNIT}", re.IGNORECASE)
 ISO = re.compile(r"'P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?'")
 CLOCK = re.compile(r"'(?:(\d+) days? )?(\d+):(\d\d)(?::(\d\d))?'")
@@ -71,7 +71,8 @@ VALUES: Mapping[str, tuple[timedelta | float, str]] = {
     "node.brake_share": (NodeConfig().brake_share, "departures"),
     "node.brake_at_least": (NodeConfig().brake_at_least, "departures"),
 }
-# The states of a machine that do not contradict a node in service: a file that names one has a rule of its own.
+# The states of a machine that do not contradict a node in service: a file that names such a state has a rule of its
+# own.
 DRIFT = "expected.IN_SERVICE"
 # The facts of `sla.STOPS` about intents for a node, which are not states.
 ASKED = "sla.Fact.MANAGE_ASKED or HAS_MODE"

@@ -146,7 +146,7 @@ def names_in(caught: ast.expr, module: sources.Module) -> set[str]:
 
 
 def passes_on(handler: ast.ExceptHandler) -> bool:
-    """Whether the handler ends by raising the same exception, and never leaves otherwise."""
+    """Whether the handler always ends by raising the same exception."""
     last = handler.body[-1]
     inside = (node for statement in handler.body for node in ast.walk(statement))
     leaves = any(isinstance(node, ast.Return | ast.Break | ast.Continue) for node in inside)

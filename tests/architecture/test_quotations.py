@@ -1,7 +1,7 @@
 """The pages quote errors, hints and reasons word for word, so that a reader who searches for one finds it.
 
-A quotation is a span in backticks that reads as a sentence, or that stands in the first column of a table of texts. It
-may be a part of a text. `…` stands for any words, and an example may stand where the code has a placeholder.
+A quotation is a span in backticks that reads as a sentence, or that is in the first column of a table of texts. It may
+quote a part of a text. `…` matches any words, and an example matches a placeholder in the code.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def printed() -> list[Words]:
 
 
 def texts_of_python(tree: ast.Module) -> Iterator[str]:
-    """The strings of a module but for its docstrings."""
+    """The strings of a module, except docstrings."""
     for parent in ast.walk(tree):
         if isinstance(parent, ast.Expr):
             continue
@@ -87,7 +87,7 @@ def shared(quoted: Words, text: Words) -> float:
 
 
 def is_printed(quotation: str) -> bool:
-    """Whether a quotation is part of a text. Half of its words or more have to be those of the text."""
+    """Whether a text contains the quotation. At least half of the quotation's words have to be words of the text."""
     quoted = words(quotation)
     known = set(quoted) - {"…"}
     likely = [text for text in printed() if 2 * len(known.intersection(text)) >= len(known)]

@@ -24,7 +24,7 @@ OLDER_THAN_THE_CLOCK = {"time/now.sql", "tables/00_schema.sql", "schema/record_s
 WORD = re.compile(r"\w+")
 RIGHTS = sources.SCHEMA / "rights"
 CONTRACT = [sources.ROOT / "docs" / "architecture.md", sources.ROOT / "docs" / "library.md"]
-CALLED_BY_FORM = re.compile(r"\w+_(detail|unseen)")  # called for the kind whose name it begins with
+CALLED_BY_FORM = re.compile(r"\w+_(detail|unseen)")  # farrier computes these names from the kind's name
 
 # Files that need no comment: a trigger's file is a single statement.
 SPEAK_FOR_THEMSELVES = sources.SCHEMA / "triggers"
@@ -60,7 +60,7 @@ def test_no_lock_is_one_that_any_login_may_hold() -> None:
 
 
 def test_only_writers_increment_a_version_by_one() -> None:
-    """Settling a commit takes a version that is higher by one for the one that the commit wrote."""
+    """If a version is higher by one, settle_runs concludes that the unknown commit succeeded."""
     by_one = re.compile(r"\bSET version = (?:\w+\.)?version \+ 1\b")
     others = [
         path.stem
@@ -87,7 +87,7 @@ def test_every_function_and_view_has_a_caller() -> None:
         word
         for path in sources.sql_files()
         if path.parent != RIGHTS
-        for word in set(WORD.findall(sources.uncommented_sql(path)))  # counts the file that creates it, too
+        for word in set(WORD.findall(sources.uncommented_sql(path)))  # counts also the file that creates the object
     )
     pages = [page.read_text(encoding="utf-8") for page in CONTRACT]
     outside = {word for text in [*pages, *strings_of(sources.FARRIER)] for word in WORD.findall(text)}

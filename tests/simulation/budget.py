@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Budget:
-    """How often each event that comes from outside may still happen."""
+    """How often each event from outside the controllers may still happen."""
 
     asks: int = 0
     edits: int = 0
@@ -20,7 +20,7 @@ class Budget:
 
 @dataclass
 class Size:
-    """The resources, shards and processes of a world. The runs of a resource with an odd id take a step."""
+    """The resources, shards and processes of a world. Runs of resources with odd ids take a step."""
 
     ids: tuple[int, ...] = (0, 1)
     shards: int = 2

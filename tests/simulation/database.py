@@ -22,12 +22,12 @@ class Bug(enum.Enum):
     FENCE_NOT_LOCKED = "a commit compares owner and epoch, and does not lock them"
     STALE_DECISION_COMMITTED = "a commit does not compare the version"
     RESYNC_LEFT_OUT = "a snapshot in memory is never loaded again"
-    POLL_LEFT_OUT = "wakes that no notification announced are not looked for"
+    POLL_LEFT_OUT = "no poll finds the wakes without a notification"
     ACTS_UNMARKED = "a step acts before its mark is on disk"
     ACTS_EXPIRED = "a step acts although its renewals were not confirmed"
-    RECOVERY_LEFT_OUT = "the first run after a step whose end was not seen is like any other"
-    EDIT_LIKE_A_COMMIT = "what is no commit increments the version as a commit does"
-    WOKEN_AND_AT_REST = "a commit that leaves nothing to do ends the wake that was heard meanwhile"
+    RECOVERY_LEFT_OUT = "the first run after a step without a recorded end does not recover"
+    EDIT_LIKE_A_COMMIT = "another function increments the version by one, as a commit does"
+    WOKEN_AND_AT_REST = "a commit that leaves nothing to do drops a wake that arrived meanwhile"
     MARKS_UNORDERED = "a statement whose reply was lost removes the mark of a later step"
 
 
@@ -63,7 +63,7 @@ class Call:
     epoch: int
     stage: str = "sent"
     won: bool = False
-    snapshot: Snapshot | None = None  # a load's result; else the snapshot that the run was decided on
+    snapshot: Snapshot | None = None  # the result of a load, or the snapshot of the decided run
     wakes: tuple[int, ...] = ()
     done: int = 0
     number: int = 0  # the number of a statement on marks, in the order of sending
@@ -78,7 +78,7 @@ class Database:
     def __init__(self, ids: Iterable[int], shards: int, bug: Bug) -> None:
         self.bug = bug
         self.resources = {id_: Resource(outside=id_ % 2 == 1) for id_ in ids}
-        self.wakes: dict[int, tuple[int, int]] = {}  # number → resource, `wanted` at that time
+        self.wakes: dict[int, tuple[int, int]] = {}  # number → resource, its `wanted` at the INSERT
         self.last_wake = 0
         self.owners: dict[int, tuple[UUID | None, int]] = dict.fromkeys(range(shards), (None, 0))
         self.rows: dict[UUID, int] = {}  # controller → renewals
@@ -161,12 +161,12 @@ class Database:
         self.unaccounted.add(entry.id)
 
     def undone(self) -> str | None:
-        """A text about what is still to be done; None if nothing is."""
+        """The work that is left, as a text; None if there is none."""
         late = {id_: resource for id_, resource in self.resources.items() if resource.done != resource.wanted}
         if late:
-            return f"what was asked for was not done: {late}"
+            return f"requests were not carried out: {late}"
         if self.wakes or self.unaccounted:
             return f"left behind: wakes {self.wakes}, acts {self.unaccounted}"
         if not all(owner in self.rows for owner, _ in self.owners.values()):
-            return f"a shard without an owner that lives: {self.owners}"
+            return f"a shard has no live owner: {self.owners}"
         return None

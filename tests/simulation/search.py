@@ -25,7 +25,7 @@ class Explored(NamedTuple):
 
 
 def explore(world: World, *, most: int) -> Explored:
-    """Visit every reachable world, up to `most`; finish those in which only events from outside could go on."""
+    """Visit up to `most` reachable worlds; finish each world in which only the actions of the budget are possible."""
     seen: set[int] = set()
     waiting: list[tuple[bytes, list[Action]]] = [(world.key(), [])]
     while waiting and len(seen) < most:

@@ -24,14 +24,14 @@ KIND = "toy"
 PERIOD = 30.0
 # Longer than the period of a sweep, and than the time after which a controller is declared dead.
 SILENCE = 32.0
-# A snapshot that was loaded longer ago is loaded again before it is run.
+# A snapshot that was loaded longer ago is loaded again before its run.
 FRESH = 1.0
 NOTHING_TO_DO = "nothing to do"
 
 
 @dataclass
 class Process:
-    """One controller. `inbox` are notifications that it has not read yet."""
+    """One controller. `inbox` has the notifications that the controller has not read."""
 
     id: UUID
     ownership: Ownership
@@ -39,8 +39,8 @@ class Process:
     paused: bool = False
     inbox: list[int] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
-    loaded: list[tuple[Entry[Snapshot], float]] = field(default_factory=list)  # to run; time of load
-    steps: list[tuple[Entry[Snapshot], str]] = field(default_factory=list)  # to act or acted
+    loaded: list[tuple[Entry[Snapshot], float]] = field(default_factory=list)  # to run, with the time of the load
+    steps: list[tuple[Entry[Snapshot], str]] = field(default_factory=list)  # steps that are about to act or have acted
     marking: list[tuple[str, Entry[Snapshot]]] = field(default_factory=list)  # statements on marks that are to be sent
     last_marking: int = 0
     unknown: list[Call] = field(default_factory=list)  # commits whose reply was lost
@@ -208,12 +208,12 @@ class World:
                 self._manage(process)
 
     def _manage(self, process: Process) -> None:
-        """One renewal, and all that follows from it. Each statement in it is a transaction."""
+        """Renew, and act on the result. Each statement is a transaction of its own."""
         ownership = process.ownership
         if process.id not in self.database.rows:
             self._drop(process, [number for _, number in ownership.renewed(None, self.now)])
             if process.steps or process.calls:
-                return  # it joins anew only when the steps of its old row have ended
+                return  # the controller joins again only when the steps of its old row have ended
             process.id = self._next_id()
             self._join(process)
         self.database.rows[process.id] += 1
@@ -454,7 +454,7 @@ class World:
     # --- the end
 
     def finish(self) -> None:
-        """Let everything that is under way end, and time pass. Raises Violation unless everything is done in time."""
+        """Let all work under way end, and let time pass. Raises Violation unless all work is done in time."""
         self.budget = Budget()
         for process in self.processes:
             process.paused = False
@@ -474,4 +474,4 @@ class World:
             if action is None:
                 return
             self.do(action)
-        raise Violation("it does not come to rest")
+        raise Violation("the world does not come to rest")

@@ -23,7 +23,7 @@ OnDatabase: TypeAlias = Callable[[pg.Database], Awaitable[None]]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One row. With an empty `better`, farrier does the same."""
+    """A row of the table. If `better` is empty, farrier does the same as the other controller."""
 
     id: str
     theirs: str
@@ -36,7 +36,7 @@ ROWS: dict[str, Row] = {}
 
 
 def row(*ids: str, theirs: str, ours: str, better: str = "") -> Callable[[Scenario], Scenario]:
-    """Record that the decorated scenario proves these rows; it runs on a site of its own."""
+    """Record that the decorated scenario proves these rows. The scenario runs on its own site."""
 
     def note(scenario: Scenario) -> Scenario:
         async def run(db: pg.Database) -> None:
@@ -50,7 +50,7 @@ def row(*ids: str, theirs: str, ours: str, better: str = "") -> Callable[[Scenar
 
 
 def row_of_a_crash(*ids: str, theirs: str, ours: str, better: str = "") -> Callable[[OnDatabase], OnDatabase]:
-    """As `row`, for a scenario in which processes die: it opens its sites itself."""
+    """As `row`, for a scenario in which processes die. The scenario opens its sites itself."""
 
     def note(scenario: OnDatabase) -> OnDatabase:
         _add(ids, theirs, ours, better, scenario)
@@ -66,38 +66,38 @@ def _add(ids: tuple[str, ...], theirs: str, ours: str, better: str, run: OnDatab
 
 
 NOT_HERE = {
-    "A07": "no pool of workers can be full: an intent is a row, and waits",
+    "A07": "farrier has no pool of workers that could be full: an intent is a row, and waits",
     "B09": "the database checks the version of the intent API at the INSERT, proven in test_intents",
     "C03": "another service keeps allocations",
     "C05": "no flag protects a node from delete; a node that was in service cannot be deleted",
-    "C06": "the same",
-    "C20": "no automatic maintenance that could overwrite the maintenance of an operator",
+    "C06": "as C05",
+    "C20": "farrier has no automatic maintenance that could overwrite the maintenance of an operator",
     "C25": "a row is locked for the length of a COMMIT; leases are proven in integration/controller",
-    "C26": "the same",
-    "C27": "the same",
-    "C28": "the same",
-    "C31": "the same",
-    "C33": "the same",
+    "C26": "as C25",
+    "C27": "as C25",
+    "C28": "as C25",
+    "C31": "as C25",
+    "C33": "as C25",
     "C34": "as A07",
-    "D26": "no request changes a MAC address",
-    "D27": "no second controller that a node is registered with",
-    "D28": "the same",
-    "E02": "no image belongs to a node here",
-    "E03": "the same",
-    "E05": "no flag that could be set later: the mode of an onboarding is set once",
-    "E12": "no maintenance flag of another controller",
-    "F01": "verifications are not limited in number: each takes a few requests of one BMC",
-    "F02": "the same",
-    "F03": "the same",
-    "F04": "the same",
-    "F05": "the same",
-    "F08": "nothing is detached: clear_bmc removes the BMC and does not change the status",
-    "F09": "the same",
-    "F11": "the same",
-    "F12": "the same",
+    "D26": "no intent changes a single MAC address",
+    "D27": "a node is registered with no second controller",
+    "D28": "as D27",
+    "E02": "a node of farrier has no image",
+    "E03": "as E02",
+    "E05": "no flag could be set later: the mode of an onboarding is set once",
+    "E12": "no other controller sets a maintenance flag",
+    "F01": "verifications are not limited in number: each takes a few requests to one BMC",
+    "F02": "as F01",
+    "F03": "as F01",
+    "F04": "as F01",
+    "F05": "as F01",
+    "F08": "farrier has no detached nodes: clear_bmc removes the BMC and does not change the status",
+    "F09": "as F08",
+    "F11": "as F08",
+    "F12": "as F08",
     "F14": "MAAS switches the power off in a decommission",
     "F24": "MAAS provisions the machine",
-    "F27": "the same",
+    "F27": "as F24",
 }
 
 
@@ -123,12 +123,12 @@ async def refused(machine: Machine, action: str, **params: Any) -> str:
 
 
 def called(site: Site) -> int:
-    """How often any BMC was called, for anything."""
+    """The number of calls to all BMCs."""
     return len(site.bmc.calls) + len(site.bmc.reads) + len(site.bmc.powers)
 
 
 async def errors(machine: Machine) -> set[str]:
-    """The fields of a failure that the node's record of its BMC has."""
+    """The names of the failure fields that are set in the node's record of its BMC."""
     return {"last_error", "failure", "failures", "sync_error", "sync_failure", "sync_failures"} & set(
         await machine.bmc()
     )

@@ -35,14 +35,14 @@ async def verified_while_off(site: Site) -> None:
     assert await machine.path("management") == ["enroll", "verifying", "manageable"]
 
 
-@row("A04", theirs="enroll with last_error, power never read", ours="the same; nothing was dialled")
+@row("A04", theirs="enroll with last_error, power never read", ours="the same; farrier does not connect")
 async def details_that_cannot_be_used(site: Site) -> None:
     machine = await site.register(bmc_address="https://10.0.0.1")
     assert ((await machine.look())["management"], (await machine.bmc())["failure"]) == ("enroll", "incomplete")
     assert called(site) == 0
 
 
-@row("A05", theirs="enroll with last_error, and a row of history", ours="the same, with its class and the next try")
+@row("A05", theirs="enroll with last_error, and a row of history", ours="the same, with class and time of the next try")
 async def bmc_that_raises(site: Site) -> None:
     machine = await jobs.bmc_that_is_silent(site)
     bmc = await machine.bmc()
@@ -55,13 +55,13 @@ async def bmc_that_raises(site: Site) -> None:
     assert (await machine.moves("management"))[-1].cause == "step: verify"
 
 
-@row("A06", theirs="what is optional may be missing", ours="the same")
+@row("A06", theirs="optional properties may be missing", ours="the same")
 async def bmc_that_says_little(site: Site) -> None:
     reads(site, serial=None, uuid=None, manufacturer=None, health=None)
     assert (await layers(await site.with_bmc()))[1] == "manageable"
 
 
-@row("A08", theirs="refused in maintenance", ours="kept until the pause ends", better="no client has to ask twice")
+@row("A08", theirs="refused in maintenance", ours="kept until the pause ends", better="no client has to retry")
 async def asked_while_paused(site: Site) -> None:
     machine = await (await site.with_bmc(auto_manage=False)).asked("pause", reason="fire drill")
     intent = await machine.tell("manage")
@@ -75,9 +75,9 @@ async def asked_while_paused(site: Site) -> None:
     "A09",
     "A13",
     "C30",
-    theirs="locks are removed at the next start, verifying ends in enroll with an error, adopting stays for ever",
-    ours="a peer goes on within the lease and both end well",
-    better="a crash is no failure of the node, and needs no repair at a start",
+    theirs="the next start removes locks; verifying ends in enroll with an error; adopting stays for ever",
+    ours="another controller continues after the lease, and both succeed",
+    better="a crash is no failure of the node, and a start has to repair nothing",
 )
 async def controller_that_dies(db: pg.Database) -> None:
     async with sites.opened(db, crash=True) as site:
@@ -127,7 +127,7 @@ async def adopt_is_asked_for(site: Site) -> None:
     "E10",
     theirs="adopting again; the last error is cleared at once",
     ours="adopting again; the last error stays until the probe succeeds",
-    better="an error is gone when it is proven gone",
+    better="the error stays until a probe proves that it is gone",
 )
 async def adopt_is_asked_for_again(site: Site) -> None:
     machine = await adoption.adoption_that_gets_no_answer(site)
@@ -141,7 +141,7 @@ async def adopt_is_asked_for_again(site: Site) -> None:
 
 @row(
     "B03",
-    theirs="active; no interface is validated where the disk boots",
+    theirs="active; no interface is validated for a machine that boots from disk",
     ours="active, after a fresh read and a comparison of the machine",
     better="a dead BMC, or another machine, is not adopted by accident",
 )
@@ -153,7 +153,7 @@ async def adoption_goes_well(site: Site) -> None:
     assert len(site.bmc.calls) == before + 1
 
 
-@row("B06", theirs="adopt failed, nothing else is called", ours="the same: one read, and no other call")
+@row("B06", theirs="adopt failed, without any other call", ours="the same: one read, and no other call")
 async def adoption_fails(site: Site) -> None:
     machine = await site.with_bmc(agentless=True)
     before = called(site)
@@ -175,7 +175,7 @@ async def adoption_is_given_up(site: Site) -> None:
     assert not await errors(machine)
 
 
-@row("B11", "E11", theirs="refused in active, nothing is called", ours="the same, with what to ask for")
+@row("B11", "E11", theirs="refused in active, without a call", ours="the same; the reason names the states")
 async def adopt_in_active(site: Site) -> None:
     machine = await adoption.adopted_without_an_agent(site)
     before = called(site)
@@ -183,7 +183,7 @@ async def adopt_in_active(site: Site) -> None:
     assert called(site) == before
 
 
-@row("B13", theirs="deploy, rebuild and undeploy are refused in adopt failed", ours="so is what they are here")
+@row("B13", theirs="deploy, rebuild and undeploy are refused in adopt failed", ours="the same, for farrier's actions")
 async def other_requests_after_an_adoption_failed(site: Site) -> None:
     machine = await adoption.adoption_that_gets_no_answer(site)
     for action, params in (("decommission", {"mode": "reimage"}), ("drain", {}), ("onboard", {"mode": "deploy"})):
@@ -201,7 +201,7 @@ async def adopted_once_more(site: Site) -> None:
         await (await machine.asked("remove")).finish(TaskType.UNINSTALL)
 
 
-@row("C01", theirs="gone from enroll, manageable and adopt failed", ours="the same, by the model's own edges")
+@row("C01", theirs="deleted in enroll, manageable and adopt failed", ours="the same, along edges of the model")
 async def deleted_before_service(site: Site) -> None:
     managed, failed = await jobs.managed_by_itself(site), await adoption.adoption_that_gets_no_answer(site)
     for machine in (managed, failed, await jobs.bmc_that_is_silent(site)):
@@ -213,7 +213,7 @@ async def deleted_before_service(site: Site) -> None:
 @row(
     "C02",
     theirs="NodeLocked while it is verified",
-    ours="the verification makes way, and the node is deleted",
+    ours="the delete cancels the verification, and the node is deleted",
     better="no client waits for a dead BMC or gets a 409",
 )
 async def deleted_while_verifying(site: Site) -> None:
@@ -223,7 +223,7 @@ async def deleted_while_verifying(site: Site) -> None:
     assert (await layers(machine))[0] == "deleted"
 
 
-@row("C04", theirs="refused in active", ours="the same, with what to ask for instead")
+@row("C04", theirs="refused in active", ours="the same; the reason names other intents")
 async def delete_in_active(site: Site) -> None:
     assert "decommission the node, or remove it" in await refused(
         await adoption.adopted_without_an_agent(site), "delete"
@@ -232,16 +232,16 @@ async def delete_in_active(site: Site) -> None:
 
 @row(
     "C07",
-    theirs="gone in active, if in maintenance",
-    ours="refused, paused or not",
-    better="a pause is no way around a decommission",
+    theirs="deleted in active, if in maintenance",
+    ours="refused, even during a pause",
+    better="a pause must not replace a decommission",
 )
 async def delete_in_active_while_paused(site: Site) -> None:
     machine = await (await adoption.adopted_without_an_agent(site)).asked("pause", reason="fire drill")
     await refused(machine, "delete")
 
 
-@row("C08", theirs="gone although its driver cannot be loaded", ours="gone although its credential does not resolve")
+@row("C08", theirs="deleted although the driver fails to load", ours="deleted although the credential does not resolve")
 async def deleted_with_a_broken_credential(site: Site) -> None:
     site.bmc.fail(BmcError(BmcFailure.INCOMPLETE, "no such file", dialled=False))
     machine = await (await site.with_bmc()).asked("delete")
@@ -250,12 +250,12 @@ async def deleted_with_a_broken_credential(site: Site) -> None:
 
 @row(
     "C09",
-    theirs="nothing is released of a row that is gone",
-    ours="no controller lists it, and nothing is refused",
+    theirs="a deleted row releases nothing",
+    ours="no controller lists the deleted node, and no commit is refused",
 )
 async def nothing_is_left_to_run(site: Site) -> None:
     await (await site.with_bmc()).asked("delete")
-    with anyio.fail_after(PATIENCE):  # a mark outlives its step for a moment
+    with anyio.fail_after(PATIENCE):  # the controller removes a mark shortly after the end of the step
         while await site.conn.fetchval("SELECT count(*) FROM farrier.list_shards('node', $1)", list(range(SHARDS))):
             await anyio.lowlevel.checkpoint()
 
@@ -268,7 +268,7 @@ async def no_reads_after_an_adoption_failed(site: Site) -> None:
     assert called(site) == before
 
 
-@row("C12", theirs="no power pass in maintenance", ours="the same while it is paused")
+@row("C12", theirs="no power pass in maintenance", ours="the same during a pause")
 async def no_reads_while_paused(site: Site) -> None:
     await (await site.with_bmc()).asked("pause", reason="fire drill")
     before = called(site)
@@ -276,7 +276,7 @@ async def no_reads_while_paused(site: Site) -> None:
     assert called(site) == before
 
 
-@row("C14", theirs="nothing is written when power is as recorded", ours="no history, no outcome: only its age is")
+@row("C14", theirs="nothing is written when power is as recorded", ours="no history and no outcome; only power_at")
 async def power_is_as_it_was(site: Site) -> None:
     machine = await site.with_bmc()
     await site.wait(2 * MINUTE)
@@ -297,7 +297,7 @@ async def power_cannot_be_read(site: Site) -> None:
     assert (await layers(machine))[1] == "manageable"
 
 
-@row("C18", theirs="the record follows, or power is switched where that is configured", ours="the same, for each node")
+@row("C18", theirs="the record changes, or power is switched if so configured", ours="the same, for each node")
 async def power_is_not_as_it_was(site: Site) -> None:
     observed = await (await site.active()).asked("set_bmc", address="https://10.0.0.1", credential="env:BMC")
     enforced = await (await site.active()).asked("set_bmc", address="https://10.0.0.2", credential="env:BMC")
@@ -310,7 +310,7 @@ async def power_is_not_as_it_was(site: Site) -> None:
     assert switched == {"https://10.0.0.2": PowerRequest.ON}
 
 
-@row("C22", theirs="a pass changes nothing that was changed meanwhile", ours="the read is cut short and forgotten")
+@row("C22", theirs="a sync overwrites no newer change", ours="the read is cancelled, and its result not used")
 async def details_removed_during_a_read(site: Site) -> None:
     machine = await site.with_bmc()
     site.bmc.hold()
@@ -323,7 +323,7 @@ async def details_removed_during_a_read(site: Site) -> None:
     assert "power_at" not in await machine.bmc()
 
 
-@row("C23", "C24", theirs="power is read again: fault and error are cleared", ours="the same, by itself")
+@row("C23", "C24", theirs="a good read clears fault and error", ours="the same, without an intent")
 async def power_is_read_again(site: Site) -> None:
     machine = await site.with_bmc()
     site.bmc.fail(NO_ROUTE)

@@ -28,25 +28,25 @@ async def no_details(site: Site) -> None:
     assert ((await layers(machine))[1], await errors(machine), called(site)) == ("unmanaged", set(), 0)
 
 
-@row("D02", "D03", theirs="unmanaged, whatever its annotations say", ours="the same while it is paused")
+@row("D02", "D03", theirs="unmanaged, with any annotations", ours="the same during a pause")
 async def no_details_and_paused(site: Site) -> None:
     machine = await (await site.register()).asked("pause", reason="fire drill")
     assert ((await layers(machine))[1], await errors(machine)) == ("unmanaged", set())
 
 
-@row("D04", "D09", theirs="registering, then an error", ours="enroll, class incomplete, nothing dialled")
+@row("D04", "D09", theirs="registering, then an error", ours="enroll, class incomplete, no connection")
 async def address_alone(site: Site) -> None:
     machine = await site.register(bmc_address="https://10.0.0.1")
     assert ((await layers(machine))[1], (await machine.bmc())["failure"], called(site)) == ("enroll", "incomplete", 0)
 
 
-@row("D05", "D10", theirs="registering, then an error", ours="enroll, class incomplete, nothing dialled")
+@row("D05", "D10", theirs="registering, then an error", ours="enroll, class incomplete, no connection")
 async def credential_alone(site: Site) -> None:
     machine = await site.register(bmc_credential="env:BMC")
     assert ((await layers(machine))[1], (await machine.bmc())["failure"], called(site)) == ("enroll", "incomplete", 0)
 
 
-@row("D07", "D08", theirs="an error, without retry", ours="class incomplete, with what is missing; no login is counted")
+@row("D07", "D08", theirs="an error, without retry", ours="class incomplete, naming the missing part; no login counts")
 async def secret_without_its_parts(site: Site) -> None:
     site.bmc.fail(INCOMPLETE)
     bmc = await (await site.with_bmc()).bmc()
@@ -54,7 +54,7 @@ async def secret_without_its_parts(site: Site) -> None:
     assert "tries" not in bmc
 
 
-@row("D13", theirs="error, then no error; not made again", ours="the same, and status is untouched")
+@row("D13", theirs="error, then no error; not provisioned again", ours="the same; the status does not change")
 async def secret_broken_and_repaired(site: Site) -> None:
     machine = await adoption.adopted_without_an_agent(site)
     site.bmc.fail(REFUSED)
@@ -67,7 +67,7 @@ async def secret_broken_and_repaired(site: Site) -> None:
     assert await machine.path() == ["enrolling", "active"]
 
 
-@row("D14", theirs="the good credential follows", ours="the same, verified in place")
+@row("D14", theirs="the good credential is the new one", ours="the same, without a change of status")
 async def second_secret(site: Site) -> None:
     machine = await site.with_bmc()
     site.bmc.script = lambda _target: adoption.with_version("v2")
@@ -86,13 +86,13 @@ async def second_secret_that_is_wrong(site: Site) -> None:
     assert (bmc["tried_version"], bmc["good_version"]) == ("v2", "v1")
 
 
-@row("D16", theirs="what was tried is recorded although it cannot end", ours="the same")
+@row("D16", theirs="the tried credential is recorded although it fails", ours="the same")
 async def tried_is_recorded(site: Site) -> None:
     site.bmc.fail(REFUSED)
     assert (await (await site.with_bmc()).bmc())["tried_version"] == "v2"
 
 
-@row("D17", theirs="nothing is written when nothing is new", ours="the same")
+@row("D17", theirs="nothing is written without a change", ours="the same")
 async def nothing_new(site: Site) -> None:
     machine = await site.register(bmc_address="https://10.0.0.1")
     version = "SELECT version FROM farrier.nodes WHERE id = $1"
@@ -109,7 +109,7 @@ async def success_clears(site: Site) -> None:
     assert ((await layers(machine))[1], await errors(machine)) == ("manageable", set())
 
 
-@row("D20", theirs="another version of the secret is another credential", ours="the same, noticed within a read")
+@row("D20", theirs="another version of the secret is another credential", ours="the same, by the next read")
 async def rotated(site: Site) -> None:
     machine = await site.with_bmc()
     verified = len(site.bmc.calls)
@@ -128,9 +128,9 @@ async def access_fails(site: Site) -> None:
 
 @row(
     "D25",
-    theirs="another address is refused, but while registering or detached",
-    ours="accepted, verified in place, status untouched",
-    better="a BMC that moves takes one request, and nothing else stops",
+    theirs="another address is refused, except while registering or detached",
+    ours="accepted and verified, without a change of status",
+    better="a BMC that moves takes one intent and interrupts nothing else",
 )
 async def another_address(site: Site) -> None:
     machine = await adoption.adopted_without_an_agent(site)
@@ -146,14 +146,14 @@ async def edited_while_verifying(site: Site) -> None:
     assert site.bmc.calls[-1].credential == "env:OTHER"
 
 
-@row("D30", theirs="a conflict that names the other node", ours="refused at its registration, with the name")
+@row("D30", theirs="a conflict that names the other node", ours="its registration is refused, with the name")
 async def mac_address_of_another(site: Site) -> None:
     await site.register("gpu-1", macs=["aa:bb:cc:00:00:01"])
     with pytest.raises(pg.PostgresError, match="gpu-1"):
         await site.register("gpu-2", macs=["AA-BB-CC-00-00-01"])
 
 
-@row("E01", theirs="never inspected, never deployed", ours="the same: nothing is switched or installed")
+@row("E01", theirs="never inspected, never deployed", ours="the same: no power change, no installation")
 async def adopted_and_left_alone(site: Site) -> None:
     machine = await adoption.adopted_without_an_agent(site)
     await site.wait(10 * MINUTE)
@@ -164,8 +164,8 @@ async def adopted_and_left_alone(site: Site) -> None:
 @row(
     "E04",
     theirs="an edit of a flag wipes the machine",
-    ours="no edit of a detail moves its status",
-    better="what erases is asked for by its name",
+    ours="no edit of a detail changes the status",
+    better="only an intent that names it erases a machine",
 )
 async def details_of_an_adopted_node_removed(site: Site) -> None:
     machine = await (await adoption.adopted_without_an_agent(site)).asked("clear_bmc")
@@ -173,7 +173,7 @@ async def details_of_an_adopted_node_removed(site: Site) -> None:
     assert not site.bmc.powers
 
 
-@row("E06", theirs="refused while another way in is under way", ours="the same, naming the workflow")
+@row("E06", theirs="refused during another onboarding", ours="the same, naming the workflow")
 async def adopt_beside_another_onboarding(site: Site) -> None:
     machine = await (await site.with_bmc()).asked("onboard", mode="manual")
     assert "is live (running, mode manual)" in await refused(machine, "adopt")
@@ -181,9 +181,9 @@ async def adopt_beside_another_onboarding(site: Site) -> None:
 
 @row(
     "E07",
-    theirs="a transient error: ask again",
-    ours="refused in enroll; kept while it is verified, then answered",
-    better="a request that only has to wait does the waiting itself",
+    theirs="a transient error: the client repeats the request",
+    ours="refused in enroll; pending during a verification, then answered",
+    better="an intent that only has to wait stays pending, so the client need not repeat it",
 )
 async def adopt_before_it_is_manageable(site: Site) -> None:
     machine = await site.with_bmc(agentless=True, auto_manage=False)
@@ -196,7 +196,7 @@ async def adopt_before_it_is_manageable(site: Site) -> None:
     assert await layers(machine) == ("active", "manageable")
 
 
-@row("E09", theirs="waits while it is adopting", ours="one adoption at a time; another request is told which")
+@row("E09", theirs="waits during an adoption", ours="one adoption at a time; the refusal of another names it")
 async def adopt_while_adopting(site: Site) -> None:
     machine = await site.with_bmc(agentless=True)
     first, second = await machine.ask_together(("adopt", {}), ("adopt", {}))
@@ -210,7 +210,7 @@ async def adoption_fails(site: Site) -> None:
     assert (bmc["failures"], bmc["last_error"], bmc["failure"]) == (1, "no route", "unreachable")
 
 
-@row("E14", theirs="an adoption that fails undeploys nothing", ours="the same")
+@row("E14", theirs="a failed adoption undeploys nothing", ours="the same")
 async def adoption_that_fails_undoes_nothing(site: Site) -> None:
     machine = await adoption.adoption_that_gets_no_answer(site)
     await site.wait(HOUR)
@@ -222,7 +222,7 @@ async def adoption_that_fails_undoes_nothing(site: Site) -> None:
     "F07",
     theirs="a detach is ignored while registering",
     ours="a pause stops verifying at once",
-    better="nothing is done to a paused node, not even reading",
+    better="farrier does nothing to a paused node, and does not even read its BMC",
 )
 async def paused_while_verifying(site: Site) -> None:
     machine = await site.verifying(await site.with_bmc(auto_manage=False))
@@ -233,7 +233,7 @@ async def paused_while_verifying(site: Site) -> None:
     assert ((await layers(machine))[1], called(site)) == ("enroll", before)
 
 
-@row("F13", theirs="the record goes: normal, without BMC, with bad credentials", ours="the same, touching no BMC")
+@row("F13", theirs="deleted: normal, without BMC, with bad credentials", ours="the same, without a call to a BMC")
 async def deleted_in_every_way(site: Site) -> None:
     for machine in (await site.register(), await site.with_bmc(), await jobs.bmc_that_is_silent(site)):
         before = called(site)
@@ -243,9 +243,9 @@ async def deleted_in_every_way(site: Site) -> None:
 
 @row(
     "F20",
-    theirs="pauses never shrink and end at hours",
-    ours="pauses never shrink and end at 30 minutes",
-    better="what heals by itself is seen within minutes, and a request tries at once",
+    theirs="the back-off never shrinks, and grows to hours",
+    ours="the back-off never shrinks, and grows to 30 minutes at most",
+    better="a BMC that recovers is noticed within minutes, and an intent retries at once",
 )
 async def pauses(_site: Site) -> None:
     for failure in BmcFailure:

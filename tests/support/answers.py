@@ -76,7 +76,7 @@ def said(value: object, status: int = 200) -> httpx.Response:
 
 @asynccontextmanager
 async def serving(answer: bytes, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[int, list[bytes]]]:
-    """A server that reads a request, sends this response and hangs up; gives its port and the requests it received."""
+    """Run a server that sends this response to each request and hangs up; yields its port and the received requests."""
 
     async def once(peer: Peer) -> None:
         await peer.request()

@@ -35,7 +35,7 @@ from farrier.sim.certificates import Authority, ServerFiles
 from tests.support.sockets import LEFT
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
-# The bindings of a daemon that uses the reference `CREDENTIAL`, for its environment.
+# FARRIER_CREDENTIALS_BINDINGS of a daemon that uses the reference `CREDENTIAL`.
 BMC_ON_LOOPBACK = '[{"references": ["env:FARRIER_SECRET_BMC"], "networks": ["127.0.0.0/8"]}]'
 ANYWHERE = Bindings((CredentialBinding(references=("env:*",), networks=("0.0.0.0/0", "::/0")),))
 
@@ -66,15 +66,15 @@ class Silence(msgspec.Struct, frozen=True):
 
 
 class Drip(msgspec.Struct, frozen=True):
-    """The response comes byte by byte, without end."""
+    """A response that is sent byte by byte, without end."""
 
 
 class Flood(msgspec.Struct, frozen=True):
-    """The response has no end and comes as fast as the client reads it; compressed, it is small on the wire."""
+    """A response without end, sent as fast as the client reads it. If it is compressed, few bytes are sent."""
 
 
 class Late(msgspec.Struct, frozen=True):
-    """A sound response that comes after so many seconds."""
+    """A sound response that is sent after this many seconds."""
 
     seconds: float
     resource: dict[str, Any]
@@ -89,7 +89,7 @@ class NoReply(msgspec.Struct, frozen=True):
 
 
 class Garbage(msgspec.Struct, frozen=True):
-    """Not HTTP."""
+    """A response that is not HTTP."""
 
     content: bytes
 
@@ -159,22 +159,22 @@ class FakeBmc:
         self.connected = anyio.Event()  # a client has proven to speak TLS
         self.password = PASSWORD
         self.failed_logins = 0
-        self.locks_after: int | None = None  # the account refuses every login after so many failed ones
+        self.locks_after: int | None = None  # the account refuses every login after this many failed logins
         self.sessions: set[str] = set()  # the tokens of open sessions
         self.session_limit = 4
-        self.tells_time = True  # a session's resource has the time when it was opened
-        self.session_ids: list[str] = []  # ids of the next sessions; without one, the token is the id
+        self.tells_time = True  # the resource of a session has the time of its creation
+        self.session_ids: list[str] = []  # ids of the next sessions; if empty, the token is the id
         self.places: dict[str, tuple[str, dict[str, Any]]] = {}  # sessions by id: the token and the resource
         self.on_login: Callable[[], object] = lambda: None  # called when a session is open, before the response
         self.session_answer: Answer | None = None  # the response to a good login, instead of a session
         self.resets: list[str] = []
         self.reset_answer: Answer = Page(204)
-        self.power_after: tuple[str | None, ...] | None = None  # power after a reset; None: as the reset asks
+        self.power_after: tuple[str | None, ...] | None = None  # power after a reset; None: as the reset requests
         self._opened = 0
         self._pages = sound()
 
     def answer(self, path: str, *answers: Answer) -> None:
-        """Respond to requests of a path with each of these in turn, and with the last one for ever."""
+        """Respond to requests of a path with each of these in turn, and then always with the last response."""
         self._pages[path] = list(answers)
 
     @property
@@ -210,7 +210,7 @@ class FakeBmc:
         return request.authorization is not None and self._lets_in(request.authorization == right)
 
     def _lets_in(self, right: bool) -> bool:
-        """One login, with the right credential or not."""
+        """Whether the account accepts a login; counts a failed login."""
         if right and (self.locks_after is None or self.failed_logins < self.locks_after):
             return True
         self.failed_logins += 1
@@ -231,7 +231,7 @@ class FakeBmc:
         said = {"UserName": USERNAME} | ({"CreatedTime": f"T{self._opened}"} if self.tells_time else {})
         self.places[name] = token, said
         self.on_login()
-        # A host other than the one that the client dialled, as BMCs behind address translation report.
+        # BMCs behind address translation report another host than the client has dialled.
         place = f"https://192.0.2.1{SESSIONS}/{name}"
         return Page(201, msgspec.json.encode(said), (("X-Auth-Token", token), ("Location", place)))
 
@@ -267,7 +267,7 @@ _POWERS: dict[str, tuple[str | None, ...]] = {
 async def fake_bmc(
     directory: Path, authority: Authority, *, certificate: ServerFiles | None = None
 ) -> AsyncIterator[FakeBmc]:
-    """A running server on a free port of 127.0.0.1, with a certificate for it unless given another."""
+    """A running server on a free port of 127.0.0.1. By default its certificate is valid for this address."""
     certificate = certificate or authority.issue(directory, hosts=("127.0.0.1",))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate.certificate, certificate.key)
@@ -348,7 +348,7 @@ def _head(status: int, *headers: tuple[str, str], length: int) -> bytes:
 
 
 class Observed:
-    """A `ServiceObserver` that remembers."""
+    """A `ServiceObserver` that records its calls."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str]] = []

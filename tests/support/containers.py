@@ -1,4 +1,4 @@
-"""The files that run farrier in containers, as they stand in the checkout: Dockerfile and deploy/."""
+"""The checkout's files that run farrier in containers: Dockerfile and deploy/."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ class Yard:
         self.hand = Hand()
 
     async def ask(self, action: str, crate: str = "c-1", params: str = "{}") -> int:
-        """What another service does: one INSERT."""
+        """Insert an intent; returns its id."""
         return await ask(self.pool, action, crate, params)
 
     async def create(self, crate: str = "c-1") -> int:
@@ -232,7 +232,7 @@ class Yard:
 
 
 async def ask(conn: Connection | Pool, action: str | None, crate: str | None = "c-1", params: str | None = "{}") -> int:
-    """What another service does: one INSERT."""
+    """Insert an intent; returns its id."""
     asked: int = await conn.fetchval(
         "INSERT INTO farrier.resource_intents (kind, resource, action, params)"
         " VALUES ('crate', $1, $2, $3::jsonb) RETURNING id",
@@ -250,7 +250,6 @@ async def install(conn: Connection | Pool) -> None:
 
 @asynccontextmanager
 async def opened(db: pg.Database, *, pool_size: int = 10) -> AsyncIterator[Yard]:
-    """A yard in a test's database."""
     async with db.connect() as conn:
         await conn.execute(CREATE)
         await catalog.sync_kinds(conn, [SPEC])

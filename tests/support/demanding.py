@@ -1,6 +1,6 @@
 """A site that configures every part of a machine's set-up, and a region in which all of it can be applied.
 
-For the tests in which each change goes wrong. The parts are a boot disk, a storage layout, a bond, a VLAN, an interface
+Used by tests that make each change fail. The parts are a boot disk, a storage layout, a bond, a VLAN, an interface
 with an address, and a boot interface that commissioning leaves without an address.
 """
 

@@ -1,6 +1,6 @@
 """A node whose machine is ready to be deployed, on a stand; and its whole workflow, run as the loop runs it.
 
-`on_ready` commissions the machine and forgets the requests of that; `issue` stands in for the stage that renders the
+`on_ready` commissions the machine and forgets the requests for it; `issue` stands in for the stage that renders the
 user data. `Journey` makes runs of the handler itself, commits them as the database would, and observes the region, so
 that tests see limits and detours that span several stages.
 """
@@ -76,7 +76,7 @@ def taken_up_again(at: Stand, *, attempt: int) -> None:
 
 
 def entered(at: Stand, stage: OnboardingStage) -> None:
-    """Begin the stage now, as the commit does that moves the workflow on to it."""
+    """Begin the stage now, as the commit that enters the stage does."""
     at.now += SECOND
     at.node = with_fields(at.node, workflow=with_workflow(at.node, stage=stage, stage_entered_at=at.now))
 
@@ -133,7 +133,7 @@ class Journey:
         raise AssertionError(f"never rests: {self.stages[-10:]}")
 
     def _commit(self, to: Node) -> None:
-        """Store the node; the time at which a value was entered changes with the value."""
+        """Store the node. A layer whose value changes is entered now."""
         self.at.now += SECOND
         was, now = workflow(self.at), to.workflow
         assert now is not None

@@ -1,7 +1,7 @@
 """Every state that a node can reach: the handler is explored from some nodes, by every intent and every event.
 
 From each new place the walk tries every stimulus, and runs the node until it rests, as the loop would. After each run
-the invariants of a commit must hold. Places that differ only in times and counters count as one; there are some
+the invariants of a commit must hold. Places that differ only in times and counters count as one place; there are some
 thousands of them, and the walk ends when it finds no new one. Used by `tests/unit/handlers/test_exploration*`.
 """
 
@@ -90,7 +90,7 @@ Stimulus: TypeAlias = Callable[[Place], Place | None]
 
 
 class Played(BmcClient):
-    """A BMC that responds, or does not."""
+    """A BMC that responds if `answers`."""
 
     def __init__(self, answers: bool) -> None:
         self._answers = answers
@@ -111,14 +111,14 @@ class Played(BmcClient):
 
 
 def acted(step: Step[Node, Write, NodeServices], bmc: Played, region: PlayedRegion) -> Outcome:
-    """A step's outcome. None of its services waits, so the coroutine runs to its end without an event loop."""
+    """Run a step, and return its outcome. No service waits, so the coroutine runs to its end without an event loop."""
     act = step.act(NodeServices(bmc, Secrets(), region, Alone()))
     try:
         act.__await__().__next__()
     except StopIteration as end:
         outcome: Outcome = end.value
         return outcome
-    raise AssertionError("the step awaits a service that waits")
+    raise AssertionError("a service did not respond at once")
 
 
 def run(place: Place) -> tuple[Place, bool]:
@@ -127,9 +127,9 @@ def run(place: Place) -> tuple[Place, bool]:
     decision = HANDLER.handle(before, now)
     region = PlayedRegion(place.machine, answers=place.region_answers)
     if isinstance(decision, Step):
-        assert not before.deleting or decision.name in IN_MAAS, "a deleted node's BMC is not touched"
+        assert not before.deleting or decision.name in IN_MAAS, "a node that is being deleted must not call its BMC"
         ends = before.deleting or (before.workflow is not None and before.workflow.status is W.COMPENSATING)
-        assert before.paused is None or ends, "nothing is done to a paused node"
+        assert before.paused is None or ends, "a paused node must make no step"
         decision = acted(decision, Played(place.bmc_answers), region)
     ASSESSOR.finish(TURN, before, decision)
     changed = isinstance(decision, Transition | Update)
@@ -245,7 +245,7 @@ def beats(*alerts: str, seed: SshSeed = SshSeed.OK) -> Stimulus:
 
 
 def ends(status: TaskStatus) -> Stimulus:
-    """The open tasks end with this status; failed tasks have failed for the last time."""
+    """A stimulus: all open tasks end with this status. A task that fails has used up its attempts."""
 
     def end(place: Place) -> Place | None:
         if place.node.paused is not None or not any(t.status in OPEN for t in place.node.tasks):
@@ -322,7 +322,7 @@ def order_of(job: Workflow, seen: MaasObservation | None) -> object:
 def explore(
     starts: Iterable[Place], stimuli: dict[str, Stimulus], *, found_in: list[Place] | None = None
 ) -> dict[object, set[object]]:
-    """Return for each place the places that one stimulus leads to, all as `kind_of`. An assertion fails where something
+    """Return for each place the places that one stimulus leads to, all as `kind_of`. An assertion fails if an invariant
     does not hold. `found_in` collects one place of each kind."""
     new = deque(list(rest(start))[-1] for start in starts)
     found: dict[object, set[object]] = {kind_of(place): set() for place in new}
@@ -344,7 +344,7 @@ def explore(
 
 
 def follow(place: Place, name: str, stimulus: Stimulus) -> Place | None:
-    """The place to which a stimulus leads; None where the stimulus cannot happen."""
+    """The place to which a stimulus leads; None if the stimulus cannot happen."""
     touched = None if place.node.status is N.DELETED else stimulus(place)
     if touched is None:
         return None

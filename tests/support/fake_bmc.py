@@ -29,8 +29,8 @@ READING = BmcReading(
 
 
 def reading(target: BmcTarget) -> BmcReading:
-    """What the machine behind a BMC reports. The last number of the address, in any network, and the number of the
-    system identify the machine; the one with 1 and 1 is that of `READING`."""
+    """The reading of the machine behind a BMC. The last number of the address, in any network, and the number of the
+    system identify the machine. Machine 1 of address 1 has the reading `READING`."""
     host, system = _number(target.address), _number(target.system_path or "")
     if (host, system) == (1, 1):
         return READING
@@ -44,10 +44,10 @@ def _number(text: str) -> int:
 
 
 class FakeBmc(BmcClient):
-    """Every BMC of the site. `power` is the power state of all machines. `script` returns the result of a verification
-    or raises, `read_script` does for a read, `power_script` for a change of power. `powers` lists the changes of power,
-    each with whether the client was allowed to send it. After `hold`, calls wait until `let_go`; `cut` is set when a
-    waiting call was cancelled."""
+    """Every BMC of the site. `power` is the power state of all machines. `script`, `read_script` and `power_script`
+    return the results of verifications, reads and changes of power, or raise errors. `powers` lists the changes of
+    power, each with whether the client was allowed to send it. After `hold`, calls wait until `let_go`; `cut` is set
+    when a waiting call was cancelled."""
 
     def __init__(self) -> None:
         self.calls: list[BmcTarget] = []

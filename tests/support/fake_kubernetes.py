@@ -22,7 +22,7 @@ _QUALIFIED = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z
 
 
 class FakeKubernetes:
-    """One API server. `busy`: so many changes find that another client has changed the node meanwhile."""
+    """One API server. The next `busy` changes fail, as if another client had changed the node meanwhile."""
 
     def __init__(self, *names: str) -> None:
         self.nodes: dict[str, dict[str, Any]] = {
@@ -76,7 +76,7 @@ class FakeKubernetes:
 
 
 def _merge(target: dict[str, Any], patch: dict[str, Any]) -> None:
-    """RFC 7386, which github.com/evanphx/json-patch implements for the API server: null removes."""
+    """RFC 7386, which github.com/evanphx/json-patch implements for the API server: null removes a field."""
     for key, value in patch.items():
         if value is None:
             target.pop(key, None)

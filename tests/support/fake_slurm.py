@@ -38,7 +38,7 @@ class FakeSlurm:
     def update(self, name: str, state: str, reason: str = "") -> None:
         """Update a node, as any administrator may: src/slurmctld/node_mgr.c, update_node."""
         node = self.nodes[name]
-        if reason:  # an empty reason is none, and changes nothing
+        if reason:  # an empty reason changes nothing
             node["reason"] = reason
         base = node["state"][0]
         if state == "DRAIN":
@@ -50,7 +50,7 @@ class FakeSlurm:
             node["state"] = [base]
 
     def drain_by_itself(self, name: str, reason: str) -> None:
-        """Drain a node as slurmctld does: src/slurmctld/node_mgr.c, _drain_node, keeps a reason that there is."""
+        """Drain a node as slurmctld does: src/slurmctld/node_mgr.c, _drain_node, keeps an existing reason."""
         node = self.nodes[name]
         node["state"] = [node["state"][0], "DRAIN"]
         node["reason"] = node["reason"] or reason

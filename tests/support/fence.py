@@ -24,12 +24,11 @@ class Fence(msgspec.Struct, frozen=True):
         return self.epochs[id_ % SHARDS]
 
     def turn(self, id_: int, loaded: Loaded[Any]) -> Turn:
-        """The turn of a run on a loaded resource."""
         return Turn(id=id_, epoch=self.epoch(id_), wakes=loaded.wakes.get(id_, ()), outcome_key=loaded.keys.get(id_))
 
 
 async def owned(pool: Pool, kind: str) -> Fence:
-    """Take all shards of a kind; those of an earlier controller are taken from it as if it had died."""
+    """Take all shards of a kind, also those of an earlier controller, as if that controller had died."""
     controllers, id_ = PostgresControllers(pool), uuid4()
     await controllers.join(id_, "test", [kind])
     for other in (await controllers.renew(id_, {kind: 0.0})).controllers:

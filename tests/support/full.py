@@ -1,9 +1,9 @@
 """The tests that only `make test-all` runs, and the line in which `make test` reports how many it left out.
 
-`@pytest.mark.full` marks a test every part of which shorter tests prove, tests on PostgreSQL 15, and tests of whole
-programs. `@pytest.mark.matrix` marks a product of parameters whose cases prove one promise over and over. Of these
-`make test` runs just enough cases that each pair of values of two parameters occurs; with `strength=1`, that each value
-occurs; with `keep=3`, three cases that are evenly spread. PostgreSQL 15 never runs more cases of a matrix than these.
+`@pytest.mark.full` marks tests whose promises shorter tests prove, too, tests on PostgreSQL 15, and tests of whole
+programs. `@pytest.mark.matrix` marks a product of parameters whose cases all prove one promise. Of these cases `make
+test` runs just enough that each pair of values of two parameters occurs; with `strength=1`, that each value occurs;
+with `keep=3`, three cases that are evenly spread. On PostgreSQL 15 no other cases of a matrix ever run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def mark(items: list[pytest.Item]) -> None:
     left_out: set[str] = set()
     for cases in matrices.values():
         marker = cases[0].get_closest_marker("matrix")
-        assert marker is not None, "only items with it are here"
+        assert marker is not None, "every item here has the marker"
         kept = _kept(cases, **marker.kwargs)
         for number, case in enumerate(cases):
             if number not in kept:
@@ -57,7 +57,7 @@ def _values(case: pytest.Item) -> Case:
 
 
 def spread(cases: int, *, keep: int) -> set[int]:
-    """Which of so many cases are kept: the first, and the others at equal distances."""
+    """The numbers of the `keep` cases to run, out of `cases`: the first, then others at equal distances."""
     return {number * cases // keep for number in range(keep)}
 
 
@@ -73,7 +73,7 @@ def cover(cases: Sequence[Case], *, strength: int) -> set[int]:
 
 
 class LeftOut:
-    """A plugin that counts the cases of `make test-all` that a run leaves out, and says so at its end."""
+    """A plugin that counts the cases of `make test-all` that a run leaves out, and prints the count at the end."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -89,7 +89,7 @@ class LeftOut:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        # Every worker collects the same; one that crashed says nothing.
+        # Every worker collects the same cases. A crashed worker reports no count.
         self._count = max(self._count, getattr(node, "workeroutput", {}).get("left_out", 0))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -48,7 +48,7 @@ _COMMIT = timedelta(milliseconds=1)
 
 
 class Handled:
-    """See above. Without `bmc` the node has no BMC, so that all its runs are about its workflow."""
+    """A node and its handler. Without `bmc` the node has no BMC, so that all its runs are about its workflow."""
 
     def __init__(self, stand: Stand, *, bmc: bool = False) -> None:
         self.stand = stand
@@ -81,7 +81,7 @@ class Handled:
         return self.told[before][0]
 
     async def rest(self) -> None:
-        """Run for as long as a run requires another one at once."""
+        """Run until no run requires another run at once."""
         for _ in range(_MOST_RUNS):
             if not await self.run():
                 return

@@ -35,9 +35,9 @@ async def holds_now(machine: Machine) -> None:
     live = {task["type"] for task in await machine.tasks() if task["status"] in ("queued", "dispatched")}
     assert not live or row["live"] == "decommission"
     if row["status"] in CARRIED and row["stage"] in ("drain_node", "remove_gpuaas_node_record") and not row["paused"]:
-        assert live, "a live task has to carry it out"
+        assert live, "the stage needs a live task"
     tries = msgspec.json.decode(row["bmc"]).get("tries", [])
-    assert len(tries) <= 3, "logins that may have failed"
+    assert len(tries) <= 3, "more than three logins may have failed"
     has_a_limit_or_a_reason(row)
 
 

@@ -14,7 +14,7 @@ import structlog
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """Restore the logging of this process at the end of the block: a set-up of logging applies to the whole process."""
+    """Restore the logging of this process at the end of the block, because tests set it up for the whole process."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield

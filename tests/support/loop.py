@@ -37,18 +37,18 @@ WidgetLoop: TypeAlias = Loop[toy.Widget, toy.Shape, toy.Answer, object]
 
 # Long enough for a busy machine, and never reached by a test that passes.
 PATIENCE = 20.0
-# In most tests no notification arrives, so the poll finds every wake. A poll between a load and its commit enqueues the
-# resource for nothing; at this interval tests seldom meet that.
+# In most tests no notification arrives, so the poll finds every wake. A poll between a load and its commit would
+# enqueue the resource again, which is rare with this interval.
 BRISK = ControllerConfig(poll_interval=timedelta(milliseconds=200), drain_timeout=timedelta(seconds=5))
 
-# Practically without a poll: the controller learns only of the wakes that a test announces.
+# Longer than any test: the controller learns only of the wakes that a test announces.
 QUIET = msgspec.structs.replace(BRISK, poll_interval=timedelta(hours=1))
 
 CONTENT: Outcome[toy.Shape, toy.Answer] = DoNothing()
 
 
 class Ledger(MetricsSink):
-    """`protocols.MetricsSink` that remembers."""
+    """A `MetricsSink` that records its calls."""
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -257,7 +257,6 @@ class Shop:
 
 @asynccontextmanager
 async def opened(db: pg.Database, *, pool_size: int = 10) -> AsyncIterator[Shop]:
-    """A shop in a test's database."""
     async with db.pool(pool_size) as pool:
         await pool.execute(toy.CREATE)
         yield Shop(db, pool)

@@ -39,7 +39,7 @@ def state_of(number: int) -> MaasStatus:
 
 
 class Observed:
-    """A `ServiceObserver` that remembers."""
+    """A `ServiceObserver` that records its calls."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str]] = []
@@ -55,8 +55,8 @@ class Observed:
 
 
 class World:
-    """A client, its clock, its reports, and its pauses, which take no time in tests. The client's time of day is so
-    much `behind` the real one."""
+    """A client, its clock, its reports, and its pauses, which take no time in tests. The client's wall clock is
+    `behind` the real time by this number of seconds."""
 
     def __init__(self) -> None:
         self.clock = HandClock()
@@ -73,7 +73,7 @@ class World:
 
     @key.setter
     def key(self, key: str | CredentialError) -> None:
-        """Rotate the key, and let so much time pass that the client reads it again."""
+        """Rotate the key, and let time pass until the client reads the key again."""
         self._key = key
         self.clock.advance(KEY_KEPT)
 
@@ -93,7 +93,7 @@ class World:
 
 @asynccontextmanager
 async def world_of(transport: httpx.AsyncBaseTransport | None, **settings: Any) -> AsyncIterator[World]:
-    """A client that reaches whatever is behind `transport`; None: the network."""
+    """A client that sends requests through `transport`; None: through the network."""
     world = World()
     async with open_sharing(
         msgspec.structs.replace(SETTINGS, **settings),
@@ -113,7 +113,7 @@ async def world_with(region: Region, **settings: Any) -> AsyncIterator[World]:
 
 
 async def commissioned(world: World, region: Region) -> Machine:
-    """A machine of ours that is ready, as just read."""
+    """Create and commission a machine, and read it."""
     made = await world.client.create(NEW)
     await world.client.do(made, COMMISSION)
     region.advance(LONG)
@@ -121,7 +121,7 @@ async def commissioned(world: World, region: Region) -> Machine:
 
 
 async def deployed(world: World, region: Region) -> Machine:
-    """A machine of ours that is deployed, as just read."""
+    """Create, commission and deploy a machine, and read it."""
     ready = await commissioned(world, region)
     await world.client.do(ready, DEPLOY)
     region.advance(LONG)

@@ -1,7 +1,7 @@
 """A simulated MAAS region as its own suites use it: signed requests by hand, and machines put into any state.
 
 Used by `tests/contract/test_maas_{matrix,samples,region,protocol,faults}`. Requests go through the transport in this
-process, each with a header of its own, so that tests of keys, nonces and clocks can sign as badly as they like.
+process, each with a header of its own, so that tests can send wrong keys, nonces and times.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Form = Mapping[str, str | Sequence[str]]
 
 
 def signed(key: str = ADMIN.key, *, nonce: str | None = None, age: float = 0, secret: str | None = None) -> str:
-    """An Authorization header; `age` seconds old."""
+    """An Authorization header whose timestamp is `age` seconds old."""
     consumer, token, own = key.split(":")
     fields = {
         "oauth_nonce": nonce or secrets.token_hex(8),

@@ -61,7 +61,7 @@ class Site:
         return await self._http.post(path, files={name: (None, value) for name, value in form.items()}, headers=headers)
 
     async def new(self, *, ports: int = 1, deployed: bool = False) -> Machine:
-        """Create a machine without hardware, which the test deletes; New, or declared to be deployed."""
+        """Create a machine without hardware, in status New or declared as deployed. `forget_all` deletes it."""
         mine = secrets.token_hex(4)
         macs = tuple(f"02:{mine[:2]}:{mine[2:4]}:{mine[4:6]}:{mine[6:]}:{port:02x}" for port in range(ports))
         wanted = msgspec.structs.replace(NEW, hostname=f"farrier-test-{mine}", mac_addresses=macs)
@@ -81,7 +81,7 @@ class Site:
         return str(ip_network(cidr)[-place])
 
     def with_hardware(self) -> NewMachine:
-        """The parameters of a machine that can be commissioned. Skips the test where there is none."""
+        """The parameters of a machine that can be commissioned. Skips the test if there is no such machine."""
         if self.region is not None:
             return NEW
         if not os.environ.get(BMC):
@@ -104,7 +104,8 @@ class Site:
         return await self.settled(ready.system_id)
 
     async def settled(self, system_id: str) -> Machine:
-        """The machine once no operation is under way. A live one is read until then; the client paces the reads."""
+        """Wait until no operation on the machine is under way, and return it. The client paces reads of a live
+        region."""
         if self.region is not None:
             self.region.advance(LONG)
         with anyio.fail_after(HARDWARE_TAKES.total_seconds()):
@@ -125,7 +126,7 @@ class Site:
 
 @asynccontextmanager
 async def site_of(kind: str) -> AsyncIterator[Site]:
-    """`simulated` or `live`; the second skips the test where no live region is named."""
+    """A `simulated` or `live` site. Skips the test if the environment names no live region."""
     region, transport = None, None
     url, key = "http://maas.test/MAAS", ADMIN.key
     if kind == "simulated":

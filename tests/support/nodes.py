@@ -43,8 +43,8 @@ HANDLER = NodeHandler(NodeConfig())
 
 
 class Secrets(NodeCredentials):
-    """A store with one secret at some version. With None the secret does not resolve; the error is a temporary one if
-    `temporary`. `looks` counts the calls."""
+    """A store with one secret at some version. If the version is None, the secret does not resolve; the error is
+    temporary if `temporary`. `looks` counts the calls."""
 
     def __init__(self, version: str | None = "v1", *, temporary: bool = False) -> None:
         self.current = version
@@ -95,7 +95,7 @@ _ids = count(1)
 
 
 def node(status: NodeStatus = NodeStatus.ENROLLING, **fields: Any) -> Node:
-    """A node that has had its current layers for an hour."""
+    """A node that entered its current states an hour ago."""
     given: dict[str, Any] = {
         "id": 1,
         "name": "gpu-1",

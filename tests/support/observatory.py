@@ -32,7 +32,8 @@ from tests.support.wire import Wire
 
 class Observatory:
     """A simulated region, the real clients of it, and the loop that observes it. `observed` lists every request, also
-    those of nodes; `clock` is the clients' clock; `wire` is the transport that a test puts between, or None."""
+    those of nodes; `clock` is the clients' clock; `wire` is the transport that a test puts before the region, or
+    None."""
 
     def __init__(
         self,
@@ -65,11 +66,11 @@ class Observatory:
 async def observatory(
     owner: Owner, region: Region | Wire | None, config: SiteConfig
 ) -> AsyncIterator[Observatory | None]:
-    """Register the region's row and have `owner` run its loop; gives None without a region."""
+    """Register the region's row and have `owner` run its loop; yields None without a region."""
     if region is None:
         yield None
         return
-    assert config.maas is not None, "a site with a region says where it is"
+    assert config.maas is not None, "a site with a region has its URL in [maas]"
     wire = region if isinstance(region, Wire) else None
     region = region.region if isinstance(region, Wire) else region
     settings = MaasSettings(url=config.maas.url)
@@ -109,11 +110,11 @@ class KeyOfMaas(CredentialStore):
 
     @override
     async def resolve(self, reference: str) -> Credential:
-        raise AssertionError("a region needs its key only")
+        raise AssertionError("a client of a region must read only the key")
 
     @override
     async def version(self, reference: str) -> str:
-        raise AssertionError("a region needs its key only")
+        raise AssertionError("a client of a region must read only the key")
 
     @override
     async def token(self, reference: str) -> str:

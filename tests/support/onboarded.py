@@ -29,7 +29,7 @@ _QUEUED = "SELECT type FROM farrier.node_tasks WHERE node_id = $1 AND status = '
 
 
 async def manageable(site: Site, **details: Any) -> Machine:
-    """A node whose BMC answers, with the MAC that MAAS makes a machine with."""
+    """A manageable node, with the MAC address that its machine gets in MAAS."""
     node = await site.with_bmc(**{"macs": [MAC]} | details)
     assert (await node.look())["management"] == "manageable"
     return node
@@ -68,7 +68,7 @@ async def until(node: Machine, *wanted: str, every: timedelta = 30 * SECOND) -> 
 
 
 async def until_held(node: Machine, *, goal: str = "wait_for_agent_enrollment") -> bool:
-    """Let time pass until a change is held; returns False when the node reaches its goal before any is."""
+    """Let time pass until a change is held; returns False if the node reaches its goal first."""
     for _ in range(20):
         await node.site.settled()
         if node.site.is_held or goal in await node.state():

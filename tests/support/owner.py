@@ -1,6 +1,6 @@
 """Owns every shard of some kinds and runs their loops by the database's clock, which the test moves.
 
-An `Owner` stands in for `Controller` where a test is about handlers, and not about the ownership of shards: it takes
+An `Owner` replaces `Controller` in tests of handlers, which are not about the ownership of shards: it takes
 all shards at once, and never loses them. It runs the real `Loop` and the real statements. `settled` returns when there
 is nothing more to do at this time. Two owners may have half of the `shards` each. An owner that ends without giving
 them back (`crash`) leaves its shards and the marks of its steps to the next one.
@@ -39,7 +39,7 @@ CONFIG = ControllerConfig(poll_interval=timedelta(milliseconds=5), drain_timeout
 _POLL_EVERY = 0.05
 # uvloop rounds timeouts to whole milliseconds: a wait that ends before its time would spin for the rest.
 _MOMENT = 0.0008
-# The timing wheel rounds times up by at most so much.
+# The timing wheel rounds times up by at most this.
 _GRAIN = timedelta(seconds=2 * TICK)
 
 
@@ -65,7 +65,7 @@ class MovedClock(MonotonicClock):
 
 
 class _Host(Host, frozen=True, kw_only=True):
-    """A host that may act while its owner is at work, however much time the test let pass since the last renewal."""
+    """A host that may act while its owner is at work, regardless of the time since the last renewal."""
 
     owner: Any
 
@@ -119,7 +119,8 @@ class _IO(PostgresStateIO[Any, Any, Any]):
 
 
 class Owner:
-    """See above. `idle`: it works only while a test waits in `settled`, or in a block of `working`."""
+    """The owner of shards. If it is `idle`, it works only while a test waits in `settled`, or in a block of
+    `working`."""
 
     def __init__(
         self, pool: Pool, *, config: ControllerConfig = CONFIG, idle: bool = False, shards: Sequence[int] = ALL

@@ -32,12 +32,12 @@ class Block(msgspec.Struct, frozen=True):
 
     @property
     def is_run_elsewhere(self) -> bool:
-        """A test of its page runs it, or a comment says why none does."""
+        """Whether a test of the page runs the block, or a comment says why no test does."""
         return bool(self.marker)
 
     @property
     def is_typed(self) -> bool:
-        """A reader types it into a shell."""
+        """Whether a reader types the block into a shell."""
         return self.language in ("", "sh")
 
 
@@ -53,6 +53,6 @@ def blocks(page: Path) -> list[Block]:
 
 
 def with_blocks() -> dict[str, list[Block]]:
-    """The pages that have any, by their names in the repository."""
+    """The pages with blocks, by their names in the repository."""
     named = {page.relative_to(ROOT).as_posix(): blocks(page) for page in generate_docs.pages()}
     return {name: found for name, found in named.items() if found}

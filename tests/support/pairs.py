@@ -9,7 +9,8 @@ from farrier.model.workflow import SUCCEEDED, DecommissionMode
 
 
 def fits(node: Node) -> bool:
-    """Only a full decommission ends in `deleted`, and it ends nowhere else."""
+    """Whether the node's status fits its workflow. A full decommission ends in `deleted`, and no other workflow
+    does."""
     job = node.workflow
     if job is None:
         return True

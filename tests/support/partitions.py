@@ -34,7 +34,7 @@ from tests.support.ufm import Observed, OneCredential
 SITE = "north"
 KEY = 0x10  # the first of the pool
 GUIDS = tuple(f"0002c903000e0{number:03x}" for number in range(1, 41))
-PERIOD = timedelta(seconds=34)  # more than the checks' period with jitter, and than a shared reading is kept
+PERIOD = timedelta(seconds=34)  # longer than a period with its jitter, and than a shared reading is kept
 
 _ASK = (
     "INSERT INTO farrier.resource_intents (kind, resource, action, params, requested_by)"
@@ -63,7 +63,7 @@ class Fabric:
     # --- what clients do
 
     async def ask(self, action: str, partition: str = "ib", **params: object) -> int:
-        """What another service does: one INSERT."""
+        """Insert an intent; returns its id."""
         asked: int = await self.pool.fetchval(_ASK, partition, action, json.dumps(params))
         return asked
 
@@ -144,12 +144,11 @@ class Fabric:
         return [row["to_value"] for row in rows]
 
     async def outcome(self, id_: int) -> dict[str, str]:
-        """The stored outcome."""
         text = await self.conn.fetchval("SELECT outcome FROM farrier.outcomes WHERE kind = $1 AND id = $2", KIND, id_)
         return msgspec.json.decode(text, type=dict[str, str])
 
     async def taken(self) -> list[int]:
-        """The numbers that are taken of the site's pool."""
+        """The allocated numbers of the site's pool."""
         rows = await self.conn.fetch(
             "SELECT number FROM farrier.pool_numbers WHERE pool = $1 ORDER BY number", f"pkey:{SITE}"
         )

@@ -26,7 +26,7 @@ _INSERT = """
 
 
 async def make(conn: Connection, *, seed: int, versions: int, began: datetime) -> None:
-    """Insert three nodes, a region, an intent, and for each resource so many versions of one or two layers; several
+    """Insert three nodes, a region, an intent, and for each resource `versions` versions of one or two layers; several
     resources move at the same moment, as they do in one commit."""
     chance = random.Random(seed)
     await conn.execute("SELECT farrier.register_node(name) FROM unnest($1::text[]) AS name", NODES)
@@ -110,7 +110,7 @@ def by_node(past: HistoryEntry) -> tuple[Any, ...]:
 async def walk(
     queries: PostgresQueries, wanted: HistoryFilter, order: Order, *, limit: int = 1000
 ) -> Sequence[HistoryEntry]:
-    """Every page, to the end."""
+    """Read all pages."""
     found: list[HistoryEntry] = []
     after: HistoryKey | None = None
     while True:

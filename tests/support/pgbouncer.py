@@ -30,10 +30,10 @@ max_client_conn = {clients}
 
 @contextmanager
 def before(dsn: str, *, clients: int = 100) -> Iterator[str]:
-    """Run PgBouncer in front of the database of `dsn`, with three sessions on the server and at most so many `clients`;
-    gives the DSN that leads through it. Skips the test where it is not installed.
+    """Run PgBouncer in front of the database of `dsn`, with three sessions on the server and at most `clients` clients;
+    yields the DSN that leads through PgBouncer. Skips the test if PgBouncer is not installed.
 
-    It does not wait until PgBouncer listens: clients try until they can connect.
+    It does not wait until PgBouncer listens: clients retry.
     """
     program = programs.program("pgbouncer")
     parts = urlsplit(dsn)

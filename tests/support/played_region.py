@@ -86,7 +86,7 @@ class PlayedClient:
     async def do(self, machine: Machine, change: Change) -> None:
         shown = self._region.machine
         assert shown is not None and machine.system_id == SYSTEM_ID
-        assert shown.owner in (None, OURS), "somebody else's machine is not touched"
+        assert shown.owner in (None, OURS), "a change of another user's machine was sent"
         self._region.machine = changed(shown, change)
 
 
@@ -102,10 +102,10 @@ def changed(shown: Shown, change: Change) -> Shown | None:
             assert shown.status in RELEASABLE and not shown.locked
             return replace(shown, status=S.RELEASING)
         case PowerOff():
-            assert shown.status in FREE, "what is in use is not switched off"
+            assert shown.status in FREE, "a machine in use was switched off"
             return replace(shown, power="off")
         case Delete():
-            assert shown.status in FREE, "what is in use is not deleted"
+            assert shown.status in FREE, "a machine in use was deleted"
             return None
         case _:
             raise AssertionError(f"no decommission asks for {change}")

@@ -43,17 +43,17 @@ class World(BmcClient):
         return [at for call, at in self.log if not calls or call in calls]
 
     def act(self, step: Decision) -> Any:
-        """A step's outcome. None of its services waits, so the coroutine runs to its end without an event loop."""
+        """Run a step, and return its outcome. No service waits, so the coroutine ends without an event loop."""
         assert isinstance(step, Step), step
         awaited = step.act(NodeServices(self, self.secrets, NoRegions(), Alone())).__await__()
         try:
             next(iter(awaited))
         except StopIteration as end:
             return end.value
-        raise AssertionError("the step awaits a service that waits")
+        raise AssertionError("a service did not respond at once")
 
     def live(self, node: Node, *, until: timedelta, cut: Callable[[Step[Any, Any, Any]], bool] | None = None) -> Node:
-        """The node after so much time in the loop. `cut` selects the steps whose outcome is lost."""
+        """Run the node for the time `until`, and return it. `cut` selects the steps whose outcome is lost."""
         end = self.now + until
         while self.now <= end:
             decision = decide(node, self.now)

@@ -1,5 +1,4 @@
-"""The command `farrier` as a process of its own, seen as an operator sees it: log, output, HTTP, exit
-code."""
+"""The command `farrier` as a separate process, as an operator sees it: log, output, HTTP, exit code."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ PATIENCE = 45.0
 
 
 class Farrier:
-    """A running command. What it logs and prints is read as it comes."""
+    """A running command. Its log and its output are read continuously."""
 
     def __init__(self, process: anyio.abc.Process) -> None:
         self._process = process
@@ -59,7 +58,7 @@ class Farrier:
         return code
 
     async def is_over(self) -> None:
-        """Wait for the end of the process without a limit."""
+        """Wait for the end of the process, without a time limit."""
         await self._process.wait()
 
     def send(self, number: signal.Signals) -> None:
@@ -124,7 +123,7 @@ async def farrier(*arguments: str, environment: Mapping[str, str] | None = None)
         finally:
             if process.returncode is None:
                 process.kill()
-    assert "never retrieved" not in command.logged, "a task failed that nobody waited for"
+    assert "never retrieved" not in command.logged, "the exception of a task was never retrieved"
 
 
 @asynccontextmanager

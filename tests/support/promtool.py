@@ -1,8 +1,8 @@
 """Prometheus as Debian packages it: its programs, and rules run by promtool against series that a test defines.
 
-A replica exposes the series that a test gives it, and those of every replica: that it is up, its build, and that it has
-counted the fleet in this very minute. Samples are a minute apart, in promtool's notation: `3x10` is 3 for 11 minutes,
-`_x2` is no sample for two.
+A replica exposes the series that a test gives it, and three further series: `up`, its build, and the time of its last
+count of the fleet, which by default is in the minute of the scrape. Samples are a minute apart, in promtool's notation:
+`3x10` is 3 for 11 minutes, `_x2` is no sample for two minutes.
 """
 
 from __future__ import annotations

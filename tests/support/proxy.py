@@ -94,7 +94,7 @@ class Proxy:
         self._dropping = True
 
     async def serve(self, client: ByteStream) -> None:
-        """One client's connection, to its end."""
+        """Serve one client's connection until its end."""
         self._connections += 1
         number = self._connections
         async with client:

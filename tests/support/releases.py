@@ -32,7 +32,7 @@ def schema(
 
 
 def instead(old: str, new: str) -> Callable[[str], str]:
-    """An edit of a file; fails where there is nothing to edit any more."""
+    """An edit that replaces `old` in a file; fails if the file does not contain it."""
 
     def edit(text: str) -> str:
         assert old in text, f"{old!r} is not in {text!r}"
@@ -89,7 +89,6 @@ CREATE CONSTRAINT TRIGGER guard_bay AFTER UPDATE OF bay ON farrier.nodes DEFERRA
 
 
 def following() -> Schema:
-    """The next release."""
     columns = "  FROM farrier.nodes n LEFT"
     parameters = "    records jsonb"
     return schema(

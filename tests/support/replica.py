@@ -142,7 +142,7 @@ class Replica:
                 await self.rounds.next()
 
     async def pass_seconds(self, seconds: float) -> None:
-        """Let so much time pass on this replica's clock alone, with a round every two seconds."""
+        """Advance only this replica's clock, with a round every two seconds."""
         passed = 0.0
         while passed < seconds:
             passed += RENEW_EVERY

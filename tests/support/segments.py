@@ -49,7 +49,7 @@ class Lan:
         self.owner.add(SEGMENT_KIND, handler, SegmentRows(), services=object(), sink=self.ledger)
 
     async def ask(self, segment: str, action: str, **params: object) -> int:
-        """What another service does: one INSERT."""
+        """Insert an intent; returns its id."""
         return await ask(self.pool, segment, action, **params)
 
     async def create(self, segment: str = "lan", *prefixes: str, **more: object) -> int:
@@ -78,7 +78,7 @@ class Lan:
         return await self.conn.fetchrow(query, *arguments)
 
     async def answer(self, request: int) -> tuple[str, str]:
-        """Status and reason."""
+        """Return status and reason of the answer."""
         row = await self.row("SELECT status, reason FROM farrier.resource_intents WHERE id = $1", request)
         return row["status"], row["reason"] or ""
 
@@ -105,7 +105,6 @@ class Lan:
         return [(row["from_value"], row["to_value"]) for row in rows]
 
     async def outcome(self, id_: int) -> dict[str, str]:
-        """The stored outcome."""
         text = await self.conn.fetchval("SELECT outcome FROM farrier.outcomes WHERE kind = $1 AND id = $2", KIND, id_)
         return msgspec.json.decode(text, type=dict[str, str])
 
@@ -169,7 +168,7 @@ async def take(
 
 
 async def give(conn: Connection | Pool, owner: str, address: str, *, segment: str = "lan") -> bool:
-    """Give it back."""
+    """Release the address."""
     given: bool = await conn.fetchval("SELECT farrier.release_address($1, $2::text::inet, $3)", segment, address, owner)
     return given
 

@@ -71,7 +71,7 @@ _TASKS = """
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The answer to an intent: its status, and the reason for that."""
+    """The answer to an intent: its status, and the reason of the status."""
 
     status: str
     reason: str | None
@@ -124,7 +124,8 @@ class Machine:
         self, *requests: tuple[str, dict[str, Any]], beat: bool = False, later: timedelta | None = None
     ) -> list[Answer]:
         """Insert several intents in one transaction, so that one run sees them all. With `beat` the transaction has a
-        heartbeat, too; with `later` it moves the clock first, so that no run comes between that and the intents."""
+        heartbeat, too; with `later` it moves the clock first, so that no run
+        begins between the move and the intents."""
         async with self.site.conn.transaction():
             if later is not None:
                 await self.site.conn.execute(pg.ADVANCE, later)
@@ -340,7 +341,7 @@ class Site:
             if await done():
                 return
             await self.wait(every)
-        assert await done(), f"not so within {longest}"
+        assert await done(), f"the condition did not hold within {longest}"
 
     async def settled(self) -> None:
         """Return once nothing is due and nothing runs, or once a change is held on its way to the region."""
@@ -372,9 +373,9 @@ async def opened(  # noqa: PLR0913 - what may differ between sites
     more: Callable[[Site], AbstractAsyncContextManager[None]] | None = None,
     shards: Sequence[int] = ALL,
 ) -> AsyncIterator[Site]:
-    """A running site in a test's database. At its end it asserts that the loop had no error and that neither the model
-    nor the database refused a commit, except for one of these numbers of `refusals`; with `unreadable`, errors of rows
-    that cannot be decoded are allowed. With `crash` the process dies at the end, and gives no shard back. A `region` is
+    """A running site in a test's database. At its end it asserts that the loop had no error, and that the model and the
+    database refused as many commits as one of the numbers in `refusals`. With `unreadable`, errors of rows that cannot
+    be decoded are allowed. With `crash` the process dies at the end, and gives no shard back. A `region` is
     that of the site in `config`. `more` runs loops of other kinds."""
     # One connection: each new one has to load the catalogs first, which takes longer than most tests.
     async with db.connect() as conn, db.pool(1) as pool:

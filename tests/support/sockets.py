@@ -85,7 +85,7 @@ Script: TypeAlias = Callable[[Peer], Awaitable[None]]
 
 @asynccontextmanager
 async def talking(script: Script, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[int, list[bytes]]]:
-    """A server on 127.0.0.1 that runs `script` on each connection and hangs up; gives its port and its requests."""
+    """A server on 127.0.0.1 that runs `script` on each connection and hangs up; yields its port and its requests."""
     requests: list[bytes] = []
 
     async def handle(stream: anyio.abc.ByteStream) -> None:

@@ -44,7 +44,7 @@ SECOND = timedelta(seconds=1)
 
 
 class OneRegion(Regions):
-    """A region for one site, whose turn always comes."""
+    """The region of one site, in which no caller waits for a turn. Other sites have no region."""
 
     def __init__(self, site: str, client: MaasClient) -> None:
         self._site = site
@@ -66,7 +66,8 @@ class OneRegion(Regions):
 
 
 class Stand:
-    """See above. A test may set `node`, `now` and `policy`; `writes` collects the writes of all results."""
+    """The node and its region, as described above. A test may set `node`, `now` and `policy`; `writes` collects the
+    writes of all results."""
 
     def __init__(self, region: Region, world: World, site: Site) -> None:
         self.region = region

@@ -30,7 +30,7 @@ class Systemd:
                     return said
 
     async def hears_within(self, message: str, seconds: float) -> bool:
-        """Whether such a datagram has arrived, or arrives within so many seconds."""
+        """Whether such a datagram has arrived, or arrives within `seconds`."""
         with anyio.move_on_after(seconds) as patience:
             await self.hears(message)
         return not patience.cancelled_caught

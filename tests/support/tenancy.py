@@ -94,7 +94,7 @@ _WRONG = """
 
 
 class Tenancy:
-    """See above. `config` is what the site's file says."""
+    """The site with its four loops. `config` has the settings of the site's file."""
 
     def __init__(self, site: Site, config: SiteConfig, manager: Manager) -> None:
         self.site = site
@@ -103,7 +103,7 @@ class Tenancy:
         self._nodes = 0
 
     async def ask(self, kind: str, name: str, action: str, **params: object) -> int:
-        """What another service does: one INSERT."""
+        """Insert an intent; returns its id."""
         asked: int = await self.site.conn.fetchval(_ASK, kind, name, action, json.dumps(params))
         return asked
 

@@ -1,7 +1,7 @@
 """A small kind of resource, for tests of the loop without nodes: widgets, and requests that enqueue them.
 
-A widget has one layer, `state`, and a payload. The INSERT of a request enqueues its widget, as that of an intent
-enqueues a node; a run answers the requests in its snapshot. `CREATE` makes the tables in a test's own database. The
+A widget has one layer, `state`, and a payload. The INSERT of a request enqueues its widget, as the INSERT of an intent
+enqueues its node; a run answers the requests in its snapshot. `CREATE` makes the tables in a test's own database. The
 database refuses the payload `poison`, which stands for any reason to refuse a commit.
 """
 
@@ -97,8 +97,6 @@ _INTERRUPTED = """
 
 
 class State(StrEnum):
-    """The states of a widget."""
-
     RAW = "raw"
     MADE = "made"
     SOLD = "sold"
@@ -126,7 +124,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Counts an answer to a request."""
+    """A write that counts an answer to a request."""
 
     request: int
 
@@ -221,7 +219,7 @@ async def register(conn: Connection | Pool, ids: Iterable[int]) -> None:
 
 
 async def ask(conn: Connection | Pool, widget: int, *, urgent: bool = False) -> int:
-    """What another service does: one INSERT."""
+    """Insert a request for a widget."""
     request: int = await conn.fetchval(
         "INSERT INTO farrier_toy.requests (widget, urgent) VALUES ($1, $2) RETURNING id", widget, urgent
     )

@@ -43,7 +43,7 @@ def named(
 
 
 def reordered(schema: Schema) -> Schema:
-    """The schema as it is read when the same files lie in other folders: its objects in another order."""
+    """The schema with its objects in another order, as if the same files were in other folders."""
     return msgspec.structs.replace(schema, objects=schema.objects[::-1])
 
 

@@ -39,7 +39,7 @@ def wanted(number: int = 0x12, **changes: Any) -> Wanted:
 
 
 class Observed:
-    """A `ServiceObserver` that remembers."""
+    """A `ServiceObserver` that records its calls."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str]] = []
@@ -105,7 +105,7 @@ class World:
 async def world_of(
     transport: httpx.AsyncBaseTransport | None, store: OneCredential | None = None, **settings: Any
 ) -> AsyncIterator[World]:
-    """A client that reaches whatever is behind `transport`; None: the network."""
+    """A client that sends requests through `transport`; None: through the network."""
     manager = Manager()
     store = store or OneCredential(manager.username, manager.password, manager.token)
     world = World(store, with_token=settings.get("with_token", False))
@@ -128,7 +128,7 @@ async def world_with(manager: Manager, **settings: Any) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def world_of_the_real_one() -> AsyncIterator[World]:
-    """A client of the UFM that the environment names; skips the test where it names none."""
+    """A client of the UFM that the environment names; skips the test if it names none."""
     found: Mapping[str, str] = os.environ
     if not found.get("FARRIER_TEST_UFM_URL"):
         pytest.skip("FARRIER_TEST_UFM_URL names no UFM")

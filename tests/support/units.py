@@ -1,4 +1,4 @@
-"""The project's systemd units as they stand in their files."""
+"""The settings in the project's systemd unit files."""
 
 from __future__ import annotations
 

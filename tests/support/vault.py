@@ -33,8 +33,8 @@ LOOK_UP = "/v1/auth/token/lookup-self"
 class Misbehaviour(Enum):
     """What the server does instead of sending a complete response."""
 
-    SILENCE = auto()  # takes the request and says nothing
-    HALF = auto()  # begins an answer and says nothing more
+    SILENCE = auto()  # accepts the request and sends no response
+    HALF = auto()  # sends a part of a response
     FLOOD = auto()  # sends without end
     HANG_UP = auto()  # closes the connection
 

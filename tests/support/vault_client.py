@@ -26,7 +26,7 @@ KEEP = timedelta(seconds=30)
 
 
 class Observed:
-    """A `ServiceObserver` that remembers."""
+    """A `ServiceObserver` that records its calls."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str]] = []

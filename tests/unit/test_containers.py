@@ -1,6 +1,7 @@
-"""The Dockerfile and the compose file: what they name is there, and the containers have no privileges.
+"""The Dockerfile and the compose file: the files and settings that they name exist, and containers have no privileges.
 
-No Docker engine is asked. `tests/e2e/test_containers.py` runs what the files say without one.
+These tests need no Docker engine. `tests/e2e/test_containers.py` runs the commands of the files, also without an
+engine.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def test_a_service_of_farrier_runs_a_command_and_sets_settings(name: str) -> Non
         _, sub, arguments = command.resolve_command(context, [*context._protected_args, *context.args])
         assert sub is not None
         sub.make_context(sub.name, arguments, parent=context)
-    config.load(environment=OWN[name].get("environment", {}))  # refuses what is no setting
+    config.load(environment=OWN[name].get("environment", {}))  # refuses unknown settings
 
 
 def test_only_this_machine_reaches_the_ports() -> None:

@@ -1,4 +1,4 @@
-"""What the example hooks do with a node: take it from its scheduler, and return only what they took themselves."""
+"""The example hooks take a node out of its scheduler, and return only nodes that they took out themselves."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ async def test_a_node_that_an_administrator_took_over_from_the_hook_stays_draine
 
 
 async def test_a_later_drain_by_slurm_itself_is_not_taken_for_the_hooks_own(queue: FakeSlurm, slurm: Slurm) -> None:
-    """slurmctld keeps the reason of a node with jobs when it resumes, and adds none of its own beside it."""
+    """slurmctld keeps the reason of a node with jobs when it resumes, and adds no reason of its own."""
     queue.nodes["gpu-1"]["state"] = ["ALLOCATED"]
     await slurm.reconcile(OUT)
     await slurm.reconcile(IN)

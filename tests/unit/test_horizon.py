@@ -1,4 +1,4 @@
-"""Up to where history is complete, from what is seen of the transactions that write it."""
+"""The time up to which history is complete, computed from the open transactions that write history."""
 
 from __future__ import annotations
 

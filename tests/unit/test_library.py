@@ -16,7 +16,7 @@ from farrier import library
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
 
-# Stable within a major version: names may be added; a removed or renamed one breaks other packages.
+# Stable within a major version: names may be added; removing or renaming a name breaks other packages.
 NAMES = re.findall(
     r"\w+",
     """
@@ -54,7 +54,7 @@ def test_every_name_says_what_it_is(name: str) -> None:
     assert not text.startswith("Abstract base class")
 
 
-# The parameters that other packages pass: one with a default may be added, none may be removed.
+# The parameters that other packages pass: a parameter with a default may be added, and no parameter may be removed.
 PARAMETERS = {
     "Extension": "columns handler load section services snapshot spec sql writer",
     "KindAction": "accepted_in description instead interrupts params",
@@ -82,7 +82,7 @@ def test_what_is_given_goes_by_the_same_names(name: str) -> None:
 
 
 def test_the_types_are_shipped() -> None:
-    """The wheel contains every file of the package that is neither excluded nor unknown to git."""
+    """The wheel contains every file of the package that git does not ignore."""
     marker = ROOT / "farrier" / "py.typed"
     assert marker.is_file()
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"][

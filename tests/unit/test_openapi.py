@@ -1,4 +1,4 @@
-"""The OpenAPI document has all that the API serves, and nothing that is not there."""
+"""The OpenAPI document describes all that the API serves, and nothing else."""
 
 from __future__ import annotations
 

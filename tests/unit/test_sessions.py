@@ -1,4 +1,4 @@
-"""Sessions of browsers: only this process can begin one, and it ends with its time or with its token."""
+"""Sessions of browsers: only this process can begin a session, which ends after its time or with its token."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_a_token_is_added_to_a_file_and_one_that_would_spoil_the_file_is_not(tmp
     file = tmp_path / "tokens.toml"
     ci, cd = (ApiToken(name=name, sha256=api_token.digest(name), scopes=("read",)) for name in ("ci", "cd"))
     token_file.add(file, ci)
-    file.write_text(file.read_text().rstrip())  # as an editor leaves it that writes no last line end
+    file.write_text(file.read_text().rstrip())  # as if an editor wrote no line end at the end
     token_file.add(file, cd)
     assert token_file.load(str(file)) == (ci, cd)
     before = file.read_bytes()

@@ -1,4 +1,4 @@
-"""Traces: a span for a step of a run, and one below it for each request. Nothing of them exists while they are off."""
+"""Traces: a span for each step of a run, with a child span for each of its requests. Without the setting, no spans."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Act = Callable[[Any], Awaitable[Any]]
 
 
 class Handler(StateHandler[Any, Any, Any, Any]):
-    """Decides on a step that does this; without one, it rests."""
+    """A handler that decides on a step with `act`; with None, it rests."""
 
     def __init__(self, act: Act | None) -> None:
         self._act = act
@@ -52,7 +52,7 @@ class Handler(StateHandler[Any, Any, Any, Any]):
 
 
 class Requests(ServiceObserver):
-    """Counts what is reported."""
+    """Records the reported requests."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []

@@ -1,4 +1,4 @@
-"""What is wrong with a parameter or a body is said in one line: the field, the value, and what is accepted."""
+"""The error for a wrong parameter or body is one line with the field, the value, and what is accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of the server's certificate: what is wrong with them is named, and a running server keeps what it has."""
+"""The files of the server's certificate: an error names their fault, and a running server keeps its certificate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of nodes: what they say, and each mistake as one line with the place, the field, the value and the way out."""
+"""Files of nodes: their content, and one line for each mistake, with the place, the field, the value and the rule."""
 
 from __future__ import annotations
 

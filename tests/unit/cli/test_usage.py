@@ -1,4 +1,4 @@
-"""A wrong command line ends with one line that names what is wrong, before any database is looked for."""
+"""A wrong command line ends with one line that names what is wrong, before farrier connects to a database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wakeup is not lost, whenever it comes."""
+"""A wakeup is never lost."""
 
 from __future__ import annotations
 

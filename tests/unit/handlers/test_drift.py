@@ -1,4 +1,5 @@
-"""Drift of a node in service: a contradiction in MAAS takes it out, and the proof that it ended brings it back."""
+"""Drift of a node in service: a contradiction in MAAS takes it out of service, and the proof of its end brings it
+back."""
 
 from __future__ import annotations
 
@@ -87,7 +88,7 @@ def test_a_machine_that_we_deployed_and_somebody_else_deployed_since_takes_its_n
 @pytest.mark.parametrize(
     ("held", "mode"),
     [(SOMEBODYS, M.MANUAL), (SOMEBODYS, M.ADOPT), ({"owner": "farrier", "ours": None}, M.DEPLOY)],
-    ids=["put into service by hand", "adopted", "whom the region takes us for is not known"],
+    ids=["put into service by hand", "adopted", "the user of our key is unknown"],
 )
 def test_what_is_not_known_to_have_been_taken_from_us_stays_in_service(held: dict[str, Any], mode: M) -> None:
     observation = seen(MaasStatus.DEPLOYED, **held)

@@ -54,9 +54,9 @@ from tests.support.stored import OPEN, stored
 PERIOD = ControllerConfig().period
 # The time from a commit to the next run that follows at once.
 SOON = timedelta(milliseconds=5)
-# A rule's decision may be passed over in so many runs that do not move the node.
+# The number of runs without a move of the node in which a rule's decision may be passed over.
 RUNS_AT_MOST = 4
-# So many runs in a row may each require another at once.
+# The number of successive runs that may each require another run at once.
 AT_ONCE_AT_MOST = 25
 OF_THE_BMC = ("read_power", "verify", "adopt", "watch_credential", "set_power")
 
@@ -168,8 +168,8 @@ def agents_turn(node: Node, around: Circumstances, now: Any) -> Node:
 
 
 def live(node: Node, around: Circumstances, runs: int = 120) -> None:
-    """Make so many runs. Fails where a rule's decision is passed over too often, or where runs never cease to follow at
-    once."""
+    """Make `runs` runs. Fails if a rule's decision is passed over too often, or if runs require another run at once
+    without end."""
     handler, policy = NodeHandler(around.config, sites=SITES), policy_of(around)
     now, passed, in_a_row = NOW, dict.fromkeys((rule.decide for rule in RULES), 0), 0
     for _ in range(runs):
@@ -261,7 +261,7 @@ def test_a_client_that_asks_before_each_run_does_not_keep_an_expired_task_from_b
 
 
 def test_what_a_rule_would_write_is_not_written_for_a_node_that_moves() -> None:
-    """The next run decides it anew for the moved node."""
+    """The next run decides again, for the moved node."""
     silent = drains(status_entered_at=NOW)
     quiet = replace(silent, workflow=decommission(D.DRAIN_NODE, stop_requested="frozen", **SOFT))
     decision = decide(quiet)
@@ -270,7 +270,7 @@ def test_what_a_rule_would_write_is_not_written_for_a_node_that_moves() -> None:
 
 
 def test_open_tasks_are_there_to_starve() -> None:
-    """Otherwise the walks above would prove nothing."""
+    """Without open tasks, the walks above would prove nothing."""
     assert all(node.workflow is not None for node in STARTS.values())
     assert any(one.status in OPEN for one in STARTS["a drain whose lease ran out"].tasks)
     assert SECOND < PERIOD

@@ -1,7 +1,7 @@
 """All states that a node in MAAS can reach on its way out of service: the changes sent in them, and the ends.
 
-The fake region asserts which changes must never be sent: to a machine of another user, and to delete or switch off a
-machine that is in use. Machines change by themselves and by people at any time.
+The fake region fails the test if a change is sent to a machine of another user, or if a machine that is in use is
+deleted or switched off. Machines may change at any time, by themselves or by an administrator of MAAS.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Limits in the node's handler: a limit moves the deadlines of the nodes in its scope, and no reason of a wait."""
+"""Limits in the node's handler: a limit moves the deadlines of the nodes in its scope, but changes no reason of a
+wait."""
 
 from __future__ import annotations
 

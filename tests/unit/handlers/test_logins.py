@@ -1,4 +1,4 @@
-"""The cap on failed logins, over all nodes at a BMC: which may log in, and how long the others wait."""
+"""The cap on failed logins, over all nodes at a BMC: which nodes may log in, and how long the other nodes wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tries of a BMC: their times, their results, and the cap on failed logins, which nothing evades."""
+"""Attempts to verify a BMC: their times, their results, and the cap on failed logins, which holds for every intent."""
 
 from __future__ import annotations
 

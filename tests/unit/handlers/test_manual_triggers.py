@@ -1,4 +1,4 @@
-"""The manual-intervention triggers (000 §7), each reached by the real stage on a simulated region: the workflow waits
+"""The manual-intervention triggers, each reached by the real stage on a simulated region: the workflow waits
 for an operator, the node has a safe status, and advice is shown."""
 
 from __future__ import annotations

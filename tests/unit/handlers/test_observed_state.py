@@ -1,4 +1,5 @@
-"""adopt_observed_state: the stages at which a workflow goes on by the observed state, and the refusals with reasons."""
+"""adopt_observed_state: the stages at which a workflow continues from the observed state, and the refusals with
+reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`onboard` in mode `deploy`: accepted where it is possible, else refused before anything begins."""
+"""`onboard` in mode `deploy`: accepted if it is possible, and otherwise refused before anything begins."""
 
 from __future__ import annotations
 

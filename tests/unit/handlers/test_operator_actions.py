@@ -1,4 +1,4 @@
-"""The seven operator actions (000 §8): they are idempotent, and an operator's retry has all attempts again."""
+"""The seven operator actions: they are idempotent, and an operator's retry has all attempts again."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_each_goes_on_at_its_own_stage(action: Action, stage: O) -> None:
 
 
 def test_a_decommission_that_starts_over_ends_its_tasks_and_remembers_what_was_given_back() -> None:
-    """Otherwise its second walk would wait for an agent that is gone with its system."""
+    """Without this memory, the second walk would wait for an agent that is gone with its system."""
     job = decommission(D.POWER_OFF_MAAS_NODE, upstream=Upstream(released=True))
     it, answer = asked(node(N.RETIRED, workflow=job, tasks=(task(TaskType.SCRUB_GPU),)), Action.RESTART_CLEAN)
     assert any(isinstance(write, EndTask) for write in answer.writes)

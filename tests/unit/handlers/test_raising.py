@@ -1,5 +1,5 @@
 """Options of a decommission under way are raised and never lowered; an agentless node needs `force` from the start;
-`resume` in a pause issues what it issues when the pause ends."""
+`resume` during a pause issues its tasks when the pause ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rotations of a credential, without a database: a node becomes manageable again, whatever happens in between."""
+"""Rotations of a credential, without a database: a node becomes manageable again, after any events in between."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_a_stage_backs_off_until_its_attempts_are_used_up(attempt: int) -> None:
 
 
 def test_a_failed_seed_from_before_the_attempt_says_nothing_of_it() -> None:
-    """Otherwise retry_stage would fail again before the agent could report the repair."""
+    """If that failure counted, retry_stage would fail again before the agent could report the repair."""
     began = NOW - MINUTE
     for heard, stands in ((began - SECOND, True), (began + SECOND, False)):
         told = agent("disk", heard=heard, ssh_seed_failures=3)
@@ -246,7 +246,7 @@ def test_a_stage_that_asks_without_end_does_not_keep_a_bmc_from_being_read() -> 
 
 
 def cut_off(node: Node, times: int) -> Node:
-    """The node after so many calls that were cut off and committed."""
+    """The node after `times` calls that were cancelled, with the commit of each."""
     handler = NodeHandler(NodeConfig(), sites={SITE.name: SITE})
     for _ in range(times):
         decision = handler.handle(node, NOW)
@@ -284,7 +284,7 @@ def test_an_undo_whose_calls_come_to_no_end_is_shown_to_a_person_in_time() -> No
 
 @pytest.mark.parametrize("status", [W.RUNNING, W.FAILED_RETRYABLE])
 def test_a_second_quarantine_for_the_same_reason_stops_what_was_resumed_meanwhile(status: W) -> None:
-    """Otherwise the onboarding would end and put a node into service that a client quarantined."""
+    """If the onboarding continued, it would put a node into service that a client has quarantined."""
     why = Quarantine(QuarantineCause.OPERATOR, "smoke")
     asked = (intent(Action.QUARANTINE, reason="smoke"),)
     resumed = node(N.QUARANTINED, ever_active=False, quarantine=why, workflow=onboarding(status), intents=asked)

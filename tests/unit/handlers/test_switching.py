@@ -190,7 +190,7 @@ def test_another_machine_is_never_switched() -> None:
 
 
 def test_what_nobody_waits_for_any_more_is_not_sent() -> None:
-    """The intent has got another answer meanwhile."""
+    """The intent was answered meanwhile."""
     left_over = manageable({"switching": Switching(power=PowerRequest.OFF, at=NOW, intent=99), "trying": NOW})
     assert moved(decide(left_over)).bmc.switching is None
     unwanted = manageable({"switching": Switching(power=PowerRequest.ON, at=NOW), "trying": NOW})

@@ -1,4 +1,4 @@
-"""Only clean nodes return to service: a failed cleanup keeps a node out of service, and a clean start cleans anew."""
+"""Only clean nodes return to service: a failed cleanup keeps a node out of service, and a clean start cleans again."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_mark_does_not_keep_a_node_from_being_installed_anew() -> None:
 
 
 def test_a_clean_start_has_the_node_cleaned_again_and_not_only_looked_at() -> None:
-    """Otherwise the validation would find the same again."""
+    """Without another cleaning, the validation would find the same data again."""
     dirty = task(TaskType.VALIDATE_CLEAN, T.FAILED, created_at=NOW - MINUTE)
     cleaned = task(TaskType.SCRUB_GPU, T.SUCCEEDED, created_at=NOW - 2 * MINUTE)
     job = decommission(D.VALIDATE_CLEAN_NODE, FAILED, mode=DecommissionMode.SOFT_RESET)

@@ -1,4 +1,5 @@
-"""A cleanup that was not validated keeps a node out of service until one is, or until a release with a reason."""
+"""A cleanup that was not validated keeps a node out of service until a validation succeeds, or a release has a
+reason."""
 
 from __future__ import annotations
 

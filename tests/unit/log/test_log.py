@@ -1,4 +1,4 @@
-"""Logs: the same format for events of ours and of libraries, and no secret in either."""
+"""Logs: farrier's events and those of libraries have the same format, and no secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sink counts, and that every series that may be is there before anything happened, and no other."""
+"""What the sink counts. At the start it has every series that is possible, and no other series."""
 
 from __future__ import annotations
 
@@ -125,9 +125,9 @@ def test_an_error_is_counted_by_its_class_and_by_the_state_of_its_resource(sink:
     ("target", "seconds", "cause", "counted"),
     [
         ("worn", 899.0, "rule: wear", 1),
-        ("worn", 900.0, "rule: wear", 0),  # it was in service
+        ("worn", 900.0, "rule: wear", 0),  # not a short stay
         ("worn", 5.0, "intent 7", 0),
-        ("sold", 5.0, "stage: sale", 0),  # no other than an operator sells
+        ("sold", 5.0, "stage: sale", 0),  # only an intent can cause this move
     ],
 )
 def test_a_short_stay_counts_unless_an_intent_ended_it(

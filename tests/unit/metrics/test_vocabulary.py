@@ -1,4 +1,4 @@
-"""Which series a process has at its start: those that the model permits, and none for a pair that cannot be."""
+"""Which series a process has at its start: those that the model permits, and none for an impossible pair of labels."""
 
 from __future__ import annotations
 

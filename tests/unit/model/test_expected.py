@@ -1,4 +1,4 @@
-"""The table of the expected states in MAAS, for every status of a node (000 §6.2)."""
+"""The table of the expected states in MAAS, for every status of a node."""
 
 from __future__ import annotations
 

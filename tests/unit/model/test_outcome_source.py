@@ -1,4 +1,4 @@
-"""The source of an outcome: the module and the line that made it, in whatever folder the sources lie."""
+"""The source of an outcome: the module and the line that made it, not the folder of the sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Valid parameters of intents; the rules of the database are the same."""
+"""Valid parameters of intents; the database has the same rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A glob selects what a shell's would, and a test of a label is read as it is meant or refused."""
+"""A glob selects the same names as in a shell. A test of a label has the documented meaning, or is refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GLOBS = st.text(alphabet="ab1-._*?[]!", max_size=8) | NAMES
 
 
 def selected(name: str, text: str) -> bool:
-    """What the SQL of lists decides."""
+    """Whether the SQL of lists selects the name."""
     found = selection.name_range(text)
     return found.first <= name < found.beyond and re.search(found.pattern, name) is not None
 

@@ -1,4 +1,4 @@
-"""Each try of a request is signed anew, as MAAS requires, and no text shows the key."""
+"""Each try of a request has its own signature, as MAAS requires, and no text shows the key."""
 
 from __future__ import annotations
 

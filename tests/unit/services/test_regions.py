@@ -195,7 +195,7 @@ async def test_sites_that_are_read_anew_have_their_regions_tried_at_once(at: Pla
 
 
 async def test_several_that_failed_together_failed_once(at: Place) -> None:
-    """All of them began before the first failure."""
+    """All of the requests began before the first failure."""
     async with anyio.create_task_group() as group:
         for _ in range(TURNS):
             group.start_soon(_fails_together, at)

@@ -1,4 +1,4 @@
-"""Mode `reimage`: the node is emptied, its machine released, and the same node is installed anew."""
+"""Mode `reimage`: the node is emptied, its machine is released, and the same node is installed again."""
 
 from __future__ import annotations
 

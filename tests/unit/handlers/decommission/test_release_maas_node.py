@@ -101,7 +101,7 @@ async def test_one_whose_commissioning_had_failed_before_ends_in_new(stand: Stan
     machine.script_sets.clear()
     await stand.settle()
     assert machine.status is S.NEW
-    machine.power_state = "on"  # switched on afterwards; it was released all the same
+    machine.power_state = "on"  # switched on after the release, which still counts
     stand.observe()
     is_through(await stand.settle())
     is_released(stand)

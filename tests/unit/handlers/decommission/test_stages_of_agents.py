@@ -1,4 +1,4 @@
-"""The stages that agents carry out: for each a task is issued, awaited, issued again, and skipped by force."""
+"""The stages that agents carry out: for each stage, a task is issued, awaited, issued again, and skipped by force."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_an_unfinished_task_is_given_up_by_force_and_marked(stand: Stand, 
 
 @each_stage
 async def test_no_agent_is_asked_on_a_machine_that_was_given_back(stand: Stand, stage: D, type_: TaskType) -> None:
-    """A rerun would otherwise wait for ever for an agent that is gone."""
+    """If a task were issued, a rerun would wait for ever for an agent that is gone."""
     stand.decommissions(stage, upstream=Upstream(released=True))
     skips(await stand.settle(), "machine_released")
     stand.node = with_fields(stand.node, tasks=(task(type_, T.SUCCEEDED),))

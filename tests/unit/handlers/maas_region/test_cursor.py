@@ -1,4 +1,4 @@
-"""The cursor of events: none is lost or reported twice, in whatever order MAAS commits them."""
+"""The cursor of events: no event is lost or reported twice, in any order of MAAS's commits."""
 
 from __future__ import annotations
 

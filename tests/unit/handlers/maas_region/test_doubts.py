@@ -157,7 +157,8 @@ def _all_but(ids: list[int], late: list[int]) -> Cursor:
 
 
 async def test_the_first_machine_that_is_lost_is_lost_only_where_others_are_still_there(at: Place) -> None:
-    """A machine in motion is read before all others, so in another region it would be the only one that is missed."""
+    """A machine in motion is read before all others, so in another region it would be the only machine that is
+    missed."""
     here, *gone = await machines(at, 6, gone=5)
     others = tuple(one.system_id for one in gone[1:])
     found = await looked(at, (gone[0],), present=6, known=others)

@@ -1,4 +1,5 @@
-"""One observation of a simulated region with the real client: its findings, and faults that blame no machine."""
+"""One observation of a simulated region with the real client: its findings, and faults that do not count against a
+machine."""
 
 from __future__ import annotations
 

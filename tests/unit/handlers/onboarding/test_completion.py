@@ -1,4 +1,4 @@
-"""How an onboarding ends well."""
+"""The successful ends of an onboarding."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ async def test_a_change_whose_answer_was_lost_is_recognised(at: Stand, op: str, 
 
 
 async def test_a_change_that_is_taken_and_not_shown_ends_the_attempt(at: Stand) -> None:
-    """Otherwise it would be sent for ever, as fast as the region responds."""
+    """If the attempt went on, the change would be sent for ever, as fast as the region responds."""
     machine = await ready(at)
     at.region.faults.add(Fault(op="set_boot_disk", status=200, body=b"OK", content_type="text/plain", times=None))
     settled = await failed(at)

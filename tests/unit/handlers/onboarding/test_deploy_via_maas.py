@@ -1,4 +1,4 @@
-"""Stage `deploy_via_maas`: requests one deployment, and distinguishes it from deployments of others."""
+"""Stage `deploy_via_maas`: requests one deployment, and distinguishes it from deployments of other clients."""
 
 from __future__ import annotations
 

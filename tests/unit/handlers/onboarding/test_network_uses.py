@@ -116,7 +116,7 @@ async def test_it_is_done_with_its_address_once_ufm_has_its_ports(at: Stand) -> 
 async def test_what_is_missing_is_waited_for_in_words(
     at: Stand, segment: SegmentUse, of: PartitionUse | None, told: str, timed: bool
 ) -> None:
-    """Only causes that lie with the node count against the stage's time limit."""
+    """Only faults of the node count against the stage's time limit."""
     settled = await with_(at, segment, of)
     assert isinstance(settled, Waiting), settled
     assert told in settled.reason and settled.timed is timed
@@ -143,7 +143,7 @@ async def test_what_is_missing_is_waited_for_in_words(
 async def test_what_can_be_changed_is_asked_for_again_and_not_at_once(
     at: Stand, segment: SegmentUse, of: PartitionUse | None
 ) -> None:
-    """A client may have it locked, and a run at once would find the same."""
+    """A client may hold a lock, and an immediate rerun would find it again."""
     asked = await with_(at, segment, of)
     assert isinstance(asked, Step), "a step, so that later rules of the run have their turn"
     assert at.writes == [UseNetworks(segments=("lan",), partitions=("ib",))]

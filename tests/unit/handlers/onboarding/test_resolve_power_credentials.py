@@ -98,7 +98,7 @@ async def test_another_machine_behind_the_bmc_stops_it(stand: Stand) -> None:
 
 
 async def test_a_bmc_that_does_not_become_manageable_in_time_fails_as_that_and_with_its_error(stand: Stand) -> None:
-    """The failure has a class of the BMC, and not that of any timeout, because that class has its own advice."""
+    """The failure has the BMC's class and not `timeout`, because the BMC's class has its own advice."""
     away = Bmc(asked_at=stand.now, failures=3, failure=BmcFailure.UNREACHABLE, last_error="no route to host")
     stand.node = with_fields(stand.node, management=M.ENROLL, bmc=away)
     assert "no route to host" in waits(await stand.once()).reason

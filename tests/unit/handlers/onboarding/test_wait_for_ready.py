@@ -35,7 +35,7 @@ async def stand() -> AsyncIterator[Stand]:
 
 
 def given(stand: Stand, status: Status, *, remembers: Upstream | None = None, **fields: Any) -> Machine:
-    """Put the node at the stage, with this machine, which was not observed since."""
+    """Put the node at the stage, with this machine, which has not been observed in the stage."""
     machine = has(stand, status, **fields)
     stand.node = with_fields(stand.node, maas_id=machine.system_id)
     stand.onboards(STAGE, upstream=remembers or Upstream(commissions=1))
