@@ -43,7 +43,7 @@ class BmcFleet:
 
     @property
     def addresses(self) -> Sequence[str]:
-        """The addresses of the BMCs, in the form of a node's."""
+        """The addresses of the BMCs, in the form of a node's `bmc_address`."""
         return [f"https://{host(number)}:{self._port}" for number in range(len(self._dead))]
 
     @property

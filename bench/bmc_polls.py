@@ -39,7 +39,7 @@ _VERIFIED = 200
 # By then each node has run once, late polls have caught up, and the daemon has loaded its code and planned its
 # statements.
 _WARM_UP = timedelta(seconds=35)
-# As long as the interval in which each BMC is to be polled once.
+# The measurement lasts for one polling interval, in which each BMC is to be polled once.
 _MINUTE = timedelta(seconds=60)
 
 _GUARDS = ("ALTER TABLE farrier.nodes DISABLE TRIGGER USER", "ALTER TABLE farrier.nodes ENABLE TRIGGER USER")
@@ -74,7 +74,7 @@ class _Nobody(ServiceObserver):
 
 @asynccontextmanager
 async def client(bmcs: BmcFleet) -> AsyncIterator[RedfishBmc]:
-    """A client of the fleet, as the daemon has one."""
+    """Open the BMC client that the daemon uses, for the BMCs of this fleet."""
     async with open_bmc(
         bmcs.settings,
         credentials=Credentials(bmcs.places),

@@ -125,7 +125,7 @@ class _Fleet:
 
 
 def _resource() -> dict[str, Any]:
-    """A system as large as those of servers in the field are, some two kilobytes."""
+    """The Redfish resource of a system: some two kilobytes, as on real servers."""
     below = ("Bios", "Memory", "Processors", "Storage", "LogServices", "SecureBoot", "BootOptions", "SimpleStorage")
     return {
         "@odata.id": SYSTEM,

@@ -87,7 +87,8 @@ class Calls:
 
 
 def _written(machine: Machine, before: str, part: str) -> str:
-    """One part of a path about `machine`; `before` is the preceding part."""
+    """The part of a path, with a name in place of an id of `machine` or of its disks and ports. `before` is the
+    preceding part."""
     match before:
         case "machines" | "nodes":
             return f"<{machine.hostname}>"

@@ -85,7 +85,8 @@ async def _takeovers(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
     await fleet.fill(ground, nodes)
 
     async def handed_over(how: signal.Signals) -> tuple[float, float]:
-        """Seconds until a second daemon had its share, and until it did the work of the first, which got a signal."""
+        """Two times in seconds: from the start of a second daemon until it owns its share of the shards, and from the
+        signal to the first daemon until the second has run the nodes of the first."""
         async with AsyncExitStack() as stack:
             first = await stack.enter_async_context(daemon.running(ground.dsn))
             await _until_shared(ground, 1)

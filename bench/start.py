@@ -79,8 +79,8 @@ async def _starts(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 
 START = Benchmark(
     name="start",
-    what="a controller begins beside nodes of which a thousand are woken: the longest time from taking a shard until a "
-    "woken node of it is run, and nodes a second until each was run once",
+    what="a controller starts in a fleet in which a thousand nodes have a wake: the longest time from taking a shard "
+    "until a node of this shard with a wake runs, and nodes a second until each node has run once",
     nodes=100_000,
     # A million in a minute.
     goals=(

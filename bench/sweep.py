@@ -74,8 +74,8 @@ async def _sweep(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 
 SWEEP = Benchmark(
     name="sweep",
-    what="every node at rest, in memory and always due: runs a second of one process, as a share of those that its "
-    "bare handler makes over the same snapshots, in turns",
+    what="nodes at rest are in memory, and a run of each is always due: runs a second of the loop, divided by direct "
+    "calls of the handler a second over the same snapshots; the benchmark alternates between the two",
     nodes=100_000,
     goals=(Goal("of_handler", "×", Bound.AT_LEAST, 0.6), Goal("runs", "/s")),
     open=_sweep,

@@ -83,8 +83,8 @@ async def served(region: Region) -> AsyncIterator[str]:
 async def upstream(
     ground: Ground, region: Region, pace: Pace, *, boot: timedelta = timedelta(0)
 ) -> AsyncIterator[Upstream]:
-    """`region` over a socket, its clock as fast as ours, with an agent on each machine that was installed, `boot` after
-    it is deployed; all gone after the block."""
+    """Serve `region` over a socket, with its clock at real speed. The agent of a machine starts `boot` after the region
+    has deployed the machine. Server and agents stop at the end of the block."""
     agents = SimulatedAgents(PostgresAgents(ground.pool))
     installations = Installations(region, agents, boot=boot)
     with tempfile.TemporaryDirectory(prefix="farrier-maas-") as directory:

@@ -42,7 +42,7 @@ FIRST = 40
 # cannot.
 PATIENCE_SECONDS = 300.0
 WORKERS = 2
-# Modules that every run would otherwise load again.
+# Modules that `main` imports once. Without this, each forked run would import them again.
 LIBRARIES = (
     "aiohttp",
     "asyncpg",
@@ -57,7 +57,7 @@ LIBRARIES = (
 
 _ONLY, _TIMES = "FARRIER_MUTANTS_ONLY", "FARRIER_MUTANTS_TIMES"
 _PROBE = "__import__('farrier.probes', fromlist=['hit']).hit({number})"
-# Also in the programs that a test starts: pytest names the test in the environment.
+# Counts hits in the programs that a test starts, too: they inherit the environment, in which pytest names the test.
 _PROBES = """
 import os
 seen = set()

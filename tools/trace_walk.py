@@ -64,7 +64,7 @@ _CALLED = "SELECT funcname, calls FROM pg_stat_user_functions WHERE schemaname =
 
 # The files whose docstrings describe the methods of several classes.
 _PROTOCOLS = frozenset({"protocols/database.py", "protocols/loop.py", "protocols/outward.py", "io/state.py"})
-# A docstring's first sentence, or what is before its first colon or semicolon, if that is more than a word or two.
+# The beginning of a docstring, up to the first full stop, colon or semicolon after its fourth word.
 _CLAUSE = re.compile(r"(?:\S+ ){4}.*?(?:[.:;](?= |$)|$)|.*")
 
 # A formatted call, to be written on one line.
@@ -136,7 +136,7 @@ WAYS: Mapping[str, Way] = {
 
 
 class Tracer:
-    """Records a way's functions while `tracing`. `owners` are the objects whose methods begin the way."""
+    """Records the functions of a walk during `tracing`. `owners` are the objects whose methods begin the walk."""
 
     def __init__(self, way: Way) -> None:
         self._way = way
@@ -260,7 +260,7 @@ async def _idle() -> Walk:
                 with tracer.tracing():
                     loop.agenda.wheel.put(entry, 0.0)
                     await anyio.sleep(10 * _LOOK_EVERY)
-            # It rested again; otherwise there was something to do.
+            # The node had nothing to do if its handler ran and the loop did not enqueue it for a load.
             names = {call.name for call in tracer.calls}
             if "NodeHandler.handle" in names and not names & {"Agenda.reload", "Agenda.requeue"}:
                 return Walk(tuple(tracer.calls))

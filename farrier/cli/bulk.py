@@ -108,8 +108,8 @@ class Bulk:
         self.results: list[Result] = []
 
     async def run(self) -> None:
-        """Submit and follow all. After a resource that is late or fails, no other one begins if the number in flight is
-        limited."""
+        """Submit the intents and follow all resources. If the number in flight is limited, no intent is submitted after
+        a resource has been late or has failed."""
         while self._waiting or self._flights:
             while self._may_begin():
                 await self._begin(self._waiting.popleft())

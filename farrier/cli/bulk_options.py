@@ -52,8 +52,9 @@ def orders(  # noqa: PLR0913 - one parameter is one option
         typer.Option(
             min=1,
             metavar="N",
-            help="Submit the next intent only when fewer than N are unanswered or, with --until, not yet in the state. "
-            "After one that is late or fails, no other one begins.",
+            help="Submit the next intent only when fewer than N resources are in progress. A resource is in progress "
+            "until its intent is answered or, with --until, until it has the state. After a resource that is late or "
+            "fails, farrier submits no further intent.",
             rich_help_panel=_PANEL,
         ),
     ] = None,

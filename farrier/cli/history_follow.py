@@ -17,7 +17,8 @@ from farrier.cli.history_options import SETTLED, walk
 from farrier.cli.listing import Printer
 from farrier.model.history import HistoryEntry, HistoryFilter, HistoryKey, Order
 
-# How often the history is read, and how much longer than the last reading took.
+# The pause between two readings of the history lasts at least _PERIOD, and at least _SHARE times as long as the last
+# reading.
 _PERIOD = timedelta(seconds=1)
 _SHARE = 10
 

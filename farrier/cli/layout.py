@@ -14,7 +14,7 @@ from rich.text import Text
 
 _GAP = 2
 _INDENT = 4
-# Narrower than this, a value is not put beside its name.
+# If fewer columns than this are left beside the name, the value is put below the name.
 _NARROWEST = 16
 # What rich needs to wrap a text, and never prints on.
 _PAPER = Console(file=io.StringIO())

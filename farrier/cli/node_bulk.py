@@ -25,8 +25,8 @@ _PAGE = 1000
 
 
 async def select(session: Session, wanted: Wanted, names: Sequence[str]) -> tuple[NodeView, ...]:
-    """The selected nodes by name. Raises a usage error if nothing selects them, and RefusedByModel for a name that no
-    node has."""
+    """The selected nodes, in the order of their names. Raises a usage error if no name and no option selects nodes, and
+    RefusedByModel for a name that no node has."""
     wanted = msgspec.structs.replace(wanted, names=tuple(names))
     if wanted == Wanted():
         raise typer.BadParameter("name the nodes, or select them with -l, --status, --site, …; '*' selects all nodes")

@@ -114,8 +114,8 @@ def _target(action: ActionView, resource: ResourceView) -> Target:
 
 
 async def _select(session: Session, wanted: WantedResources) -> tuple[ResourceView, ...]:
-    """The selected resources by name. Raises a usage error if nothing selects them, and RefusedByModel for a name that
-    no resource has."""
+    """The selected resources, in the order of their names. Raises a usage error if no name and no option selects
+    resources, and RefusedByModel for a name that no resource has."""
     if wanted == WantedResources(kind=wanted.kind):
         raise typer.BadParameter("name the resources, or select them with --state or --site; '*' selects all")
     missing = Missing(

@@ -92,7 +92,7 @@ def of_kind(
 
 
 def _completed(kind: str, parameter: inspect.Parameter) -> inspect.Parameter:
-    """The parameter; if it is a name, one that is completed with the names of this kind."""
+    """The parameter. For `name` and `names`, the shell completes the names of resources of this kind."""
     if parameter.name not in ("name", "names"):
         return parameter
     type_, given = get_args(parameter.annotation)

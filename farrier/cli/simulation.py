@@ -50,7 +50,7 @@ _MOVES_SHOWN = 12
 _ARRIVAL = timedelta(seconds=15)
 # Shorter than in a real fleet, so that a user of the demo sees silence.
 _OFFLINE_AFTER = timedelta(seconds=30)
-# The clock of the simulated region runs many times as fast as a real one, so farrier reads it more often.
+# The clock of the simulated region runs many times as fast as a real one, so farrier reads the region more often.
 _EVENTS_EVERY = timedelta(seconds=1)
 _MOTION_EVERY = timedelta(seconds=5)
 # On the region's clock. With the default of half an hour, a failed deployment would show too late for a demo.

@@ -44,7 +44,7 @@ class AsyncFarrier:
     # --- nodes
 
     async def nodes(self, **filters: str | Iterable[str]) -> AsyncIterator[NodeView]:
-        """All nodes by name that fit the filters: `status`, `management`, `site`, `model`, …"""
+        """All nodes that fit the filters (`status`, `management`, `site`, `model`, …), in the order of their names."""
         after: str | None = ""
         while after is not None:
             page = await self.call(calls.nodes(filters, after))

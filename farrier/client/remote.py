@@ -69,7 +69,7 @@ class _Clock(msgspec.Struct, frozen=True):
     note: str = ""
 
     def clock(self) -> Clock:
-        """The clock with its durations."""
+        """This clock, with durations instead of seconds."""
         return Clock(
             layer=self.layer,
             state=self.state,

@@ -44,7 +44,7 @@ class Farrier:
     # --- nodes
 
     def nodes(self, **filters: str | Iterable[str]) -> Iterator[NodeView]:
-        """All nodes by name that fit the filters: `status`, `management`, `site`, `model`, …"""
+        """All nodes that fit the filters (`status`, `management`, `site`, `model`, …), in the order of their names."""
         after: str | None = ""
         while after is not None:
             page = self.call(calls.nodes(filters, after))

@@ -54,8 +54,8 @@ class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
     id: int
     shard: int
     phase: Phase = Phase.QUEUED
-    slot: int = NOWHERE # its slot in the wheel
-    urgent: bool = False # whether it waits in the urgent queue
+    slot: int = NOWHERE  # its slot in the wheel
+    urgent: bool = False  # whether it waits in the urgent queue
     again: bool = False
     step: str | None = None
     reruns: int = 0
@@ -63,7 +63,7 @@ class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
     reload_at: float = 0.0
     outcome: Any = None  # the decision on which it rests
     confirmed: R | None = None  # the snapshot with confirmations that are not stored yet
-    key: int | None = None # key of the stored outcome
+    key: int | None = None  # key of the stored outcome
     error: Any = None  # why the snapshot could not be read
     wakes: tuple[Any, ...] = ()
 
@@ -91,7 +91,7 @@ class Agenda(Generic[R]):
         self._shards: dict[int, dict[int, Entry[R]]] = {}
         # Entries to load: those with a wake or an unfinished run, and those that are due.
         self._urgent, self._routine = _Queue[R](), _Queue[R]()
-        self.load_at = math.inf # when `load` is due
+        self.load_at = math.inf  # when `load` is due
         self.under_way: dict[int, Entry[R]] = {}  # ACTING or COMMITTING
         # Resting entries by due time. The loop takes them out, runs them over their snapshots and puts them back, or
         # requeues entries that no longer rest, and reloads entries whose snapshots are old.

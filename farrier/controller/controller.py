@@ -100,8 +100,8 @@ class Controller:
                 await stop.wait()
                 self._stopping = True
                 self._nudge.set("stop")
-            # A cancelled statement may not have given the shards back. Other controllers would then wait for the
-            # expiry.
+            # Let the current round end. If its statement that gives shards back were cancelled, this controller might
+            # keep them, and other controllers would have to wait until it expires.
             async with self._rounds:
                 managing.cancel_scope.cancel()
         await self._leave()

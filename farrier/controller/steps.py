@@ -159,7 +159,8 @@ class Steps(Generic[R, S, W, V]):
         await self._mark({})
 
     def ended(self, entry: Entry[R], run: Run[R, S, W] | None = None) -> None:
-        """Remove the mark of the entry's step, whose end is recorded; not if `run` failed to recover from it."""
+        """Remove the mark of the entry's step, because the end of the step is recorded. The mark stays if `run` failed
+        to recover from the step."""
         left = None if run is None else run.recovers
         if entry.step is not None and left is None and entry.phase is not Phase.GONE:
             self._ended.add(entry.id)
@@ -222,7 +223,8 @@ class Steps(Generic[R, S, W, V]):
         self.cut(self._acting)
 
     async def interrupt(self) -> NoReturn:
-        """Interrupt reading steps for which an intent waits, until cancelled."""
+        """Interrupt running steps that only read, if their resource has a pending intent that interrupts. Runs until
+        cancelled."""
         while True:
             await self._maybe_interrupted.wait(self._host.config.poll_interval.total_seconds())
             reading = [id_ for id_, acting in self._acting.items() if acting.reads_only]

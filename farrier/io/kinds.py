@@ -165,7 +165,7 @@ async def _require_states_of(conn: Connection, spec: KindSpec, layer: KindLayer,
         )
     if stuck := sorted(inhabited - living):
         raise RefusedByModel(
-            f"there are resources of kind {spec.name} in states that were not terminal before: {', '.join(stuck)}",
+            f"there are resources of kind {spec.name} in states that the new spec makes terminal: {', '.join(stuck)}",
             hint="A resource ends when it enters a terminal state. Keep an edge out of these states until no resource "
             "is in them.",
         )

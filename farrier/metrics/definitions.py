@@ -115,7 +115,7 @@ class OwnMetric(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LayerWords(msgspec.Struct, frozen=True, kw_only=True):
-    """The label values of one layer of a kind: its `kind`, and the states that resources enter and leave in runs."""
+    """The label values of one layer of a kind: the value of label `kind`, and the states that runs enter and leave."""
 
     label: str
     entered: tuple[str, ...]

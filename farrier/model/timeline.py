@@ -105,7 +105,7 @@ def of_workflow(
 
 
 def of_changes(changes: Sequence[HistoryEntry], clocks: Iterable[Clock], end: datetime) -> Timeline | None:
-    """The course of a resource of any kind over these changes, the newest first; None without changes."""
+    """The timeline of a resource of any kind. `changes` begin with the newest. None without changes."""
     if not changes:
         return None
     begin = changes[-1].at

@@ -142,7 +142,8 @@ class PowerChange:
 
 
 def _unclear(system: Resource, wanted: PowerRequest) -> bool:
-    """Whether the state is not enough to act on: unknown, or powering off while on is wanted, which BMCs refuse."""
+    """Whether the state allows no action: it is unknown, or the machine is to be switched on while it is powering off.
+    BMCs refuse to switch on such a machine."""
     if bmc_resources.power(system) is PowerState.UNKNOWN:
         return True
     return wanted is PowerRequest.ON and bmc_resources.power_text(system) == "PoweringOff"

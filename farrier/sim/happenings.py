@@ -36,7 +36,8 @@ _PATIENCE = timedelta(minutes=5)
 # any size stays healthy for as long as the demo runs.
 _AWAY_EVERY = 6
 _REMOVED_EVERY = 10
-# More silent agents in an hour are a fault that FarrierFlapping reports, and the demo's fleet is healthy.
+# At most one agent becomes silent in this time. With more of them in an hour, FarrierFlapping would fire in the demo,
+# whose fleet is healthy.
 _SILENCE_EVERY = timedelta(minutes=15)
 
 

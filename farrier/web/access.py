@@ -137,7 +137,8 @@ class Access:
         raise _refused("the token is not accepted")
 
     def _in_file(self, given: str) -> ApiToken | None:
-        """The token of the file. Compares with every one, so that the duration shows nothing."""
+        """The token of the tokens file that the client gave, if any. Compares the given token with every one, so that
+        the duration reveals nothing."""
         digest, found = api_token.digest(given), None
         for token in self._tokens:
             if hmac.compare_digest(token.sha256, digest):

@@ -1,7 +1,7 @@
 """Reads the parameters and the body of a request as the types that its operation declares.
 
-The API refuses unknown parameters: with a misspelt one ignored, the response would look like one to the intended
-request.
+The API refuses unknown parameters. If it ignored a misspelt parameter, the client would mistake the response for the
+response to the intended request.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from farrier.web.backend import Backend, backend_of
 from farrier.web.breaches import late_resources
 from farrier.web.parameters import after, key_of, searched, wanted, without_blanks
 
-# Of a page that is open in a browser.
+# Interval at which an open page fetches its content again.
 LIVE_SECONDS = 10
 _ROWS = 100
 _MOST_LATE = 20

@@ -40,7 +40,7 @@ class Sessions:
 
 
 def name_of(session: str) -> str:
-    """The name of the token that a session claims to be of."""
+    """The name of the token that the session names. The signature is not checked here."""
     return _parts(session)[0]
 
 

@@ -1,6 +1,7 @@
 """The kinds that run besides nodes: built-in ones, and those that the settings name.
 
-Called by the daemon and by `loops`. All parts of a kind are checked before anything starts.
+Called by the daemon, by `loops`, and by `farrier kind` and `farrier config check`. All parts of a kind are checked
+before anything starts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How MAAS parses requests: flags, words, numbers, choices, lists, unknown fields and JSON bodies.
 
-Each behaviour is one of the real region, taken from its source and checked on it; the same tests hold the simulated one
-to it. The table in `farrier.sim.maas.forms` is complete: every field that an operation reads, with its type.
+Each test checks a behaviour that MAAS's source shows and a real region confirmed. The same tests run on the simulated
+region. The table in `farrier.sim.maas.forms` is complete: every field that an operation reads, with its type.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Secrets in Vault: the client and the fake agree with Vault's responses, and references lead nowhere else.
+"""Secrets in Vault: client and fake agree with Vault's responses, and the client reads only the configured paths.
 
 The suite runs on the fake and on recorded responses. Behaviour of a faulty Vault is in `test_vault_faults`.
 """

@@ -39,7 +39,7 @@ class Deployment(msgspec.Struct, frozen=True):
     database: str
 
     def here(self, text: str) -> str:
-        """A text with the places of a container as they are here."""
+        """The text, with each path of a container replaced by its path on this host."""
         return text.replace("/run/secrets", str(self.secrets)).replace("/var/lib/farrier", str(self.volume))
 
     @property

@@ -44,7 +44,7 @@ class Bystander(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def echo() -> AsyncIterator[Bystander]:
-    """Such a region on a free port of 127.0.0.1: its responses are refusals, failures, or nothing that MAAS sends."""
+    """Run a `Bystander` on a free port of 127.0.0.1. It responds with refusals, failures, and bodies unlike MAAS's."""
     statuses = cycle(["500 Internal Server Error", "401 Unauthorized", "200 OK", "403 Forbidden", "409 Conflict"])
 
     async def answer(peer: Peer) -> None:
@@ -159,7 +159,7 @@ async def world(db: pg.Database, tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def register(world: World, directory: Path) -> None:
-    """A node for each kind of reference to a secret, intents, and an agent."""
+    """Register nodes with references to files, Vault and the environment, enrol an agent, and submit intents."""
     world.bmcs[0].password, world.bmcs[2].password = FILE, VAULTED
     for server in world.bmcs:
         said = f"{FILE} {VAULTED} {spelled(FILE)} {spelled(VAULTED)}"

@@ -48,7 +48,8 @@ def pip(python: str | Path, *arguments: str) -> str:
 
 
 def run(*command: str | Path, code: int = 0) -> str:
-    """What a program prints, outside of the checkout, with no setting of this process."""
+    """Run a program outside of the checkout, without the environment of this process. Returns its standard output, or
+    its standard error if it has to end with another `code` than 0."""
     done = subprocess.run(command, cwd="/", env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout if code == 0 else done.stderr

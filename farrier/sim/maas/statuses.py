@@ -1,7 +1,7 @@
 """The states of a machine in MAAS: their numbers, their labels, and the operations that they allow.
 
-Read by every module of the simulated region. The numbers and words are MAAS's own; clients rely on the numbers. It
-decides nothing: the operations do.
+Used by the modules of the simulated region that handle machines. The numbers and words are MAAS's own; clients rely on
+the numbers. It decides nothing: the operations do.
 """
 
 from __future__ import annotations

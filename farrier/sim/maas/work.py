@@ -163,7 +163,7 @@ def forget_deployment(machine: Machine) -> None:
 
 
 def enter_rescue(region: Region, machine: Machine) -> None:
-    """From power on until the machine runs the rescue system."""
+    """Boot the rescue system: the machine runs it after `durations.rescue`."""
     region.plan(machine, region.durations.rescue, lambda: region.move(machine, Status.RESCUE_MODE))
 
 

@@ -180,7 +180,7 @@ async def test_a_state_that_something_is_in_cannot_become_its_end(conn: Connecti
     edges = (KindEdge("packing", "packed", "x"), KindEdge("packing", "gone", "x"))
     states = {name: each for name, each in SPEC.states.items() if name != "emptying/unpack"}
     other = changed(states=states, edges=edges, terminal=frozenset({"packed", "gone"}), steady="", actions={})
-    with pytest.raises(RefusedByModel, match="in states that were not terminal before: packed"):
+    with pytest.raises(RefusedByModel, match="in states that the new spec makes terminal: packed"):
         await install(conn, spec=other)
     for state in ("emptying/unpack", "gone"):
         await conn.execute("UPDATE farrier_crates.crates SET state = $1 WHERE name = 'c-1'", state)

@@ -46,7 +46,7 @@ async def fleet(site: Site, many: int, place: str | None = "ams1") -> list[Machi
 
 
 async def later(site: Site, by: timedelta) -> None:
-    """Let time pass, and then the second after which a run that the brake refused is repeated."""
+    """Let time pass, and then two seconds more: one second after the brake has refused a run, the loop repeats it."""
     await site.wait(by)
     await site.wait(2 * SECOND)
 
@@ -190,7 +190,7 @@ async def test_a_commit_reads_only_the_nodes_of_the_sites_that_it_takes_nodes_fr
 
 
 async def test_commits_of_one_site_count_one_after_the_other(site: Site) -> None:
-    """No more nodes leave than may, however many controllers commit at once, and in any order of the commits."""
+    """Concurrent commits of several controllers, in any order, let no more nodes leave than the brake allows."""
     machines = await fleet(site, 6)
     async with site.db.connect() as other, anyio.create_task_group() as group:
         let_through: list[bool] = []

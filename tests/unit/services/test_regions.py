@@ -1,4 +1,7 @@
-"""Turns at a region: a few at a time, a refusal when too many wait, and one trial at a region that refuses all."""
+"""The queue for a region: a few requests run at a time, and further ones are refused while too many wait.
+
+Only one request at a time tries a region that refused every request.
+"""
 
 from __future__ import annotations
 

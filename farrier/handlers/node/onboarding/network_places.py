@@ -164,7 +164,7 @@ def _address(place: Place, node: str) -> str:
     assert place.link is not None, "only for a static link"
     address = place.link.addresses.get(node)
     if address is None:
-        raise ConfigError(f"{place.table}: addresses of the link has no address for {node}")
+        raise ConfigError(f"{place.table}: link.addresses has no address for {node}")
     try:
         return str(ip_address(address))
     except ValueError:

@@ -137,7 +137,7 @@ def test_a_glob_that_matches_nothing_says_what_there_was() -> None:
         ),
         (
             {"ports": [{"match": "enp2*", "vlan": 200, "link": {"mode": "static"}}]},
-            "addresses of the link has no address for gpu-1",
+            "link.addresses has no address for gpu-1",
         ),
         (
             {"ports": [{"match": "enp2*", "vlan": 200, "link": {"mode": "static", "addresses": {"gpu-1": "x"}}}]},

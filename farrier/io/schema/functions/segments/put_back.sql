@@ -5,7 +5,7 @@ DECLARE
     low inet := back;
     next farrier.segment_free;
 BEGIN
-    -- The first and the last address of the prefix have no neighbour in it on one side.
+    -- The prefix has no address before its first one, and none after its last one.
     IF back > host(network(of_prefix))::inet THEN
         DELETE FROM farrier.segment_free f WHERE f.segment = of_segment AND f.last = back - 1 AND f.prefix = of_prefix
         RETURNING f.first INTO low;

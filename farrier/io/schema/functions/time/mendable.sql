@@ -2,7 +2,8 @@
 -- a row, and the condition (wrong) of such a row; in both, $1 is now, $2 the length of the setback, $3 the transaction
 -- that recorded it. Tables of kinds have kind set and come last, because a run also reads rows of other tables, which
 -- must be mended before it is enqueued. Rows of tables of kinds also get a new version, because a run writes them as it
--- read them. Rows of other tables are written by statements that read the time themselves. Left out are history, which
+-- read them. Rows of other tables need no new version, because the statements that write them read the time
+-- themselves. Left out are history, which
 -- keeps the times that it was written with; wakes, on whose times no decision depends; records of the schema, which
 -- hold the server's time; and JSON whose content other programs wrote.
 CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclass, OUT kind text, OUT changes text, OUT wrong text) RETURNS SETOF record
