@@ -43,8 +43,8 @@ SET LOCAL check_function_bodies = off;
 -- Tables: schema
 -- =====================================================================================================================
 
--- The version to which this database was migrated, and the program that migrated it. Every migration creates these tables first, also
--- in a database that has them already: hence IF NOT EXISTS.
+-- The version to which this database was migrated, and the program that migrated it. Every migration creates these
+-- tables first, even in a database that has them; hence IF NOT EXISTS.
 
 CREATE SCHEMA IF NOT EXISTS farrier;
 
@@ -56,8 +56,8 @@ CREATE TABLE IF NOT EXISTS farrier.migrator (
     backend_start timestamptz  -- when the session began; a later session may have the same pid
 );
 
--- The versions of the tables. 1 is the baseline; each later one is a step between two releases, applied here or contained in the
--- baseline that this database was made with.
+-- The versions of the tables. 1 is the baseline; each later version is a step between two releases, which was applied
+-- here or is part of the baseline from which this database was created.
 CREATE TABLE IF NOT EXISTS farrier.schema_steps (
     version    integer     PRIMARY KEY,
     name       text        NOT NULL,                               -- name of the step's file; `baseline` for 1
@@ -75,8 +75,9 @@ CREATE TABLE IF NOT EXISTS farrier.schema_set (
     applied_at timestamptz NOT NULL DEFAULT statement_timestamp()
 );
 
--- The members of that set. An object that is listed here belongs to farrier: the next migration replaces it, or drops it if its set
--- lacks it. Only the owner of the schema may write here, and roles to which an operator granted that.
+-- The members of the set in schema_set. An object that is listed here belongs to farrier: the next migration replaces
+-- it, or drops it if its set lacks it. Only the owner of the schema, and roles to which an operator granted the right,
+-- may write here.
 CREATE TABLE IF NOT EXISTS farrier.schema_objects (
     kind       text NOT NULL CHECK (kind IN ('function', 'view', 'trigger', 'rights')),
     name       text NOT NULL,  -- name of the object's file; TABLE.TRIGGER for a trigger
@@ -90,7 +91,7 @@ CREATE TABLE IF NOT EXISTS farrier.schema_objects (
 -- Tables: time
 -- =====================================================================================================================
 
--- Returns the time of the database. The only place where SQL reads the time: a test database replaces this function to move its
+-- Returns the time of the database. SQL reads the time only here: a test database replaces this function to move its
 -- clock.
 CREATE OR REPLACE FUNCTION farrier.now() RETURNS timestamptz
     LANGUAGE sql STABLE PARALLEL SAFE
@@ -170,7 +171,7 @@ CREATE TABLE farrier.actions (
     action       text    PRIMARY KEY,
     since        integer NOT NULL,  -- the version of the API in which it was added
     interrupts   boolean NOT NULL,  -- a pending intent with this action interrupts a step that only reads
-    while_paused boolean NOT NULL,  -- the intent is handled also while the node is paused
+    while_paused boolean NOT NULL,  -- the intent is handled even while the node is paused
     params       jsonb   NOT NULL   -- rules of the parameters; see params_fault
 );
 
@@ -216,9 +217,10 @@ CREATE TABLE farrier.limits (
     kind     text     NOT NULL,  -- node, management, onboarding or decommission
     state    text     NOT NULL,  -- end_to_end for the clock of a whole workflow
     substate text     NOT NULL,  -- stage of a running workflow; else empty
-    scope    text     NOT NULL CHECK (scope IN ('', 'model', 'site')),  -- '' for all nodes; a limit of the site precedes one of
-                                                                        -- the model, which precedes one for all nodes
-    name     text     NOT NULL,  -- of the site or model; else empty
+    scope    text     NOT NULL CHECK (scope IN ('', 'model', 'site')),  -- '' for all nodes; a limit of the site takes
+                                                                        -- precedence over a limit of the model, and that
+                                                                        -- over a limit for all nodes
+    name     text     NOT NULL,  -- name of the site or model; else empty
     lasts    interval NOT NULL,
     PRIMARY KEY (kind, state, substate, scope, name)
 );
@@ -238,7 +240,8 @@ CREATE TABLE farrier.controllers (
     kinds      text[]      NOT NULL,                            -- the kinds that it runs
     lags       float8[]    NOT NULL,                            -- for each kind, the seconds by which its latest run is overdue
     started_at timestamptz NOT NULL,
-    renewals   bigint      NOT NULL DEFAULT 0,                  -- other controllers declare the daemon dead when this stands still
+    renewals   bigint      NOT NULL DEFAULT 0,                  -- other controllers declare the daemon dead when this
+                                                                -- number does not increase
     renewed_at timestamptz NOT NULL DEFAULT farrier.now(),
     expired    boolean     NOT NULL DEFAULT false               -- declared dead: it can no longer renew, and other controllers take
                                                                 -- its shards
@@ -249,7 +252,7 @@ CREATE TABLE farrier.controllers (
 CREATE TABLE farrier.shards (
     kind  text     NOT NULL,
     shard smallint NOT NULL,            -- shard_of(id) of its resources
-    owner uuid,                         -- a controller; null if the last one gave it back
+    owner uuid,                         -- a controller; null if the last owner gave the shard back
     epoch bigint   NOT NULL DEFAULT 0,
     PRIMARY KEY (kind, shard)
 ) WITH (fillfactor = 50);
@@ -264,10 +267,11 @@ CREATE TABLE farrier.wakes (
     at       timestamptz NOT NULL DEFAULT farrier.now(),
     PRIMARY KEY (kind, resource, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
-        -- Keeps the pages: plans made for a table without pages read all rows, and stay in use when it has rows again.
+        -- VACUUM keeps empty pages, because a plan made for a table without pages reads all rows, and stays in use when
+        -- the table has rows again.
         vacuum_truncate = false);
--- For the poll, which reads the wakes of transactions since the last poll. Not (kind, xact): a plan made while the table was empty
--- would use this index by kind alone to find the wakes of a few resources.
+-- For the poll, which reads the wakes of transactions since the last poll. It is not an index on (kind, xact): a plan
+-- made while the table was empty would use such an index by kind alone to find the wakes of a few resources.
 CREATE INDEX wakes_xact ON farrier.wakes (xact);
 
 -- The steps of each controller: written before they begin, and removed shortly after their ends are recorded. The row outlives its
@@ -295,11 +299,12 @@ CREATE TABLE farrier.outcomes (
 );
 CREATE INDEX outcomes_failing ON farrier.outcomes (kind, error) WHERE error IS NOT NULL;
 
--- Locks for things without a row of their own: a row for each that was ever locked. Only functions of the owner lock them, unlike
--- advisory locks, which any login may hold. The table is not logged, because the locks need not outlive a crash.
+-- Locks for objects without a row of their own: one row for each key that was ever locked. Only functions of the owner
+-- lock these rows; an advisory lock may be held by any login. The table is not logged, because the locks need not
+-- outlive a crash.
 CREATE UNLOGGED TABLE farrier.locks (
     purpose text   NOT NULL,  -- what is locked: bmc_login, segment_prefixes or segment_number
-    key     bigint NOT NULL,  -- hash of the locked thing
+    key     bigint NOT NULL,  -- hash of the locked key
     PRIMARY KEY (purpose, key)
 );
 
@@ -333,17 +338,18 @@ CREATE TABLE farrier.history (
     autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 10000
 );
 -- For pages by time. One statement writes up to a hundred thousand rows with the same `at`, and an index on `at` alone would sort all
--- of them for every page. One id has a handful of them at most.
+-- of them for every page. One id has at most a handful of these rows.
 CREATE INDEX history_time ON farrier.history (at, id);
 
--- One row: the progress of the pass over old history. A transaction that locks the row takes the next step, so all controllers share
--- one pass. A transaction that fails leaves the row unchanged.
+-- One row: the progress of the pass over old history. A transaction that locks the row executes the next step, so all
+-- controllers share one pass. A transaction that fails leaves the row unchanged.
 CREATE TABLE farrier.history_retention (
     only_one    boolean     PRIMARY KEY DEFAULT true CHECK (only_one),
     due_at      timestamptz NOT NULL DEFAULT farrier.now(),  -- when the next step is due
     began_at    timestamptz,                                 -- when this pass began; null between passes
-    looked      bigint      NOT NULL DEFAULT 0,              -- rows examined in this pass, or in the last one
-    deleted     bigint      NOT NULL DEFAULT 0,              -- rows deleted in that pass
+    looked      bigint      NOT NULL DEFAULT 0,              -- rows examined in this pass; between passes, in the last
+                                                             -- pass
+    deleted     bigint      NOT NULL DEFAULT 0,              -- rows deleted in the same pass
     at          timestamptz,                                 -- key of the row that was examined last: at, id, version, kind,
                                                              -- layer; null between passes
     id          bigint,                                      -- see at
@@ -360,14 +366,14 @@ INSERT INTO farrier.history_retention DEFAULT VALUES;
 
 -- Nodes, and their identities that must be unique: MAC addresses, BMCs, machines.
 
--- One row for each node, also deleted ones, which keep their row and their history. register_node creates a node, and the commits of
--- its runs write the row.
+-- One row for each node, deleted ones included: a deleted node keeps its row and its history. register_node creates a
+-- node, and the commits of its runs write the row.
 CREATE TABLE farrier.nodes (
     id                    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name                  text COLLATE "C" NOT NULL,           -- unique among nodes that are not deleted
     site                  text,                                -- name of the site's file without .toml; null: no site
     model                 text,                                -- model of the machine; limits may depend on it
-    rack                  text,                                -- rack in which the machine stands
+    rack                  text,                                -- rack of the machine
     labels                jsonb       NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(labels) = 'object'),
                                                                -- {name: value}, as registered or set; used in templates of the site
     agentless             boolean     NOT NULL DEFAULT false,  -- no agent enrolls: health is read from the BMC and MAAS
@@ -388,8 +394,8 @@ CREATE TABLE farrier.nodes (
     bmc_endpoint          text COLLATE "C",                    -- host and port of bmc_address; set by a trigger
     bmc_credential        text,                                -- a reference such as file:/run/creds/bmc-1, never a secret
     bmc                   jsonb       NOT NULL DEFAULT '{}',   -- results of access to the BMC (farrier.model.node.Bmc)
-    -- Generated columns: every read of power would update an index on an expression over the JSON. An index on these columns changes
-    -- only when their values do.
+    -- These columns are generated, because every reading of power would update an index on an expression over bmc. An
+    -- index on these columns changes only when their values change.
     power                 text        GENERATED ALWAYS AS (CASE WHEN bmc ? 'power_at' THEN bmc ->> 'power' END) STORED,
                                                                -- power of the last reading, on or off; null: unknown
     sync_failure          text        GENERATED ALWAYS AS (bmc ->> 'sync_failure') STORED,
@@ -401,8 +407,8 @@ CREATE TABLE farrier.nodes (
     paused                jsonb,                               -- {reason, at}: an operator has paused the node: it is observed and
                                                                -- not changed; null: not paused
     ever_onboarded        boolean     NOT NULL DEFAULT false,  -- an onboarding of this node has ended completed or reconciled
-    ever_active           boolean     NOT NULL DEFAULT false,  -- the node has been in service: `delete` is refused, `decommission` or
-                                                               -- `remove` end it
+    ever_active           boolean     NOT NULL DEFAULT false,  -- the node has been in service: `delete` is refused;
+                                                               -- `decommission` or `remove` ends the node
     not_scrubbed          boolean     NOT NULL DEFAULT false,  -- an agent task was force-completed, or a cleaning was cancelled; only
                                                                -- a finished scrub clears it, and until then `reactivate` and
                                                                -- `release` are refused
@@ -417,7 +423,7 @@ CREATE TABLE farrier.nodes (
         octet_length(name) <= 253 AND name ~ '^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$' AND name !~ '^[0-9]+$'),
     CONSTRAINT live_workflow_whole CHECK ((live_workflow_kind IS NULL) = (live_workflow_id IS NULL))
 ) WITH (fillfactor = 80);
--- A new node may use the name and the machine of a deleted one.
+-- A new node may use the name and the machine of a deleted node.
 CREATE UNIQUE INDEX nodes_name ON farrier.nodes (name) WHERE status <> 'deleted';
 CREATE UNIQUE INDEX nodes_maas ON farrier.nodes (site, maas_id) NULLS NOT DISTINCT
     WHERE status <> 'deleted' AND maas_id IS NOT NULL;
@@ -441,9 +447,9 @@ CREATE TABLE farrier.node_macs (
 );
 CREATE INDEX node_macs_node ON farrier.node_macs (node_id);
 
--- The extent of a BMC address, independent of its spelling (bmc_span_of). An address with a path claims that one system; an address
--- without one claims the whole BMC with every system behind it. It is a range of text, because the whole BMC and one of its systems
--- exclude each other in either order.
+-- The extent of a BMC address, independent of its spelling (bmc_span_of). An address with a path claims that one
+-- system; an address without a path claims the whole BMC with every system behind it. It is a range of text, so that an
+-- exclusion constraint can refuse a claim of a whole BMC beside a claim of one of its systems.
 CREATE TYPE farrier.bmc_span AS RANGE (subtype = text, collation = "C");
 
 -- The BMC, or system behind a BMC, that each node claims by its address. Only claim_bmc writes here. It is a separate table, because
@@ -500,14 +506,16 @@ CREATE TABLE farrier.node_onboardings (
     failure_class     text,                                        -- why the last attempt failed
                                                                    -- (farrier.model.failures.FailureClass)
     failure_detail    text,                                        -- text of the same failure for operators
-    stop_requested    text,                                        -- drain_failed, frozen (by an operator) or failed: the workflow is
-                                                                   -- to stop, which takes several edges
-    after_undo        text,                                        -- where `compensating` leads: cancel or restart; null: to neither
+    stop_requested    text,                                        -- why the workflow must stop: drain_failed, frozen
+                                                                   -- (by an operator) or failed. Stopping takes several
+                                                                   -- edges
+    after_undo        text,                                        -- what follows `compensating`: cancel or restart;
+                                                                   -- null: neither
     mode_given_at     timestamptz,                                 -- when the end-to-end clock began
     options           jsonb       NOT NULL DEFAULT '{}',           -- options of the intent that began it (farrier.model.node.Options)
     skipped           jsonb       NOT NULL DEFAULT '[]',           -- [{stage, why}]: stages that were not run
-    upstream          jsonb       NOT NULL DEFAULT '{}',           -- what its stages did in MAAS and later stages need
-                                                                   -- (farrier.model.node.Upstream)
+    upstream          jsonb       NOT NULL DEFAULT '{}',           -- results of its stages in MAAS that later stages
+                                                                   -- need (farrier.model.node.Upstream)
     -- Random, because ids begin at 1 in each database, and several databases may use one region: only a value that cannot be guessed
     -- proves that a request belongs to this workflow.
     mark              text        NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),
@@ -535,14 +543,16 @@ CREATE TABLE farrier.node_decommissions (
     failure_class     text,                                        -- why the last attempt failed
                                                                    -- (farrier.model.failures.FailureClass)
     failure_detail    text,                                        -- text of the same failure for operators
-    stop_requested    text,                                        -- drain_failed, frozen (by an operator) or failed: the workflow is
-                                                                   -- to stop, which takes several edges
-    after_undo        text,                                        -- where `compensating` leads: cancel or restart; null: to neither
+    stop_requested    text,                                        -- why the workflow must stop: drain_failed, frozen
+                                                                   -- (by an operator) or failed. Stopping takes several
+                                                                   -- edges
+    after_undo        text,                                        -- what follows `compensating`: cancel or restart;
+                                                                   -- null: neither
     mode_given_at     timestamptz,                                 -- when the end-to-end clock began
     options           jsonb       NOT NULL DEFAULT '{}',           -- options of the intent that began it (farrier.model.node.Options)
     skipped           jsonb       NOT NULL DEFAULT '[]',           -- [{stage, why}]: stages that were not run
-    upstream          jsonb       NOT NULL DEFAULT '{}',           -- what its stages did in MAAS and later stages need
-                                                                   -- (farrier.model.node.Upstream)
+    upstream          jsonb       NOT NULL DEFAULT '{}',           -- results of its stages in MAAS that later stages
+                                                                   -- need (farrier.model.node.Upstream)
     mark              text        NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),
                                                                    -- random; identifies its requests in MAAS
     created_at        timestamptz NOT NULL DEFAULT farrier.now(),
@@ -559,7 +569,7 @@ CREATE INDEX node_decommissions_node ON farrier.node_decommissions (node_id, id)
 
 -- The agents on nodes, and the tokens with which they enroll.
 
--- Tokens with which agents enroll. Each is valid for one enrollment, and stored as a digest.
+-- Tokens with which agents enroll. Each token is valid for one enrollment, and is stored as a digest.
 CREATE TABLE farrier.bootstrap_tokens (
     hash       bytea       PRIMARY KEY,  -- digest of the token
     node_id    bigint      NOT NULL REFERENCES farrier.nodes,
@@ -626,7 +636,7 @@ CREATE INDEX node_tasks_queued ON farrier.node_tasks (type, id) WHERE status = '
 CREATE INDEX node_tasks_workflow ON farrier.node_tasks (workflow_id, type, id);
 CREATE INDEX node_tasks_node ON farrier.node_tasks (node_id, id);
 
--- Logins that may claim tasks of several nodes. grant_worker and revoke_worker write it.
+-- Logins that may claim tasks of several nodes. grant_worker and revoke_worker write this table.
 CREATE TABLE farrier.workers (
     login      text        PRIMARY KEY,                   -- the session_user of the worker
     types      text[]      NOT NULL,                      -- task types that it may claim
@@ -647,7 +657,7 @@ CREATE TABLE farrier.intents (
     node            text        NOT NULL,                           -- name or id, as the client gave it
     node_id         bigint      NOT NULL REFERENCES farrier.nodes,  -- the node with that name or id; set by a trigger
     action          text        NOT NULL,                           -- farrier.model.actions.Action
-    params          jsonb       NOT NULL DEFAULT '{}',              -- must keep the rules in farrier.actions
+    params          jsonb       NOT NULL DEFAULT '{}',              -- must obey the rules in farrier.actions
     api_version     integer,                                        -- version of the API that the client uses; null: the lowest
                                                                     -- supported one
     idempotency_key text,                                           -- unique for a node: a repeated request is the same intent
@@ -670,12 +680,13 @@ CREATE INDEX intents_node ON farrier.intents (node_id, id);
 
 -- Kinds of resources. Nodes have tables of their own. Any other kind has a table like farrier.resources, which make_kind installs.
 
--- The kinds. Every migration records kind node; make_kind records others.
+-- The kinds. Every migration records kind node; make_kind records the other kinds.
 CREATE TABLE farrier.kinds (
     kind          text     PRIMARY KEY CHECK (kind ~ '^[a-z][a-z0-9_]{0,39}$'),
     relation      regclass NOT NULL UNIQUE,  -- its table, with columns id and version; after the table was dropped, an oid without a
                                              -- table
-    fingerprint   text,                      -- hash of the spec from which its states, edges and actions were written; null before
+    fingerprint   text,                      -- hash of the spec from which its states, edges and actions were written;
+                                             -- null until they are written
     living        text     NOT NULL DEFAULT 'ended_at IS NULL',  -- SQL condition that a row of the table has not ended
     named         name     NOT NULL DEFAULT 'name',              -- column of the table with the name of the resource
     from_template boolean  NOT NULL DEFAULT false                -- its table is like farrier.resources: its resources are listed and
@@ -685,7 +696,8 @@ CREATE TABLE farrier.kinds (
 -- The layers of each kind, from its spec. The layers of a resource change independently, each with its own clock.
 CREATE TABLE farrier.kind_layers (
     kind  text NOT NULL,
-    layer text NOT NULL,  -- for a kind with a table like farrier.resources: state and others, each named as its column
+    layer text NOT NULL,  -- for a kind with a table like farrier.resources: `state` and further layers, each named like
+                          -- its column
     label text NOT NULL,  -- name of the layer in metrics; except for nodes, the names of its limits begin with it
     relation regclass,    -- the table of the layer, in which column KIND_id names the resource; null: the table of the kind
     PRIMARY KEY (kind, layer)
@@ -766,7 +778,7 @@ CREATE TABLE farrier.brakes (
     in_service integer     NOT NULL DEFAULT 0,  -- at the last count, active nodes of the site and nodes in departures
     departed   integer     NOT NULL DEFAULT 0,  -- rows of the site in departures: a running total, so that a commit reads only the
                                                 -- rows of its own nodes
-    counted_at timestamptz,                     -- when both were counted
+    counted_at timestamptz,                     -- when in_service and departed were counted
     since      timestamptz                      -- when the brake began to hold nodes, this time or the last time
 );
 
@@ -795,8 +807,8 @@ CREATE TABLE farrier.maas_regions (
     motion_every  interval    NOT NULL DEFAULT '30 seconds',   -- how often a machine is read while a workflow changes it; copied from
                                                                -- the site's file
     sweep_every   interval    NOT NULL DEFAULT '30 minutes' CHECK (sweep_every > interval '0'),
-                                                               -- within what time every machine is read; copied from the site's
-                                                               -- file
+                                                               -- the time within which every machine is read; copied
+                                                               -- from the site's file
     username      text,                                        -- user to whom the controllers' key belongs; null until the region has
                                                                -- reported it
     identified_at timestamptz,                                 -- when a controller last read username from the region
@@ -816,8 +828,8 @@ CREATE TABLE farrier.maas_regions (
                                                                -- minute
 );
 
--- The last reading of the machine of each node that has one. The row is created without a reading when the node gets the machine
--- (watch_machine). Runs of the region write it, and runs of the node read it.
+-- The last reading of each node's machine. watch_machine inserts the row, without a reading, when the node gets the
+-- machine. Runs of the region write it, and runs of the node read it.
 CREATE TABLE farrier.node_observations (
     node_id     bigint      NOT NULL REFERENCES farrier.nodes,
     source      text        NOT NULL CHECK (source = 'maas'),  -- the service that provided the reading
@@ -828,9 +840,11 @@ CREATE TABLE farrier.node_observations (
     read_at     timestamptz,                                   -- when the last reading began
     stale_since timestamptz,                                   -- the time of the last event about the machine, or of lost events,
                                                                -- that the last reading does not include; null: none
-    lost_at     timestamptz,                                   -- when a reading first showed as absent a machine that was there
-                                                               -- before, while no decommission of its node was live
-    detail      jsonb       NOT NULL DEFAULT '{}',             -- fields of that reading (farrier.model.maas_region.Seen)
+    lost_at     timestamptz,                                   -- when a reading first reported the machine as absent
+                                                               -- after an earlier reading had found it, while no
+                                                               -- decommission of its node was live
+    detail      jsonb       NOT NULL DEFAULT '{}',             -- fields of the last reading
+                                                               -- (farrier.model.maas_region.Seen)
     PRIMARY KEY (node_id, source),
     CONSTRAINT read_whole CHECK ((read_at IS NULL) = (state IS NULL) AND (read_at IS NULL) = (since IS NULL))
 ) WITH (fillfactor = 70);
@@ -853,7 +867,7 @@ CREATE TABLE farrier.resource_intents (
     resource        text        NOT NULL,               -- name or id, as the client gave it
     resource_id     bigint      NOT NULL,               -- the resource with that name or id, or the created one; set by a trigger
     action          text        NOT NULL,               -- `create`, or another action of farrier.kind_actions
-    params          jsonb       NOT NULL DEFAULT '{}',  -- must keep the rules in farrier.kind_actions
+    params          jsonb       NOT NULL DEFAULT '{}',  -- must obey the rules in farrier.kind_actions
     idempotency_key text,                               -- unique for a resource: a repeated request is the same intent
     requested_by    text,                               -- name of the client, as submitted; recorded, not verified
     status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'accepted', 'rejected', 'superseded')),
@@ -866,10 +880,10 @@ CREATE TABLE farrier.resource_intents (
 );
 CREATE UNIQUE INDEX resource_intents_key ON farrier.resource_intents (kind, resource_id, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
--- A resource has no id before it is created, so keys distinguish several creations of one name.
+-- For creations: a resource has no id before its creation, so the name takes the place of the id.
 CREATE UNIQUE INDEX resource_intents_create_key ON farrier.resource_intents (kind, resource, idempotency_key)
     WHERE idempotency_key IS NOT NULL AND action = 'create';
--- resource_intent_by_key uses it to find a repeated call whose resource has ended.
+-- resource_intent_by_key uses this index to find a repeated call whose resource has ended.
 CREATE INDEX resource_intents_asked ON farrier.resource_intents (kind, resource, idempotency_key, action, id)
     WHERE idempotency_key IS NOT NULL;
 CREATE INDEX resource_intents_pending ON farrier.resource_intents (kind, resource_id, id) WHERE status = 'pending';
@@ -901,7 +915,8 @@ CREATE TABLE farrier.pool_numbers (
 );
 CREATE INDEX pool_numbers_holder ON farrier.pool_numbers (kind, id);
 
--- Released numbers. No foreign key to the pool, because a release must not wait for a transaction that takes a number.
+-- Released numbers. There is no foreign key to the pool, because a release must not wait for a transaction that takes a
+-- number.
 CREATE TABLE farrier.freed_numbers (
     pool   text    NOT NULL,
     number integer NOT NULL,
@@ -933,14 +948,15 @@ CREATE TABLE farrier.network_segments (
     delete_request  bigint,                                       -- the row of resource_intents that requested the deletion
     CONSTRAINT segment_has_site CHECK (site IS NOT NULL)
 );
--- Also for tags that come from no pool: two networks with one VLAN tag are one network.
+-- Covers tags that come from no pool, too, because two networks with one VLAN tag are one network.
 CREATE UNIQUE INDEX network_segments_vlan ON farrier.network_segments (site, vlan) WHERE ended_at IS NULL;
 CREATE UNIQUE INDEX network_segments_vni ON farrier.network_segments (vni) WHERE ended_at IS NULL;
 CREATE INDEX network_segments_ended_name ON farrier.network_segments (name, id) WHERE ended_at IS NOT NULL;
 
--- How much of each segment is in use. The row is the lock under which addresses of the segment change. An allocation or a release
--- holds it until its transaction ends, and the loop does not wait for it. The only commit that changes the row closes a segment, and
--- locks the row with SKIP LOCKED. A transaction that holds the row waits for no other row that the loop holds.
+-- How much of each segment is in use. The row is the lock under which addresses of the segment change: a transaction
+-- that allocates or releases an address holds the lock until it ends. The loop does not wait for this lock: its only
+-- commit that changes the row closes a segment, and locks the row with SKIP LOCKED. A transaction that holds the lock
+-- waits for no row that the loop has locked.
 CREATE TABLE farrier.segment_usage (
     segment          bigint      PRIMARY KEY REFERENCES farrier.network_segments,
     open             boolean     NOT NULL DEFAULT true,  -- false from the beginning of the segment's deletion; only an open segment
@@ -953,8 +969,9 @@ CREATE TABLE farrier.segment_usage (
 CREATE TYPE farrier.site_span AS RANGE (subtype = text, collation = "C");
 
 -- Prefixes of segments that have not ended. The exclusion constraint proves that no two prefixes of a site overlap: at any isolation
--- level, it sees uncommitted rows of other transactions and waits for them. A site is stored as a range with one text, because core
--- PostgreSQL has GiST operators for ranges and networks, but those for equality of texts only in an extension.
+-- level, it sees uncommitted rows of other transactions and waits for them. A site is stored as a range with one text,
+-- because core PostgreSQL has GiST operators for ranges and networks; operators for equality of texts require an
+-- extension.
 CREATE TABLE farrier.segment_prefixes (
     segment        bigint  NOT NULL REFERENCES farrier.segment_usage,
     prefix         cidr    NOT NULL,
@@ -993,7 +1010,7 @@ CREATE TABLE farrier.segment_addresses (
     PRIMARY KEY (segment, address),
     FOREIGN KEY (segment, prefix) REFERENCES farrier.segment_prefixes
 );
--- A repeated call of an owner returns the same address, one of each family.
+-- An owner has one address of each family, so that a repeated call returns the same address.
 CREATE UNIQUE INDEX segment_addresses_owner ON farrier.segment_addresses (segment, owner, family(address));
 CREATE INDEX segment_addresses_node ON farrier.segment_addresses (node) WHERE node IS NOT NULL;
 
@@ -1051,7 +1068,8 @@ CREATE INDEX ib_members_guid ON farrier.ib_members (guid);
 -- Tables: networks
 -- =====================================================================================================================
 
--- Returns whether these are at most 64 GUIDs of InfiniBand ports in the stored form; a CHECK of node_ib_ports.
+-- Returns whether `given` has at most 64 GUIDs of InfiniBand ports, all in the stored form. Used by a CHECK of
+-- node_ib_ports.
 CREATE OR REPLACE FUNCTION farrier.are_guids(given text[]) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     RETURN cardinality(given) <= 64 AND (SELECT coalesce(bool_and(g IS NOT NULL AND g ~ '^[0-9a-f]{16}$'), true) FROM unnest(given) g);
@@ -1062,13 +1080,13 @@ CREATE OR REPLACE FUNCTION farrier.are_guids(given text[]) RETURNS boolean
 CREATE TABLE farrier.node_uses (
     node bigint NOT NULL REFERENCES farrier.nodes,
     kind text   NOT NULL CHECK (kind IN ('network_segment', 'ib_partition')),  -- whether it is a segment or a partition
-    name text   NOT NULL,  -- of the segment or partition
+    name text   NOT NULL,  -- name of the segment or partition
     PRIMARY KEY (node, kind, name)
 );
 CREATE INDEX node_uses_name ON farrier.node_uses (kind, name);
 
--- InfiniBand ports of nodes; no row for a node whose ports are unknown. It is a separate table, because only the loop writes nodes: a
--- client that held a row of nodes would delay the commits of its runs.
+-- InfiniBand ports of nodes; no row for a node whose ports are unknown. It is a separate table, because a client that
+-- locked a row of nodes would delay the commits of the node's runs; only the loop writes nodes.
 CREATE TABLE farrier.node_ib_ports (
     node  bigint  PRIMARY KEY REFERENCES farrier.nodes,
     guids text[]  NOT NULL CHECK (farrier.are_guids(guids)),  -- sorted; empty: the node has none
@@ -1099,10 +1117,10 @@ CREATE OR REPLACE FUNCTION farrier.api_version(OUT api_min integer, OUT api_max 
 CREATE OR REPLACE FUNCTION farrier.digest(secret text) RETURNS bytea LANGUAGE sql IMMUTABLE
     RETURN sha256(convert_to(secret, 'UTF8'));
 
--- Returns what is wrong with JSON that is to be stored, as the end of a sentence, or null: it has more than `most`
--- bytes, is nested more than 64 levels deep, or has a number that is too large for a double. Programs that read the
--- JSON decode it recursively, and its numbers as doubles. A short text cannot have the last two faults, so most calls
--- check only the length.
+-- Returns the fault of JSON that a caller will store, as the end of a sentence, or null if there is none. The faults
+-- are more than `most` bytes, more than 64 levels of nesting, and a number that is too large for a double. Programs
+-- that read the JSON decode it recursively, and its numbers as doubles. A short text cannot have the last two faults,
+-- so most calls check only the length.
 CREATE OR REPLACE FUNCTION farrier.json_fault(value jsonb, most integer) RETURNS text
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -1118,8 +1136,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Locks things that have no row of their own, by purpose and key, until the transaction ends. Adds the rows of locks that are
--- missing, and locks all in the order of their hashes, so that two callers cannot deadlock. Keys with the same hash share a lock.
+-- Locks keys of a purpose until the transaction ends; a key stands for an object without a row of its own. Inserts the
+-- missing rows of table locks, and locks the rows in the order of their hashes, so that two callers cannot deadlock.
+-- Keys with the same hash share a lock.
 CREATE OR REPLACE FUNCTION farrier.lock_keys(of_purpose text, keys text[]) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1133,9 +1152,10 @@ END $$;
 CREATE OR REPLACE FUNCTION farrier.new_secret() RETURNS text LANGUAGE sql VOLATILE
     RETURN replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', '');
 
--- Returns what is wrong with one parameter, as the end of a sentence, or null. rule is an element of fields in actions.params or
--- kind_actions.params: type, and by type min and max, enum, pattern, items. Its optional fault is the text for a value that does not
--- match the pattern; {value} in the text stands for the value.
+-- Returns what is wrong with one parameter, as the end of a sentence, or null. `rule` is an element of `fields` in
+-- actions.params or kind_actions.params. Its keys are `type` and, depending on the type, `min`, `max`, `enum`,
+-- `pattern` and `items`. The optional key `fault` has the text for a value that does not match the pattern; {value} in
+-- the text stands for the value.
 CREATE OR REPLACE FUNCTION farrier.param_fault(rule jsonb, value jsonb) RETURNS text
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -1150,7 +1170,7 @@ BEGIN
     END IF;
     IF rule ->> 'type' = 'integer' THEN
         IF jsonb_typeof(value) <> 'number' OR given !~ '^-?[0-9]+$' THEN RETURN 'must be a whole number'; END IF;
-        -- The bounds of bigint: no column holds more.
+        -- The default bounds are those of bigint.
         IF given::numeric < coalesce((rule ->> 'min')::numeric, -9223372036854775808) THEN
             RETURN format('must be %s or more', coalesce(rule ->> 'min', '-9223372036854775808'));
         END IF;
@@ -1183,9 +1203,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Returns a sentence about the first fault in the parameters of an action; null if there is none. spec is actions.params or
--- kind_actions.params: `fields` has a rule for each parameter, `any_of` the parameters of which at least one is required, and
--- `needs` the parameter that another one requires when it is true.
+-- Returns a sentence about the first fault in the parameters of an action; null if there is none. `spec` is
+-- actions.params or kind_actions.params: `fields` has a rule for each parameter, `any_of` lists the parameters of which
+-- at least one is required, and `needs` maps a boolean parameter to the parameter that it requires when it is true.
 CREATE OR REPLACE FUNCTION farrier.params_fault(spec jsonb, params jsonb) RETURNS text
     LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1244,9 +1264,9 @@ END $$;
 -- =====================================================================================================================
 
 -- Grants the roles of farrier their rights on the table of a kind: farrier_controller writes it, farrier_intents and
--- farrier_reader read it. These roles also get USAGE on the table's schema, in which PUBLIC may execute every function. Functions
--- there that run with the rights of the table's owner are therefore revoked from PUBLIC; farrier_controller may call them, and
--- the roles that let_call names. Called by make_kind and grant_rights. May be repeated.
+-- farrier_reader read it. These roles also get USAGE on the table's schema, in which PUBLIC may execute every function.
+-- EXECUTE on its functions that run with the rights of the table's owner is therefore revoked from PUBLIC and granted
+-- to farrier_controller; let_call grants it to further roles. Called by make_kind and grant_rights. May be repeated.
 CREATE OR REPLACE FUNCTION farrier.grant_kind_rights(relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1284,8 +1304,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- Lets a role call a function that no file in rights names, such as one of a kind, and records that in callable, from which
--- grant_rights grants it again. May be repeated. A role that does not exist yet gets the right from the first migration after it is created.
+-- Lets a role call a function that no file in rights names, such as a function of a kind, and records the right in
+-- table callable, so that grant_rights grants it again. May be repeated. A role that does not exist yet gets the right
+-- from the first migration after it is created.
 CREATE OR REPLACE FUNCTION farrier.let_call(role_name text, function text) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -1333,8 +1354,9 @@ CREATE OR REPLACE FUNCTION farrier.is_of_the_future(name text) RETURNS boolean
 
 -- Mends one batch of at most at_most rows after the oldest setback in mends: replaces stored times later than farrier.now(). The time
 -- of a past event becomes now, from which limits count; the time of a future event becomes earlier by the length of the setback.
--- Returns whether rows are left and, once a setback is finished, its length in done. Controllers call it until no rows are left. One
--- session works at a time and others return at once; after a session dies, the next one continues from the progress in mends.
+-- Returns whether rows are left and, once a setback is finished, its length in done. Controllers call it until no rows
+-- are left. One session works at a time, and other sessions return at once; after a session dies, the next session
+-- continues from the progress in mends.
 CREATE OR REPLACE FUNCTION farrier.mend(at_most integer, OUT more boolean, OUT done interval)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1368,11 +1390,12 @@ BEGIN
     more := EXISTS (SELECT FROM mends);
 END $$;
 
--- Mends the rows of a kind with these ids, and those of its layers in other tables; changes and wrong are expressions of mendable. If
--- the schema of the kind's table has a function KIND_unseen(bigint[]), calls it with the resources that have a running step.
--- Increments by two, which no commit does, the version of each row that it changes or that has a running step: the run was decided on
--- the old time, so its commit is a conflict and it is decided again. Enqueues all of them, because a controller has their old times
--- in memory, also those of tables that were mended before. Locks the rows in the order of ids. Called by mend.
+-- Mends the rows of a kind with these ids, and the rows of its layers in other tables; changes and wrong are
+-- expressions of mendable. If the schema of the kind's table has a function KIND_unseen(bigint[]), calls it with the
+-- resources that have a running step. Increments by two, which no commit does, the version of each row that it changes
+-- or that has a running step: the run was decided on the old time, so its commit is a conflict and it is decided again.
+-- Enqueues all these resources, because a controller has their old times in memory, including times from tables that
+-- were mended before. Locks the rows in the order of ids. Called by mend.
 CREATE OR REPLACE FUNCTION farrier.mend_rows(of_kind text, relation regclass, ids bigint[], changes text, wrong text, now timestamptz, back interval) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1403,7 +1426,8 @@ END $$;
 -- a row, and the condition (wrong) of such a row; in both, $1 is now, $2 the length of the setback, $3 the transaction
 -- that recorded it. Tables of kinds have kind set and come last, because a run also reads rows of other tables, which
 -- must be mended before it is enqueued. Rows of tables of kinds also get a new version, because a run writes them as it
--- read them. Rows of other tables are written by statements that read the time themselves. Left out are history, which
+-- read them. Rows of other tables need no new version, because the statements that write them read the time
+-- themselves. Left out are history, which
 -- keeps the times that it was written with; wakes, on whose times no decision depends; records of the schema, which
 -- hold the server's time; and JSON whose content other programs wrote.
 CREATE OR REPLACE FUNCTION farrier.mendable(OUT place text, OUT relation regclass, OUT kind text, OUT changes text, OUT wrong text) RETURNS SETOF record
@@ -1474,14 +1498,15 @@ $$;
 -- Functions: loop
 -- =====================================================================================================================
 
--- Commits runs of one kind, each whole or not at all. The verdict of a run is `lost` if the controller does not own the resource's
--- shard under this epoch, `conflict` if the writer wrote nothing for it, and `committed` otherwise. Locks shards, then resources,
--- each in their order. Waits for a lock for at most 50 ms, or for a second if patient.
--- `changes` and `records` are objects of arrays, the sections, whose elements name their run. `changes` is empty, or the argument of
--- `writer`: the kind's function (jsonb) RETURNS TABLE (run bigint, due_in interval). It compares the versions in section `runs`,
--- writes the states and everything else in changes, and returns the runs for which it wrote nothing because their snapshots are
--- outdated; these are due after due_in. Sections of `records`: `moves` (see record_moves), `outcomes` [{run, outcome, key}], and
--- `wakes` [{run, wake}], which the snapshots of the runs included and which are deleted.
+-- Commits runs of one kind, each whole or not at all. The verdict of a run is `lost` if the controller does not own the
+-- resource's shard under this epoch, `conflict` if the writer wrote nothing for it, and `committed` otherwise. Locks
+-- shards, then resources, both in ascending order. Waits for a lock for at most 50 ms, or for a second if patient.
+-- `changes` and `records` are objects of arrays, the sections, whose elements name their run. `changes` is empty, or is
+-- passed to `writer`, the kind's function (jsonb) RETURNS TABLE (run bigint, due_in interval). The writer compares the
+-- versions in section `runs`, writes the states and everything else in changes, and returns the runs for which it wrote
+-- nothing because their snapshots are outdated; these are due after due_in. Sections of `records`: `moves` (see
+-- record_moves), `outcomes` [{run, outcome, key}], and `wakes` [{run, wake}], the wakes in the snapshots of the runs,
+-- which this function deletes.
 CREATE OR REPLACE FUNCTION farrier.commit_runs(
     of_kind text, controller uuid, of_shards smallint[], epochs bigint[], patient boolean, writer text, ids bigint[], changes jsonb,
     records jsonb)
@@ -1495,9 +1520,9 @@ DECLARE
     failed_dues interval[];
     unused text;
 BEGIN
-    -- A client may hold rows that one run writes, and all runs of the call would wait for it. So this call waits only briefly, and
-    -- the controller then commits that run alone, with patience.
-    -- An assignment, unlike PERFORM, runs no query.
+    -- A client may have locked rows that one run writes, and all runs of the call would wait for that client. So this
+    -- call waits only briefly, and the controller then commits that run alone, with `patient`.
+    -- An assignment, unlike PERFORM, executes no query.
     unused := set_config('lock_timeout', CASE WHEN patient THEN '1s' ELSE '50ms' END, true);
     -- Outcomes and wakes alone need not wait for the disk: after a crash of the server everything is loaded and run again.
     IF NOT records ? 'moves' AND NOT EXISTS (SELECT FROM jsonb_each(changes - 'runs') e WHERE e.value <> '[]') THEN
@@ -1513,7 +1538,7 @@ BEGIN
 
     IF changes <> '{}' THEN
         -- EXECUTE parses and plans on each call, which takes a tenth of the time of one run. Nearly all commits are of
-        -- nodes, so their writer is called without it.
+        -- nodes, so a static statement calls the writer of nodes.
         IF writer = 'farrier.write_nodes_and_networks' THEN
             SELECT array_agg(w.run), array_agg(w.due_in) INTO failed_runs, failed_dues
               FROM farrier.write_nodes_and_networks(changes) w;
@@ -1540,8 +1565,8 @@ BEGIN
             ON CONFLICT (kind, id) DO UPDATE SET at = excluded.at, outcome = excluded.outcome, key = excluded.key;
     END IF;
     IF records ? 'wakes' THEN
-        -- Each wake by its key: a join planned while the table was empty would read all wakes of the kind. Wakes are never updated,
-        -- so a ctid stays valid.
+        -- Finds each wake by its key: a join planned while the table was empty would read all wakes of the kind. Wakes
+        -- are never updated, so a ctid stays valid.
         DELETE FROM farrier.wakes w
          WHERE w.ctid = ANY (ARRAY(
                    SELECT found.ctid
@@ -1556,7 +1581,7 @@ BEGIN
 END $$;
 
 -- Enqueues a resource: its handler runs as soon as possible after COMMIT. May be repeated. FR400 for a null or an unknown kind,
--- FR404 for a resource that does not exist or has ended; one whose registration has not committed does not exist yet.
+-- FR404 for a resource that does not exist or has ended; a resource does not exist before its registration commits.
 CREATE OR REPLACE FUNCTION farrier.enqueue(kind text, id bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -1580,9 +1605,9 @@ CREATE OR REPLACE FUNCTION farrier.filter_runs(changes jsonb, runs bigint[]) RET
                         WHERE (c ->> 'run')::bigint = ANY (runs)) AS kept
           FROM jsonb_each(changes) e) section);
 
--- Returns those of these shards that the controller owns under these epochs, and locks them until the transaction ends:
--- a controller that takes orphaned shards skips locked ones, so it loads their resources only after this transaction
--- has ended. Without the lock, another controller could take a shard and load before an open transaction commits.
+-- Returns the shards that the controller owns under these epochs, and locks them until the transaction ends: a
+-- controller that takes orphaned shards skips locked ones, so it loads their resources only after this transaction has
+-- ended. Without the lock, another controller could take a shard and load before an open transaction commits.
 CREATE OR REPLACE FUNCTION farrier.hold_shards(of_kind text, controller uuid, of_shards smallint[], epochs bigint[]) RETURNS smallint[]
     LANGUAGE sql AS $$
     SELECT coalesce(array_agg(h.shard), '{}') FROM (
@@ -1591,8 +1616,8 @@ CREATE OR REPLACE FUNCTION farrier.hold_shards(of_kind text, controller uuid, of
          ORDER BY s.shard FOR SHARE OF s) h
 $$;
 
--- Returns the resources of these shards that a controller loads: resources that have not ended, and resources with a wake or the mark
--- of a step, which are `woken`. A resource may have several rows.
+-- Returns the resources of these shards that a controller loads: those that have not ended, and those with a wake or
+-- the mark of a step, for which `woken` is true. A resource may have several rows.
 CREATE OR REPLACE FUNCTION farrier.list_shards(of_kind text, of_shards smallint[]) RETURNS TABLE (id bigint, woken boolean, step text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1606,8 +1631,8 @@ BEGIN
                                 kind.relation, kind.living) USING of_shards;
 END $$;
 
--- Returns those of these resources that exist and have not ended. Raises an error for an unknown kind and a kind without a table; see
--- kind_of.
+-- Returns the ids of the resources that exist and have not ended. Raises an error for an unknown kind and a kind
+-- without a table; see kind_of.
 CREATE OR REPLACE FUNCTION farrier.living(of_kind text, ids bigint[]) RETURNS SETOF bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1624,8 +1649,8 @@ $$;
 
 -- Marks steps that are about to begin, at most one for each resource, and removes the marks of ended steps; for these resources, it
 -- also removes marks of former owners. Returns the marked resources. Skips shards that this controller does not own under these
--- epochs. A controller that takes a shard recovers from the steps whose marks it finds. A statement whose reply was lost may arrive
--- after a later one: it then has a lower number and does nothing.
+-- epochs. A controller that takes a shard recovers from the steps whose marks it finds. A statement whose connection
+-- was lost may run after a later statement: its number is lower, so it does nothing.
 CREATE OR REPLACE FUNCTION farrier.mark_steps(
     of_kind text, of_controller uuid, of_shards smallint[], epochs bigint[], of_number bigint, begun bigint[], names text[],
     ended bigint[])
@@ -1638,7 +1663,8 @@ BEGIN
     PERFORM farrier.on_disk();
     held := farrier.hold_shards(of_kind, of_controller, of_shards, epochs);
     gone := ARRAY(SELECT id::text FROM unnest(begun || ended) id WHERE farrier.shard_of(id) = ANY (held));
-    -- First, with the comparison of numbers: it locks the row, so that statements run one after the other.
+    -- This statement is the first because it compares the numbers and locks the row, so that calls run one after the
+    -- other.
     INSERT INTO farrier.marks AS m (controller, kind, number, steps)
     SELECT of_controller, of_kind, of_number,
            coalesce(jsonb_object_agg(b.id, jsonb_build_object('step', b.name, 'begun_at', farrier.now())), '{}')
@@ -1659,7 +1685,7 @@ BEGIN
     RETURN QUERY SELECT id FROM unnest(begun) id WHERE farrier.shard_of(id) = ANY (held);
 END $$;
 
--- Sets outcomes.error_at: since when every run of the resource has ended in the same error. Trigger function.
+-- Sets outcomes.error_at: the time since which every run of the resource has ended in the same error. Trigger function.
 CREATE OR REPLACE FUNCTION farrier.note_error() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NEW.error_at := CASE WHEN TG_OP = 'UPDATE' AND OLD.error = NEW.outcome ->> 'error' THEN least(OLD.error_at, NEW.at) ELSE NEW.at END;
@@ -1684,9 +1710,9 @@ CREATE OR REPLACE FUNCTION farrier.on_disk() RETURNS boolean
                                                  ELSE current_setting('synchronous_commit') END, true) IS NOT NULL
 $$;
 
--- Records in history the moves of resources whose shards this controller owns; FR409 for any other resource. moves is [{run, version,
--- layer, from_value, to_value, entered, cause, reason, source}]: entered is when the layer came to from_value. Called by commit_runs
--- and write_details. Runs as the owner, because no role may insert into history.
+-- Records in history the moves of resources whose shards this controller owns; FR409 for any other resource. `moves` is
+-- [{run, version, layer, from_value, to_value, entered, cause, reason, source}]; the layer entered from_value at
+-- `entered`. Called by commit_runs and write_details. Runs as the owner, because no role may insert into history.
 CREATE OR REPLACE FUNCTION farrier.record_moves(of_kind text, controller uuid, moves jsonb) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1706,16 +1732,16 @@ BEGIN
     END IF;
 END $$;
 
--- Returns the part of changes that belongs to all other runs; see filter_runs.
+-- Returns the part of `changes` that belongs to runs other than `runs`; see filter_runs.
 CREATE OR REPLACE FUNCTION farrier.runs_without(changes jsonb, runs bigint[]) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN farrier.filter_runs(changes, ARRAY(
         SELECT c.run FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (runs)));
 
--- Settles runs whose commit got no reply. Locks each resource: either the commit has happened before, or the version is incremented
--- so that it can never happen. The increment is two, so that a repeated call after a lost reply does not take it for a commit.
--- Returns the runs that were committed, with the time of those that changed a layer. versions are the versions on which the runs were
--- decided.
+-- Finds out which runs were committed by a commit whose reply the controller did not receive. Locks each resource; if
+-- the commit has not happened, increments the version so that it can never happen. The increment is two, so that a
+-- repeated call does not mistake it for a commit. Returns the committed runs; `at` is the time of a run that changed a
+-- layer, null for other runs. `versions` are the versions on which the runs were decided.
 CREATE OR REPLACE FUNCTION farrier.settle_runs(of_kind text, controller uuid, ids bigint[], versions bigint[])
     RETURNS TABLE (id bigint, at timestamptz)
     LANGUAGE plpgsql AS $$
@@ -1747,9 +1773,9 @@ CREATE OR REPLACE FUNCTION farrier.shard_of(id bigint) RETURNS smallint
 -- =====================================================================================================================
 
 -- Examines up to `most` rows of history from before cutoff, oldest first, after the given key (nulls: from the beginning), and
--- deletes those that are no longer needed; with really false, it only counts them. The newest row of each layer is needed while its
--- resource has not ended, because it explains the current state. Returns how many rows it examined and deleted, and the key of the
--- last one. No role may delete history; this function runs as the owner.
+-- deletes those that are no longer needed; with `really` false, it only counts them. The newest row of each layer is
+-- needed while its resource has not ended, because it explains the current state. Returns how many rows it examined and
+-- deleted, and the key of the last examined row. No role may delete history; this function runs as the owner.
 CREATE OR REPLACE FUNCTION farrier.prune_history(
     cutoff timestamptz, after_at timestamptz, after_id bigint, after_version bigint, after_kind text, after_layer text,
     most integer, really boolean)
@@ -1795,11 +1821,11 @@ CREATE OR REPLACE FUNCTION farrier.record_beginning(of_kind text, new jsonb, cau
       FROM farrier.kind_layers l WHERE l.kind = $1 AND $2 ->> l.layer IS NOT NULL;
 $$;
 
--- Takes the next step of the pass over old history if it is due and no other session takes it: prunes up to `most` rows
--- that are older than keep. The steps of a pass are `pause` apart, and the passes are `every` apart. Called by
--- controllers. The row of history_retention is the lock and the progress, so another controller continues after a
--- controller that dies. Returns when the next step is due, whether this step ended the pass, and the counts and the
--- duration of the pass so far.
+-- Executes the next step of the pass over old history, if the step is due and no other session executes it: prunes up
+-- to `most` rows that are older than `keep`. The steps of a pass are `pause` apart, and the passes are `every` apart.
+-- Called by controllers. The row of history_retention is the lock and stores the progress, so another controller
+-- continues the pass of a controller that died. Returns when the next step is due, whether this step ended the pass,
+-- and the counts and the duration of the pass so far.
 CREATE OR REPLACE FUNCTION farrier.retain_history(keep interval, most integer, pause interval, every interval)
     RETURNS TABLE (due_in interval, ended boolean, looked bigint, deleted bigint, took interval)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -1841,8 +1867,8 @@ END $$;
 -- Functions: nodes
 -- =====================================================================================================================
 
--- Returns the extent of a BMC address, independent of its spelling: host and port with the path of one system, or,
--- without a path, with all systems behind them. Case, scheme, user, default port and trailing slashes make no
+-- Returns the range of systems that a BMC address covers, independent of its spelling: the one system at its path, or,
+-- without a path, all systems behind its host and port. Case, scheme, user, default port and trailing slashes make no
 -- difference. Names are not resolved, so a name and its IP address are two addresses.
 CREATE OR REPLACE FUNCTION farrier.bmc_span_of(address text) RETURNS farrier.bmc_span
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = farrier, pg_temp AS $$
@@ -1963,7 +1989,7 @@ CREATE OR REPLACE FUNCTION farrier.details_of(node farrier.nodes) RETURNS jsonb
     RETURN (SELECT to_jsonb(c) FROM farrier.columns_of(node) c) || jsonb_build_object(
         'macs', (SELECT coalesce(jsonb_agg(m.mac ORDER BY m.mac), '[]') FROM farrier.node_macs m WHERE m.node_id = node.id));
 
--- Returns the id of a node that is not deleted, by its name or id. FR404 for any other.
+-- Returns the id of a node that is not deleted, by its name or id. FR404 if there is none.
 CREATE OR REPLACE FUNCTION farrier.find_node(given text) RETURNS bigint
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1999,14 +2025,15 @@ BEGIN
      WHERE i.node_id = NEW.id AND (i.params ?| '{address,credential,macs,labels}' OR i.reason IS NOT NULL);
     UPDATE node_onboardings o SET failure_detail = NULL WHERE o.node_id = NEW.id AND o.failure_detail IS NOT NULL;
     UPDATE node_decommissions d SET failure_detail = NULL WHERE d.node_id = NEW.id AND d.failure_detail IS NOT NULL;
-    -- Results that agents and workers reported. A task that an agent is just finishing has no visible result, and this trigger does
-    -- not wait for it.
+    -- Removes the results that agents and workers reported. A task that an agent is just finishing has no visible
+    -- result, and this trigger does not wait for it.
     UPDATE node_tasks t SET result = NULL WHERE t.node_id = NEW.id AND t.status IN ('succeeded', 'failed') AND t.result IS NOT NULL;
     RETURN NULL;
 END $$;
 
--- Clears the columns of a deleted node that give access to its machine or identify it; its name and MAAS id stay. A trigger, so
--- that it includes a row that an operator marks as deleted with an UPDATE. BEFORE UPDATE trigger on nodes.
+-- Clears the columns of a deleted node that give access to its machine or identify it; its name and MAAS id stay. It is
+-- a trigger so that it also clears a row that an operator marks as deleted with an UPDATE. BEFORE UPDATE trigger on
+-- nodes.
 CREATE OR REPLACE FUNCTION farrier.forget_machine() RETURNS trigger
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -2092,15 +2119,15 @@ DECLARE
     after jsonb := coalesce(NEW.bmc -> 'tries', '[]');
     past timestamptz := farrier.now() - login_window();
 BEGIN
-    -- Every node removes old rows of any BMC, because a deleted node removes none. SKIP LOCKED: two nodes that removed each
-    -- other's rows could deadlock.
+    -- Every node removes old rows of any BMC, because a deleted node removes none. Without SKIP LOCKED, two nodes that
+    -- remove each other's rows could deadlock.
     DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
         SELECT l.ctid FROM bmc_logins l WHERE l.at <= past LIMIT 100 FOR UPDATE SKIP LOCKED));
     DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
         SELECT l.ctid FROM bmc_logins l
          WHERE l.endpoint = place AND l.node_id = NEW.id AND l.at NOT IN (SELECT t::timestamptz FROM jsonb_array_elements_text(after) t)
            FOR UPDATE SKIP LOCKED));
-    -- Only the new tries: earlier ones may have been made at another BMC.
+    -- Inserts only new tries, because earlier tries may have been made at another BMC.
     INSERT INTO bmc_logins AS l (endpoint, node_id, at, open)
     SELECT place, NEW.id, t::timestamptz, true FROM jsonb_array_elements_text(after) t
      WHERE place IS NOT NULL AND NOT before @> to_jsonb(t)
@@ -2130,7 +2157,8 @@ BEGIN
                      WHERE r.trying IS DISTINCT FROM (n.bmc ->> 'trying')::timestamptz AND r.address IS NOT NULL);
     IF places = '{}' THEN RETURN '{}'; END IF;
     PERFORM farrier.lock_keys('bmc_login', places);
-    -- A separate statement, which reads the rows that were committed while it waited for the locks.
+    -- A statement of its own, so that it reads rows that were committed while the previous statement waited for the
+    -- locks.
     RETURN ARRAY(
         WITH asked AS (
             SELECT r.run, farrier.bmc_endpoint_of(r.address) AS endpoint,
@@ -2154,7 +2182,7 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Returns the MAC addresses in an array of texts. FR400 for a malformed one.
+-- Returns the MAC addresses in an array of texts. FR400 for a malformed address.
 CREATE OR REPLACE FUNCTION farrier.read_macs(macs jsonb) RETURNS macaddr[]
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -2164,8 +2192,8 @@ EXCEPTION WHEN data_exception THEN
         USING ERRCODE = 'FR400', HINT = 'Expected six bytes in hexadecimal digits, such as 02:00:00:00:00:01.';
 END $$;
 
--- Refuses details that are invalid for every node (FR400): by the rules of intent `set`, and labels also by json_fault. Called by
--- register_node and validate_set.
+-- Refuses details that are invalid for every node (FR400): applies the rules of intent `set`, and json_fault to labels.
+-- Called by register_node and validate_set.
 CREATE OR REPLACE FUNCTION farrier.refuse_details(details jsonb) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2272,7 +2300,7 @@ EXCEPTION
         RAISE;
 END $$;
 
--- Returns the names of other nodes that recorded the same machine as this one.
+-- Returns the names of other nodes that recorded the same machine as this node.
 CREATE OR REPLACE FUNCTION farrier.same_machine(of_node bigint) RETURNS text[]
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
     SELECT coalesce(array_agg(DISTINCT n.name ORDER BY n.name), '{}')
@@ -2303,8 +2331,9 @@ CREATE OR REPLACE FUNCTION farrier.secrets_left(of_node bigint, of_decommission 
              WHERE d.id = of_decommission AND d.stage = 'cleanup_secrets' HAVING count(d.id) > 0);
 
 -- Returns the nodes that a filter selects: `statuses` and `managements`, empty for any; `details`, the selected values by detail;
--- `failed`, only nodes whose workflow failed, or whose BMC or its power cannot be read; tests of labels as (key, value, negated), value
--- null: any. The planner inlines it, so that a statement that calls it can use every index of nodes.
+-- `failed`, only nodes whose workflow failed, or whose BMC or its power cannot be read; tests of labels as (key, value,
+-- negated), where a null value stands for any value. The planner inlines it, so that a statement that calls it can use
+-- every index of nodes.
 CREATE OR REPLACE FUNCTION farrier.selected_nodes(
     statuses text[], managements text[], details jsonb, failed boolean, label_keys text[], label_values text[], label_negations boolean[])
     RETURNS SETOF farrier.nodes LANGUAGE sql STABLE AS $$
@@ -2325,8 +2354,8 @@ CREATE OR REPLACE FUNCTION farrier.selected_nodes(
              WHERE CASE WHEN l.value IS NULL THEN n.labels ? l.key ELSE (n.labels ->> l.key) IS NOT DISTINCT FROM l.value END = l.negated))
 $$;
 
--- Returns why intent `set` cannot be accepted: the node has another version than the intent requires, or another node has one of these
--- values. Null if it can.
+-- Returns why intent `set` cannot be accepted: the node has another version than the intent requires, or another node
+-- has one of these values. Returns null if the intent can be accepted.
 CREATE OR REPLACE FUNCTION farrier.set_conflict(of_node bigint, params jsonb) RETURNS text
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2354,8 +2383,8 @@ CREATE OR REPLACE FUNCTION farrier.wake_nodes(ids bigint[]) RETURNS void
 $$;
 
 -- Writes section `details` of a commit of nodes: the values of intent `set`, with a row of history for each that changes. A node
--- that gets another MAAS id loses the mark that farrier created its machine. The columns are those that the values name. Called by
--- write_nodes.
+-- that gets another MAAS id loses the mark that farrier created its machine. Updates only the columns that the values
+-- name. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.write_details(details jsonb) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2387,8 +2416,9 @@ END $$;
 
 -- Writes the nodes of a commit and all other results of their runs: workflows, details, tasks, responses to intents, bootstrap tokens
 -- and agents. Returns the runs for which it wrote nothing because their snapshots are outdated, each with the delay after which it is
--- due. Locks the nodes in the order of ids. Workflows are written first, because the node names the live one; tasks end before new
--- ones begin, because only one of a type may be live. Called by write_nodes_and_networks.
+-- due. Locks the nodes in the order of ids. Writes workflows first, because a node's row names its live workflow. Ends
+-- tasks before it creates tasks, because a node has at most one live task of a type. Called by
+-- write_nodes_and_networks.
 CREATE OR REPLACE FUNCTION farrier.write_nodes(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -2425,8 +2455,8 @@ BEGIN
         changes := farrier.filter_runs(changes, ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
     END IF;
 
-    -- A commit with any write increments the version, so that a commit whose reply was lost can be settled. Few runs write something
-    -- without a state.
+    -- A commit with any write increments the version, so that a commit whose reply was lost can be settled. Section
+    -- `nodes` increments it, too; `writes` is true for the few runs that write something but no row of nodes.
     IF changes @? '$.runs[*] ? (@.writes == true)' THEN
         UPDATE farrier.nodes n SET version = n.version + 1
           FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean)
@@ -2455,7 +2485,8 @@ BEGIN
                deleting = r.deleting,
                redeploying = r.redeploying,
                live_workflow_kind = r.live_workflow_kind,
-               -- Looked up and not taken from the run: a row that write_workflows inserted has its id only now.
+               -- The id is looked up and not taken from the run: a row that write_workflows inserted has its id only
+               -- now.
                live_workflow_id = CASE r.live_workflow_kind
                    WHEN 'onboarding' THEN (SELECT o.id FROM farrier.node_onboardings o
                                             WHERE o.node_id = n.id AND o.ended_at IS NULL)
@@ -2483,7 +2514,7 @@ BEGIN
           FROM jsonb_to_recordset(changes -> 'revoked') c (run bigint)
          WHERE t.node_id = c.run AND t.used_at IS NULL AND t.revoked_at IS NULL;
     END IF;
-    IF changes ? 'tokens' THEN  -- a token revokes earlier unused tokens; the lifetime of the same token begins again
+    IF changes ? 'tokens' THEN  -- a new token revokes unused tokens; the lifetime of a known token begins again
         UPDATE farrier.bootstrap_tokens t SET revoked_at = farrier.now()
           FROM jsonb_to_recordset(changes -> 'tokens') c (run bigint, digest text)
          WHERE t.node_id = c.run AND t.used_at IS NULL AND t.revoked_at IS NULL AND t.hash <> decode(c.digest, 'hex');
@@ -2512,9 +2543,9 @@ BEGIN
 END $$;
 
 -- Refuses a commit in which a node and its workflows are inconsistent (FR409). The live workflow is the one that the node names, and
--- its status matches the node's (workflow_mapping). A node without a live workflow has a status that needs none. The status of a
--- workflow matches the node's in the commit that ends it (ended_kind and ended_status, else null). Called by deferred triggers, when
--- all rows of the commit are written.
+-- its status matches the node's (workflow_mapping). A node without a live workflow has a status that needs none. In a
+-- commit that ends a workflow, the last status of the workflow (ended_kind and ended_status, null in any other commit)
+-- matches the status of the node. Called by deferred triggers, when all rows of the commit are written.
 CREATE OR REPLACE FUNCTION farrier.check_pair(node_id bigint, ended_kind text, ended_status text) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -2570,8 +2601,8 @@ BEGIN
     RETURN EXISTS (SELECT FROM farrier.workflow_mapping m WHERE (m.kind, m.workflow_status, m.node_status) = ('none', 'none', status));
 END $$;
 
--- Keeps ended_at, which marks an ended workflow, consistent with its status, for each writer of the row. A status that the model
--- lacks leaves ended_at as written. BEFORE INSERT or UPDATE trigger on both tables of workflows.
+-- Keeps ended_at, which marks an ended workflow, consistent with its status, whichever statement writes the row. A
+-- status that the model lacks leaves ended_at as written. BEFORE INSERT or UPDATE trigger on both tables of workflows.
 CREATE OR REPLACE FUNCTION farrier.set_ended_at() RETURNS trigger
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -2632,8 +2663,8 @@ CREATE OR REPLACE FUNCTION farrier.agent_of(node_id bigint) RETURNS text
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN (SELECT 'agent of ' || n.name FROM farrier.nodes n WHERE n.id = node_id);
 
--- Returns the bootstrap token of a secret: prefix fbt_, the 64 digits of the secret, and a checksum of both. The function of
--- farrier.model.bootstrap returns the same. Runs with the rights of its caller, who may not call digest.
+-- Returns the bootstrap token of a secret: prefix fbt_, the 64 digits of the secret, and a checksum of both.
+-- farrier.model.bootstrap.token returns the same text. Computes SHA-256 itself because its caller may not call digest.
 CREATE OR REPLACE FUNCTION farrier.bootstrap_token(secret text) RETURNS text LANGUAGE sql IMMUTABLE
     RETURN 'fbt_' || secret || left(encode(sha256(convert_to('fbt_' || secret, 'UTF8')), 'hex'), 8);
 
@@ -2659,7 +2690,7 @@ BEGIN
     END IF;
 END $$;
 
--- Refuses a lifetime of a bootstrap token that is not more than 0 and at most 30 days (FR400).
+-- Refuses the lifetime of a bootstrap token unless it is longer than 0 and at most 30 days (FR400).
 CREATE OR REPLACE FUNCTION farrier.check_ttl(ttl interval) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF ttl IS NULL OR ttl <= interval '0' OR ttl > interval '30 days' THEN
@@ -2667,7 +2698,8 @@ BEGIN
     END IF;
 END $$;
 
--- Deletes the agent of a deleted node: its key is invalid from then on, and gauges do not count it. Trigger function.
+-- Deletes the agent of a deleted node, so that the agent's key is invalid and gauges do not count the agent. Trigger
+-- function.
 CREATE OR REPLACE FUNCTION farrier.drop_agent() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -2677,8 +2709,8 @@ END $$;
 
 -- Enrolls the agent of a node: spends the bootstrap token, stores facts, enqueues the node, and returns the node's id and the key
 -- for all later calls. The key is returned only here; the database keeps its digest. An agent that enrolls again gets another
--- key, and its earlier health is removed. Locks the token's row, so of two calls one succeeds. FR400 for a malformed token or
--- malformed facts, FR403 for a token that is unknown, used, revoked or expired.
+-- key, and its earlier health is removed. Locks the token's row, so that only one of two concurrent calls succeeds.
+-- FR400 for a malformed token or malformed facts, FR403 for a token that is unknown, used, revoked or expired.
 CREATE OR REPLACE FUNCTION farrier.enroll_agent(token text, facts jsonb DEFAULT '{}', OUT node bigint, OUT agent_key text)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2732,9 +2764,9 @@ BEGIN
 END $$;
 
 -- Records a heartbeat of a node's agent with one UPDATE of one row. Enqueues the node only for a report that may change
--- a decision: the first report, a report with another health, a report after a silence of offline_after, and each of
--- the first ssh_seed_limit reports in a row of a failed SSH seed, which the handler counts. FR400 for a malformed
--- report, FR403 for a wrong key, FR404 for an unknown node.
+-- a decision: the first report, a report with another health, a report after a silence longer than offline_after, and
+-- each of the first ssh_seed_limit consecutive reports of a failed SSH seed, because the handler counts these. FR400
+-- for a malformed report, FR403 for a wrong key, FR404 for an unknown node.
 CREATE OR REPLACE FUNCTION farrier.heartbeat(node text, health jsonb, agent_key text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2746,7 +2778,7 @@ BEGIN
     IF fault IS NOT NULL THEN RAISE EXCEPTION '%', fault USING ERRCODE = 'FR400'; END IF;
     SELECT a.last_heartbeat_at, a.health, a.key_hash, a.ssh_seed_failures INTO was FROM node_agents a WHERE a.node_id = target FOR UPDATE;
     PERFORM check_agent_key(node, was.key_hash, agent_key);
-    -- A report that equals the stored report was checked before that was stored.
+    -- The stored report passed this check before, so a report that equals it needs no second check.
     changed := was.health IS DISTINCT FROM health;
     IF changed THEN
         fault := json_fault(health, 65536);
@@ -2763,8 +2795,8 @@ BEGIN
     END IF;
 END $$;
 
--- Returns a new bootstrap token for a node and revokes the unused ones that the node has. The token is returned only here; the
--- database keeps its digest. FR400 for the lifetime, FR404 for an unknown node.
+-- Returns a new bootstrap token for a node and revokes the node's unused tokens. The token is returned only here; the
+-- database keeps its digest. FR400 for an invalid lifetime, FR404 for an unknown node.
 CREATE OR REPLACE FUNCTION farrier.issue_bootstrap(node text, ttl interval DEFAULT '72 hours') RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2777,7 +2809,8 @@ BEGIN
     RETURN token;
 END $$;
 
--- Returns the id of the node whose agent calls. Called before a task is looked up. FR403 for a wrong key, FR404 for an unknown node.
+-- Checks the key of the calling agent, and returns the id of its node. Task functions call it before they look up a
+-- task. FR403 for a wrong key, FR404 for an unknown node.
 CREATE OR REPLACE FUNCTION farrier.prove_agent(node text, agent_key text) RETURNS bigint
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2863,9 +2896,9 @@ BEGIN
     PERFORM enqueue('node', owner);
 END $$;
 
--- Ends a task of a node's agent. May be repeated: after a lost reply the same call changes nothing and succeeds. That is checked
--- before the key, because the task itself may have ended the agent. FR403 for a wrong key, FR410 for a task that is not, or no
--- longer, the agent's.
+-- Ends a task of a node's agent. May be repeated: after a lost reply the same call changes nothing and succeeds. Checks
+-- for a repeated call before it checks the key, because the task itself may have removed the agent. FR403 for a wrong
+-- key, FR410 for a task that is not, or no longer, the agent's.
 CREATE OR REPLACE FUNCTION farrier.finish_task(node text, task bigint, lease_token uuid, agent_key text, succeeded boolean, result jsonb DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -2918,7 +2951,8 @@ BEGIN
          WHERE o.ended_at IS NULL ORDER BY o.id FOR NO KEY UPDATE OF o SKIP LOCKED));
 END $$;
 
--- Returns whether the task ended with this result under this lease token, because an earlier call whose reply was lost has ended it.
+-- Returns whether the task ended with this result under this lease token: then an earlier call, whose reply was lost,
+-- ended it.
 CREATE OR REPLACE FUNCTION farrier.is_ended_so(task bigint, lease_token uuid, succeeded boolean) RETURNS boolean
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN EXISTS (SELECT FROM farrier.node_tasks t WHERE t.id = task AND t.lease_token = is_ended_so.lease_token
@@ -2939,7 +2973,7 @@ BEGIN
     RETURN until;
 END $$;
 
--- Returns the grant of the calling login (session_user, whatever role is set). FR403 for a login without a grant.
+-- Returns the grant of the calling login (session_user, independent of SET ROLE). FR403 for a login without a grant.
 CREATE OR REPLACE FUNCTION farrier.prove_worker() RETURNS farrier.workers
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -2991,8 +3025,9 @@ BEGIN
     END IF;
 END $$;
 
--- Claims the oldest queued task among types for the named claimant, of a node and at a site (null: any), and enqueues its node.
--- Skips tasks of nodes that are paused, and tasks that another transaction has locked. Called by claim_task and claim_work.
+-- Claims for the claimant the oldest queued task of these types, of one node (null: any) at one site (null: any), and
+-- enqueues the task's node. Skips tasks of nodes that are paused, and tasks that another transaction has locked. Called
+-- by claim_task and claim_work.
 CREATE OR REPLACE FUNCTION farrier.take_task(claimant text, types text[], of_node bigint, of_site text, lease interval)
     RETURNS TABLE (task bigint, node_id bigint, node_name text, type text, params jsonb, attempt integer, lease_token uuid, lease_until timestamptz)
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
@@ -3016,9 +3051,9 @@ BEGIN
     SELECT * FROM taken;
 END $$;
 
--- Writes sections `ends` and `tasks` of a commit of nodes: ends tasks, then creates tasks of the live decommission. A task of a
--- type that is live already is not created again. That is looked up first, because the unique index alone would wait for an agent
--- that is just finishing the task. Called by write_nodes.
+-- Writes sections `ends` and `tasks` of a commit of nodes: ends tasks, then creates tasks of the live decommission.
+-- Creates no task of a type of which the node has a live task. Looks up that live task first, because the unique index
+-- alone would wait for an agent that is just finishing it. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.write_tasks(changes jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -3069,7 +3104,8 @@ CREATE OR REPLACE FUNCTION farrier.insert_with_version(intent farrier.intents, a
 $$;
 
 -- Inserts an intent for a node and returns its id. May be repeated with an idempotency key: the same call returns the id of the
--- first intent. FR400 for a key that belongs to an intent of other content; all other errors are those of the INSERT.
+-- first intent. FR400 for a key that belongs to an intent with another action or other params; all other errors are
+-- those of the INSERT.
 CREATE OR REPLACE FUNCTION farrier.intent(node text, action text, params jsonb DEFAULT '{}', idempotency_key text DEFAULT NULL,
                                requested_by text DEFAULT NULL, api_version integer DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -3125,7 +3161,7 @@ BEGIN
         RAISE EXCEPTION 'unknown action %', coalesce(quote_literal(NEW.action), 'null')
             USING ERRCODE = 'FR400', HINT = (SELECT 'Known: ' || string_agg(a.action, ', ' ORDER BY a.action) FROM actions a);
     END IF;
-    -- Checked before the hint of FR406, which repeats params.
+    -- This check comes before FR406, whose hint repeats params.
     IF octet_length(NEW.params::text) > 16384 THEN
         RAISE EXCEPTION 'params have % bytes; at most 16384 are allowed', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
     END IF;
@@ -3179,8 +3215,9 @@ END $$;
 -- Functions: kinds
 -- =====================================================================================================================
 
--- Returns the id of the resource that has this name now, or has this id, or else is the newest ended resource of this
--- name; null if there is none. FR400 for an unknown kind, FR409 for one whose table was dropped.
+-- Returns the id of the living resource with this name; if there is none, of the resource with this id; if there is
+-- none, of the newest ended resource with this name; otherwise null. FR400 for an unknown kind, FR409 for a kind whose
+-- table was dropped.
 CREATE OR REPLACE FUNCTION farrier.any_resource(kind text, given text) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3195,8 +3232,8 @@ BEGIN
     RETURN found_id;
 END $$;
 
--- Makes the ids of a kind's new table begin after the ids that history and intents have for the kind: a table that was
--- dropped may have used them. Called by make_kind.
+-- Makes the ids of a kind's new table begin after the ids that history and intents have for the kind: an earlier,
+-- dropped table of the kind may have used them. Called by make_kind.
 CREATE OR REPLACE FUNCTION farrier.begin_ids(of_kind text, relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3212,8 +3249,8 @@ END $$;
 
 -- Sets each layer of a new row to its initial state, if the row has no value for the layer and the layer has exactly one initial
 -- state. FR409 for a value that is not an initial state, and while the kind has no states. BEFORE INSERT trigger on the table of
--- every kind; the argument is the kind. On a table with one layer of a kind in another column, a second argument names the layer and
--- a third the column.
+-- every kind; the argument is the kind. If the table stores one layer of the kind in a column of another name, a second
+-- argument names the layer and a third the column.
 CREATE OR REPLACE FUNCTION farrier.begin_resource() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3248,10 +3285,11 @@ BEGIN
     END IF;
 END $$;
 
--- Returns for each layer, by its label, and each state that is not terminal: how many resources are in the state, when the first of
--- them entered it, how many are above their limit, and the limit without overrides by site or model. The arrays are the limits that
--- differ from the kind's: (label, state, scope, name, lasts), as in farrier.limits. An index alone counts resources above the longest
--- limit; sites and models are read only for resources that entered between the shortest and the longest limit of their state.
+-- Returns a row for each layer, by its label, and each state that is not terminal: how many resources are in the state,
+-- when the first of them entered it, how many exceed their limit, and the limit without overrides by site or model.
+-- Elements of the five arrays with the same position are one limit that differs from the kind's: label, state, scope,
+-- name, lasts, as in farrier.limits. Counts resources above the longest limit by an index alone; reads sites and models
+-- only for resources whose time in the state is between the shortest and the longest limit of the state.
 CREATE OR REPLACE FUNCTION farrier.count_resources(kinds text[], states text[], scopes text[], names text[], limits interval[])
     RETURNS TABLE (kind text, state text, n bigint, first timestamptz, above bigint, lasts interval)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -3295,9 +3333,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- Creates the resource that an intent requests and returns its id. The parameters are columns of the kind's table; an omitted one has
--- its default. FR400 for a name or a value that a column refuses, unique_violation for a name that is in use. Called by
--- validate_resource_intent.
+-- Creates the resource that an intent requests and returns its id. The parameters are columns of the kind's table; a
+-- column without a parameter gets its default. FR400 for a name or a value that a column refuses, unique_violation for
+-- a name that is in use. Called by validate_resource_intent.
 CREATE OR REPLACE FUNCTION farrier.create_resource(of_kind text, called text, params jsonb) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3338,8 +3376,9 @@ BEGIN
            || CASE WHEN to_regprocedure(adds || '(bigint)') IS NULL THEN '' ELSE format(' || coalesce(%s(r.id), ''{}'')', adds) END;
 END $$;
 
--- Enqueues a new resource, and records the first state of each of its layers in history, with the request and the requester
--- that validate_resource_intent has set. AFTER INSERT trigger on the table of every kind; the argument is the kind.
+-- Enqueues a new resource, and records the first state of each of its layers in history, with the intent and the
+-- requester that validate_resource_intent has set. AFTER INSERT trigger on the table of every kind; the argument is the
+-- kind.
 CREATE OR REPLACE FUNCTION farrier.enqueue_resource() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -3350,9 +3389,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Refuses a change of a layer without an edge of the kind (FR409), and sets the time of any other change. Ends a resource that enters
--- a terminal state: sets ended_at and releases its numbers. BEFORE UPDATE trigger on the table of every kind, for each layer; the
--- arguments are the kind and the layer.
+-- Refuses a change of a layer for which the kind has no edge (FR409), and sets the time of any other change. Ends a
+-- resource that enters a terminal state: sets ended_at and releases its numbers. BEFORE UPDATE trigger on the table of
+-- every kind, for each layer; the arguments are the kind and the layer.
 CREATE OR REPLACE FUNCTION farrier.enter_state() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3368,7 +3407,8 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Returns the id of a resource that has not ended, by its name or id. FR404 for any other, FR400 for an unknown kind.
+-- Returns the id of a resource that has not ended, by its name or id. FR404 if there is none, FR400 for an unknown
+-- kind.
 CREATE OR REPLACE FUNCTION farrier.find_resource(of_kind text, given text) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3468,8 +3508,8 @@ BEGIN
     RETURN found;
 END $$;
 
--- Returns the resources that are above their limit in a layer; for each layer, the `most` resources that exceed it the furthest. The
--- arrays are limits as in count_resources.
+-- Returns, for each layer, the resources that exceed their limit in it; at most `most`, the latest first. The arrays
+-- are limits as in count_resources.
 CREATE OR REPLACE FUNCTION farrier.late_resources(kinds text[], states text[], scopes text[], names text[], limits interval[], most integer)
     RETURNS TABLE (kind text, layer text, id bigint, name text, site text, state text, since timestamptz, lasts interval, last_error text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -3499,8 +3539,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Returns the resources of a kind, or (null) of all kinds, each with its last outcome; with ended,
--- also those that have ended. FR400 for an unknown kind, FR409 for one whose table was dropped.
+-- Returns the resources of a kind, or of all kinds if of_kind is null, each with its last outcome. With `ended`,
+-- includes resources that have ended. FR400 for an unknown kind, FR409 for a kind whose table was dropped.
 CREATE OR REPLACE FUNCTION farrier.list_resources(of_kind text, ended boolean DEFAULT false)
     RETURNS TABLE (kind text, id bigint, name text, site text, state text, state_entered_at timestamptz, created_at timestamptz,
                    ended_at timestamptz, last_error text, detail jsonb, outcome jsonb, outcome_at timestamptz)
@@ -3521,8 +3561,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Returns snapshots for runs of a kind: the row as JSON, with its pending intents. The load statement of a kind with
--- more data calls this function. Intervals are written as ISO 8601, from which farrier decodes them.
+-- Returns the snapshots of resources of a kind: the row as JSON, with its pending intents. A kind that needs more data
+-- calls this function in its own load statement. Intervals are written as ISO 8601, from which farrier decodes them.
 CREATE OR REPLACE FUNCTION farrier.load_resources(of_kind text, ids bigint[]) RETURNS TABLE (id bigint, now timestamptz, snapshot jsonb)
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp SET IntervalStyle = 'iso_8601' AS $$
 BEGIN
@@ -3534,10 +3574,11 @@ BEGIN
            FROM %s r WHERE r.id = ANY ($2)', relation_of(of_kind)) USING of_kind, ids;
 END $$;
 
--- Makes a table that was created LIKE farrier.resources INCLUDING ALL the table of a kind: records it, and adds the
--- unique index of names, the triggers of kinds and of its layers, and the rights. May be repeated: it changes only
--- missing parts, so a repeated call does not wait for transactions that use the table. FR400 for a table that lacks
--- columns or defaults of farrier.resources, FR409 for a kind or a table that is in use.
+-- Registers a table for a kind. The table must have been created LIKE farrier.resources INCLUDING ALL. Records the
+-- kind, and adds the unique index on names, the triggers of every kind, a trigger for each layer, the shards and the
+-- rights. May be repeated: it adds only missing parts, so a repeated call does not wait for transactions that use the
+-- table. FR400 for a table that lacks columns or defaults of farrier.resources, FR409 for a kind or a table that is in
+-- use.
 CREATE OR REPLACE FUNCTION farrier.make_kind(kind text, relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3592,15 +3633,16 @@ BEGIN
     PERFORM grant_kind_rights(relation);
 END $$;
 
--- Returns the SQL expression of the model of a row r of a kind's table, on which limits may depend: column model, or null if the
--- table has none.
+-- Returns the SQL expression for the model of a row r of a kind's table: column model, or null if the table has none.
+-- Limits may depend on the model.
 CREATE OR REPLACE FUNCTION farrier.model_of(relation regclass) RETURNS text
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
     SELECT CASE WHEN EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = 'model' AND NOT a.attisdropped)
                 THEN 'r.model::text' ELSE 'NULL::text' END
 $$;
 
--- Returns the name of the unique index on the names of a kind's resources. A kind has 40 bytes at most, so it is never truncated.
+-- Returns the name of the unique index on the names of a kind's resources. The name of a kind has at most 40 bytes, so
+-- PostgreSQL does not truncate the result.
 CREATE OR REPLACE FUNCTION farrier.name_index(of_kind text) RETURNS text
     LANGUAGE sql IMMUTABLE
     RETURN of_kind || '_live_name';
@@ -3623,14 +3665,14 @@ BEGIN
     RAISE EXCEPTION 'farrier.resources is the template for tables of kinds and has no rows' USING ERRCODE = 'FR409';
 END $$;
 
--- Returns the table of a kind if it is like farrier.resources. FR400 for any other kind, FR409 for one whose table was dropped;
--- functions that go over all kinds skip such a kind instead.
+-- Returns the table of a kind that was created like farrier.resources. FR400 for any other kind, FR409 for a kind whose
+-- table was dropped; functions that read all kinds skip such a kind.
 CREATE OR REPLACE FUNCTION farrier.relation_of(of_kind text) RETURNS regclass
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
     SELECT k.relation FROM kind_of(of_kind, true) k
 $$;
 
--- Returns the names of these resources, also of those that have ended; no rows if there is no such kind or table.
+-- Returns the names of these resources, even if they have ended; no rows if there is no such kind or table.
 CREATE OR REPLACE FUNCTION farrier.resource_names(kind text, ids bigint[]) RETURNS TABLE (id bigint, name text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3644,9 +3686,9 @@ END $$;
 
 -- Returns resources of a kind as JSON for display, in the order of name and id: at most `most` resources after the key
 -- (after_name, after_id). one_id selects one resource (null: all). Empty arrays select any state and any site. `states`
--- may be states of any layer; each includes its substates. With ended, also resources that have ended. `named` are names
--- or IDs, and `matching` regular expressions of names: a resource fits if any of them does, or if both are empty. For
--- `detail` see detail_of; `layers` has the current state of each layer, layer state first.
+-- may be states of any layer; each includes its substates. With `ended`, includes resources that have ended. `named`
+-- are names or IDs, and `matching` regular expressions of names: a resource fits if any of them does, or if both are
+-- empty. See detail_of for `detail`; `layers` has the current state of each layer, with layer `state` first.
 CREATE OR REPLACE FUNCTION farrier.show_resources(
     kind text, one_id bigint, states text[], sites text[], ended boolean, after_name text, after_id bigint, most integer,
     named text[] DEFAULT '{}', matching text[] DEFAULT '{}')
@@ -3688,11 +3730,11 @@ BEGIN
     $q$, relation, detail_of(kind, relation), is_in) USING kind, one_id, states, sites, ended, after_name, after_id, most, named, matching;
 END $$;
 
--- Writes the runs of a commit; the writer of kinds with one table. Returns the runs whose version differs from the one in `runs`, and
--- writes nothing for them. Locks the rows in the order of ids. Sections: `kind` [{run, kind}], `runs` [{run, version, writes}],
--- `resources` [{run, columns}], `answers` [{run, request, accepted, reason}], `ended` [{run}]. Rejects the pending intents of a
--- resource that has ended, because no later run decides on them. The writer of a kind with more tables calls it first, and writes
--- nothing for the runs that it returns.
+-- Writes the runs of a commit. It is the writer of kinds with one table. Returns the runs whose resource no longer has
+-- the version in `runs`, and writes nothing for them. Locks the rows in the order of ids. Sections: `kind` [{run,
+-- kind}], `runs` [{run, version, writes}], `resources` [{run, columns}], `answers` [{run, request, accepted, reason}],
+-- `ended` [{run}]. Rejects the pending intents of a resource that has ended, because no later run decides on them. The
+-- writer of a kind with more tables calls it first, and writes nothing for the runs that it returns.
 CREATE OR REPLACE FUNCTION farrier.write_resources(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -3739,8 +3781,8 @@ CREATE OR REPLACE FUNCTION farrier.brake_window() RETURNS interval
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN (farrier.read_settings()).brake_window;
 
--- Returns when the brake last refused to take this node out of service. Null while the brake is lifted, and after half of the window,
--- when the node retries.
+-- Returns when the brake last refused to take this node out of service. Null while the brake is lifted, and after half
+-- of brake_window, because the node then retries.
 CREATE OR REPLACE FUNCTION farrier.braked_at(of_site text, of_node bigint) RETURNS timestamptz
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
     SELECT d.at FROM departures d
@@ -3749,10 +3791,10 @@ CREATE OR REPLACE FUNCTION farrier.braked_at(of_site text, of_node bigint) RETUR
 $$;
 
 -- Returns the runs that the brake of the node's site refuses, among the runs that would take an active node out of
--- service. A refused run counts like a node that left, so nodes that would leave together are counted as a whole. Locks
+-- service. The node of a refused run counts as departed, so nodes that would leave together are counted together. Locks
 -- the row of each site in brakes, in the order of sites, until the transaction ends: however many controllers commit at
--- once, no more nodes leave than the brake allows. Finds rows by keys, even with a plan that was made while departures
--- was empty. Called by write_nodes.
+-- once, no more nodes leave than the brake allows. enable_seqscan is off so that a plan made while departures was empty
+-- also finds rows by their keys. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.held_by_brakes(leaving jsonb, among bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql SET search_path = farrier, pg_temp SET enable_seqscan = off AS $$
 DECLARE
@@ -3776,7 +3818,8 @@ BEGIN
             SELECT * INTO brake FROM brakes b WHERE b.site = one.site FOR UPDATE;
         END IF;
         IF brake.counted_at IS NULL OR brake.counted_at NOT BETWEEN farrier.now() - interval '1 minute' AND farrier.now() THEN
-            -- No upper bound: farrier.now() is when this commit began, and a commit that began later may have locked the site first.
+            -- The condition has no upper bound: farrier.now() is when this commit began, and a commit that began later
+            -- may have locked the site first.
             DELETE FROM departures d WHERE d.site = one.site AND d.at < recent;
             brake.counted_at := farrier.now();
             brake.in_service := (SELECT count(*) FROM (
@@ -3784,7 +3827,8 @@ BEGIN
                 UNION SELECT d.node FROM departures d WHERE d.site = one.site) s);
             brake.departed := (SELECT count(*) FROM departures d WHERE d.site = one.site);
         END IF;
-        -- Only nodes without a row are new. Each is looked up: a join may read all rows of the site.
+        -- Adds the nodes without a row in departures. Looks up each node, because a join might read all rows of the
+        -- site.
         brake.departed := brake.departed + (
             SELECT count(*) FROM unnest(one.runs) run
              WHERE (SELECT d.held FROM departures d WHERE d.site = one.site AND d.node = run) IS NULL);
@@ -3806,8 +3850,9 @@ CREATE OR REPLACE FUNCTION farrier.is_brake_lifted(of_site text) RETURNS boolean
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN coalesce((SELECT l.until > farrier.now() FROM farrier.brake_lifts l WHERE l.site = of_site ORDER BY l.id DESC LIMIT 1), false);
 
--- Lets any number of nodes of a site leave service, for as long as `lasts`; the site is '' for nodes without one. A
--- further call sets another time, and '0' ends it. FR400 for malformed arguments, FR409 while the brake holds no node.
+-- Lets any number of nodes of a site leave service for the duration `lasts`. Site '' stands for the nodes without a
+-- site. A further call replaces the duration; '0' ends the lift. FR400 for malformed arguments, FR409 if the brake is
+-- not lifted and holds no node.
 CREATE OR REPLACE FUNCTION farrier.lift_brake(site text, reason text, lasts interval DEFAULT '1 hour', requested_by text DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3830,8 +3875,8 @@ END $$;
 -- =====================================================================================================================
 
 -- Returns the nodes that these readings affect: nodes whose reading differs from the stored one in a field on which handlers decide
--- (significant_fields); nodes whose workflow gets its first reading since its stage began or since the region was replaced; and nodes
--- whose machine the reading confirms to be in its state (confirmed_after).
+-- (significant_fields); nodes whose workflow gets its first reading since its stage began or since the region was
+-- replaced; and nodes for which the reading confirms the machine's state (confirmed_after).
 CREATE OR REPLACE FUNCTION farrier.affected_nodes(readings jsonb) RETURNS bigint[]
     LANGUAGE plpgsql
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -3843,7 +3888,7 @@ BEGIN
     SELECT coalesce(array_agg(c.node), '{}') INTO affected
       FROM jsonb_to_recordset(readings) c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
       JOIN farrier.node_observations o ON o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
-      -- One row or none, by the keys of the node and its workflow.
+      -- Reads at most one row, by the keys of the node and its workflow.
      CROSS JOIN LATERAL (SELECT (SELECT v.began_at FROM farrier.maas_motion v WHERE v.node_id = c.node) AS began_at OFFSET 0) m
       LEFT JOIN farrier.maas_regions r ON r.name = o.site AND r.ended_at IS NULL
      WHERE o.state IS DISTINCT FROM c.state
@@ -3855,7 +3900,7 @@ BEGIN
     RETURN affected;
 END $$;
 
--- Returns the minimum time between two readings of a machine that confirm the state that both show.
+-- Returns how long the readings of a machine must show the same state before the state is confirmed.
 CREATE OR REPLACE FUNCTION farrier.confirmed_after() RETURNS interval
     LANGUAGE sql STABLE
     RETURN (farrier.read_constants()).confirmed_after;
@@ -3872,8 +3917,9 @@ CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id te
              WHERE o.node_id = $1 AND o.source = 'maas' AND o.system_id = $2
                AND o.read_at >= coalesce(r.since, '-infinity'));
 
--- Returns when the region of a site could not be read, as JSON [{began_at, ended_at}]; stages do not count this time. Covers the last
--- hundred changes of state within a week, which is longer than any stage waits.
+-- Returns the periods in which farrier could not read the region of a site, as JSON [{began_at, ended_at}]; the limits
+-- of stages exclude these periods. Covers the last hundred changes of state within a week, which is longer than any
+-- stage waits.
 CREATE OR REPLACE FUNCTION farrier.region_outages(site text) RETURNS json
     LANGUAGE sql STABLE
     RETURN (SELECT coalesce(json_agg(o), '[]') FROM (
@@ -3887,9 +3933,10 @@ CREATE OR REPLACE FUNCTION farrier.region_outages(site text) RETURNS json
                  WHERE h.kind = 'maas_region' AND h.id = r.id AND h.layer = 'state' ORDER BY h.version DESC LIMIT 100) h
           WHERE r.name = $1 AND r.ended_at IS NULL AND h.from_value <> 'observing' AND h.at > farrier.now() - interval '7 days')) o);
 
--- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}], and enqueues them. Other
--- regions stay unchanged, because another controller may have them. Readings from another URL become invalid. Increments versions by
--- two, which no commit does. May be repeated. Locks the regions in the order of ids.
+-- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}], and enqueues
+-- them. Leaves other regions unchanged, because another controller may have configured them. If the URL of a region
+-- changes, its earlier readings become invalid. Increments versions by two, which no commit does. May be repeated.
+-- Locks the regions in the order of ids.
 CREATE OR REPLACE FUNCTION farrier.set_sites(sites jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -3920,8 +3967,8 @@ CREATE OR REPLACE FUNCTION farrier.significant_fields(detail jsonb) RETURNS json
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN detail - '{last_sync,netboot,status_name,status_message,error_description,osystem,distro_series,commissioning_status_name,testing_status_name}'::text[];
 
--- Keeps node_observations consistent with the machines of nodes: a node that gets a machine, or another one, has a row without a
--- reading; a node without a machine has no row. AFTER INSERT or UPDATE trigger on nodes.
+-- Keeps node_observations consistent with the machines of nodes: a node that gets its first or another machine gets a
+-- row without a reading; a node without a machine has no row. AFTER INSERT or UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.watch_machine() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -3939,8 +3986,8 @@ END $$;
 
 -- Writes the regions of a commit and the readings of their machines; the writer of kind maas_region. Enqueues the nodes that the
 -- readings affect. Sections besides those of write_resources: `readings`, `unknown` [{run, at}] for regions that may have lost
--- events, `named` [{run, system_id, at, status_changed}] for machines that events name. Events are written before readings, because
--- the readings were made after them.
+-- events, `named` [{run, system_id, at, status_changed}] for machines that events name. Writes events before readings,
+-- because farrier reads machines after it reads events.
 CREATE OR REPLACE FUNCTION farrier.write_maas_regions(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -4004,7 +4051,8 @@ BEGIN
 END $$;
 
 -- Inserts an intent for a resource and returns its id. May be repeated with an idempotency key: the same call returns the id of the
--- first intent. FR400 for a key that belongs to an intent of other content; all other errors are those of the INSERT.
+-- first intent. FR400 for a key that belongs to an intent with another action or other params; all other errors are
+-- those of the INSERT.
 CREATE OR REPLACE FUNCTION farrier.resource_intent(kind text, resource text, action text, params jsonb DEFAULT '{}',
                                         idempotency_key text DEFAULT NULL, requested_by text DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -4018,8 +4066,8 @@ BEGIN
     RETURNING id INTO new_id;
     RETURN new_id;
 EXCEPTION WHEN OTHERS THEN
-    -- A concurrent call with the same key may have committed while this one waited for the name, number or prefixes that it has
-    -- taken. Even if this call was refused for another reason, it returns the result of that intent.
+    -- A concurrent call with the same key may have taken the name, number or prefixes, and may have committed while
+    -- this call waited for them. This call then returns the id of that intent, whichever error it got.
     SELECT i.id, i.action, i.params INTO first FROM resource_intents i
      WHERE resource_intent.idempotency_key IS NOT NULL
        AND i.id = resource_intent_by_key(resource_intent.kind, resource_intent.resource, resource_intent.action,
@@ -4096,7 +4144,7 @@ BEGIN
         END IF;
     END IF;
     IF NEW.action = 'create' THEN
-        -- enqueue_resource, a trigger, records them in the first row of the resource's history.
+        -- Trigger function enqueue_resource copies these settings to the first row of the resource's history.
         PERFORM set_config('farrier.created_for', NEW.id::text, true), set_config('farrier.created_by', coalesce(NEW.requested_by, ''), true);
         NEW.resource_id := create_resource(NEW.kind, NEW.resource, NEW.params);
         PERFORM set_config('farrier.created_for', '', true), set_config('farrier.created_by', '', true);
@@ -4153,9 +4201,9 @@ BEGIN
     END IF;
 END $$;
 
--- Takes a number of a pool for a resource and returns it: the wanted one, else the lowest that is free. Locks the pool's row
--- until the transaction ends, so transactions that take numbers of one pool take turns. FR409 for an unknown pool, a pool without
--- a free number, and a wanted number that is taken or not in the pool.
+-- Takes a number of a pool for a resource and returns it: the wanted number or, if wanted is null, the lowest free
+-- number. Locks the pool's row until the transaction ends, so transactions that take numbers of one pool take turns.
+-- FR409 for an unknown pool, a pool without a free number, and a wanted number that is taken or not in the pool.
 CREATE OR REPLACE FUNCTION farrier.take_number(pool text, kind text, id bigint, wanted integer DEFAULT NULL) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -4209,10 +4257,11 @@ END $$;
 -- Functions: segments
 -- =====================================================================================================================
 
--- Allocates an address of a ready segment and returns it: the lowest that is free, the lowest of the prefix in `wanted`, or the
--- very address in `wanted`. An owner has one address of each family, so a repeated call returns the same; it may record another
--- node. Locks the segment's row of segment_usage until the transaction ends: allocations of one segment take turns. Call it late
--- in a transaction, and for several segments in one order. FR400 for malformed arguments, FR404 for an unknown segment or node,
+-- Allocates an address of a ready segment and returns it: the lowest free address of the segment, the lowest free
+-- address of the prefix in `wanted`, or exactly the address in `wanted`. An owner has one address of each family, so a
+-- repeated call returns the same address, and records the node if the call names one. Locks the segment's row of
+-- segment_usage until the transaction ends: allocations of one segment take turns. Call it late in a transaction, and
+-- for several segments always in the same order. FR400 for malformed arguments, FR404 for an unknown segment or node,
 -- FR409 for a segment that is not ready or has no free address, and for a wanted address that is not free.
 CREATE OR REPLACE FUNCTION farrier.allocate_address(segment text, owner text, wanted inet DEFAULT NULL, node bigint DEFAULT NULL) RETURNS inet
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -4277,7 +4326,7 @@ BEGIN
     RETURN mine;
 END $$;
 
--- Refuses a gateway of a segment (FR400) that lies in none of its prefixes, that is a network or broadcast address, or
+-- Refuses a gateway of a segment (FR400) that is in none of its prefixes, that is a network or broadcast address, or
 -- that is the second gateway of a prefix.
 CREATE OR REPLACE FUNCTION farrier.check_gateways(of_segment farrier.network_segments) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
@@ -4314,7 +4363,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Releases the numbers of a segment that ends, also those that take_segment_number recorded in a pool under another segment.
+-- Releases the numbers of a segment that ends, including those that take_segment_number recorded in a pool under
+-- another segment.
 CREATE OR REPLACE FUNCTION farrier.free_segment_numbers(ended farrier.network_segments) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4325,8 +4375,9 @@ BEGIN
     PERFORM free_numbers('network_segment', ended.id);
 END $$;
 
--- Returns the first and the last address of a prefix that a host may have, and how many there are. In a prefix of one or two
--- addresses a host may have each; in IPv6 the last, too, because there is no broadcast address.
+-- Returns the first and the last address of a prefix that a host may have, and how many there are. In a prefix of one
+-- or two addresses, a host may have any address. In an IPv6 prefix, a host may also have the last address, because IPv6
+-- has no broadcast address.
 CREATE OR REPLACE FUNCTION farrier.hosts_of(prefix cidr, OUT first inet, OUT last inet, OUT many numeric)
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -4350,8 +4401,8 @@ CREATE OR REPLACE FUNCTION farrier.list_addresses(segment text)
      WHERE a.segment = find_resource('network_segment', $1) ORDER BY a.address;
 $$;
 
--- Sets segment_usage.last_released_at at COMMIT, when other transactions can see the release: a drain counts from then, even after a
--- long transaction. Deferred trigger on segment_usage.
+-- Sets segment_usage.last_released_at at COMMIT, when other transactions can see the release: the time of a drain
+-- counts from COMMIT, even after a long transaction. Deferred trigger on segment_usage.
 CREATE OR REPLACE FUNCTION farrier.mark_release() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4381,9 +4432,9 @@ BEGIN
     RETURN jsonb_build_object('addresses_used', used, 'addresses_free', coalesce(free, 0) - used, 'last_released_at', released, 'delete_asked_by', who);
 END $$;
 
--- Adds one prefix with its gateway to a segment, and its addresses, without the reserved ones and the gateway, to the free ones.
--- FR400 for a prefix without an allocatable address, FR409 for one that overlaps another prefix of the site, serialization_failure
--- for one that overlaps a prefix which this transaction cannot see.
+-- Adds one prefix with its gateway to a segment, and adds the addresses of the prefix, except the reserved ones and the
+-- gateway, to segment_free. FR400 for a prefix without an allocatable address, FR409 for a prefix that overlaps another
+-- prefix of the site, serialization_failure if this transaction cannot see that other prefix.
 CREATE OR REPLACE FUNCTION farrier.open_prefix(of_segment farrier.network_segments, opened cidr) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -4416,7 +4467,8 @@ BEGIN
         INSERT INTO segment_prefixes (segment, prefix, site, gateway, reserved_first, reserved_last, first, last, usable)
         VALUES (of_segment.id, opened, of_segment.site, way, of_segment.reserved_first, of_segment.reserved_last, low, high, usable);
     EXCEPTION WHEN exclusion_violation THEN
-        -- Only in a transaction whose snapshot is older than the other prefix; a new transaction sees it.
+        -- Occurs only in a transaction whose snapshot is older than the other prefix; a new transaction sees that
+        -- prefix.
         RAISE EXCEPTION 'segment %: prefix % overlaps a prefix that was added at the same time', of_segment.name, opened
             USING ERRCODE = 'serialization_failure', CONSTRAINT = 'segment_prefixes_apart', HINT = 'Retry in a new transaction.';
     END;
@@ -4428,9 +4480,10 @@ BEGIN
     END IF;
 END $$;
 
--- Adds the prefixes that a segment begins with, and those that a change adds. Prefixes and gateways stay until the segment ends
--- (FR409). Locks the site (lock_keys, purpose segment_prefixes), so transactions that add prefixes at a site take turns: they
--- cannot deadlock, and an overlap is reported with the other segment's name. AFTER INSERT or UPDATE trigger on network_segments.
+-- Adds the prefixes of a new segment, and the prefixes that an UPDATE adds. FR409 for an UPDATE that removes or changes
+-- a prefix or a gateway. Locks the site (lock_keys, purpose segment_prefixes), so transactions that add prefixes at a
+-- site take turns: they cannot deadlock, and an overlap is reported with the other segment's name. AFTER INSERT or
+-- UPDATE trigger on network_segments.
 CREATE OR REPLACE FUNCTION farrier.open_prefixes() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -4509,7 +4562,7 @@ DECLARE
     low inet := back;
     next farrier.segment_free;
 BEGIN
-    -- The first and the last address of the prefix have no neighbour in it on one side.
+    -- The prefix has no address before its first one, and none after its last one.
     IF back > host(network(of_prefix))::inet THEN
         DELETE FROM farrier.segment_free f WHERE f.segment = of_segment AND f.last = back - 1 AND f.prefix = of_prefix
         RETURNING f.first INTO low;
@@ -4525,9 +4578,9 @@ BEGIN
     INSERT INTO farrier.segment_free VALUES (of_segment, of_prefix, low, back);
 END $$;
 
--- Releases an address and returns true; false if it is not allocated, so a repeated call succeeds, also after the
--- segment has ended. Enqueues a segment that drains, or the nodes that wait for an address of a segment in use. FR400
--- for a null, FR404 for an unknown segment, FR409 for an address of another owner.
+-- Releases an address and returns true; false if it is not allocated, so a repeated call succeeds, even after the
+-- segment has ended. Enqueues the segment if it drains; otherwise enqueues the nodes that wait for an address of the
+-- segment. FR400 for a null, FR404 for an unknown segment, FR409 for an address of another owner.
 CREATE OR REPLACE FUNCTION farrier.release_address(segment text, address inet, owner text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_column
@@ -4538,7 +4591,7 @@ DECLARE
     usage segment_usage;
     held segment_addresses;
 BEGIN
-    -- A segment that has ended is found, too, so that a repeated release succeeds.
+    -- Also finds a segment that has ended, so that a repeated release succeeds.
     IF called ~ '^[0-9]{1,18}$' THEN
         SELECT s.id INTO here FROM network_segments s WHERE s.id = called::bigint;
     ELSE
@@ -4585,10 +4638,11 @@ BEGIN
     END IF;
 END $$;
 
--- Takes the VLAN or VNI of a new segment and returns it: the wanted one, or the next of the pool; null for neither. A segment may
--- have a number from before the pool was created. The pool then records that number under the new segment, which takes the next one,
--- and free_segment_numbers releases it when either of the two segments ends. Locks the number (lock_keys, purpose segment_number) and
--- no segment, because the loop would wait for a client that creates one. FR409 for a wanted number that a segment has.
+-- Takes the VLAN or VNI of a new segment and returns it: the wanted number, or the next number of the pool; null if
+-- there is neither. A segment may have a number from before the pool was created. The pool then records that number
+-- under the new segment, which takes the next one, and free_segment_numbers releases it when either of the two segments
+-- ends. Locks the number (lock_keys, purpose segment_number) and no segment, because commits of the controller would
+-- wait for a client that creates a segment. FR409 for a wanted number that a segment has.
 CREATE OR REPLACE FUNCTION farrier.take_segment_number(of_pool text, of_column text, for_site text, for_id bigint, wanted integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -4622,7 +4676,7 @@ BEGIN
     RETURN (SELECT s.name FROM network_segments s WHERE s.vni = wanted AND s.ended_at IS NULL);
 END $$;
 
--- Returns why a wanted address cannot be allocated. The address lies in the prefix and in no free range.
+-- Returns why a wanted address cannot be allocated. The address is in the prefix and in no free range.
 CREATE OR REPLACE FUNCTION farrier.why_not_free(of_segment bigint, of_prefix cidr, wanted inet) RETURNS text
     LANGUAGE sql STABLE
     RETURN coalesce(
@@ -4634,9 +4688,10 @@ CREATE OR REPLACE FUNCTION farrier.why_not_free(of_segment bigint, of_prefix cid
           WHERE p.segment = of_segment AND p.prefix = of_prefix));
 
 -- Writes the segments of a commit; the writer of kind network_segment. Waits for no client. Sections besides those of
--- write_resources: `closes` [{run, unused}], segments that begin to drain. Such a run is due again in a second while an
--- allocation is under way, and at once if the segment has addresses and the run saw none, or the reverse. `grows` [{run, site}],
--- segments that get more prefixes; due again in a second while another transaction adds prefixes at the site.
+-- write_resources: `closes` [{run, unused}], segments that begin to drain. Such a run is due again in a second while a
+-- client allocates or releases an address of the segment, and at once if the segment has addresses and the run's
+-- snapshot had none, or the reverse. `grows` [{run, site}], segments that get more prefixes. Such a run is due again in
+-- a second while another transaction adds prefixes at the site.
 CREATE OR REPLACE FUNCTION farrier.write_network_segments(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -4675,8 +4730,8 @@ END $$;
 -- =====================================================================================================================
 
 -- Refuses a member of a partition that is being deleted (FR409). Deferred trigger on ib_members: at COMMIT it locks the row of the
--- partition FOR SHARE. When a transaction adds a member while another deletes the partition, which had no members, one of them is
--- refused.
+-- partition FOR SHARE. If one transaction adds the first member while another transaction deletes the partition, one of
+-- the two is refused.
 CREATE OR REPLACE FUNCTION farrier.admit_member() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4740,10 +4795,10 @@ CREATE OR REPLACE FUNCTION farrier.ib_partition_detail(id bigint) RETURNS jsonb
     SELECT jsonb_build_object('pkey_hex', '0x' || to_hex(p.pkey)) FROM ib_partitions p WHERE p.id = $1;
 $$;
 
--- Makes a port a member of a partition for an owner, and returns the member's state: pending until UFM has it, then applied;
--- refused while UFM does not take it. May be repeated; another membership or node changes the member. FR400 for malformed
--- arguments, FR404 for an unknown partition or node, FR409 for a partition that is being deleted and for a port that another
--- owner made a member.
+-- Makes a port a member of a partition for an owner, and returns the member's state: `pending` until UFM has the
+-- member, then `applied`; `refused` while UFM refuses the member. May be repeated; a call with another membership or
+-- node changes the member. FR400 for malformed arguments, FR404 for an unknown partition or node, FR409 for a partition
+-- that is being deleted and for a port that another owner made a member.
 CREATE OR REPLACE FUNCTION farrier.join_partition(partition text, guid text, owner text, node bigint DEFAULT NULL, membership text DEFAULT 'full')
     RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -4803,7 +4858,7 @@ BEGIN
         END IF;
     END IF;
     IF of_id IS NULL THEN of_id := find_resource('ib_partition', leave_partition.partition); END IF;
-    -- Read without a lock first: a call that changes nothing should not hold one until its transaction ends.
+    -- The first read takes no lock: a call that changes nothing should hold no lock until its transaction ends.
     SELECT m.* INTO known FROM ib_members m WHERE m.partition = of_id AND m.guid = port;
     IF NOT FOUND OR (known.state = 'leaving' AND known.owner = leave_partition.owner) THEN RETURN; END IF;
     SELECT m.* INTO known FROM ib_members m WHERE m.partition = of_id AND m.guid = port FOR NO KEY UPDATE;
@@ -4816,7 +4871,7 @@ BEGIN
      WHERE m.partition = of_id AND m.guid = port;
 END $$;
 
--- Returns the members of a partition that has not ended, by its name or id; of all partitions for null.
+-- Returns the members of a partition that has not ended, by its name or id; the members of all partitions for null.
 CREATE OR REPLACE FUNCTION farrier.partition_members(partition text DEFAULT NULL)
     RETURNS TABLE (partition text, guid text, owner text, node text, membership text, state text, reason text, since timestamptz)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
@@ -4850,8 +4905,8 @@ BEGIN
         USING ERRCODE = 'FR409', HINT = 'Only this owner can end the membership.';
 END $$;
 
--- Takes the number of a new partition from the pool of its site, or from pool `pkey` for one without a site. BEFORE INSERT
--- trigger on ib_partitions.
+-- Takes the number of a new partition from the pool of its site, or from pool `pkey` if the partition has no site.
+-- BEFORE INSERT trigger on ib_partitions.
 CREATE OR REPLACE FUNCTION farrier.take_pkey() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4864,9 +4919,10 @@ BEGIN
 END $$;
 
 -- Writes the partitions of a commit and the states of their members; the writer of kind ib_partition. Waits for no client: a run is
--- due again in a second while a client has locked its partition, or a member of a partition that ends; a locked member is left to the
--- next run. A run that deletes a partition and has missed a member is due again at once. A partition that ends releases its number.
--- Sections besides those of write_resources: `marks` [{run, guid, seq, state, reason}], `left` [{run, guid, seq}].
+-- due again in a second while a client has locked its partition, or a member of a partition that ends; it skips a
+-- locked member, which the next run writes. A run that deletes a partition and has missed a member is due again at
+-- once. A partition that ends releases its number. Sections besides those of write_resources: `marks` [{run, guid, seq,
+-- state, reason}], `left` [{run, guid, seq}].
 CREATE OR REPLACE FUNCTION farrier.write_ib_partitions(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -4915,8 +4971,8 @@ END $$;
 -- Functions: networks
 -- =====================================================================================================================
 
--- Releases the addresses, memberships and ports of a deleted node, also of a node that an UPDATE by hand deleted. AFTER
--- UPDATE trigger on nodes.
+-- Releases the addresses, memberships and ports of a deleted node, even if an operator deleted the node with an UPDATE.
+-- AFTER UPDATE trigger on nodes.
 CREATE OR REPLACE FUNCTION farrier.drop_networks() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 BEGIN
@@ -4946,8 +5002,8 @@ BEGIN
 END $$;
 
 -- Takes all locks that use_networks needs, and waits for none: raises lock_not_available (55P03) if another transaction
--- has one. The commit that calls it holds rows of nodes meanwhile, and clients lock these rows in an order of their
--- own, so waiting could deadlock. Called by write_nodes_and_networks.
+-- has one. The calling commit has locked rows of nodes, and clients lock these rows in any order, so waiting could
+-- deadlock. Called by write_nodes_and_networks.
 CREATE OR REPLACE FUNCTION farrier.lock_networks(of_node bigint, segments text[], partitions text[]) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -4981,7 +5037,8 @@ BEGIN
 END $$;
 
 -- Returns the segments and partitions that a node uses, with the addresses and memberships that it has, for its snapshot
--- (farrier.model.networks); null for a node that uses none. In plpgsql, which keeps the plan, unlike SQL.
+-- (farrier.model.networks); null for a node that uses none. The language is PL/pgSQL because it caches the plan; an SQL
+-- function does not.
 CREATE OR REPLACE FUNCTION farrier.networks_of(of_node bigint, called text) RETURNS jsonb
     LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -5012,7 +5069,7 @@ BEGIN
     HAVING count(*) > 0);
 END $$;
 
--- Returns the ports of a node and everything that is allocated for it, also by other owners, for display.
+-- Returns the ports of a node, and the addresses and memberships that any owner has allocated for it, for display.
 CREATE OR REPLACE FUNCTION farrier.node_holds(of_node bigint) RETURNS TABLE (ib_guids text[], addresses jsonb, memberships jsonb)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
     SELECT (SELECT p.guids FROM node_ib_ports p WHERE p.node = of_node),
@@ -5187,8 +5244,8 @@ CREATE OR REPLACE VIEW farrier.effects AS
 SELECT m.kind, s.key::bigint AS resource, s.value ->> 'step' AS step, (s.value ->> 'begun_at')::timestamptz AS begun_at, m.controller
   FROM farrier.marks m CROSS JOIN LATERAL jsonb_each(m.steps) s;
 
--- The controller that runs the resources of each shard, and when it had last run all resources that were due (swept_at); nulls for a
--- shard without a controller.
+-- The controller that runs the resources of each shard, and the time at which it had last run all due resources
+-- (swept_at); both are null for a shard without a controller.
 CREATE OR REPLACE VIEW farrier.shard_owners AS
 SELECT s.kind, s.shard, s.epoch, c.id AS controller_id, c.name AS controller,
        c.renewed_at - coalesce(c.lags[array_position(c.kinds, s.kind)], 0) * interval '1 second' AS swept_at
@@ -5199,8 +5256,9 @@ SELECT s.kind, s.shard, s.epoch, c.id AS controller_id, c.name AS controller,
 -- Views: nodes
 -- =====================================================================================================================
 
--- The workflows of nodes, of both kinds, ended ones included. entered_at is when the clock of the workflow's status began or, while
--- the workflow is running, that of its stage (substate, else empty).
+-- The workflows of nodes, of both kinds, ended ones included. substate is the stage of a running workflow, and empty
+-- for any other. entered_at is when the clock of the stage began if the workflow is running, or else when the clock of
+-- its status began.
 CREATE OR REPLACE VIEW farrier.node_workflows AS
 SELECT w.kind, w.id, w.node_id, w.mode, w.status, w.status_entered_at, w.stage, w.stage_entered_at, w.attempt, w.next_attempt_at,
        w.failure_class, w.failure_detail, w.after_undo, w.mode_given_at, w.created_at, w.ended_at,
@@ -5215,9 +5273,9 @@ SELECT w.kind, w.id, w.node_id, w.mode, w.status, w.status_entered_at, w.stage, 
                d.next_attempt_at, d.failure_class, d.failure_detail, d.after_undo, d.mode_given_at, d.created_at, d.ended_at, d.skipped
           FROM farrier.node_decommissions d) w;
 
--- The states in which a clock of a node stands still now, by clock_stops: of the node, its management and its live workflow. A fact
--- is read only if a stop needs it. Query it for one node, as (SELECT true ... LIMIT 1) IS NULL: a plan for EXISTS may hash the facts
--- of all nodes.
+-- The clocks of nodes that do not run now, by the conditions in clock_stops: the clock of a state of the node, of its
+-- management or of its live workflow. A fact is read only if a condition needs it. Query it for one node, as (SELECT
+-- true ... LIMIT 1) IS NULL: a plan for EXISTS may hash the facts of all nodes.
 CREATE OR REPLACE VIEW farrier.still_clocks AS
 SELECT n.id AS node_id, s.kind, s.state
   FROM farrier.nodes n CROSS JOIN farrier.clock_stops s
@@ -5230,8 +5288,9 @@ SELECT n.id AS node_id, s.kind, s.state
                  WHERE n.live_workflow_kind = 'onboarding' AND o.id = n.live_workflow_id), true)::text
        END;
 
--- The running clocks of nodes that have a limit: one row for each layer, and one for a whole workflow (state end_to_end). A limit of
--- the site precedes one of the model, and that precedes the general one. above_since is null while the limit is kept.
+-- The running clocks of nodes that have a limit: one row for each layer, and one for a whole workflow (state
+-- end_to_end). A limit of the site takes precedence over a limit of the model, and a limit of the model over the
+-- general limit. above_since is when the clock exceeded its limit; null before.
 CREATE OR REPLACE VIEW farrier.node_clocks AS
 SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
        CASE WHEN c.since + l.lasts < farrier.now() THEN c.since + l.lasts END AS above_since
@@ -5257,8 +5316,8 @@ SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
    AND ((c.kind, c.state) NOT IN (SELECT s.kind, s.state FROM farrier.clock_stops s)
         OR (SELECT true FROM farrier.still_clocks i WHERE i.node_id = c.node_id AND i.kind = c.kind AND i.state = c.state LIMIT 1) IS NULL);
 
--- One row for each node that is not deleted, for schedulers: its status, the clock of the status, and whether the node is
--- schedulable; no workflow and no stage.
+-- One row for each node that is not deleted, for schedulers: its status, the clock of the status, and whether the node
+-- is schedulable. It shows no workflow and no stage.
 CREATE OR REPLACE VIEW farrier.node_inventory AS
 SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n.management,
        n.status = 'active' AND n.paused IS NULL AS schedulable,
@@ -5267,7 +5326,7 @@ SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n
        CASE WHEN n.status = 'quarantined' THEN n.quarantine ->> 'cause' END AS quarantine_cause,
        CASE WHEN n.status = 'quarantined' THEN n.quarantine ->> 'reason' END AS quarantine_reason,
        a.last_heartbeat_at, n.created_at,
-       -- Subqueries: a column that is not selected costs nothing.
+       -- These are subqueries, so that a column that is not selected costs nothing.
        (SELECT c.state_limit FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_limit,
        (SELECT c.above_since FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_above_since,
        n.rack
@@ -5275,8 +5334,8 @@ SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n
  WHERE n.status <> 'deleted';
 
 -- One row for each node, deleted ones included, for operators: all layers with their clocks, the newest workflow, the recommended
--- action, the outcome of the last run, and the last reports of MAAS and the agent. The last reading of power was at power_at or,
--- while power_failure is null, later: readings that confirm it are stored every node.confirmed_every.
+-- action, the outcome of the last run, and the last reports of MAAS and the agent. Power was last read at power_at or,
+-- while power_failure is null, later: a reading that confirms the power is stored only every node.confirmed_every.
 CREATE OR REPLACE VIEW farrier.node_lifecycle AS
 SELECT n.id, n.name, n.status, n.status_entered_at,
        CASE WHEN n.status <> 'deleted' THEN n.management END AS management,
@@ -5360,10 +5419,11 @@ SELECT n.id AS node_id, n.site, n.maas_id AS system_id, greatest(w.stage_entered
 -- Triggers: loop
 -- =====================================================================================================================
 
--- Only for an outcome with an error: most outcomes have none, and need no call.
+-- Fires only for an outcome with an error: most outcomes have none, and need no call.
 CREATE OR REPLACE TRIGGER note_error BEFORE INSERT OR UPDATE ON farrier.outcomes
     FOR EACH ROW WHEN (NEW.outcome ->> 'error' IS NOT NULL) EXECUTE FUNCTION farrier.note_error();
--- Also in sessions that load data without guards (session_replication_role), because it derives a column and guards nothing.
+-- Fires also in sessions that load data without guards (session_replication_role), because it derives a column and
+-- guards nothing.
 ALTER TABLE farrier.outcomes ENABLE ALWAYS TRIGGER note_error;
 
 CREATE OR REPLACE TRIGGER notify_wakes AFTER INSERT ON farrier.wakes
@@ -5376,92 +5436,95 @@ CREATE OR REPLACE TRIGGER notify_wakes AFTER INSERT ON farrier.wakes
 CREATE OR REPLACE TRIGGER begin_resource BEFORE INSERT ON farrier.nodes
     FOR EACH ROW EXECUTE FUNCTION farrier.begin_resource('node');
 
--- At COMMIT, when the workflow's row is written, too. Only for updates that could break the pair. If the node names no workflow
--- before and after, only its status can be wrong, and the condition checks it at once.
+-- Fires at COMMIT, because the workflow's row is written by then. Fires only for updates that could break the pair. If
+-- the node names no workflow before and after, only its status can be wrong, and the condition checks the status at
+-- once.
 CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.nodes
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN (OLD.live_workflow_id IS DISTINCT FROM NEW.live_workflow_id OR OLD.live_workflow_kind IS DISTINCT FROM NEW.live_workflow_kind
           OR OLD.status <> NEW.status AND (NEW.live_workflow_kind IS NOT NULL OR NOT farrier.may_have_no_workflow(NEW.status)))
     EXECUTE FUNCTION farrier.check_node_pair();
 
--- At COMMIT, when the workflow's row is written, too. Separate from check_pair, because a condition of INSERT cannot refer to OLD.
+-- Fires at COMMIT, because the workflow's row is written by then. Separate from check_pair, because the condition of a
+-- trigger for INSERT cannot refer to OLD.
 CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.nodes
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_node_pair();
 
--- Only for a node whose address changes or that is deleted: other updates need no call.
+-- Fires only for a node whose address changes or that is deleted: other updates need no call.
 CREATE OR REPLACE TRIGGER claim_bmc AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.bmc_address IS DISTINCT FROM NEW.bmc_address OR (NEW.status = 'deleted' AND OLD.status <> 'deleted'))
     EXECUTE FUNCTION farrier.claim_bmc();
 
--- Separate from claim_bmc, because a condition of INSERT cannot refer to OLD.
+-- Separate from claim_bmc, because the condition of a trigger for INSERT cannot refer to OLD.
 CREATE OR REPLACE TRIGGER claim_bmc_insert AFTER INSERT ON farrier.nodes
     FOR EACH ROW WHEN (NEW.bmc_address IS NOT NULL) EXECUTE FUNCTION farrier.claim_bmc();
 
--- Only for a node whose identities change or that is deleted: every read changes bmc, but seldom its identities.
+-- Fires only for a node whose identities change or that is deleted: every read changes bmc, but seldom its identities.
 CREATE OR REPLACE TRIGGER claim_identity AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.bmc -> 'serial' IS DISTINCT FROM NEW.bmc -> 'serial' OR OLD.bmc -> 'uuid' IS DISTINCT FROM NEW.bmc -> 'uuid'
           OR OLD.bmc -> 'manufacturer' IS DISTINCT FROM NEW.bmc -> 'manufacturer' OR OLD.bmc -> 'macs' IS DISTINCT FROM NEW.bmc -> 'macs'
           OR (NEW.status = 'deleted' AND OLD.status <> 'deleted'))
     EXECUTE FUNCTION farrier.claim_identity();
 
--- Separate from claim_identity, because a condition of INSERT cannot refer to OLD.
+-- Separate from claim_identity, because the condition of a trigger for INSERT cannot refer to OLD.
 CREATE OR REPLACE TRIGGER claim_identity_insert AFTER INSERT ON farrier.nodes
     FOR EACH ROW WHEN (NEW.bmc ?| '{serial,uuid,macs}') EXECUTE FUNCTION farrier.claim_identity();
 
--- Only in the update that deletes the node.
+-- Fires only in the update that deletes the node.
 CREATE OR REPLACE TRIGGER drop_agent AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.drop_agent();
 
--- Only in the update that deletes the node.
+-- Fires only in the update that deletes the node.
 CREATE OR REPLACE TRIGGER drop_networks AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.drop_networks();
 
--- Only in the update that deletes the node. At COMMIT, because the commit that deletes the node responds to its intents and ends its
--- tasks after it has written the node.
+-- Fires only in the update that deletes the node. Fires at COMMIT, because the commit that deletes the node responds to
+-- its intents and ends its tasks after it has written the node.
 CREATE CONSTRAINT TRIGGER forget_keys AFTER UPDATE ON farrier.nodes
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.forget_keys();
 
--- For every update of a deleted node, so that no update restores the cleared columns. Fires before place_bmc, which sorts after it by
--- name and derives bmc_endpoint from the address.
+-- Fires for every update of a deleted node, so that no update restores the cleared columns. Fires before place_bmc,
+-- which sorts after it by name and derives bmc_endpoint from the address.
 CREATE OR REPLACE TRIGGER forget_machine BEFORE UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (NEW.status = 'deleted') EXECUTE FUNCTION farrier.forget_machine();
 
--- Only for a change without an edge, so that a change along an edge needs no call. See refuse_edge.
+-- Fires only for a change without an edge, so that a change along an edge needs no call. See refuse_edge.
 CREATE OR REPLACE TRIGGER guard_management AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.management <> NEW.management AND NOT farrier.is_edge('node', 'management', OLD.management, NEW.management))
     EXECUTE FUNCTION farrier.refuse_edge('node', 'management', 'management');
 
--- Only for a change without an edge, so that a change along an edge needs no call. See refuse_edge.
+-- Fires only for a change without an edge, so that a change along an edge needs no call. See refuse_edge.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.status <> NEW.status AND NOT farrier.is_edge('node', 'status', OLD.status, NEW.status))
     EXECUTE FUNCTION farrier.refuse_edge('node', 'status', 'status');
 
--- Only for a node whose tries change, because every read changes bmc. Not for a deleted node, whose failed logins still count for the
--- next node with the BMC.
+-- Fires only for a node whose tries change, because every read changes bmc. Does not fire for a deleted node, because
+-- its failed logins still count for the next node with the BMC.
 CREATE OR REPLACE TRIGGER note_logins AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (NEW.status <> 'deleted'
           AND (OLD.bmc -> 'tries' IS DISTINCT FROM NEW.bmc -> 'tries' OR OLD.bmc -> 'trying' IS DISTINCT FROM NEW.bmc -> 'trying'))
     EXECUTE FUNCTION farrier.note_logins();
 
--- Separate from note_logins, because a condition of INSERT cannot refer to OLD. register_node inserts no tries.
+-- Separate from note_logins, because the condition of a trigger for INSERT cannot refer to OLD. register_node inserts
+-- no tries.
 CREATE OR REPLACE TRIGGER note_logins_insert AFTER INSERT ON farrier.nodes
     FOR EACH ROW WHEN (NEW.bmc ? 'tries') EXECUTE FUNCTION farrier.note_logins();
 
--- Only for a node whose address changes: other updates need no call.
+-- Fires only for a node whose address changes: other updates need no call.
 CREATE OR REPLACE TRIGGER place_bmc BEFORE UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.bmc_address IS DISTINCT FROM NEW.bmc_address) EXECUTE FUNCTION farrier.place_bmc();
 
--- Separate from place_bmc, because a condition of INSERT cannot refer to OLD.
+-- Separate from place_bmc, because the condition of a trigger for INSERT cannot refer to OLD.
 CREATE OR REPLACE TRIGGER place_bmc_insert BEFORE INSERT ON farrier.nodes
     FOR EACH ROW WHEN (NEW.bmc_address IS NOT NULL) EXECUTE FUNCTION farrier.place_bmc();
 
--- Only for a node whose machine changes or that is deleted: other updates need no call.
+-- Fires only for a node whose machine changes or that is deleted: other updates need no call.
 CREATE OR REPLACE TRIGGER watch_machine AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.maas_id IS DISTINCT FROM NEW.maas_id OR OLD.site IS DISTINCT FROM NEW.site
                        OR (NEW.status = 'deleted' AND OLD.status <> 'deleted'))
     EXECUTE FUNCTION farrier.watch_machine();
 
--- Separate from watch_machine, because a condition of INSERT cannot refer to OLD.
+-- Separate from watch_machine, because the condition of a trigger for INSERT cannot refer to OLD.
 CREATE OR REPLACE TRIGGER watch_machine_insert AFTER INSERT ON farrier.nodes
     FOR EACH ROW WHEN (NEW.maas_id IS NOT NULL) EXECUTE FUNCTION farrier.watch_machine();
 
@@ -5472,60 +5535,64 @@ CREATE OR REPLACE TRIGGER watch_machine_insert AFTER INSERT ON farrier.nodes
 CREATE OR REPLACE TRIGGER begin_resource BEFORE INSERT ON farrier.node_decommissions
     FOR EACH ROW EXECUTE FUNCTION farrier.begin_resource('node', 'decommission', 'status');
 
--- At COMMIT, when the node's row is written, too. Only for a change of the workflow's status.
+-- Fires at COMMIT, because the node's row is written by then, and only for a change of the workflow's status.
 CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.node_decommissions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status <> NEW.status)
     EXECUTE FUNCTION farrier.check_workflow_pair('decommission');
 
--- At COMMIT, when the node's row is written, too. Separate from check_pair, because a condition of DELETE cannot refer to NEW.
+-- Fires at COMMIT, because the node's row is written by then. Separate from check_pair, because the condition of a
+-- trigger for DELETE cannot refer to NEW.
 CREATE CONSTRAINT TRIGGER check_pair_delete AFTER DELETE ON farrier.node_decommissions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('decommission');
 
--- At COMMIT, when the node's row is written, too. Separate from check_pair, because a condition of INSERT cannot refer to OLD.
+-- Fires at COMMIT, because the node's row is written by then. Separate from check_pair, because the condition of a
+-- trigger for INSERT cannot refer to OLD.
 CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.node_decommissions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('decommission');
 
--- Only for a change without an edge, so that a change along an edge needs no call. See refuse_edge.
+-- Fires only for a change without an edge, so that a change along an edge needs no call. See refuse_edge.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.node_decommissions
     FOR EACH ROW WHEN (OLD.status <> NEW.status AND NOT farrier.is_edge('node', 'decommission', OLD.status, NEW.status))
     EXECUTE FUNCTION farrier.refuse_edge('node', 'decommission', 'status');
 
 CREATE OR REPLACE TRIGGER set_ended_at BEFORE INSERT OR UPDATE OF status, ended_at ON farrier.node_decommissions
     FOR EACH ROW EXECUTE FUNCTION farrier.set_ended_at();
--- Also in sessions that load data without guards (session_replication_role): queries rely on ended_at.
+-- Fires also in sessions that load data without guards (session_replication_role): queries rely on ended_at.
 ALTER TABLE farrier.node_decommissions ENABLE ALWAYS TRIGGER set_ended_at;
 
 CREATE OR REPLACE TRIGGER begin_resource BEFORE INSERT ON farrier.node_onboardings
     FOR EACH ROW EXECUTE FUNCTION farrier.begin_resource('node', 'onboarding', 'status');
 
--- At COMMIT, when the node's row is written, too. Only for a change of the workflow's status.
+-- Fires at COMMIT, because the node's row is written by then, and only for a change of the workflow's status.
 CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.node_onboardings
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.status <> NEW.status)
     EXECUTE FUNCTION farrier.check_workflow_pair('onboarding');
 
--- At COMMIT, when the node's row is written, too. Separate from check_pair, because a condition of DELETE cannot refer to NEW.
+-- Fires at COMMIT, because the node's row is written by then. Separate from check_pair, because the condition of a
+-- trigger for DELETE cannot refer to NEW.
 CREATE CONSTRAINT TRIGGER check_pair_delete AFTER DELETE ON farrier.node_onboardings
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('onboarding');
 
--- At COMMIT, when the node's row is written, too. Separate from check_pair, because a condition of INSERT cannot refer to OLD.
+-- Fires at COMMIT, because the node's row is written by then. Separate from check_pair, because the condition of a
+-- trigger for INSERT cannot refer to OLD.
 CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.node_onboardings
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('onboarding');
 
--- Only for a change without an edge, so that a change along an edge needs no call. See refuse_edge.
+-- Fires only for a change without an edge, so that a change along an edge needs no call. See refuse_edge.
 CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.node_onboardings
     FOR EACH ROW WHEN (OLD.status <> NEW.status AND NOT farrier.is_edge('node', 'onboarding', OLD.status, NEW.status))
     EXECUTE FUNCTION farrier.refuse_edge('node', 'onboarding', 'status');
 
 CREATE OR REPLACE TRIGGER set_ended_at BEFORE INSERT OR UPDATE OF status, ended_at ON farrier.node_onboardings
     FOR EACH ROW EXECUTE FUNCTION farrier.set_ended_at();
--- Also in sessions that load data without guards (session_replication_role): queries rely on ended_at.
+-- Fires also in sessions that load data without guards (session_replication_role): queries rely on ended_at.
 ALTER TABLE farrier.node_onboardings ENABLE ALWAYS TRIGGER set_ended_at;
 
 -- =====================================================================================================================
 -- Triggers: agents
 -- =====================================================================================================================
 
--- Only if the agent reports ports; also when an agent enrolls again.
+-- Fires only if the agent reports ports, including when it enrolls again.
 CREATE OR REPLACE TRIGGER learn_ib_ports AFTER INSERT OR UPDATE OF facts ON farrier.node_agents
     FOR EACH ROW WHEN (NEW.facts ? 'ib_guids') EXECUTE FUNCTION farrier.learn_ib_ports();
 
@@ -5553,7 +5620,7 @@ CREATE OR REPLACE TRIGGER holds_no_rows BEFORE INSERT ON farrier.resources
 -- Triggers: requests
 -- =====================================================================================================================
 
--- Only in the update that records the response to the intent.
+-- Fires only in the update that records the response to the intent.
 CREATE OR REPLACE TRIGGER notify_answered AFTER UPDATE ON farrier.resource_intents
     FOR EACH ROW WHEN (OLD.status = 'pending' AND NEW.status <> 'pending') EXECUTE FUNCTION farrier.notify_resource_intent_answered();
 
@@ -5567,7 +5634,7 @@ CREATE OR REPLACE TRIGGER wake AFTER INSERT ON farrier.resource_intents
 -- Triggers: numbers
 -- =====================================================================================================================
 
--- Only for the pools of partition keys.
+-- Fires only for the pools of partition keys.
 CREATE OR REPLACE TRIGGER check_pkey_pool BEFORE INSERT OR UPDATE ON farrier.number_pools FOR EACH ROW
     WHEN (NEW.pool = 'pkey' OR starts_with(NEW.pool, 'pkey:')) EXECUTE FUNCTION farrier.check_pkey_pool();
 
@@ -5575,19 +5642,20 @@ CREATE OR REPLACE TRIGGER check_pkey_pool BEFORE INSERT OR UPDATE ON farrier.num
 -- Triggers: segments
 -- =====================================================================================================================
 
--- Only for a change of the segment's state.
+-- Fires only for a change of the segment's state.
 CREATE OR REPLACE TRIGGER follow_segment AFTER UPDATE ON farrier.network_segments
     FOR EACH ROW WHEN (OLD.state <> NEW.state) EXECUTE FUNCTION farrier.follow_segment();
 
--- Only for a segment whose prefixes or gateways change. Separate from open_prefixes, because a condition of INSERT cannot refer to
--- OLD.
+-- Fires only for a segment whose prefixes or gateways change. Separate from open_prefixes, because the condition of a
+-- trigger for INSERT cannot refer to OLD.
 CREATE OR REPLACE TRIGGER open_more_prefixes AFTER UPDATE ON farrier.network_segments
     FOR EACH ROW WHEN (OLD.prefixes <> NEW.prefixes OR OLD.gateways <> NEW.gateways) EXECUTE FUNCTION farrier.open_prefixes();
 
 CREATE OR REPLACE TRIGGER open_prefixes AFTER INSERT ON farrier.network_segments
     FOR EACH ROW EXECUTE FUNCTION farrier.open_prefixes();
 
--- Only for a change of the checked columns. Separate from prepare_segment, because a condition of INSERT cannot refer to OLD.
+-- Fires only for a change of the checked columns. Separate from prepare_segment, because the condition of a trigger for
+-- INSERT cannot refer to OLD.
 CREATE OR REPLACE TRIGGER prepare_change BEFORE UPDATE ON farrier.network_segments
     FOR EACH ROW WHEN (OLD.prefixes <> NEW.prefixes OR OLD.gateways <> NEW.gateways OR OLD.mtu <> NEW.mtu) EXECUTE FUNCTION farrier.prepare_segment();
 
@@ -5598,7 +5666,7 @@ CREATE OR REPLACE TRIGGER wake_users AFTER UPDATE ON farrier.network_segments
     FOR EACH ROW WHEN ((NEW.state, NEW.prefixes) IS DISTINCT FROM (OLD.state, OLD.prefixes))
     EXECUTE FUNCTION farrier.wake_users_of_this('network_segment');
 
--- Only for a release. At COMMIT, when other transactions can see the release.
+-- Fires only for a release, and at COMMIT, when other transactions can see the release.
 CREATE CONSTRAINT TRIGGER mark_release AFTER UPDATE ON farrier.segment_usage
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.allocated < OLD.allocated) EXECUTE FUNCTION farrier.mark_release();
 
@@ -5606,13 +5674,13 @@ CREATE CONSTRAINT TRIGGER mark_release AFTER UPDATE ON farrier.segment_usage
 -- Triggers: partitions
 -- =====================================================================================================================
 
--- At COMMIT, so that the partition's row is locked only briefly. Only for a new request of a client for the member (seq): states that
--- the loop records, and members that leave, need no admission.
+-- Fires at COMMIT, so that the partition's row is locked only briefly. Fires only for a new request of a client for the
+-- member (seq): states that the loop records, and members that leave, need no admission.
 CREATE CONSTRAINT TRIGGER admit_again AFTER UPDATE ON farrier.ib_members
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.seq <> OLD.seq AND NEW.state <> 'leaving')
     EXECUTE FUNCTION farrier.admit_member();
 
--- At COMMIT, so that the partition's row is locked only briefly.
+-- Fires at COMMIT, so that the partition's row is locked only briefly.
 CREATE CONSTRAINT TRIGGER admit_new AFTER INSERT ON farrier.ib_members
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.admit_member();
 
@@ -5636,9 +5704,9 @@ CREATE OR REPLACE TRIGGER wake_users_of_change AFTER UPDATE ON farrier.ib_partit
 -- =====================================================================================================================
 
 -- PUBLIC has no rights on tables, views and functions of farrier; on types it has USAGE, which the server grants by default. Each
--- role of farrier may use the schema, the clock and the version of the API. Every migration executes these files. It revokes the
--- rights that the previous set granted and this one does not; rights that an operator granted stay. ALL FUNCTIONS and ALL TABLES mean
--- those of farrier.
+-- role of farrier may use the schema, the clock and the version of the API. Every migration executes the files of this
+-- directory, and revokes the rights that the previous set granted and the new set does not grant; rights that an
+-- operator granted stay. ALL FUNCTIONS and ALL TABLES mean those of farrier.
 REVOKE ALL ON ALL TABLES IN SCHEMA farrier FROM PUBLIC;
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier FROM PUBLIC;
 GRANT USAGE ON SCHEMA farrier TO farrier_controller, farrier_intents, farrier_agent, farrier_worker, farrier_reader;
@@ -5734,7 +5802,8 @@ GRANT EXECUTE ON FUNCTION
 -- Rights: farrier_worker
 -- =====================================================================================================================
 
--- Workers on tasks of several nodes. Each login may claim the tasks for which farrier.grant_worker granted it the right.
+-- Workers, which execute tasks of several nodes. Each login may claim the tasks for which farrier.grant_worker granted
+-- it the right.
 GRANT EXECUTE ON FUNCTION farrier.claim_work, farrier.renew_work, farrier.finish_work TO farrier_worker;
 
 COMMIT;
