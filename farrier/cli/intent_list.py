@@ -60,6 +60,7 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
         as_object=lambda each, _: output.plain(each),
         fields=IntentView.__struct_fields__,
         none="no intent matches",
+        newest=limit,
     )
     await listing.show(listed, form)
 

@@ -56,11 +56,13 @@ class Rows(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class Listing(Rows[T], frozen=True, kw_only=True):
-    """What a command lists. `pages` reads it anew. `fields` are those of the JSON object of a row."""
+    """What a command lists. `pages` reads it anew. `fields` are those of the JSON object of a row. `newest`: it has
+    at most so many rows, those with the highest IDs."""
 
     pages: Callable[[], AsyncIterator[Page[T]]]
     id: Callable[[T], Hashable]
     fields: Sequence[str]
+    newest: int | None = None
 
 
 async def once(read: Callable[[], Awaitable[Page[T]]]) -> AsyncIterator[Page[T]]:
@@ -118,12 +120,21 @@ async def changes(listing: Listing[T], period: timedelta) -> AsyncIterator[Chang
                 found[id_] = listing.name(row), _state(listing, row, page.now)
                 if known is None or known.get(id_) != found[id_]:
                     changed.append(row)
-        gone = {id_: name for id_, (name, _) in (known or {}).items() if id_ not in found}
+        left = _left_out(listing, found)
+        gone = {id_: name for id_, (name, _) in (known or {}).items() if id_ not in found and not left(id_)}
         took = anyio.current_time() - began
         if changed or gone or known is None:
             yield Change(page.now, changed, gone)
         known = found
         await anyio.sleep(max(period.total_seconds(), took * _SHARE))
+
+
+def _left_out(listing: Listing[Any], found: Mapping[Any, object]) -> Callable[[Any], bool]:
+    """Whether a list of the newest rows is too short for a row, which is then not gone."""
+    if listing.newest is None or len(found) < listing.newest:
+        return lambda _: False
+    oldest = min(found)
+    return lambda id_: bool(id_ < oldest)
 
 
 def _state(listing: Listing[T], row: T, now: datetime) -> tuple[str, ...]:

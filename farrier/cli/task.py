@@ -43,6 +43,7 @@ async def list_(
         as_object=lambda each, _: output.plain(each),
         fields=TaskView.__struct_fields__,
         none="no task matches",
+        newest=limit,
     )
     await listing.show(listed, form)
 

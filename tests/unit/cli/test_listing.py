@@ -115,6 +115,13 @@ async def test_a_watch_yields_what_is_new_changed_or_gone_and_not_what_only_grew
     assert not readings
 
 
+async def test_a_row_that_newer_ones_displace_from_a_list_of_the_newest_is_not_gone() -> None:
+    readings = [[Row(5, "e"), Row(4, "d")], [Row(6, "f"), Row(5, "e")], [Row(7, "g"), Row(5, "e")], [Row(7, "g")]]
+    watched = msgspec.structs.replace(listed(), pages=lambda: pages(readings.pop(0)), newest=2)
+    found = listing.changes(watched, timedelta(0))
+    assert [(await anext(found)).gone for _ in range(4)] == [{}, {}, {6: "f"}, {5: "e"}]
+
+
 def test_what_changes_is_printed_as_rows_or_as_a_json_object_on_each_line(capsys: pytest.CaptureFixture[str]) -> None:
     for output, expected in (
         (Output.NAME, ["a"]),
