@@ -10,9 +10,12 @@ import anyio
 import msgspec
 import typer
 
-from farrier.cli import arguments, intent_answers, output, regions
+from farrier.cli import arguments, intent_answers, listing, output, regions
 from farrier.cli.connection import opened, with_settings
+from farrier.cli.form import Form, formed
+from farrier.cli.listing import Column, Listing
 from farrier.cli.output import Cell
+from farrier.clock import wall
 from farrier.config import Config, site_files
 from farrier.config.sites import Site, Sites
 from farrier.errors import ConfigError, ExitCode, FarrierError
@@ -38,9 +41,18 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the list: a site that is configured here, or one of which only the database has the region."""
+
+    site: str
+    url: str | None
+    region: RegionView | None
+
+
 @site.command("list")
 @with_settings
-def list_(settings: Config, as_json: output.AsJson = False) -> None:
+@formed
+def list_(settings: Config, form: Form) -> None:
     """List the configured sites with their regions, and the regions of sites that are not configured here. The states
     of regions require a database. If the files of sites cannot be read, the command lists the regions and exits with
     code 2."""
@@ -50,27 +62,40 @@ def list_(settings: Config, as_json: output.AsJson = False) -> None:
         sites = regions.configured(settings)
     except ConfigError as error:  # the list of regions helps an operator to find a site whose file was lost
         wrong = error
-    page = anyio.run(_observed, settings)
-    _list(settings, sites, page, as_json=as_json, complete=wrong is None)
+    listed = Listing(
+        columns=_columns(sites, "not here" if wrong is None else "not known"),
+        pages=lambda: listing.once(lambda: _listed(settings, sites)),
+        name=lambda each: each.site,
+        id=lambda each: each.site,
+        as_object=lambda each, _: output.plain(each),
+        fields=Listed.__struct_fields__,
+        none=f"no files of sites in {settings.sites.directory}" if wrong is None else "no region is known",
+    )
+    anyio.run(listing.show, listed, form)
     if wrong is not None:
         raise wrong
 
 
-def _list(settings: Config, sites: Sites, page: Page[RegionView] | None, *, as_json: bool, complete: bool) -> None:
-    """Print what is known. If `complete`, `sites` has every site that is configured on this machine."""
-    regions = _by_site(page)
-    others = [region for name, region in regions.items() if name not in sites]
-    if as_json:
-        lines = [_line(each, regions.get(name)) for name, each in sites.items()]
-        output.json([*lines, *({"site": one.site, "url": None, "region": output.plain(one)} for one in others)])
-        return
-    if complete and not sites:
-        typer.echo(f"no files of sites in {settings.sites.directory}", err=True)
-    rows = [_row(each, regions.get(name), page) for name, each in sites.items()]
-    if page is not None:
-        url = "not here" if complete else "not known"
-        rows += [(one.site, url, one.state, output.ago(one.since, page.now), one.last_error) for one in others]
-    output.table(("SITE", "REGION", "STATE", "FOR", "ERROR"), rows)
+async def _listed(settings: Config, sites: Sites) -> Page[Listed]:
+    page = await _observed(settings)
+    observed = _by_site(page)
+    rows = [
+        Listed(site=name, url=None if each.maas is None else each.maas.url, region=observed.get(name))
+        for name, each in sites.items()
+    ]
+    rows += [Listed(site=name, url=None, region=region) for name, region in observed.items() if name not in sites]
+    return Page(wall() if page is None else page.now, tuple(rows))
+
+
+def _columns(sites: Sites, elsewhere: str) -> tuple[Column[Listed], ...]:
+    """The columns; `elsewhere` stands for the URL of a region of which no file is here."""
+    return (
+        Column("SITE", lambda each, _: each.site),
+        Column("REGION", lambda each, _: each.url or ("none" if each.site in sites else elsewhere)),
+        Column("STATE", lambda each, _: None if each.region is None else each.region.state),
+        Column("FOR", lambda each, now: None if each.region is None else output.ago(each.region.since, now), ages=True),
+        Column("ERROR", lambda each, _: None if each.region is None else each.region.last_error),
+    )
 
 
 @site.command("show")
@@ -190,17 +215,6 @@ async def _answer(name: str, region: MaasClient) -> Asked:
 
 def _by_site(page: Page[RegionView] | None) -> Mapping[str, RegionView]:
     return {} if page is None else {region.site: region for region in page.rows}
-
-
-def _line(each: Site, region: RegionView | None) -> dict[str, Any]:
-    return {"site": each.name, "url": None if each.maas is None else each.maas.url, "region": output.plain(region)}
-
-
-def _row(each: Site, region: RegionView | None, page: Page[RegionView] | None) -> tuple[Cell, ...]:
-    url = each.maas.url if each.maas is not None else "none"
-    if region is None or page is None:
-        return each.name, url, None, None, None
-    return each.name, url, region.state, output.ago(region.since, page.now), region.last_error
 
 
 def _user(asked: Asked) -> str | None:

@@ -20,14 +20,12 @@ TASKS = """
      WHERE n.name = 'gpu-1' ORDER BY t.type
 """
 FORMED = {"--output", "--json", "--sort-by", "--watch"}
-# In an order of their own; read from a file or from the settings; and those of contexts and sites, which show what is
-# configured on this machine.
+# In an order of their own; read from a file or from the settings.
 WITHOUT = {
     "history list": {"--sort-by", "--watch"},
     "sla list": {"--watch"},
     "token list": {"--watch"},
     "context list": FORMED - {"--json"},
-    "site list": FORMED - {"--json"},
 }
 
 
