@@ -15,7 +15,7 @@ WORKDIR /var/lib/farrier
 ENV PATH=/opt/farrier/bin:$PATH FARRIER_HTTP_HOST=0.0.0.0 PYTHONDONTWRITEBYTECODE=1
 EXPOSE 9464
 # The process, not the database: to start the container again helps only against a process that hangs.
-HEALTHCHECK --interval=10s --timeout=5s --start-period=90s --retries=3 \
+HEALTHCHECK --interval=30s --timeout=5s --start-period=90s --retries=3 \
     CMD ["farrier", "health"]
 ENTRYPOINT ["farrier"]
 CMD ["run"]

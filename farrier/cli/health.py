@@ -1,10 +1,18 @@
-"""`farrier health`: asks the daemon of this machine for its health, for the health check of a container."""
+"""`farrier health`: asks the daemon of this machine for its health, for the health check of a container.
+
+The check runs again and again, so it uses the client of the standard library, which loads faster than httpx.
+"""
 
 from __future__ import annotations
 
+import ssl
+from contextlib import closing
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -31,17 +39,28 @@ def health(
     not for this address.
     """
     url = f"{url_of(config.load(config_file).http)}/{'readyz' if ready else 'healthz'}"
-    import httpx  # half of the time that the check takes
-
     try:
-        # Nothing is sent but the path, and the address is one of this machine.
-        response = httpx.get(url, verify=False, timeout=_SECONDS, trust_env=False)
-    except httpx.HTTPError as failure:
+        status, text = _response(url)
+    except (OSError, HTTPException) as failure:
         typer.echo(f"farrier: no response from {url}: {str(failure) or type(failure).__name__}", err=True)
         raise typer.Exit(ExitCode.FAILED) from None
-    typer.echo(response.text.strip())
-    if not response.is_success:
+    typer.echo(text.strip())
+    if status != HTTPStatus.OK:
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _response(url: str) -> tuple[int, str]:
+    parts = urlsplit(url)
+    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=_SECONDS)
+    if parts.scheme == "https":
+        # Nothing is sent but the path, and the address is one of this machine.
+        unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+        connection = HTTPSConnection(parts.hostname or "", parts.port, timeout=_SECONDS, context=unverified)
+    with closing(connection):
+        connection.request("GET", parts.path)
+        response = connection.getresponse()
+        return response.status, response.read().decode(errors="replace")
 
 
 def url_of(http: HttpConfig) -> str:
