@@ -28,7 +28,7 @@ def page(request: Request, template: str, values: Mapping[str, Any], status: HTT
     """A page with a form, whose template writes the fields of `hidden`."""
     token = request.cookies.get(COOKIE) or secrets.token_urlsafe(32)
     hidden = {FIELD: token, **values.get("hidden", {})}
-    response = render.page(template, {**values, "hidden": hidden}, status)
+    response = render.page(request, template, {**values, "hidden": hidden}, status)
     keep(request, response, COOKIE, token)
     return response
 

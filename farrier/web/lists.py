@@ -68,7 +68,7 @@ async def inventory(request: Request) -> Response:
         "next": None if following is None else address.page(following),
         "is_first": "after" not in given,
     }
-    return render.page("inventory.html", values)
+    return render.page(request, "inventory.html", values)
 
 
 def _selection(request: Request) -> Wanted:
@@ -133,7 +133,7 @@ async def resources(request: Request) -> Response:
         "next": address.page(key_of(found.rows[-1])) if len(found.rows) == _ROWS else None,
         "is_first": "after" not in given,
     }
-    return render.page("resources.html", values)
+    return render.page(request, "resources.html", values)
 
 
 def _layers(known: list[KindView]) -> Iterator[tuple[str, list[tuple[str, int | None]]]]:

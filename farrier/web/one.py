@@ -64,7 +64,7 @@ async def node(request: Request) -> Response:
         "title": title,
     }
     common = _common(NODE, shown.id, shown.requests, recent)
-    return render.page("node.html", values | common | _dashboard(backend, NODE, shown))
+    return render.page(request, "node.html", values | common | _dashboard(backend, NODE, shown))
 
 
 async def resource(request: Request) -> Response:
@@ -86,7 +86,7 @@ async def resource(request: Request) -> Response:
         "allocated": await _allocated(backend, shown),
     }
     common = _common(shown.kind, shown.id, detail.requests, recent)
-    return render.page("resource.html", values | common | _dashboard(backend, shown.kind, shown))
+    return render.page(request, "resource.html", values | common | _dashboard(backend, shown.kind, shown))
 
 
 async def _allocated(backend: Backend, shown: ResourceView) -> Sequence[AddressView | MemberView]:

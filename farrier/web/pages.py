@@ -19,13 +19,13 @@ from farrier.web.backend import backend_of
 async def kinds(request: Request) -> Response:
     """GET /resources: the registered kinds, and how many resources each state has."""
     found = await backend_of(request).resources.kinds()
-    return render.page("kinds.html", {"at": "resources", "every": lists.LIVE_SECONDS, "kinds": found})
+    return render.page(request, "kinds.html", {"at": "resources", "every": lists.LIVE_SECONDS, "kinds": found})
 
 
 async def controllers(request: Request) -> Response:
     """GET /controllers: the controllers with their shards, and the shards without a controller."""
     found = await backend_of(request).queries.controllers()
-    return render.page("controllers.html", {"at": "controllers", "every": lists.LIVE_SECONDS, "found": found})
+    return render.page(request, "controllers.html", {"at": "controllers", "every": lists.LIVE_SECONDS, "found": found})
 
 
 async def style(_request: Request) -> Response:

@@ -52,4 +52,4 @@ async def history(request: Request) -> Response:
         "chosen": wanted.kinds,
         "filtered": bool(kept),
     }
-    return render.page("history.html", values)
+    return render.page(request, "history.html", values)

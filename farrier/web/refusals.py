@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from farrier.errors import CredentialError, DatabaseUnreachable, MalformedRequest, RefusedByModel, UndecodableState
 from farrier.model.intent_views import IntentView
-from farrier.web import render, return_path
+from farrier.web import render
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -150,7 +150,10 @@ def _answer(request: Request, problem: Problem) -> Response:
     if request.scope["path"].startswith("/api/"):
         return Response(msgspec.json.encode(problem), status, media_type=MEDIA)
     title = f"{status.value} {status.phrase}"
-    values = {"title": title, "error": problem.detail, "hint": problem.hint, "log_in": ""}
-    if status is HTTPStatus.UNAUTHORIZED and request.method == "GET":
-        values["log_in"] = return_path.log_in(request)
-    return render.page("error.html", values, status)
+    values = {
+        "title": title,
+        "error": problem.detail,
+        "hint": problem.hint,
+        "needs_token": status is HTTPStatus.UNAUTHORIZED,
+    }
+    return render.page(request, "error.html", values, status)

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import jinja2
 import msgspec
+from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from farrier.model import duration
@@ -19,6 +20,7 @@ from farrier.model.clocks import Clock
 from farrier.model.edges import NODE
 from farrier.model.history import HistoryEntry
 from farrier.model.timeline import Row
+from farrier.web import return_path
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -97,6 +99,9 @@ _templates.filters |= {
 }
 
 
-def page(template: str, values: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
+def page(
+    request: Request, template: str, values: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK
+) -> HTMLResponse:
     """The template, filled. A name that it uses and is not given is an error."""
-    return HTMLResponse(_templates.get_template(template).render(values), status)
+    known = {"log_in": return_path.log_in(request), **values}
+    return HTMLResponse(_templates.get_template(template).render(known), status)

@@ -20,9 +20,9 @@ _OWN = re.compile(r"/(?:[!-.0-\[\]-~][!-\[\]-~]*)?")
 
 def log_in(request: Request) -> str:
     """The path of the log-in that returns to this page."""
-    query = request.url.query
+    query = request.scope["query_string"].decode("latin-1")
     path = quote(request.scope["path"]) + (f"?{query}" if query else "")
-    return f"{LOG_IN}?{urlencode({_FIELD: path})}" if _is_own(path) else LOG_IN
+    return f"{LOG_IN}?{urlencode({_FIELD: path})}" if _is_own(path) and path != _HOME else LOG_IN
 
 
 def wanted(request: Request) -> str:

@@ -63,11 +63,24 @@ async def test_the_log_in_returns_to_the_page_that_asked_for_it(web: httpx.Async
     await register(conn, "gpu-1")
     for page in ("/nodes/gpu-1", "/?site=ams&label=row%3D1", "/history?resource=node/gpu-1"):
         refused = await web.get(page)
-        (link,) = re.findall(r'href="(/login\?next=[^"]*)"', refused.text)
+        (link,) = set(re.findall(r'href="(/login\?next=[^"]*)"', refused.text))
         entered = await log_in(web, VIEWER, html.unescape(link))
         assert (entered.status_code, entered.headers["location"]) == (303, page)
         assert (await web.get(entered.headers["location"])).status_code == 200
         web.cookies.clear()
+
+
+async def test_each_page_that_is_read_without_a_token_leads_to_a_log_in_that_returns_to_it(
+    backend: Backend, conn: Connection
+) -> None:
+    await register(conn, "gpu-1")
+    site = Site(CollectorRegistry(), unready_because=lambda: None, refresh=nothing, access=Access(TOKENS))
+    site.open(backend)
+    async with client_of(site) as web:
+        for path, leads_to in (("/nodes/gpu-1", "/login?next=%2Fnodes%2Fgpu-1"), ("/", "/login")):
+            assert f'href="{leads_to}"' in (await web.get(path)).text
+        entered = await log_in(web, OPERATOR, "/login?next=%2Fnodes%2Fgpu-1")
+        assert "quarantine" in choices((await web.get(entered.headers["location"])).text)
 
 
 @pytest.mark.parametrize(
