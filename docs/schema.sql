@@ -26,7 +26,7 @@
 -- agents               12                     1   bootstrap_tokens, node_agents
 -- tasks                18                         task_types, node_tasks, workers
 -- intents               7          1          3   intents
--- kinds                26                     1   kinds, kind_layers, kind_states, kind_actions, resources, callable
+-- kinds                27                     1   kinds, kind_layers, kind_states, kind_actions, resources, callable
 -- brakes                5          1              departures, brakes, brake_lifts
 -- maas                  8          1              maas_regions, node_observations
 -- requests              6                     3   resource_intents
@@ -166,13 +166,11 @@ CREATE TABLE farrier.contradictions (
     causes   text[] NOT NULL      -- causes of the quarantines that last while the machine is in this state
 );
 
--- The actions that an intent may request.
+-- The actions of intents for nodes, in addition to their rows in kind_actions.
 CREATE TABLE farrier.actions (
     action       text    PRIMARY KEY,
     since        integer NOT NULL,  -- the version of the API in which it was added
-    interrupts   boolean NOT NULL,  -- a pending intent with this action interrupts a step that only reads
-    while_paused boolean NOT NULL,  -- the intent is handled even while the node is paused
-    params       jsonb   NOT NULL   -- rules of the parameters; see params_fault
+    while_paused boolean NOT NULL   -- the intent is handled even while the node is paused
 );
 
 -- The recommended action for each failure.
@@ -657,7 +655,7 @@ CREATE TABLE farrier.intents (
     node            text        NOT NULL,                           -- name or id, as the client gave it
     node_id         bigint      NOT NULL REFERENCES farrier.nodes,  -- the node with that name or id; set by a trigger
     action          text        NOT NULL,                           -- farrier.model.actions.Action
-    params          jsonb       NOT NULL DEFAULT '{}',              -- must obey the rules in farrier.actions
+    params          jsonb       NOT NULL DEFAULT '{}',              -- must obey the rules in farrier.kind_actions
     api_version     integer,                                        -- version of the API that the client uses; null: the lowest
                                                                     -- supported one
     idempotency_key text,                                           -- unique for a node: a repeated request is the same intent
@@ -715,7 +713,7 @@ CREATE TABLE farrier.kind_states (
     PRIMARY KEY (kind, layer, state)
 );
 
--- The actions that an intent may request of resources of each kind, from its spec.
+-- The actions that an intent may request of resources of each kind, from its spec. Table actions has more about those of nodes.
 CREATE TABLE farrier.kind_actions (
     kind        text    NOT NULL,
     action      text    NOT NULL,
@@ -2197,7 +2195,7 @@ END $$;
 CREATE OR REPLACE FUNCTION farrier.refuse_details(details jsonb) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
-    rules jsonb := (SELECT (a.params -> 'fields') - '{unset, if_version}'::text[] FROM actions a WHERE a.action = 'set');
+    rules jsonb := (SELECT (a.params -> 'fields') - '{unset, if_version}'::text[] FROM kind_actions a WHERE a.kind = 'node' AND a.action = 'set');
     fault text := params_fault(jsonb_build_object('fields', rules), details);
 BEGIN
     fault := coalesce(fault, 'labels ' || json_fault(details -> 'labels', 16384));
@@ -2242,7 +2240,7 @@ DECLARE
     first_management text := CASE WHEN bmc_address IS NULL AND bmc_credential IS NULL THEN 'unmanaged' ELSE 'enroll' END;
     onboarding bigint;
     violated text;
-    bmc_rules jsonb := (SELECT a.params -> 'fields' FROM actions a WHERE a.action = 'set_bmc');
+    bmc_rules jsonb := (SELECT a.params -> 'fields' FROM kind_actions a WHERE a.kind = 'node' AND a.action = 'set_bmc');
     fault text := coalesce('bmc_address ' || param_fault(bmc_rules -> 'address', to_jsonb(bmc_address)),
                            'bmc_credential ' || param_fault(bmc_rules -> 'credential', to_jsonb(bmc_credential)));
     given jsonb := jsonb_strip_nulls(jsonb_build_object('site', site, 'model', model, 'maas_id', maas_id, 'macs', macs))
@@ -3156,7 +3154,7 @@ DECLARE
     first_id bigint;
 BEGIN
     PERFORM refuse_version(NEW.api_version);
-    SELECT a.since, a.params INTO spec FROM actions a WHERE a.action = NEW.action;
+    SELECT a.since, k.params INTO spec FROM actions a JOIN kind_actions k USING (action) WHERE k.kind = 'node' AND a.action = NEW.action;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'unknown action %', coalesce(quote_literal(NEW.action), 'null')
             USING ERRCODE = 'FR400', HINT = (SELECT 'Known: ' || string_agg(a.action, ', ' ORDER BY a.action) FROM actions a);
@@ -3330,6 +3328,19 @@ BEGIN
                     WHERE r.ended_at IS NULL AND r.%2$I = k.state AND r.%3$I < k.late_before) late ON c.n > 0
         $q$, one.relation, one.layer, one.layer || '_entered_at', one.model)
         USING one.label, kinds, states, names, limits, farrier.now(), one.kind, scopes;
+    END LOOP;
+END $$;
+
+-- Returns how many resources that have not ended are in each state of the layers in their kind's own table.
+CREATE OR REPLACE FUNCTION farrier.count_states() RETURNS TABLE (kind text, layer text, state text, n bigint)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    one record;
+BEGIN
+    FOR one IN SELECT k.kind, l.layer, k.relation, k.living
+                 FROM kinds k JOIN pg_class c ON c.oid = k.relation JOIN kind_layers l USING (kind) WHERE l.relation IS NULL LOOP
+        RETURN QUERY EXECUTE format('SELECT $1, $2, r.%1$I::text, count(*) FROM %2$s r WHERE %3$s GROUP BY r.%1$I',
+                                    one.layer, one.relation, one.living) USING one.kind, one.layer;
     END LOOP;
 END $$;
 
@@ -5772,7 +5783,7 @@ GRANT EXECUTE ON FUNCTION
     farrier.register_node, farrier.issue_bootstrap, farrier.revoke_bootstrap, farrier.bootstrap_token, farrier.set_ib_ports,
     farrier.intent, farrier.enqueue, farrier.lift_brake,
     farrier.resource_intent, farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_names,
-    farrier.count_resources, farrier.late_resources,
+    farrier.count_resources, farrier.count_states, farrier.late_resources,
     farrier.list_addresses, farrier.allocate_address, farrier.release_address,
     farrier.partition_members, farrier.join_partition, farrier.leave_partition, farrier.shard_of
     TO farrier_intents;
@@ -5794,7 +5805,7 @@ GRANT SELECT (
     ) ON farrier.node_tasks TO farrier_reader;
 GRANT EXECUTE ON FUNCTION
     farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_names,
-    farrier.count_resources, farrier.late_resources,
+    farrier.count_resources, farrier.count_states, farrier.late_resources,
     farrier.columns_of, farrier.selected_nodes, farrier.list_addresses, farrier.partition_members, farrier.node_holds, farrier.same_machine, farrier.shard_of
     TO farrier_reader;
 

@@ -61,7 +61,7 @@ def kinds(ctx: typer.Context, incomplete: str) -> Sequence[str]:
     """Complete the name of a kind."""
 
     async def found(session: Session) -> Iterable[str]:
-        return [NODE, *(kind.kind for kind in await session.resources.kinds(counted=False))]
+        return [kind.kind for kind in await session.resources.kinds(counted=False)]
 
     return _from_database(ctx, incomplete, found)
 

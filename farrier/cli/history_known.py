@@ -8,19 +8,14 @@ import typer
 
 from farrier.cli.connection import Session
 from farrier.config.reading import nearest
-from farrier.model import edges
 from farrier.model.details import DETAILS
 from farrier.model.edges import NODE
 from farrier.model.history import HistoryFilter, Order
-from farrier.model.stages import DecommissionStage, OnboardingStage
 
 # The values of a detail are no states.
 _DETAILS = "details."
-_OF_NODES: Mapping[str, frozenset[str]] = {
-    **{layer.value: frozenset(map(str, states)) for layer, states in edges.STATES.items()},
-    "onboarding_stage": frozenset(map(str, OnboardingStage)),
-    "decommission_stage": frozenset(map(str, DecommissionStage)),
-    **{f"{_DETAILS}{name}": frozenset() for name in DETAILS},
+_LAYERS_WITHOUT_STATES: Mapping[str, dict[str, frozenset[str]]] = {
+    NODE: {f"{_DETAILS}{name}": frozenset() for name in DETAILS}
 }
 
 
@@ -29,11 +24,12 @@ async def refuse_unknown(session: Session, wanted: HistoryFilter) -> None:
     kinds = wanted.kinds if wanted.resource is None else (wanted.resource[0],)
     if not (kinds or wanted.layers or wanted.sources or wanted.targets):
         return
-    known = {NODE: _OF_NODES} | {
+    known = {
         each.kind: {
             layer: frozenset(state.state for state in each.states if state.layer == layer)
             for layer in {state.layer for state in each.states}
         }
+        | _LAYERS_WITHOUT_STATES.get(each.kind, {})
         for each in await session.resources.kinds(counted=False)
     }
     for kind in kinds:

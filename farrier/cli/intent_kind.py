@@ -12,7 +12,6 @@ from farrier.cli import completed_names, output
 from farrier.cli.connection import Session
 from farrier.config.reading import nearest
 from farrier.errors import RefusedByModel
-from farrier.model.actions import Action
 from farrier.model.edges import NODE
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.views import Page
@@ -52,10 +51,8 @@ async def some(session: Session, kind: str, wanted: WantedIntents, before: int |
 
 async def actions(session: Session, kind: str) -> tuple[str, ...]:
     """The actions of a kind. Raises a usage error for a kind that is not installed."""
-    if kind == NODE:
-        return tuple(Action)
     kinds = await session.resources.kinds(counted=False)
-    known(kind, "kind", (NODE, *(each.kind for each in kinds)))
+    known(kind, "kind", (each.kind for each in kinds))
     return tuple(action.action for each in kinds if each.kind == kind for action in each.actions)
 
 

@@ -24,7 +24,7 @@ kind = typer.Typer(no_args_is_help=True, add_completion=False, help=_HELP)
 @with_database
 @formed
 async def list_(session: Session, form: Form) -> None:
-    """List the registered kinds, with their actions and the number of resources in each state."""
+    """List all kinds, with their actions and the number of resources in each state."""
 
     async def read() -> Page[KindView]:
         return Page(clock.wall(), await session.resources.kinds())

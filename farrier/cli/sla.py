@@ -63,7 +63,7 @@ def list_(settings: Config, form: Form) -> None:
 
 async def _limits(settings: Config) -> Page[Limit]:
     known = (*BUILT_IN, *kinds.specs(settings.controller.kinds))
-    others = await _registered(settings, {spec.name for spec in known})
+    others = await _registered(settings, {NODE, *(spec.name for spec in known)})
     found = (
         *(_limit(settings.sla, each.key, each.default, each.note) for each in (*PLACES, *places_of(known))),
         *_of_others(settings.sla, others),

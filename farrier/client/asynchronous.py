@@ -103,7 +103,7 @@ class AsyncFarrier:
     # --- resources of other kinds, controllers
 
     async def kinds(self) -> Sequence[KindView]:
-        """The registered kinds, with their states and actions."""
+        """All kinds, with their states and actions."""
         return (await self.call(calls.kinds())).kinds
 
     async def resources(self, kind: str, **filters: str | Iterable[str]) -> AsyncIterator[ResourceView]:

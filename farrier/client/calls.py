@@ -79,7 +79,7 @@ class RegisteredNodes(msgspec.Struct, frozen=True):
 
 
 class Kinds(msgspec.Struct, frozen=True):
-    """The registered kinds."""
+    """All kinds."""
 
     kinds: tuple[KindView, ...]
 
@@ -192,7 +192,7 @@ def intents(
 
 
 def kinds() -> Call[Kinds]:
-    """The registered kinds."""
+    """All kinds."""
     return Call(path="/resources", type=Kinds)
 
 

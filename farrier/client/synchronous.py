@@ -101,7 +101,7 @@ class Farrier:
     # --- resources of other kinds, controllers
 
     def kinds(self) -> Sequence[KindView]:
-        """The registered kinds, with their states and actions."""
+        """All kinds, with their states and actions."""
         return self.call(calls.kinds()).kinds
 
     def resources(self, kind: str, **filters: str | Iterable[str]) -> Iterator[ResourceView]:

@@ -224,9 +224,7 @@ async def _sync_actions(conn: Connection) -> None:
         _ACTIONS,
         [action for action, _ in specs],
         [spec.since for _, spec in specs],
-        [spec.interrupts for _, spec in specs],
         [action in actions.ANSWERED_WHILE_PAUSED for action, _ in specs],
-        [msgspec.json.encode(actions.schema(action)).decode() for action, _ in specs],
     )
 
 

@@ -16,6 +16,7 @@ import msgspec
 from farrier.errors import RefusedByModel
 from farrier.model import params, workflow_condition
 from farrier.model.acceptance import Allowed, Answer, Later, refusal
+from farrier.model.kinds import KindAction
 from farrier.model.management import TRANSIENT, Management
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow_condition import LiveWorkflow, Situation
@@ -64,22 +65,18 @@ IN_SERVICE = frozenset({N.ACTIVE, N.OFFLINE, N.QUARANTINED})
 BEING_DECOMMISSIONED = IN_SERVICE | {N.DRAINING, N.RETIRED, N.REMOVING}
 
 
-class ActionSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One action. `interrupts`: while such an intent is pending, a step that only reads is interrupted. A pause does
-    not delay the interruption."""
+class ActionSpec(KindAction, frozen=True, kw_only=True):
+    """One action. `accepted_in` are statuses. `interrupts`: while such an intent is pending, a step that only reads is
+    interrupted. A pause does not delay the interruption."""
 
     group: Group
-    description: str
-    params: type[params.Params] = params.NoParams
-    statuses: frozenset[N] = UNDELETED
+    accepted_in: frozenset[N] = UNDELETED
     managements: frozenset[Management] = frozenset(Management)
     situation: Situation = workflow_condition.ANY
     regardless_in: frozenset[N] = frozenset()  # accepted in these with any workflow
     stops: frozenset[Management] = frozenset()  # accepted in these with any workflow; ends these states
-    instead: str = ""  # the alternative if the status forbids the action
     first: str = ""  # the action that must come first if the management state forbids this one
     since: int = 1
-    interrupts: bool = False
 
     @property
     def waits_for_management(self) -> frozenset[Management]:
@@ -111,7 +108,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         group=Group.BMC,
         description="adopt a running machine, with reads only",
         since=2,
-        statuses=NEVER_ACTIVE,
+        accepted_in=NEVER_ACTIVE,
         managements=frozenset({Management.MANAGEABLE, Management.ADOPT_FAILED}),
         situation=workflow_condition.ADOPTABLE,
         first="manage it first",
@@ -128,46 +125,46 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         group=Group.LIFECYCLE,
         description="start the onboarding in this mode",
         params=params.Onboard,
-        statuses=NEVER_ACTIVE | {N.RETIRED},
+        accepted_in=NEVER_ACTIVE | {N.RETIRED},
         situation=workflow_condition.NOT_BEGUN,
     ),
     Action.QUARANTINE: ActionSpec(
         group=Group.LIFECYCLE,
         description="block the node from scheduling until it is released",
         params=params.Because,
-        statuses=frozenset({N.ENROLLING, N.ACTIVE, N.OFFLINE, N.QUARANTINED}),
+        accepted_in=frozenset({N.ENROLLING, N.ACTIVE, N.OFFLINE, N.QUARANTINED}),
     ),
     Action.RELEASE: ActionSpec(
         group=Group.LIFECYCLE,
         description="lift the quarantine if the node's health is proven now",
         params=params.MaybeBecause,
-        statuses=frozenset({N.QUARANTINED}),
+        accepted_in=frozenset({N.QUARANTINED}),
         situation=workflow_condition.IDLE,
     ),
     Action.DRAIN: ActionSpec(
         group=Group.LIFECYCLE,
         description="drain the node and retire it",
         params=params.Drain,
-        statuses=IN_SERVICE,
+        accepted_in=IN_SERVICE,
         situation=workflow_condition.RAISABLE,
     ),
     Action.REACTIVATE: ActionSpec(
         group=Group.LIFECYCLE,
         description="return a retired node to service; its health decides when it is active",
-        statuses=frozenset({N.RETIRED}),
+        accepted_in=frozenset({N.RETIRED}),
         situation=workflow_condition.IDLE,
     ),
     Action.REMOVE: ActionSpec(
         group=Group.LIFECYCLE,
         description="uninstall a retired node and delete it",
         params=params.Remove,
-        statuses=frozenset({N.RETIRED}),
+        accepted_in=frozenset({N.RETIRED}),
         situation=workflow_condition.RAISABLE,
     ),
     Action.DELETE: ActionSpec(
         group=Group.LIFECYCLE,
         description="delete a node that was never active",
-        statuses=NEVER_ACTIVE,
+        accepted_in=NEVER_ACTIVE,
         managements=frozenset(Management) - TRANSIENT,
         situation=workflow_condition.NO_DECOMMISSION,
         instead="decommission the node, or remove it",
@@ -177,7 +174,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         group=Group.LIFECYCLE,
         description="drain and clean the node; the mode decides its final state",
         params=params.Decommission,
-        statuses=IN_SERVICE | {N.RETIRED},
+        accepted_in=IN_SERVICE | {N.RETIRED},
         situation=workflow_condition.RAISABLE,
     ),
     Action.RETRY_STAGE: ActionSpec(
@@ -239,8 +236,8 @@ def check(action: Action, status: N, management: Management, live: LiveWorkflow 
     """Whether a node in these states accepts the action. `live` is its live workflow, or None."""
     spec = ACTIONS[action]
     raises = spec.situation is workflow_condition.RAISABLE and live is not None and spec.situation.fits(live)
-    if status not in (BEING_DECOMMISSIONED if raises else spec.statuses):
-        where = _names(N, spec.statuses)
+    if status not in (BEING_DECOMMISSIONED if raises else spec.accepted_in):
+        where = _names(N, spec.accepted_in)
         return refusal(action, f"in status {where}; this node is {status}", spec.instead)
     if status not in spec.regardless_in and management not in spec.stops and not spec.situation.fits(live):
         return refusal(action, f"{spec.situation.text}; {_live(live)}")

@@ -140,7 +140,7 @@ def _action_table() -> str:
             str(action),
             _params(action),
             str(spec.since),
-            _some(edges.STATES[Layer.STATUS], spec.statuses),
+            _some(edges.STATES[Layer.STATUS], spec.accepted_in),
             _some(edges.STATES[Layer.MANAGEMENT], spec.managements),
             spec.situation.text + _regardless(spec),
             spec.description,
@@ -201,7 +201,7 @@ def _action_as_json(action: actions.Action) -> dict[str, object]:
         "since": spec.since,
         "interrupts": spec.interrupts,
         "params": actions.schema(action),
-        "statuses": [str(state) for state in edges.STATES[Layer.STATUS] if state in spec.statuses],
+        "statuses": [str(state) for state in edges.STATES[Layer.STATUS] if state in spec.accepted_in],
         "management": [str(state) for state in edges.STATES[Layer.MANAGEMENT] if state in spec.managements],
         "accepted": spec.situation.text + _regardless(spec),
     }

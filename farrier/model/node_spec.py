@@ -1,8 +1,9 @@
-"""Nodes as a kind: every layer of a node, from the edges in `edges` and the limits in `sla`."""
+"""Nodes as a kind: every layer of a node, from the edges in `edges` and the limits in `sla`, and the `ACTIONS`."""
 
 from __future__ import annotations
 
 from farrier.model import edges, sla
+from farrier.model.actions import ACTIONS
 from farrier.model.edges import NODE, Layer
 from farrier.model.kinds import KindLayer, KindSpec, KindState
 from farrier.model.status import NodeStatus
@@ -66,6 +67,7 @@ SPEC = KindSpec(
         *map(_stages, _TABLES),
     ),
     create=None,
+    actions={action.value: spec for action, spec in ACTIONS.items()},
     by_model=True,
     steady=NodeStatus.ACTIVE,
 )

@@ -15,7 +15,6 @@ import msgspec
 from farrier.model import limits as limits_of
 from farrier.model import sla
 from farrier.model.clocks import Clock
-from farrier.model.kinds import LAYER
 from farrier.model.limits import Limits, Overrides
 from farrier.model.outcome import Record
 from farrier.model.params import Schema
@@ -24,8 +23,8 @@ from farrier.model.views import RequestView
 
 class StateView(msgspec.Struct, frozen=True, kw_only=True):
     """A state of a layer of a kind. `label` is the name of the layer in metrics and in names of limits. `count` is the
-    number of resources in the state, None for a terminal state and if the query did not count. `limit` is in
-    seconds."""
+    number of resources in the state; None for a terminal state, for a layer in another table, and if the query did not
+    count. `limit` is in seconds."""
 
     layer: str
     label: str
@@ -43,8 +42,8 @@ class StateView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActionView(msgspec.Struct, frozen=True, kw_only=True):
-    """An action of resources of a kind. `states` accept it; `create` has none. `instead` is what to do in the other
-    states."""
+    """An action of resources of a kind. `states` are those of the first layer that accept it; `create` has none. A
+    resource may refuse it for other reasons, too. `instead` is what to do in the other states."""
 
     action: str
     description: str
@@ -54,7 +53,7 @@ class ActionView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KindView(msgspec.Struct, frozen=True, kw_only=True):
-    """A registered kind."""
+    """A registered kind. Its states begin with those of its first layer."""
 
     kind: str
     states: tuple[StateView, ...]
@@ -63,7 +62,7 @@ class KindView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def count(self) -> int:
         """The number of resources that have not ended."""
-        return sum(state.count or 0 for state in self.states if state.layer == LAYER)
+        return sum(state.count or 0 for state in self.states if state.layer == self.states[0].layer)
 
 
 class LayerView(msgspec.Struct, frozen=True, kw_only=True):

@@ -187,8 +187,8 @@ class ResourceQueries(Protocol):
     connection's role may not read, and `DatabaseUnreachable`."""
 
     async def kinds(self, *, counted: bool = True) -> tuple[KindView, ...]:
-        """All registered kinds, with their states, actions and, if `counted`, the numbers of their resources. Without
-        counting, the cost does not depend on these numbers."""
+        """All kinds, including nodes, with their states, actions and, if `counted`, the numbers of their resources.
+        Without counting, the cost does not depend on these numbers."""
 
     async def resources(
         self, wanted: WantedResources, *, after: tuple[str, int] = ("", 0), limit: int = 1000

@@ -7,7 +7,6 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from farrier.model.edges import NODE
 from farrier.web import given as reading
 from farrier.web import render
 from farrier.web.backend import backend_of
@@ -48,7 +47,7 @@ async def history(request: Request) -> Response:
         "older": older,
         "newest": f"?{urlencode(kept)}" if key is not None else None,
         "fields": [(name, label, example, given.get(name, "")) for name, label, example in _FIELDS],
-        "kinds": (NODE, *(kind.kind for kind in await backend.resources.kinds(counted=False))),
+        "kinds": [kind.kind for kind in await backend.resources.kinds(counted=False)],
         "chosen": wanted.kinds,
         "filtered": bool(kept),
     }

@@ -57,7 +57,7 @@ class Counting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kinds(msgspec.Struct, frozen=True, kw_only=True):
-    """The registered kinds, the number of resources in each of their states, and their actions."""
+    """All kinds, the number of resources in each state, and the actions with the states that accept them."""
 
     kinds: tuple[KindView, ...]
 
@@ -99,7 +99,7 @@ class Members(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_kinds(call: Call[Counting, None]) -> Response:
-    """List the registered kinds, with their states, limits, actions and parameters."""
+    """List all kinds, including nodes, with their states, limits, actions and parameters."""
     return operation.json(Kinds(kinds=await call.backend.resources.kinds(counted=call.given.counted)))
 
 
@@ -145,7 +145,7 @@ OPERATIONS = [
         path="/resources",
         respond=list_kinds,
         given=Counting,
-        answers={200: Answer(what="The registered kinds.", body=Kinds)},
+        answers={200: Answer(what="The kinds.", body=Kinds)},
     ),
     Operation(
         path="/resources/{kind}",

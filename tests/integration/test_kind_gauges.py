@@ -235,4 +235,4 @@ async def test_a_kind_whose_table_was_dropped_takes_no_other_kinds_gauges_away(y
     assert "network_segment" in counted
     assert "crate" not in counted
     listed = {kind.kind for kind in await PostgresResourceQueries(yard.pool).kinds()}
-    assert listed == {"crate", "ib_partition", "maas_region", "network_segment"}
+    assert listed == {"crate", "ib_partition", "maas_region", "network_segment", "node"}

@@ -284,9 +284,13 @@ async def test_controllers_are_listed_with_their_shards_and_their_state(
 async def test_each_kind_is_listed_with_counts_that_link_to_its_resources(
     web: httpx.AsyncClient, conn: Connection
 ) -> None:
+    await register(conn, "gpu-1")
     await without_guards(conn, REGION.partition(";")[0])
     page = (await web.get("/resources")).text
     assert '<a href="/resources/maas_region?state=observing">1 observing</a>' in page
+    assert '<a href="/resources/node?status=enrolling">1 enrolling</a>' in page
+    assert '<a href="/nodes/gpu-1">gpu-1</a>' in (await web.get("/resources/node?status=enrolling")).text
+    assert '<a href="/nodes/gpu-1">gpu-1</a>' not in (await web.get("/resources/node?status=active")).text
     listed = (await web.get("/resources/maas_region?state=observing&q=am")).text
     assert '<a href="/resources/maas_region/1">ams</a>' in listed
     assert "No resource that matches." in (await web.get("/resources/maas_region?q=lon")).text

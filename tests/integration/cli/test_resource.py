@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from farrier.errors import ExitCode
+from farrier.model.actions import ACTIONS
+from farrier.model.status import NodeStatus
 from tests.integration.cli.conftest import Prompt
 from tests.support import crates, owners, pg
 from tests.support.crates import Yard
@@ -32,6 +35,25 @@ async def test_kinds_are_listed_with_what_there_is_of_each(farrier: Prompt, yard
     (crate,) = [kind for kind in told if kind["kind"] == "crate"]
     assert [state["state"] for state in crate["states"]] == ["packing", "emptying/unpack", "packed", "gone"]
     assert [action["action"] for action in crate["actions"]] == ["create", "delete", "update"]
+
+
+async def test_nodes_are_a_kind_in_the_list(farrier: Prompt, yard: Yard) -> None:
+    for name in ("gpu-1", "gpu-2"):
+        await farrier("node", "add", name)
+    said = (await farrier("kind", "list")).out
+    assert re.search(r"^node +2\b", said, re.MULTILINE)
+    told = (await farrier("kind", "list", "--json")).json
+    (node,) = [kind for kind in told if kind["kind"] == "node"]
+    counts = {(state["layer"], state["state"]): state["count"] for state in node["states"]}
+    assert node["states"][0]["layer"] == "status"
+    assert counts["status", "enrolling"] == counts["management", "unmanaged"] == 2
+    assert (counts["status", "active"], counts["status", "deleted"], counts["onboarding", "running"]) == (0, None, None)
+    actions = {each["action"]: each for each in node["actions"]}
+    assert {name: each["states"] for name, each in actions.items()} == {
+        action.value: [status for status in NodeStatus if status in spec.accepted_in]
+        for action, spec in ACTIONS.items()
+    }
+    assert actions["delete"]["instead"] == "decommission the node, or remove it"
 
 
 async def test_a_list_has_every_resource_that_has_not_ended(farrier: Prompt, yard: Yard) -> None:
@@ -252,7 +274,7 @@ async def test_limits_of_a_kind_that_only_the_database_knows_are_listed(
     assert listed["crate.packing"]["limit"] == 300
     assert listed["crate.emptying.unpack"]["limit"] == 900
     assert listed["crate.packed"]["note"] == "this is where a crate belongs"
-    assert "crate.gone" not in listed
+    assert not {"crate.gone", "node.active"} & listed.keys() and "status.active" in listed
     assert not [each for each in (await nowhere("sla", "list", "--json")).json if each["key"].startswith("crate")]
 
 

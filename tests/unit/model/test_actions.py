@@ -118,10 +118,10 @@ def test_an_answer_is_total_and_an_unhappy_one_names_the_action(action: Action) 
 @pytest.mark.parametrize("action", Action)
 def test_a_refusal_for_status_names_every_status_that_would_do(action: Action) -> None:
     spec = ACTIONS[action]
-    for status in set(NodeStatus) - spec.statuses:
+    for status in set(NodeStatus) - spec.accepted_in:
         answer = actions.check(action, status, Management.MANAGEABLE, None)
         assert isinstance(answer, Refused)
-        assert all(name in answer.reason for name in spec.statuses)
+        assert all(name in answer.reason for name in spec.accepted_in)
         assert f"this node is {status}" in answer.reason
 
 

@@ -9,7 +9,7 @@ GRANT EXECUTE ON FUNCTION
     farrier.register_node, farrier.issue_bootstrap, farrier.revoke_bootstrap, farrier.bootstrap_token, farrier.set_ib_ports,
     farrier.intent, farrier.enqueue, farrier.lift_brake,
     farrier.resource_intent, farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_names,
-    farrier.count_resources, farrier.late_resources,
+    farrier.count_resources, farrier.count_states, farrier.late_resources,
     farrier.list_addresses, farrier.allocate_address, farrier.release_address,
     farrier.partition_members, farrier.join_partition, farrier.leave_partition, farrier.shard_of
     TO farrier_intents;

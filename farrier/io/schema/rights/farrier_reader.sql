@@ -11,6 +11,6 @@ GRANT SELECT (
     ) ON farrier.node_tasks TO farrier_reader;
 GRANT EXECUTE ON FUNCTION
     farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_names,
-    farrier.count_resources, farrier.late_resources,
+    farrier.count_resources, farrier.count_states, farrier.late_resources,
     farrier.columns_of, farrier.selected_nodes, farrier.list_addresses, farrier.partition_members, farrier.node_holds, farrier.same_machine, farrier.shard_of
     TO farrier_reader;

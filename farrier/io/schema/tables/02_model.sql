@@ -42,13 +42,11 @@ CREATE TABLE farrier.contradictions (
     causes   text[] NOT NULL      -- causes of the quarantines that last while the machine is in this state
 );
 
--- The actions that an intent may request.
+-- The actions of intents for nodes, in addition to their rows in kind_actions.
 CREATE TABLE farrier.actions (
     action       text    PRIMARY KEY,
     since        integer NOT NULL,  -- the version of the API in which it was added
-    interrupts   boolean NOT NULL,  -- a pending intent with this action interrupts a step that only reads
-    while_paused boolean NOT NULL,  -- the intent is handled even while the node is paused
-    params       jsonb   NOT NULL   -- rules of the parameters; see params_fault
+    while_paused boolean NOT NULL   -- the intent is handled even while the node is paused
 );
 
 -- The recommended action for each failure.

@@ -6,7 +6,7 @@ CREATE TABLE farrier.intents (
     node            text        NOT NULL,                           -- name or id, as the client gave it
     node_id         bigint      NOT NULL REFERENCES farrier.nodes,  -- the node with that name or id; set by a trigger
     action          text        NOT NULL,                           -- farrier.model.actions.Action
-    params          jsonb       NOT NULL DEFAULT '{}',              -- must obey the rules in farrier.actions
+    params          jsonb       NOT NULL DEFAULT '{}',              -- must obey the rules in farrier.kind_actions
     api_version     integer,                                        -- version of the API that the client uses; null: the lowest
                                                                     -- supported one
     idempotency_key text,                                           -- unique for a node: a repeated request is the same intent

@@ -35,7 +35,7 @@ CREATE TABLE farrier.kind_states (
     PRIMARY KEY (kind, layer, state)
 );
 
--- The actions that an intent may request of resources of each kind, from its spec.
+-- The actions that an intent may request of resources of each kind, from its spec. Table actions has more about those of nodes.
 CREATE TABLE farrier.kind_actions (
     kind        text    NOT NULL,
     action      text    NOT NULL,

@@ -10,7 +10,7 @@ DECLARE
     first_id bigint;
 BEGIN
     PERFORM refuse_version(NEW.api_version);
-    SELECT a.since, a.params INTO spec FROM actions a WHERE a.action = NEW.action;
+    SELECT a.since, k.params INTO spec FROM actions a JOIN kind_actions k USING (action) WHERE k.kind = 'node' AND a.action = NEW.action;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'unknown action %', coalesce(quote_literal(NEW.action), 'null')
             USING ERRCODE = 'FR400', HINT = (SELECT 'Known: ' || string_agg(a.action, ', ' ORDER BY a.action) FROM actions a);

@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION farrier.refuse_details(details jsonb) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
-    rules jsonb := (SELECT (a.params -> 'fields') - '{unset, if_version}'::text[] FROM actions a WHERE a.action = 'set');
+    rules jsonb := (SELECT (a.params -> 'fields') - '{unset, if_version}'::text[] FROM kind_actions a WHERE a.kind = 'node' AND a.action = 'set');
     fault text := params_fault(jsonb_build_object('fields', rules), details);
 BEGIN
     fault := coalesce(fault, 'labels ' || json_fault(details -> 'labels', 16384));

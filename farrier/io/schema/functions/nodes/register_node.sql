@@ -15,7 +15,7 @@ DECLARE
     first_management text := CASE WHEN bmc_address IS NULL AND bmc_credential IS NULL THEN 'unmanaged' ELSE 'enroll' END;
     onboarding bigint;
     violated text;
-    bmc_rules jsonb := (SELECT a.params -> 'fields' FROM actions a WHERE a.action = 'set_bmc');
+    bmc_rules jsonb := (SELECT a.params -> 'fields' FROM kind_actions a WHERE a.kind = 'node' AND a.action = 'set_bmc');
     fault text := coalesce('bmc_address ' || param_fault(bmc_rules -> 'address', to_jsonb(bmc_address)),
                            'bmc_credential ' || param_fault(bmc_rules -> 'credential', to_jsonb(bmc_credential)));
     given jsonb := jsonb_strip_nulls(jsonb_build_object('site', site, 'model', model, 'maas_id', maas_id, 'macs', macs))
