@@ -1,7 +1,7 @@
-"""The transport to regions over misbehaving sockets: it never reports a request as not sent that may have arrived.
+"""The transport to regions over misbehaving sockets: it never calls a request unsent that may have arrived.
 
-Each server is real and behaves as no HTTP server can be brought to. How the client treats responses is tested in
-`test_maas_client_faults`.
+Each server is a real socket that misbehaves as no HTTP server can be configured to. `test_maas_client_faults` tests how
+the client treats responses.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
     ids=["nothing", "status", "headers", "body", "chunk", "between chunks"],
 )
 @pytest.mark.parametrize("reset", [False, True])
-async def test_an_answer_that_ends_early_leaves_the_request_open(said: bytes, *, reset: bool) -> None:
+async def test_a_request_with_a_truncated_response_may_have_arrived(said: bytes, *, reset: bool) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.say(said)
@@ -92,7 +92,7 @@ async def test_an_answer_that_ends_early_leaves_the_request_open(said: bytes, *,
         "chunk",
     ],
 )
-async def test_what_is_not_http_leaves_the_request_open_and_ends_the_connection(said: bytes) -> None:
+async def test_a_request_answered_without_http_may_have_arrived_and_its_connection_is_closed(said: bytes) -> None:
     """The server keeps the connection open, so the client must not wait for its end."""
     closed = anyio.Event()
 
@@ -112,7 +112,7 @@ async def test_what_is_not_http_leaves_the_request_open_and_ends_the_connection(
     assert len(requests) == 1
 
 
-async def test_a_body_that_stops_being_http_ends_the_waiting_for_its_rest() -> None:
+async def test_a_malformed_chunk_ends_the_wait_for_the_body() -> None:
     begun = anyio.Event()
 
     async def script(peer: Peer) -> None:
@@ -130,7 +130,7 @@ async def test_a_body_that_stops_being_http_ends_the_waiting_for_its_rest() -> N
 
 
 @pytest.mark.parametrize("reset", [False, True])
-async def test_a_body_that_the_end_of_the_connection_ends_is_whole_unless_that_was_a_reset(*, reset: bool) -> None:
+async def test_a_body_that_ends_with_the_connection_is_whole_unless_it_was_reset(*, reset: bool) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.say(OK + b"\r\nabc")
@@ -145,7 +145,7 @@ async def test_a_body_that_the_end_of_the_connection_ends_is_whole_unless_that_w
             assert await answer(sender, request(port)) == b"abc"
 
 
-async def test_a_reset_while_the_body_is_sent_leaves_the_request_open() -> None:
+async def test_a_request_reset_while_its_body_is_sent_may_have_arrived() -> None:
     async def script(peer: Peer) -> None:
         await peer.reset()
 
@@ -159,7 +159,7 @@ async def test_a_reset_while_the_body_is_sent_leaves_the_request_open() -> None:
 # --- requests that were never sent
 
 
-async def test_whoever_is_not_there_got_nothing() -> None:
+async def test_a_request_to_a_closed_port_did_not_arrive() -> None:
     async with talking(lambda peer: peer.until_closed()) as (port, _):
         pass
     async with transport() as sender:
@@ -167,7 +167,7 @@ async def test_whoever_is_not_there_got_nothing() -> None:
     assert (kind, reason.reason, reason.arrived) == (httpx.ConnectError, Reason.UNREACHABLE, False)
 
 
-async def test_a_name_that_does_not_resolve_is_said_to_be_that() -> None:
+async def test_an_unresolvable_name_is_reported_as_such() -> None:
     async with transport() as sender:
         kind, reason = await why(sender, request(80, host="nobody.invalid"))
     assert (kind, reason.reason, reason.arrived) == (httpx.ConnectError, Reason.UNREACHABLE, False)
@@ -175,14 +175,14 @@ async def test_a_name_that_does_not_resolve_is_said_to_be_that() -> None:
 
 
 @pytest.mark.parametrize("host", ["127.1", "a..b", "x" * 64 + ".invalid"])
-async def test_a_host_that_is_none_is_a_failure_of_a_known_class(host: str) -> None:
+async def test_an_invalid_host_is_a_protocol_failure(host: str) -> None:
     async with transport() as sender:
         kind, reason = await why(sender, request(80, host=host))
     assert issubclass(kind, httpx.HTTPError)
     assert reason.reason is Reason.PROTOCOL
 
 
-async def test_a_handshake_that_the_server_ends_was_no_request() -> None:
+async def test_a_request_whose_tls_handshake_fails_did_not_arrive() -> None:
     for reset in (False, True):
 
         async def script(peer: Peer, *, reset: bool = reset) -> None:
@@ -200,13 +200,13 @@ async def test_a_server_that_speaks_no_tls_is_a_failure_of_tls() -> None:
     assert (kind, reason.reason, reason.arrived) == (httpx.ConnectError, Reason.TLS, False)
 
 
-async def test_a_handshake_that_does_not_end_ends_with_the_time_for_connecting() -> None:
+async def test_an_unfinished_handshake_ends_with_the_connect_timeout() -> None:
     async with talking(lambda peer: peer.until_closed()) as (port, _), transport(connect_timeout=SOON) as sender:
         kind, reason = await why(sender, request(port, scheme="https"))
     assert (kind, reason.reason, reason.arrived) == (httpx.ConnectTimeout, Reason.TIMEOUT, False)
 
 
-async def test_a_connection_that_is_not_taken_ends_with_the_time_for_connecting() -> None:
+async def test_a_connection_that_is_not_accepted_ends_with_the_connect_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.socket() as first, socket.socket() as more:
         for one in (first, more):
             one.setblocking(False)

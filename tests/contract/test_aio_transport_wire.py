@@ -1,6 +1,6 @@
 """The transport to regions without faults: which connections it keeps and reuses, and the bytes that it sends.
 
-Each server is real. What becomes of a request where something goes wrong is in `test_aio_transport`.
+Each server is real. `test_aio_transport` tests what becomes of a request when the connection fails.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ async def test_a_connection_is_kept_for_the_next_request() -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_kept_connection_that_ends_on_a_request_loses_it_and_it_is_not_sent_again(method: str) -> None:
+async def test_a_request_lost_with_a_kept_connection_is_not_sent_again(method: str) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.say(DONE)
@@ -62,8 +62,8 @@ async def test_a_kept_connection_that_ends_on_a_request_loses_it_and_it_is_not_s
 
 
 @pytest.mark.parametrize("unasked", [b"", DONE], ids=["end", "answer"])
-async def test_a_kept_connection_with_something_unread_carries_no_request(unasked: bytes) -> None:
-    """Otherwise the request could be lost, or get the unread bytes as its response."""
+async def test_a_kept_connection_with_unread_bytes_is_not_reused(unasked: bytes) -> None:
+    """On such a connection the request could be lost, or get the unread bytes as its response."""
     said = anyio.Event()
     opened = 0
 
@@ -89,7 +89,7 @@ async def test_a_kept_connection_with_something_unread_carries_no_request(unaske
     assert (opened, len(requests)) == (2, 2)
 
 
-async def test_whoever_is_cancelled_leaves_no_connection_on_which_his_answer_may_come() -> None:
+async def test_the_connection_of_a_cancelled_request_is_closed() -> None:
     asked, closed = anyio.Event(), anyio.Event()
     opened = 0
 
@@ -116,8 +116,8 @@ async def test_whoever_is_cancelled_leaves_no_connection_on_which_his_answer_may
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_whoever_comes_after_one_that_was_cancelled_at_any_moment_gets_his_own_answer(method: str) -> None:
-    """Each request is cancelled after another number of turns of the loop: from before connecting to its end."""
+async def test_after_a_cancellation_at_any_moment_each_request_gets_its_own_response(method: str) -> None:
+    """The requests are cancelled after different numbers of turns of the event loop, from first to last."""
 
     async def script(peer: Peer) -> None:
         while True:
@@ -212,7 +212,9 @@ CHANGE = Request(operation=Operation.CREATE, method="POST", path="machines/")
     ],
     ids=["read", "query", "form", "no form"],
 )
-async def test_a_request_is_written_so(asked: Request, first: bytes, more: dict[str, bytes], body: bytes) -> None:
+async def test_a_request_has_exactly_these_bytes_on_the_wire(
+    asked: Request, first: bytes, more: dict[str, bytes], body: bytes
+) -> None:
     async with talking(once) as (port, requests), client_to(port, user="root:calvin@") as client:
         await client.send(asked, whole)
     expected = {"Host": f"127.0.0.1:{port}".encode(), **COMMON, **more}
@@ -228,7 +230,7 @@ async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.Monkey
         assert (await client.send(CHANGE, whole)).body == b"done"
 
 
-async def test_a_body_is_not_unpacked() -> None:
+async def test_a_compressed_body_is_not_decompressed() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.say(http("200 OK", "Content-Encoding: gzip", body=b"as it is"))
@@ -237,7 +239,7 @@ async def test_a_body_is_not_unpacked() -> None:
         assert (await client.send(CHANGE, whole)).body == b"as it is"
 
 
-async def test_a_flood_is_not_read_past_the_bound() -> None:
+async def test_an_oversized_body_is_not_read_past_the_bound() -> None:
     sent = 0
     ended = anyio.Event()
 

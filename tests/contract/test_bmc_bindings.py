@@ -111,7 +111,7 @@ async def test_a_secret_is_read_once_the_checked_address_has_proven_its_name(nam
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
 @pytest.mark.parametrize("auth", list(BmcAuth))
-async def test_what_nothing_binds_is_neither_resolved_nor_dialled_nor_read(
+async def test_without_a_binding_no_name_is_resolved_no_bmc_called_and_no_secret_read(
     named_bmc: FakeBmc, call: Call, auth: BmcAuth
 ) -> None:
     events: list[str] = []
@@ -146,7 +146,7 @@ async def test_a_name_that_leads_out_of_the_networks_is_not_dialled_and_nothing_
     assert not named_bmc.connected.is_set()
 
 
-async def test_a_name_that_changes_its_mind_is_not_asked_again_in_one_call(named_bmc: FakeBmc) -> None:
+async def test_a_name_is_resolved_once_in_a_call(named_bmc: FakeBmc) -> None:
     """A second answer would be unchecked. Ending the session does not resolve the name again either."""
     events: list[str] = []
     names = Names(events, ["127.0.0.1"], ["192.0.2.1"])
@@ -166,8 +166,8 @@ async def test_a_name_that_changes_its_mind_is_not_asked_again_in_one_call(named
     assert events == [f"resolve {NAME}", "read", f"resolve {NAME}"]
 
 
-async def test_a_server_with_another_name_is_shown_nothing(bmc: FakeBmc) -> None:
-    """The server's certificate is of the trusted authority, as that of any server of the site, but for another name."""
+async def test_a_server_with_another_name_gets_no_secret(bmc: FakeBmc) -> None:
+    """The server's certificate is issued by the trusted authority, but for another name."""
     events: list[str] = []
     async with connect(
         bmc.ca_file,
@@ -181,7 +181,7 @@ async def test_a_server_with_another_name_is_shown_nothing(bmc: FakeBmc) -> None
     assert bmc.requests == []
 
 
-async def test_an_address_that_does_not_answer_costs_no_read(named_bmc: FakeBmc) -> None:
+async def test_no_secret_is_read_for_an_unreachable_address(named_bmc: FakeBmc) -> None:
     events: list[str] = []
     nobody = BmcTarget(address="https://127.0.0.1:1", credential=REFERENCE, system_path=SYSTEM)
     async with connect(named_bmc.ca_file, bindings=bound(networks=("127.0.0.0/8",)), store=Recorded(events)) as client:
@@ -190,7 +190,7 @@ async def test_an_address_that_does_not_answer_costs_no_read(named_bmc: FakeBmc)
     assert events == []
 
 
-async def test_a_redirect_takes_nothing_along(bmc: FakeBmc, tmp_path: Path, authority: Authority) -> None:
+async def test_a_redirect_is_not_followed_to_another_host(bmc: FakeBmc, tmp_path: Path, authority: Authority) -> None:
     (tmp_path / "other").mkdir()
     async with fake_bmc(tmp_path / "other", authority) as other:
         bmc.answer(SYSTEM, Page(307, b"", (("Location", f"{other.url}{SYSTEM}"),)))
@@ -201,7 +201,7 @@ async def test_a_redirect_takes_nothing_along(bmc: FakeBmc, tmp_path: Path, auth
         assert other.requests == [] and not other.connected.is_set()
 
 
-async def test_a_site_binds_for_its_own_nodes_and_as_it_was_read_last(named_bmc: FakeBmc) -> None:
+async def test_bindings_of_a_site_hold_for_its_own_nodes_after_each_reload(named_bmc: FakeBmc) -> None:
     bindings = Bindings()
     own = CredentialBinding(references=(REFERENCE,), networks=("127.0.0.0/8",))
     sites = {"ams1": Site(name="ams1", credentials=CredentialsSite(bindings=(own,))), "fra1": Site(name="fra1")}
@@ -222,7 +222,7 @@ def steps(bindings: Bindings, events: list[str], *answers: Sequence[str]) -> Bou
     return BoundCredentials(Recorded(events), Ways(bindings, LOOPBACK, lookup=Names(events, *answers)))
 
 
-async def test_a_version_is_looked_at_only_of_what_is_bound(bmc: FakeBmc) -> None:
+async def test_the_version_of_a_secret_is_read_only_for_a_bound_host(bmc: FakeBmc) -> None:
     events: list[str] = []
     bindings = bound(hosts=(NAME,), networks=("127.0.0.0/8",))
     assert await steps(bindings, events, ["127.0.0.1"]).version(named(bmc)) == "v1"
@@ -234,7 +234,7 @@ async def test_a_version_is_looked_at_only_of_what_is_bound(bmc: FakeBmc) -> Non
     assert "read" not in events
 
 
-async def test_a_region_is_given_what_is_bound_to_the_very_name_that_it_will_resolve(bmc: FakeBmc) -> None:
+async def test_a_region_gets_a_secret_only_if_the_name_itself_is_bound(bmc: FakeBmc) -> None:
     events: list[str] = []
     by_network, by_name = bound(networks=("127.0.0.0/8",)), bound(hosts=("*.bmc.example",))
     number = BmcTarget(address="127.0.0.1", credential=REFERENCE)
@@ -247,7 +247,7 @@ async def test_a_region_is_given_what_is_bound_to_the_very_name_that_it_will_res
     assert (await steps(by_network, events, ["127.0.0.1"]).for_region(number)).password == PASSWORD
 
 
-async def test_a_region_is_given_nothing_where_the_binding_of_the_name_does_not_hold_for_its_address(
+async def test_a_region_gets_no_secret_if_the_names_binding_excludes_its_address(
     bmc: FakeBmc,
 ) -> None:
     """Another binding matches by the network alone, and does not allow the name, which the region resolves itself."""
@@ -264,7 +264,7 @@ async def test_a_region_is_given_nothing_where_the_binding_of_the_name_does_not_
     assert (await steps(both, events, ["127.0.0.1"]).for_region(named(bmc))).password == PASSWORD
 
 
-async def test_a_name_without_an_address_may_have_one_later(bmc: FakeBmc) -> None:
+async def test_an_unresolvable_name_is_a_temporary_error(bmc: FakeBmc) -> None:
     async def nothing(host: str) -> Sequence[str]:
         raise OSError("no such name")
 

@@ -1,4 +1,4 @@
-"""The BmcClient against two Redfish servers: sushy-emulator, which others wrote, and our own fake.
+"""The BmcClient against two Redfish servers: sushy-emulator of the sushy-tools project, and our own fake.
 
 Behaviour that both servers have is tested on both, which keeps the fake realistic; behaviour that only the fake has is
 in `test_bmc_client_faults`.
@@ -214,7 +214,7 @@ async def assert_refused(double: Double, reason: str) -> None:
     assert reason in error.detail
 
 
-async def test_nothing_listening_is_unreachable(double: Double) -> None:
+async def test_a_closed_port_is_unreachable(double: Double) -> None:
     with free_port() as port:
         async with connect(double.ca_file) as client:
             error = await failure(client, double.target(address=f"127.0.0.1:{port}"))
@@ -263,8 +263,8 @@ async def test_calls_for_one_bmc_run_one_after_the_other(double: Double) -> None
     assert observed.requests == [("system", "ok"), ("manager", "ok")] * 3
 
 
-async def test_a_frozen_bmc_holds_up_no_other(emulator: Double, fake: Double) -> None:
-    """The healthy one is read while the probe of the frozen one is under way."""
+async def test_a_frozen_bmc_does_not_delay_others(emulator: Double, fake: Double) -> None:
+    """The healthy BMC is read while the probe of the frozen BMC is under way."""
     async with connect(fake.ca_file, connect_timeout=HOUR) as client:
         with emulator.frozen():
             async with anyio.create_task_group() as tasks:

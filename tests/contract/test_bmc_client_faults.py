@@ -134,7 +134,7 @@ async def test_the_deadline_is_for_the_whole_answer(bmc: FakeBmc, answer: Answer
     assert observed.requests == [("system", "ok"), ("manager", "timeout")]
 
 
-async def test_the_deadline_is_for_the_whole_pass(bmc: FakeBmc) -> None:
+async def test_the_deadline_is_for_the_whole_call(bmc: FakeBmc) -> None:
     """Each response comes within the deadline; together they take longer."""
     bmc.answer(SYSTEM, Late(0.7 * SOON.total_seconds(), system()))
     bmc.answer(MANAGER, Late(0.7 * SOON.total_seconds(), {"@odata.type": "#Manager.v1_18_0.Manager"}))
@@ -142,7 +142,7 @@ async def test_the_deadline_is_for_the_whole_pass(bmc: FakeBmc) -> None:
     assert error.failure is BmcFailure.TIMEOUT
 
 
-async def test_a_port_that_never_shakes_hands_fails_as_timeout(bmc: FakeBmc) -> None:
+async def test_a_port_without_a_tls_handshake_fails_as_timeout(bmc: FakeBmc) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         target = BmcTarget(address=f"127.0.0.1:{deaf.getsockname()[1]}", credential=CREDENTIAL, system_path=SYSTEM)
         async with connect(bmc.ca_file, connect_timeout=SOON, deadline=HOUR) as client:
@@ -150,7 +150,9 @@ async def test_a_port_that_never_shakes_hands_fails_as_timeout(bmc: FakeBmc) -> 
     assert error.failure is BmcFailure.TIMEOUT
 
 
-async def test_waiting_for_a_slot_uses_up_nobodys_deadline(bmc: FakeBmc, authority: Authority, tmp_path: Path) -> None:
+async def test_waiting_for_a_slot_does_not_use_up_the_deadline(
+    bmc: FakeBmc, authority: Authority, tmp_path: Path
+) -> None:
     """With a single slot, a call that waits while a silent BMC uses up its deadline has its own deadline afterwards."""
     (tmp_path / "silent").mkdir()
     async with fake_bmc(tmp_path / "silent", authority) as silent:
@@ -173,7 +175,7 @@ async def test_waiting_for_a_slot_uses_up_nobodys_deadline(bmc: FakeBmc, authori
         ([None, "Reset", "On"], PowerState.ON),
     ],
 )
-async def test_a_power_state_in_between_is_read_again(
+async def test_a_transitional_power_state_is_read_again(
     bmc: FakeBmc, states: list[str | None], power: PowerState
 ) -> None:
     bmc.answer(SYSTEM, *(system(PowerState=state) for state in states))
@@ -191,7 +193,7 @@ async def test_rereads_of_the_power_state_end_before_the_deadline(bmc: FakeBmc) 
     assert error.failure is BmcFailure.PROTOCOL
 
 
-async def test_the_host_is_chosen_by_what_it_can_do_and_not_by_position(bmc: FakeBmc) -> None:
+async def test_the_host_is_chosen_by_its_actions_and_not_by_its_position(bmc: FakeBmc) -> None:
     """As on a GB300: the baseboard comes first, is on, and has neither actions nor a BIOS."""
     bmc.answer(SYSTEMS, members(BASEBOARD, SYSTEM))
     bmc.answer(BASEBOARD, system(Actions=..., Bios=..., PowerState="On", SerialNumber="BASEBOARD"))
@@ -202,7 +204,7 @@ async def test_the_host_is_chosen_by_what_it_can_do_and_not_by_position(bmc: Fak
     assert paths.count(SYSTEM) == paths.count(BASEBOARD) == 1
 
 
-async def test_two_systems_that_could_both_be_the_host_are_not_guessed(bmc: FakeBmc) -> None:
+async def test_two_possible_host_systems_are_unsupported(bmc: FakeBmc) -> None:
     other = "/redfish/v1/Systems/Other"
     bmc.answer(SYSTEMS, members(SYSTEM, other))
     bmc.answer(other, system())
@@ -221,7 +223,9 @@ async def test_two_systems_that_could_both_be_the_host_are_not_guessed(bmc: Fake
         (members(*(f"/redfish/v1/Systems/{number}" for number in range(200))), "lists 200 systems"),
     ],
 )
-async def test_a_list_of_systems_that_does_not_help_is_unsupported(bmc: FakeBmc, collection: Answer, says: str) -> None:
+async def test_a_list_of_systems_without_a_usable_one_is_unsupported(
+    bmc: FakeBmc, collection: Answer, says: str
+) -> None:
     bmc.answer(SYSTEMS, collection)
     error = await failure_of(bmc, None)
     assert error.failure is BmcFailure.UNSUPPORTED
@@ -244,14 +248,14 @@ async def test_the_service_root_is_read_without_the_credential(bmc: FakeBmc) -> 
     assert {request.method for request in bmc.requests} == {"GET"}
 
 
-async def test_a_root_that_wants_a_login_costs_none(bmc: FakeBmc) -> None:
-    """Some BMCs violate the standard so; the client then tries the usual path of the systems."""
+async def test_a_service_root_that_requires_a_login_costs_no_login(bmc: FakeBmc) -> None:
+    """Some BMCs violate the standard in this way; the client then tries the usual path of the systems."""
     bmc.answer(ROOT, Page(401))
     async with connect(bmc.ca_file) as client:
         assert (await client.verify(at(bmc, None))).system_path == SYSTEM
 
 
-async def test_identity_is_read_once_discovered(bmc: FakeBmc) -> None:
+async def test_the_identity_is_read_after_the_discovery_of_the_system(bmc: FakeBmc) -> None:
     async with connect(bmc.ca_file) as client:
         reading = await client.verify(at(bmc, None), macs=True)
     assert reading.uuid == "38b7a8c4-0001-11ec-9621-0242ac130002"
@@ -261,13 +265,13 @@ async def test_identity_is_read_once_discovered(bmc: FakeBmc) -> None:
 
 
 @pytest.mark.parametrize("answer", [Page(404), Page(500), Page(200, b"no")])
-async def test_interfaces_that_cannot_be_listed_are_done_without(bmc: FakeBmc, answer: Answer) -> None:
+async def test_a_verification_succeeds_without_unreadable_interfaces(bmc: FakeBmc, answer: Answer) -> None:
     bmc.answer(INTERFACES, answer)
     async with connect(bmc.ca_file) as client:
         assert (await client.verify(at(bmc, None), macs=True)).macs == ()
 
 
-async def test_what_a_bmc_says_is_cleaned_before_anyone_stores_it(bmc: FakeBmc) -> None:
+async def test_texts_of_a_bmc_are_cleaned_and_shortened(bmc: FakeBmc) -> None:
     resource = system(SerialNumber=" SN\0-\ud8001\n", Model="x" * 10_000, UUID=7, Manufacturer="")
     bmc.answer(SYSTEM, Page(body=json.dumps(resource).encode()))
     async with connect(bmc.ca_file) as client:
@@ -321,7 +325,7 @@ async def test_a_name_that_does_not_resolve_is_unreachable(bmc: FakeBmc) -> None
     assert "does not resolve" in error.detail
 
 
-async def test_a_credential_that_cannot_be_resolved_is_incomplete_and_asks_nothing(bmc: FakeBmc) -> None:
+async def test_an_unresolvable_credential_is_incomplete_and_no_request_is_sent(bmc: FakeBmc) -> None:
     async with connect(bmc.ca_file) as client:
         error = await failure(
             client, BmcTarget(address=bmc.url, credential="env:FARRIER_SECRET_NONE", system_path=SYSTEM)
@@ -338,7 +342,7 @@ async def test_an_echoed_password_is_scrubbed_from_the_text(bmc: FakeBmc) -> Non
     assert "remains for ***" in error.detail
 
 
-async def test_a_bug_of_ours_is_internal_with_its_traceback_in_the_log_only(bmc: FakeBmc) -> None:
+async def test_a_bug_of_the_client_is_internal_with_its_traceback_in_the_log_only(bmc: FakeBmc) -> None:
     class Broken(Observed):
         @override
         def requested(self, *_: object) -> None:
@@ -352,7 +356,7 @@ async def test_a_bug_of_ours_is_internal_with_its_traceback_in_the_log_only(bmc:
     assert "observed ***" in logs[0]["traceback"]
 
 
-async def test_a_cancelled_pass_is_observed_as_such(bmc: FakeBmc) -> None:
+async def test_a_cancelled_call_is_observed_as_cancelled(bmc: FakeBmc) -> None:
     bmc.answer(SYSTEM, Silence())
     observed = Observed()
     async with connect(bmc.ca_file, observed=observed) as client, anyio.create_task_group() as tasks:

@@ -84,8 +84,8 @@ async def test_the_fourth_login_is_not_sent_whatever_it_is_for(bmc: FakeBmc, aut
     assert bmc.resets == []
 
 
-async def test_the_window_slides(bmc: FakeBmc) -> None:
-    """Every span of five minutes has three logins."""
+async def test_the_window_of_failed_logins_slides(bmc: FakeBmc) -> None:
+    """Any four successive logins take five minutes or more, and waiting clients get a Retry-After."""
     clock, seen, texts = MovedClock(), [], set()
     async with connect(bmc.ca_file, credential=WRONG, clock=clock) as client:
         for _ in range(20 * 4):
@@ -104,7 +104,7 @@ async def test_the_window_slides(bmc: FakeBmc) -> None:
     assert all(fourth - first >= 5 * MINUTES for first, fourth in zip(seen, seen[3:], strict=False))
 
 
-async def test_all_nodes_behind_one_bmc_share_its_limit_however_they_spell_it(bmc: FakeBmc) -> None:
+async def test_all_nodes_behind_one_bmc_share_its_limit_in_every_spelling_of_the_address(bmc: FakeBmc) -> None:
     host = bmc.url.removeprefix("https://")
     spelled = cycle([bmc.url, host, f"HTTPS://{host}/", f" {host} "])
     paths = cycle([SYSTEM, "/redfish/v1/Systems/Other", None])
@@ -116,7 +116,7 @@ async def test_all_nodes_behind_one_bmc_share_its_limit_however_they_spell_it(bm
     assert bmc.failed_logins == 3
 
 
-async def test_calls_at_the_same_time_share_it(bmc: FakeBmc) -> None:
+async def test_concurrent_calls_share_the_limit_of_a_bmc(bmc: FakeBmc) -> None:
     async with (
         connect(bmc.ca_file, credential=WRONG, clock=MovedClock()) as client,
         anyio.create_task_group() as tasks,
@@ -136,8 +136,8 @@ async def test_another_bmc_has_a_limit_of_its_own(bmc: FakeBmc, authority: Autho
             assert (await client.verify(at(other))).power is PowerState.ON
 
 
-async def test_a_success_in_between_makes_no_room_for_more(bmc: FakeBmc) -> None:
-    """Firmware that counts within a window does not reset its count."""
+async def test_a_successful_login_in_between_does_not_reset_the_count(bmc: FakeBmc) -> None:
+    """Firmware that counts failures within a window does not reset the count after a successful login."""
     secrets = {"FARRIER_SECRET_X": WRONG}
     target = at(bmc, "env:FARRIER_SECRET_X")
     async with connect(bmc.ca_file, clock=MovedClock(), more=secrets) as client:
@@ -174,7 +174,7 @@ async def test_a_locked_account_is_left_alone(bmc: FakeBmc) -> None:
 
 
 async def cut_short(client: RedfishBmc, bmc: FakeBmc, *, after: int) -> None:
-    """Start a read that gets no response, and cancel it once the BMC has received so many requests."""
+    """Start a read that gets no response, and cancel it once the BMC has received `after` requests."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(client.read, at(bmc))
         while len(bmc.requests) < after:
@@ -182,8 +182,8 @@ async def cut_short(client: RedfishBmc, bmc: FakeBmc, *, after: int) -> None:
         tasks.cancel_scope.cancel()
 
 
-async def test_a_login_that_was_cut_short_counts_for_nobody_saw_its_end(bmc: FakeBmc) -> None:
-    """Otherwise a client that interrupts a node often enough could have a wrong password tried for ever."""
+async def test_a_login_that_was_cut_short_counts_because_its_result_is_unknown(bmc: FakeBmc) -> None:
+    """If it did not count, a client that interrupts a node often enough could have a wrong password tried for ever."""
     bmc.answer(SYSTEM, Silence())
     async with connect(bmc.ca_file, clock=MovedClock()) as client:
         for number in range(3):
@@ -196,7 +196,7 @@ async def test_a_login_that_was_cut_short_counts_for_nobody_saw_its_end(bmc: Fak
     assert bmc.logins == 3
 
 
-async def test_a_good_credential_may_go_without_an_answer_any_number_of_times(bmc: FakeBmc) -> None:
+async def test_unanswered_reads_with_a_proven_credential_do_not_count(bmc: FakeBmc) -> None:
     async with connect(bmc.ca_file, clock=MovedClock()) as client:
         await client.read(at(bmc))
         bmc.answer(SYSTEM, Silence())
@@ -206,7 +206,7 @@ async def test_a_good_credential_may_go_without_an_answer_any_number_of_times(bm
         assert (await client.read(at(bmc))).power is PowerState.ON
 
 
-async def test_what_never_reached_the_bmc_or_was_answered_otherwise_does_not_count(bmc: FakeBmc) -> None:
+async def test_failures_without_a_login_do_not_count(bmc: FakeBmc) -> None:
     bmc.answer(SYSTEM, Page(503))
     with free_port() as port:
         nobody = BmcTarget(address=f"127.0.0.1:{port}", credential=CREDENTIAL, system_path=SYSTEM)

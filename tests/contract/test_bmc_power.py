@@ -1,6 +1,5 @@
-"""A change of power takes at most one action, and is done when a read has shown it. Tested on our fake BMC, and on the
-emulator as far as that goes: changes that take time, a state that is reached already, a missing system. The emulator
-cannot lose a reply, lack a type of reset, or get stuck.
+"""A change of power takes at most one action, and is done when a read has shown it. Tested on our fake BMC;
+the last test uses the emulator, which cannot lose a reply, lack a type of reset, or get stuck.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def taking(*types: str, **changes: Any) -> dict[str, Any]:
         ("PoweringOn", RESTART, ["ForceRestart"], PowerState.ON),
     ],
 )
-async def test_what_is_sent_follows_from_the_state_and_is_sent_once(
+async def test_the_action_depends_on_the_power_state_and_is_sent_once(
     bmc: FakeBmc, power: str, wanted: PowerRequest, sent: list[str], ends: PowerState
 ) -> None:
     bmc.answer(SYSTEM, system(PowerState=power))
@@ -91,21 +90,21 @@ async def test_what_is_sent_follows_from_the_state_and_is_sent_once(
     assert reading.requests == len(bmc.requests)
 
 
-async def test_a_system_on_its_way_gets_nothing_and_is_read_until_it_is_there(bmc: FakeBmc) -> None:
+async def test_a_system_that_is_switching_already_gets_no_action_and_is_read_until_done(bmc: FakeBmc) -> None:
     bmc.answer(SYSTEM, *(system(PowerState=power) for power in ("PoweringOn", None, "On")))
     assert (await switch(bmc, ON)).power is PowerState.ON
     assert bmc.methods == {"GET": 3}
 
 
-async def test_a_system_on_its_way_off_is_switched_on_once_it_is_off(bmc: FakeBmc) -> None:
-    """BMCs refuse to switch on what is not yet off."""
+async def test_a_system_that_is_switching_off_is_switched_on_once_it_is_off(bmc: FakeBmc) -> None:
+    """BMCs refuse to switch on a system that is not off yet."""
     bmc.answer(SYSTEM, *(system(PowerState=power) for power in ("PoweringOff", "PoweringOff", "Off")))
     assert (await switch(bmc, ON)).power is PowerState.ON
     assert bmc.resets == ["On"]
 
 
 @pytest.mark.parametrize("wanted", [ON, OFF, RESTART])
-async def test_a_state_that_nobody_can_read_is_not_touched(bmc: FakeBmc, wanted: PowerRequest) -> None:
+async def test_a_system_with_an_unreadable_power_state_gets_no_action(bmc: FakeBmc, wanted: PowerRequest) -> None:
     bmc.answer(SYSTEM, system(PowerState=None))
     error = await failure(bmc, wanted)
     assert error.failure is BmcFailure.PROTOCOL
@@ -126,7 +125,7 @@ async def test_a_state_that_nobody_can_read_is_not_touched(bmc: FakeBmc, wanted:
     ],
 )
 @pytest.mark.parametrize("told", ["in the action", "credential reference"])
-async def test_only_a_type_is_sent_that_the_bmc_allows(
+async def test_only_a_reset_type_that_the_bmc_allows_is_sent(
     bmc: FakeBmc, allowed: list[str], wanted: PowerRequest, sent: str, *, told: str
 ) -> None:
     power = "Off" if wanted is ON else "On"
@@ -143,7 +142,7 @@ async def test_only_a_type_is_sent_that_the_bmc_allows(
 
 
 @pytest.mark.parametrize("info", [Page(404), {}, {"Parameters": {"Name": "ResetType"}}])
-async def test_a_bmc_that_does_not_say_what_it_allows_gets_the_usual(bmc: FakeBmc, info: Answer) -> None:
+async def test_a_bmc_that_lists_no_reset_types_gets_the_usual_one(bmc: FakeBmc, info: Answer) -> None:
     reset = {"target": RESET, "@Redfish.ActionInfo": INFO}
     bmc.answer(SYSTEM, system(Actions={"#ComputerSystem.Reset": reset}))
     bmc.answer(INFO, info)
@@ -151,7 +150,7 @@ async def test_a_bmc_that_does_not_say_what_it_allows_gets_the_usual(bmc: FakeBm
     assert bmc.resets == ["ForceOff"]
 
 
-async def test_a_bmc_that_allows_nothing_fit_is_unsupported(bmc: FakeBmc) -> None:
+async def test_a_bmc_without_a_suitable_reset_type_is_unsupported(bmc: FakeBmc) -> None:
     bmc.answer(SYSTEM, taking("Nmi", "GracefulRestart"))
     error = await failure(bmc, RESTART)
     assert error.failure is BmcFailure.UNSUPPORTED
@@ -161,7 +160,7 @@ async def test_a_bmc_that_allows_nothing_fit_is_unsupported(bmc: FakeBmc) -> Non
 
 
 @pytest.mark.parametrize("target", [None, 7, "//192.0.2.1/reset", "https://192.0.2.1/reset"])
-async def test_an_action_that_leads_nowhere_or_elsewhere_is_not_sent(bmc: FakeBmc, target: object) -> None:
+async def test_an_action_with_an_invalid_or_foreign_target_is_not_sent(bmc: FakeBmc, target: object) -> None:
     bmc.answer(SYSTEM, system(Actions={"#ComputerSystem.Reset": {"target": target}}))
     error = await failure(bmc, OFF)
     assert error.failure in (BmcFailure.UNSUPPORTED, BmcFailure.PROTOCOL)
@@ -177,7 +176,7 @@ async def test_a_lost_reply_is_no_error_and_the_action_is_not_sent_again(bmc: Fa
 
 
 @pytest.mark.parametrize("reply", [Page(204), NoReply(), Page(500)], ids=repr)
-async def test_a_system_that_stays_as_it_was_is_a_timeout_and_gets_no_second_action(
+async def test_a_system_that_does_not_switch_is_a_timeout_and_gets_no_second_action(
     bmc: FakeBmc, reply: Answer
 ) -> None:
     bmc.reset_answer = reply
@@ -203,9 +202,7 @@ async def test_a_system_that_stays_as_it_was_is_a_timeout_and_gets_no_second_act
         (307, BmcFailure.PROTOCOL),
     ],
 )
-async def test_a_refused_action_was_not_sent_as_far_as_anybody_cares(
-    bmc: FakeBmc, status: int, expected: BmcFailure
-) -> None:
+async def test_a_refused_action_counts_as_not_sent(bmc: FakeBmc, status: int, expected: BmcFailure) -> None:
     bmc.reset_answer = Page(status, headers=(("Location", "https://192.0.2.1/"), ("Retry-After", "90")))
     bmc.power_after = ()
     error = await failure(bmc, OFF)
@@ -217,19 +214,19 @@ async def test_a_refused_action_was_not_sent_as_far_as_anybody_cares(
 
 
 @pytest.mark.parametrize("status", [400, 409])
-async def test_a_conflict_is_none_if_the_state_is_there(bmc: FakeBmc, status: int) -> None:
-    """The power button on the machine may have been quicker."""
+async def test_a_refused_change_succeeds_if_the_power_is_as_requested(bmc: FakeBmc, status: int) -> None:
+    """A person may have pressed the power button on the machine first."""
     bmc.reset_answer = Page(status)
     assert (await switch(bmc, OFF)).power is PowerState.OFF
     assert bmc.resets == ["ForceOff"]
 
 
-async def test_a_reset_that_conflicts_was_refused_though_the_system_is_on(bmc: FakeBmc) -> None:
+async def test_a_refused_reset_fails_although_the_system_is_on(bmc: FakeBmc) -> None:
     bmc.reset_answer = Page(409)
     assert (await failure(bmc, RESTART)).failure is BmcFailure.UNREACHABLE
 
 
-async def test_without_send_nothing_is_sent_however_long_it_takes(bmc: FakeBmc) -> None:
+async def test_without_send_no_action_is_sent(bmc: FakeBmc) -> None:
     """After a crash it is unknown whether the reset was sent."""
     bmc.answer(SYSTEM, *(system(PowerState=power) for power in ("On", None, "PoweringOff", "Off")))
     assert (await switch(bmc, OFF, send=False)).power is PowerState.OFF
@@ -242,7 +239,7 @@ async def test_without_send_nothing_is_sent_however_long_it_takes(bmc: FakeBmc) 
     assert bmc.resets == []
 
 
-async def test_reads_that_fail_after_the_action_are_done_again(bmc: FakeBmc) -> None:
+async def test_reads_that_fail_after_the_action_are_repeated(bmc: FakeBmc) -> None:
     """A BMC is slow, or sends half a page, while it switches."""
     bmc.power_after = ()
     answers: tuple[Answer, ...]
@@ -253,7 +250,7 @@ async def test_reads_that_fail_after_the_action_are_done_again(bmc: FakeBmc) -> 
 
 
 @pytest.mark.parametrize(("status", "expected"), [(401, BmcFailure.AUTH), (404, BmcFailure.UNSUPPORTED)])
-async def test_a_read_that_cannot_get_better_ends_it_and_says_that_the_action_was_sent(
+async def test_a_permanent_read_failure_ends_the_change_with_sent_set(
     bmc: FakeBmc, status: int, expected: BmcFailure
 ) -> None:
     bmc.power_after = ()
@@ -264,7 +261,7 @@ async def test_a_read_that_cannot_get_better_ends_it_and_says_that_the_action_wa
     assert bmc.methods == {"GET": 2, "POST": 1}
 
 
-async def test_the_last_failed_read_is_told_when_time_is_up(bmc: FakeBmc) -> None:
+async def test_a_timeout_reports_the_last_failed_read(bmc: FakeBmc) -> None:
     bmc.power_after = ()
     bmc.answer(SYSTEM, system(), Page(503))
     error = await failure(bmc, OFF, power_deadline=ENOUGH, power_reread_pause=SOON)
@@ -272,7 +269,7 @@ async def test_the_last_failed_read_is_told_when_time_is_up(bmc: FakeBmc) -> Non
     assert f"the last read failed: {SYSTEM} returned HTTP 503" in error.detail
 
 
-async def test_others_are_served_while_a_system_takes_its_time(bmc: FakeBmc) -> None:
+async def test_other_calls_are_served_during_a_slow_power_change(bmc: FakeBmc) -> None:
     """One BMC may serve eight nodes, so the pauses of a change must not hold a slot."""
     bmc.power_after = ()
     async with (
@@ -286,7 +283,7 @@ async def test_others_are_served_while_a_system_takes_its_time(bmc: FakeBmc) -> 
         tasks.cancel_scope.cancel()
 
 
-async def test_a_system_without_a_path_is_a_mistake_of_the_caller(bmc: FakeBmc) -> None:
+async def test_a_call_without_a_system_path_is_a_bug_of_the_caller(bmc: FakeBmc) -> None:
     target = BmcTarget(address=bmc.url, credential=CREDENTIAL)
     async with connect(bmc.ca_file) as client:
         for call in (client.set_power(target, ON), client.read(target)):

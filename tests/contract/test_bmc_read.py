@@ -67,7 +67,7 @@ async def test_a_read_is_one_get_with_power_health_and_identity(bmc: FakeBmc) ->
 
 
 @pytest.mark.parametrize("power", [None, "Paused", "Reset", "Unknown", 7, ["On"], ...])
-async def test_a_read_takes_a_power_state_in_between_as_it_is(bmc: FakeBmc, power: object) -> None:
+async def test_a_read_returns_a_transitional_power_state_without_a_reread(bmc: FakeBmc, power: object) -> None:
     bmc.answer(SYSTEM, system(PowerState=power))
     async with connect(bmc.ca_file) as client:
         reading = await client.read(at(bmc))
@@ -103,7 +103,7 @@ async def test_a_read_that_fails_has_a_class_after_one_request(bmc: FakeBmc, ans
     assert len(bmc.requests) == 1
 
 
-async def test_interfaces_are_read_of_a_known_system_when_asked_for(bmc: FakeBmc) -> None:
+async def test_interfaces_of_a_known_system_are_read_on_request(bmc: FakeBmc) -> None:
     """Each interface is read once, and by GETs only: an adoption may read a machine that is in use."""
     async with connect(bmc.ca_file) as client:
         reading = await client.verify(at(bmc), macs=True)
@@ -129,7 +129,7 @@ async def test_interfaces_are_read_of_a_known_system_when_asked_for(bmc: FakeBmc
         ({}, None),
     ],
 )
-async def test_what_a_busy_bmc_asks_for_is_passed_on_within_reason(
+async def test_retry_after_of_a_bmc_is_passed_on_within_bounds(
     bmc: FakeBmc, headers: dict[str, str], stay: timedelta | None
 ) -> None:
     bmc.answer(SYSTEM, Page(503, headers=tuple(headers.items())))
@@ -160,7 +160,7 @@ async def test_a_bmc_whose_packets_vanish_is_known_long_before_the_deadline(bmc:
     assert error.dialled
 
 
-async def test_dead_bmcs_give_their_places_to_those_that_answer(
+async def test_dead_bmcs_do_not_keep_the_slots_from_live_ones(
     bmc: FakeBmc, authority: Authority, tmp_path: Path
 ) -> None:
     """With two slots and two BMCs that do not respond for an hour, a third BMC is still read."""

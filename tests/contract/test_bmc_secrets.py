@@ -121,7 +121,7 @@ async def calls(client: RedfishBmc, target: BmcTarget) -> list[str]:
 @pytest.mark.matrix(keep=9)
 @pytest.mark.parametrize("auth", list(BmcAuth))
 @pytest.mark.parametrize("end", ENDS)
-async def test_a_planted_secret_is_in_nothing_that_comes_out(
+async def test_a_planted_secret_is_in_no_output(
     bmc: FakeBmc, end: str, auth: BmcAuth, *, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     bmc.password = SECRET
@@ -140,7 +140,7 @@ async def test_a_planted_secret_is_in_nothing_that_comes_out(
         assert clean(text, *tokens), text
 
 
-async def test_the_log_of_a_bug_is_as_clean(bmc: FakeBmc, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_of_a_bug_contains_no_secret(bmc: FakeBmc, caplog: pytest.LogCaptureFixture) -> None:
     bmc.password = SECRET
     target = BmcTarget(address=bmc.url, credential=CREDENTIAL, system_path=SYSTEM)
     with capture_logs() as logs, caplog.at_level(logging.DEBUG):
@@ -154,7 +154,7 @@ async def test_the_log_of_a_bug_is_as_clean(bmc: FakeBmc, caplog: pytest.LogCapt
     assert clean(told(raised.value) + caplog.text)
 
 
-async def test_a_bug_while_a_session_is_open_tells_no_token(bmc: FakeBmc) -> None:
+async def test_the_log_of_a_bug_contains_no_session_token(bmc: FakeBmc) -> None:
     observed = Broken()
     observed.is_sound = True
     target = BmcTarget(address=bmc.url, credential=CREDENTIAL, system_path=SYSTEM)

@@ -51,7 +51,7 @@ async def killed(bmc: FakeBmc, tmp_path: Path, *, in_login: bool = False) -> Pat
             copy()
         bmc.on_login = lambda: None
         open_then = set(bmc.sessions)
-    bmc.sessions |= open_then  # the killed process has not ended it
+    bmc.sessions |= open_then  # the killed process has not ended its session
     bmc.requests.clear()
     return disk
 
@@ -75,7 +75,7 @@ async def test_a_session_that_a_killed_process_left_is_closed_by_its_id_and_no_o
     assert list(disk.rglob("*.json")) == []
 
 
-async def test_an_id_that_the_bmc_gave_again_is_another_s_and_is_not_touched(bmc: FakeBmc, tmp_path: Path) -> None:
+async def test_a_session_id_that_the_bmc_reused_is_not_closed(bmc: FakeBmc, tmp_path: Path) -> None:
     for said in ({"UserName": "somebody"}, {"UserName": "admin", "CreatedTime": "later"}):
         bmc.session_ids = ["5"]
         disk = await killed(bmc, tmp_path)
@@ -90,7 +90,7 @@ async def test_an_id_that_the_bmc_gave_again_is_another_s_and_is_not_touched(bmc
         bmc.sessions.clear()
 
 
-async def test_a_session_that_nobody_can_tell_from_another_is_left_and_basic_is_used_until_it_expires(
+async def test_an_ambiguous_session_is_left_open_and_basic_is_used_until_it_expires(
     bmc: FakeBmc, tmp_path: Path
 ) -> None:
     """The id is a number, and the BMC reports no creation time: another replica of ours may have the id by now."""
@@ -103,7 +103,7 @@ async def test_a_session_that_nobody_can_tell_from_another_is_left_and_basic_is_
         before = posted(bmc)
         clock.advance(timedelta(minutes=9))
         await read(client, bmc)
-        assert posted(bmc) == before, "no session is opened beside it"
+        assert posted(bmc) == before, "no session is opened while the old one may exist"
         assert bmc.requests[-1].authorization is not None
         clock.advance(timedelta(minutes=2))
         await read(client, bmc)
@@ -111,7 +111,9 @@ async def test_a_session_that_nobody_can_tell_from_another_is_left_and_basic_is_
     assert "5" not in deleted(bmc)
 
 
-async def test_a_process_that_was_killed_in_its_login_is_known_to_have_left_one(bmc: FakeBmc, tmp_path: Path) -> None:
+async def test_after_a_process_killed_in_its_login_no_session_is_opened_until_expiry(
+    bmc: FakeBmc, tmp_path: Path
+) -> None:
     """The session's id is unknown, so it is not closed; no other session is opened until it has expired."""
     disk, clock = await killed(bmc, tmp_path, in_login=True), HandClock()
     async with connect(bmc.ca_file, auth=SESSION, session_directory=disk, clock=clock) as client:
@@ -122,7 +124,7 @@ async def test_a_process_that_was_killed_in_its_login_is_known_to_have_left_one(
         assert posted(bmc) == 1
 
 
-async def test_a_login_whose_answer_got_lost_is_followed_by_basic(bmc: FakeBmc) -> None:
+async def test_after_a_login_with_a_lost_response_basic_is_used(bmc: FakeBmc) -> None:
     bmc.session_answer = Silence()
     clock = HandClock()
     async with connect(bmc.ca_file, auth=SESSION, clock=clock, deadline=timedelta(milliseconds=500)) as client:
@@ -172,7 +174,7 @@ async def test_a_session_is_on_disk_before_its_login_and_no_secret_ever_is(bmc: 
     assert SESSIONS in kept[0] and "s3kr1t" not in kept[0]
 
 
-async def test_what_cannot_be_recorded_is_not_opened(bmc: FakeBmc, tmp_path: Path) -> None:
+async def test_a_session_that_cannot_be_recorded_is_not_opened(bmc: FakeBmc, tmp_path: Path) -> None:
     place = tmp_path / "records"
     async with connect(bmc.ca_file, auth=SESSION, session_directory=place) as client:
         shutil.rmtree(place)
@@ -189,7 +191,7 @@ async def test_sessions_without_a_place_for_records_stop_the_start(bmc: FakeBmc,
 
 
 async def test_an_adoption_sends_nothing_but_gets(bmc: FakeBmc, tmp_path: Path) -> None:
-    """So it is also with sessions configured, with one left by a killed process, and when the open one has ended."""
+    """Tested with sessions configured, with a session that a killed process left, and after the open one has ended."""
     disk = await killed(bmc, tmp_path)
     async with connect(bmc.ca_file, auth=SESSION, session_directory=disk) as client:
         await client.verify(at(bmc, only_reads=True, known=False), macs=True)

@@ -1,6 +1,6 @@
 """Sessions, where they are configured: one per BMC, used by every call, and none left open.
 
-Tested on our own fake; the emulator has no sessions, and shows what happens then.
+Tested on our own fake; the emulator, which has none, is used to test a BMC without sessions.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ async def test_calls_at_the_same_time_share_a_session(bmc: FakeBmc) -> None:
     assert bmc.logins == 1
 
 
-async def test_basic_authentication_opens_none(bmc: FakeBmc) -> None:
+async def test_basic_authentication_opens_no_session(bmc: FakeBmc) -> None:
     async with connect(bmc.ca_file) as client:
         await client.verify(at(bmc, system_path=None))
         await client.set_power(at(bmc), PowerRequest.OFF)
@@ -81,7 +81,7 @@ async def test_a_session_that_the_bmc_ended_is_replaced_by_one_login(bmc: FakeBm
     assert bmc.sessions == set()
 
 
-async def test_a_bmc_that_refuses_even_a_new_session_keeps_none(bmc: FakeBmc) -> None:
+async def test_no_session_stays_at_a_bmc_that_refuses_new_sessions(bmc: FakeBmc) -> None:
     """The BMC responds 401 to a page after a good login: each try may cost a login, but leaves no session."""
     bmc.answer(SYSTEM, Page(401))
     async with connect(bmc.ca_file, auth=SESSION) as client:
@@ -91,7 +91,7 @@ async def test_a_bmc_that_refuses_even_a_new_session_keeps_none(bmc: FakeBmc) ->
     assert bmc.sessions == set()
 
 
-async def test_a_bmc_without_a_free_session_is_busy_and_loses_none_to_us(bmc: FakeBmc) -> None:
+async def test_a_bmc_without_a_free_session_is_busy_and_no_session_is_closed(bmc: FakeBmc) -> None:
     others = {f"other-{number}" for number in range(bmc.session_limit)}
     bmc.sessions |= others
     async with connect(bmc.ca_file, auth=SESSION) as client:
@@ -135,7 +135,7 @@ async def test_sessions_are_ended_even_when_the_program_is_cancelled(bmc: FakeBm
     assert bmc.sessions == set()
 
 
-async def test_a_token_is_in_no_text(bmc: FakeBmc) -> None:
+async def test_no_text_contains_a_session_token(bmc: FakeBmc) -> None:
     async with connect(bmc.ca_file, auth=SESSION) as client:
         await client.read(at(bmc))
         (token,) = bmc.sessions
@@ -146,7 +146,7 @@ async def test_a_token_is_in_no_text(bmc: FakeBmc) -> None:
 
 
 @pytest.mark.parametrize("answer", [Page(201), Page(200, b"[]"), Page(201, b"<html>")])
-async def test_a_session_without_a_token_is_none(bmc: FakeBmc, answer: Page) -> None:
+async def test_a_login_without_a_token_is_a_protocol_failure(bmc: FakeBmc, answer: Page) -> None:
     bmc.session_answer = answer
     async with connect(bmc.ca_file, auth=SESSION) as client:
         assert (await failure(client, at(bmc))).failure is BmcFailure.PROTOCOL

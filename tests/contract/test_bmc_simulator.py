@@ -76,7 +76,7 @@ async def test_power_states_survive_a_restart(tmp_path: Path) -> None:
         assert await read_all(bmc) == [PowerState.OFF]
 
 
-async def test_nobody_gets_in_without_the_password(tmp_path: Path) -> None:
+async def test_a_request_without_the_password_is_unauthorized(tmp_path: Path) -> None:
     async with (
         simulated_bmc(tmp_path, fake_systems(1)) as bmc,
         httpx.AsyncClient(verify=ssl.create_default_context(cafile=bmc.ca_file), trust_env=False) as client,
@@ -95,7 +95,7 @@ async def test_the_emulator_ends_when_its_parent_is_killed(tmp_path: Path) -> No
         await ends(emulator)
 
 
-async def test_an_emulator_that_cannot_start_says_what_it_printed(tmp_path: Path) -> None:
+async def test_the_error_of_an_emulator_that_cannot_start_has_its_output(tmp_path: Path) -> None:
     nothing = ServerFiles(certificate=tmp_path / "none.crt", key=tmp_path / "none.key")
     with pytest.raises(SimulatorFailed, match=r"it ended with 1 and printed: (?s:.*)FileNotFoundError"):
         async with simulated_bmc(tmp_path, fake_systems(1), certificate=nothing):

@@ -1,4 +1,4 @@
-"""The BmcClient against sushy-static, a server that others wrote: it serves any files, sound or not.
+"""The BmcClient against sushy-static, a server of the sushy-tools project, which serves any files, sound or not.
 
 Together with the emulator it covers all that a server other than our fake can do. The fake alone shows behaviour that
 no file can express: a refused or locked account (sushy-static accepts any credential), statuses other than 200 and 404,
@@ -82,7 +82,7 @@ async def test_a_sound_bmc_is_read(site: Site) -> None:
     assert reading == msgspec.structs.replace(await site.verify(), macs=reading.macs, requests=reading.requests)
 
 
-async def test_the_host_is_found_behind_a_baseboard(site: Site) -> None:
+async def test_the_host_system_is_found_among_other_systems(site: Site) -> None:
     site.pages |= {SYSTEMS: members(BASEBOARD, SYSTEM), BASEBOARD: system(Actions=..., Bios=...)}
     assert (await site.verify(None)).system_path == SYSTEM
 

@@ -1,4 +1,4 @@
-"""For each behaviour of a BMC, the server that tests it: sushy's where they can, else our fake, with the reason.
+"""For each behaviour of a BMC, the test that proves it: on a server of sushy-tools, or on our fake with the reason.
 
 A row names the test, and its case if it has several; both have to exist. `test_bmc_client` runs on the emulator
 and on the fake, `test_bmc_static` on sushy-static.
@@ -17,7 +17,7 @@ ON_SUSHY = {
     "unknown CA": "test_bmc_client::test_a_certificate_of_an_unknown_ca_is_refused_before_the_credential_is_sent",
     "wrong host": "test_bmc_client::test_a_certificate_for_another_host_or_time_is_refused::wrong-host",
     "expired": "test_bmc_client::test_a_certificate_for_another_host_or_time_is_refused::expired",
-    "refused": "test_bmc_client::test_nothing_listening_is_unreachable",
+    "refused": "test_bmc_client::test_a_closed_port_is_unreachable",
     "never answers": "test_bmc_client::test_a_bmc_that_never_answers_fails_as_timeout_and_recovers",
     "404 system": "test_bmc_client::test_a_missing_system_is_unsupported_and_named",
     "redirect": "test_bmc_client::test_a_redirect_is_not_followed",
@@ -50,7 +50,7 @@ ON_THE_DOUBLE_ALONE = {
         "the emulator has the status in its OpenStack driver alone, and neither sends the header",
     ),
     "session limit reached": (
-        "test_bmc_sessions::test_a_bmc_without_a_free_session_is_busy_and_loses_none_to_us",
+        "test_bmc_sessions::test_a_bmc_without_a_free_session_is_busy_and_no_session_is_closed",
         "neither has a session service",
     ),
 }
@@ -65,18 +65,18 @@ def is_there(named: str) -> bool:
 
 
 @pytest.mark.parametrize("behaviour", ON_SUSHY)
-def test_what_sushy_can_show_is_proved_on_it(behaviour: str) -> None:
+def test_behaviour_that_sushy_tools_has_is_tested_on_it(behaviour: str) -> None:
     assert ON_SUSHY[behaviour].startswith(("test_bmc_client::", "test_bmc_static::"))
     assert is_there(ON_SUSHY[behaviour])
 
 
 @pytest.mark.parametrize("behaviour", ON_THE_DOUBLE_ALONE)
-def test_what_it_cannot_show_is_proved_on_the_double_with_the_reason(behaviour: str) -> None:
+def test_behaviour_that_sushy_tools_lacks_is_tested_on_the_fake_with_a_reason(behaviour: str) -> None:
     named, reason = ON_THE_DOUBLE_ALONE[behaviour]
     assert reason and behaviour not in ON_SUSHY
     assert is_there(named)
 
 
-def test_a_row_that_names_no_test_is_found() -> None:
+def test_a_row_that_names_no_existing_test_is_detected() -> None:
     assert not is_there("test_bmc_static::test_nothing")
     assert not is_there("test_bmc_static::test_a_bmc_without_what_we_need_is_unsupported::no-such-case")

@@ -94,8 +94,8 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("secret", FAULTS)
-async def test_characters_that_nobody_means_are_refused_by_the_name_of_the_fault(root: Path, secret: str) -> None:
-    """In user name and password, in every form, with a text that does not repeat the secret."""
+async def test_stray_characters_are_refused_with_the_name_of_the_fault(root: Path, secret: str) -> None:
+    """Tested in user name and password and in every form. The text does not repeat the secret."""
     says = FAULTS[secret]
     for what, username, password in (("password", "admin", secret), ("user name", secret, "s3kr1t")):
         said = f"the {what} {says}" if says.startswith(("begins", "ends")) else says
@@ -174,7 +174,7 @@ async def test_a_symlink_that_stays_inside_is_followed(root: Path) -> None:
     assert (await store(root).resolve(f"file:{root}/current")).password == PASSWORD
 
 
-async def test_a_directory_that_is_a_symlink_is_where_it_leads_to(root: Path) -> None:
+async def test_a_symlinked_root_is_the_same_as_its_target(root: Path) -> None:
     (root / "bmc").write_text(f"admin\n{PASSWORD}\n")
     link = root.parent / "link"
     link.symlink_to(root)
@@ -182,7 +182,7 @@ async def test_a_directory_that_is_a_symlink_is_where_it_leads_to(root: Path) ->
         assert (await store(configured).resolve(f"file:{named}/bmc")).password == PASSWORD
 
 
-def test_whoever_reads_during_a_rotation_gets_the_one_or_the_other(root: Path) -> None:
+def test_a_read_during_a_rotation_returns_the_old_or_the_new_secret(root: Path) -> None:
     """A writer replaces the file by renaming another one, again and again during the reads."""
     key, ended = root / "key", threading.Event()
     key.write_text("key 0")
@@ -204,7 +204,7 @@ def test_whoever_reads_during_a_rotation_gets_the_one_or_the_other(root: Path) -
         rotating.join()
 
 
-async def test_what_is_not_a_readable_regular_file_is_refused_at_once(root: Path) -> None:
+async def test_a_path_that_is_no_readable_regular_file_is_refused_at_once(root: Path) -> None:
     os.mkfifo(root / "fifo")
     (root / "loop").symlink_to("loop")
     for name, says in {
@@ -250,18 +250,18 @@ async def test_a_systemd_credential_is_read_from_the_units_directory(root: Path)
 
 
 @pytest.mark.parametrize("reference", ["", "s3kr1t", ":s3kr1t", "file:"])
-async def test_what_is_no_reference_is_refused_and_not_repeated(root: Path, reference: str) -> None:
+async def test_an_invalid_reference_is_refused_and_not_repeated(root: Path, reference: str) -> None:
     """The text may be the secret itself, put where its reference belongs."""
     assert "scheme:place" in await refusal(store(root), reference)
 
 
 @pytest.mark.parametrize("reference", ["aws:bmc/s3kr1t", "admin:s3kr1t", "s3kr1t:rest"])
-async def test_an_unknown_scheme_is_refused_with_those_that_are_known(root: Path, reference: str) -> None:
-    """Here, too, the text may be the secret itself, so no part of it is repeated."""
+async def test_an_unknown_scheme_is_refused_with_the_known_schemes(root: Path, reference: str) -> None:
+    """The text may be the secret itself, so the refusal repeats no part of it."""
     assert "file:, env:, systemd: or vault:" in await refusal(store(root), reference)
 
 
-async def test_a_vault_is_asked_only_where_one_is_configured(root: Path) -> None:
+async def test_without_a_configured_vault_a_vault_reference_is_refused(root: Path) -> None:
     text = await refusal(store(root), "vault:farrier/bmc/s3kr1t")
     assert "vault.address" in text
 
@@ -284,7 +284,7 @@ async def test_a_token_may_have_a_colon(root: Path) -> None:
     "content",
     ["", "\n", "admin\ns3kr1t", "s3kr1t s3kr1t", "s3kr1t\0", "s3kr1tü", '{"secret": "s3kr1t"}', '{"token": ""}'],
 )
-async def test_what_is_no_token_is_refused_and_not_repeated(root: Path, content: str) -> None:
+async def test_an_invalid_token_is_refused_and_not_repeated(root: Path, content: str) -> None:
     (root / "token").write_text(content)
     with pytest.raises(CredentialError) as refused:
         await store(root).token(f"file:{root}/token")
@@ -292,7 +292,7 @@ async def test_what_is_no_token_is_refused_and_not_repeated(root: Path, content:
     assert "token" in refused.value.reason
 
 
-async def test_a_rotation_is_seen_by_the_next_call_as_another_version(root: Path) -> None:
+async def test_a_rotated_secret_has_another_version_at_the_next_call(root: Path) -> None:
     (root / "bmc").write_text("admin\nold\n")
     credentials, reference = store(root), f"file:{root}/bmc"
     old = await credentials.version(reference)
@@ -302,7 +302,7 @@ async def test_a_rotation_is_seen_by_the_next_call_as_another_version(root: Path
     assert (await credentials.resolve(reference)).password == "new"
 
 
-async def test_versions_neither_name_the_secret_nor_tell_that_two_are_alike(root: Path) -> None:
+async def test_versions_reveal_neither_the_secret_nor_that_two_are_equal(root: Path) -> None:
     (root / "a").write_text(f"admin\n{PASSWORD}\n")
     (root / "b").write_text(f"admin\n{PASSWORD}\n")
     a, b = [await store(root).version(f"file:{root}/{name}") for name in "ab"]

@@ -55,7 +55,7 @@ async def test_a_bmc_is_read_and_not_switched(bmc: FakeBmc) -> None:
 
 
 async def test_a_login_that_was_not_sent_is_no_failed_one_and_leaves_no_record(bmc: FakeBmc, tmp_path: Path) -> None:
-    """Tried without the lease more often than the login cap allows failures, and then with it."""
+    """The client tries without the lease more often than the login cap allows failures, and then with the lease."""
     target = BmcTarget(address=bmc.url, credential=CREDENTIAL, system_path=SYSTEM)
     async with connect(bmc.ca_file, auth=BmcAuth.SESSION, session_directory=tmp_path / "records") as client:
         for _ in range(LOGIN_CAP + 1):
@@ -67,7 +67,7 @@ async def test_a_login_that_was_not_sent_is_no_failed_one_and_leaves_no_record(b
         assert len(bmc.sessions) == 1
 
 
-def test_outside_of_a_step_nothing_is_asked() -> None:
+def test_outside_of_a_step_no_lease_is_required() -> None:
     with pytest.raises(LeaseLost), acting_while(lost):
         require_lease()
     require_lease()

@@ -99,7 +99,7 @@ async def refusal(world: World, system_id: str, change: Change) -> MaasError:
 # --- reads
 
 
-async def test_the_region_says_who_it_is_and_who_we_are(world: World) -> None:
+async def test_the_region_returns_its_version_and_our_user(world: World) -> None:
     assert await world.client.version() == "3.7.3"
     who = await world.client.whoami()
     assert (who.username, who.is_superuser) == ("admin", True)
@@ -119,7 +119,7 @@ async def test_a_machine_is_found_by_each_of_its_names(world: World, region: Reg
     assert await world.client.power_addresses() == {machine.system_id: where}
 
 
-async def test_many_machines_are_asked_for_in_pieces(world: World) -> None:
+async def test_many_machines_are_requested_in_pieces(world: World) -> None:
     ids = [f"abc{number}" for number in range(2 * MOST_MACHINES + 1)]
     assert await world.client.machines(LookUp.ID, [*ids, *ids]) == ()
     assert world.observed.operations == ["machines"] * 3
@@ -175,7 +175,7 @@ async def test_a_machine_that_is_not_there_is_absent_and_not_merely_unlisted(wor
 
 
 @pytest.mark.parametrize("change", CHANGES_OF_ANYTHING, ids=lambda change: type(change).__name__)
-async def test_nothing_is_done_to_a_machine_that_somebody_else_holds(
+async def test_a_machine_of_another_user_is_not_changed(
     world: World, region: Region, wire: Recording, change: Change
 ) -> None:
     machine = await commissioned(world, region)
@@ -188,7 +188,7 @@ async def test_nothing_is_done_to_a_machine_that_somebody_else_holds(
     assert len([one for one in wire.requests if one.method != "GET"]) == before
 
 
-async def test_an_old_reading_is_not_believed_about_the_owner(world: World, region: Region) -> None:
+async def test_an_old_reading_of_the_owner_is_repeated_before_a_change(world: World, region: Region) -> None:
     machine = await commissioned(world, region)
     region.machines[machine.system_id].owner = OPERATOR.username
     world.clock.advance(FRESH + timedelta(seconds=1))
@@ -198,14 +198,14 @@ async def test_an_old_reading_is_not_believed_about_the_owner(world: World, regi
     assert region.machines[machine.system_id].status == Status.READY
 
 
-async def test_an_old_reading_that_still_holds_is_no_hindrance(world: World, region: Region) -> None:
+async def test_a_change_succeeds_if_an_old_reading_still_holds(world: World, region: Region) -> None:
     machine = await commissioned(world, region)
     world.clock.advance(FRESH + timedelta(seconds=1))
     await world.client.do(machine, DEPLOY)
     assert region.machines[machine.system_id].status == Status.DEPLOYING
 
 
-async def test_a_key_of_another_user_is_asked_for_its_name_again(world: World, region: Region) -> None:
+async def test_a_changed_key_is_checked_for_its_user_again(world: World, region: Region) -> None:
     machine = await deployed(world, region)
     await world.client.do(machine, changes.Lock(comment="c"))
     world.key = OPERATOR.key
@@ -214,7 +214,7 @@ async def test_a_key_of_another_user_is_asked_for_its_name_again(world: World, r
     assert refused.value.failure is MaasFailure.FOREIGN_OWNER
 
 
-async def test_a_key_is_asked_for_once_a_second_and_at_once_after_a_refusal(region: Region) -> None:
+async def test_the_key_is_read_once_a_second_and_at_once_after_a_refusal(region: Region) -> None:
     keys, asked, clock = [ADMIN.key, "no:such:key", ADMIN.key], 0, HandClock()
 
     async def key() -> str:
@@ -304,7 +304,7 @@ async def test_deployments_under_way_leave_slots_to_readings(region: Region) -> 
     assert region.machines[machine.system_id].status == Status.DEPLOYING
 
 
-async def test_a_deployment_that_was_not_answered_keeps_its_place_for_a_while(region: Region) -> None:
+async def test_an_unanswered_deployment_keeps_its_slot_for_a_while(region: Region) -> None:
     """The region may still work on the deployment after the client's timeout."""
 
     class Silent(RegionTransport):
@@ -323,8 +323,8 @@ async def test_a_deployment_that_was_not_answered_keeps_its_place_for_a_while(re
         assert (await refusal(world, machine.system_id, DEPLOY)).failure is MaasFailure.TIMEOUT
 
 
-async def test_waiting_for_a_turn_costs_no_time_of_the_request(region: Region) -> None:
-    """The timeout of a request that waits for its turn begins with the turn."""
+async def test_waiting_for_a_slot_does_not_use_up_the_timeout(region: Region) -> None:
+    """The timeout of a request that waits for a slot begins when the request gets the slot."""
     gate, ends = anyio.Event(), []
 
     class Slow(RegionTransport):
@@ -350,7 +350,7 @@ async def test_waiting_for_a_turn_costs_no_time_of_the_request(region: Region) -
 
 
 @pytest.mark.parametrize(("skew", "failure"), [(0.0, None), (299.0, None), (600.0, MaasFailure.CLOCK_SKEW)])
-async def test_clocks_that_differ_are_named_as_such(
+async def test_differing_clocks_have_their_own_failure_class(
     world: World, region: Region, skew: float, failure: MaasFailure | None
 ) -> None:
     region.keys.skew = skew
@@ -363,7 +363,7 @@ async def test_clocks_that_differ_are_named_as_such(
 
 
 @pytest.mark.parametrize("key", ["nonsense", f"{ADMIN.key}x", f"x{ADMIN.key}"])
-async def test_a_key_that_does_not_hold_is_an_auth_failure_and_in_no_text(world: World, key: str) -> None:
+async def test_an_invalid_key_is_an_auth_failure_and_in_no_text(world: World, key: str) -> None:
     world.key = key
     with capture_logs() as logs, pytest.raises(MaasError) as refused:
         await world.client.whoami()
@@ -373,7 +373,7 @@ async def test_a_key_that_does_not_hold_is_an_auth_failure_and_in_no_text(world:
 
 
 @pytest.mark.parametrize(("temporary", "failure"), [(True, MaasFailure.UNREACHABLE), (False, MaasFailure.AUTH)])
-async def test_a_key_that_cannot_be_had_sends_nothing(
+async def test_without_a_readable_key_nothing_is_sent(
     world: World, wire: Recording, *, temporary: bool, failure: MaasFailure
 ) -> None:
     world.key = CredentialError("vault:farrier/maas", "no answer", temporary=temporary)

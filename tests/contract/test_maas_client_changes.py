@@ -27,7 +27,7 @@ def region() -> Region:
     return Region()
 
 
-async def test_a_reading_that_grew_old_while_a_slot_was_waited_for_is_not_believed(region: Region) -> None:
+async def test_a_reading_that_grew_old_while_waiting_for_a_slot_is_repeated(region: Region) -> None:
     gate = anyio.Event()
 
     class Slow(RegionTransport):
@@ -60,8 +60,8 @@ async def test_a_reading_that_grew_old_while_a_slot_was_waited_for_is_not_believ
     assert region.machines[machine.system_id].status == Status.READY
 
 
-async def test_changes_that_have_to_read_first_do_not_wait_for_one_another(region: Region) -> None:
-    """Each change reads in the slot that it holds: if it needed another, as many as there are slots would deadlock."""
+async def test_concurrent_changes_that_read_first_do_not_deadlock(region: Region) -> None:
+    """Each change reads in the slot that it holds. If each needed a second slot, concurrent changes would deadlock."""
     async with world_of(RegionTransport(region)) as world:
         machines = []
         for number in range(2 * CONCURRENCY):
@@ -104,7 +104,7 @@ WHERE = len(ENCODED) - 96
     ],
     ids=["all", "decoded", "the start", "the end", "a line", "a field", "the end in a field"],
 )
-async def test_user_data_and_the_token_in_it_come_back_in_no_error(quote: str) -> None:
+async def test_no_error_contains_user_data_or_the_token_in_it(quote: str) -> None:
     async with world_of(Quoting(quote)) as world:
         with pytest.raises(MaasError) as refused:
             await world.client.do(MACHINE, changes.Deploy(user_data=USER_DATA, comment="c"))

@@ -65,7 +65,7 @@ async def failure_of_change(world: World) -> MaasError:
     ],
     ids=["page", "cut", "empty", "null", "list", "bytes", "deep", "no id", "no number", "another machine"],
 )
-async def test_a_body_that_cannot_be_meant_is_a_protocol_failure(body: bytes) -> None:
+async def test_a_body_that_is_no_machine_is_a_protocol_failure(body: bytes) -> None:
     async with world_of(Scripted(httpx.Response(200, content=body))) as world:
         error = await failure_of_read(world)
     assert error.failure is MaasFailure.PROTOCOL
@@ -73,7 +73,7 @@ async def test_a_body_that_cannot_be_meant_is_a_protocol_failure(body: bytes) ->
 
 
 @pytest.mark.parametrize("body", [PAGE, b'{"system_id": "abc1'], ids=["page", "cut"])
-async def test_a_change_that_got_such_a_body_was_perhaps_made(body: bytes) -> None:
+async def test_a_change_with_an_unreadable_response_may_have_been_made(body: bytes) -> None:
     answer = httpx.Response(200, content=body, headers={"Content-Type": "application/json"})
     async with world_of(Scripted(answer)) as world:
         error = await failure_of_change(world)
@@ -81,14 +81,14 @@ async def test_a_change_that_got_such_a_body_was_perhaps_made(body: bytes) -> No
     assert len(world.observed.requests) == 1
 
 
-async def test_a_status_that_was_never_seen_is_kept_and_is_no_failure() -> None:
+async def test_an_unknown_status_is_kept_and_is_no_failure() -> None:
     record = {**RECORD, "status": 4711, "status_name": "Levitating", "more": [1], "netboot": None}
     async with world_of(Scripted(said(record))) as world:
         machine = await world.client.machine("abc123")
     assert (machine.status, machine.status_name, machine.state) == (4711, "Levitating", MaasStatus.OTHER)
 
 
-async def test_a_machine_that_is_listed_twice_is_there_once_unless_the_lists_disagree() -> None:
+async def test_a_machine_listed_twice_is_returned_once_unless_its_data_differ() -> None:
     async with world_of(Scripted(said([RECORD, RECORD]))) as world:
         assert [one.system_id for one in await world.client.machines(LookUp.HOSTNAME, ["gpu001"])] == ["abc123"]
     async with world_of(Scripted(said([RECORD, {**RECORD, "status": 4}]))) as world:
@@ -97,19 +97,19 @@ async def test_a_machine_that_is_listed_twice_is_there_once_unless_the_lists_dis
     assert refused.value.failure is MaasFailure.PROTOCOL
 
 
-async def test_two_machines_of_one_name_are_both_shown_to_the_caller() -> None:
+async def test_two_machines_with_one_name_are_both_returned() -> None:
     async with world_of(Scripted(said([RECORD, {**RECORD, "system_id": "def456"}]))) as world:
         found = await world.client.machines(LookUp.HOSTNAME, ["gpu001"])
     assert [one.system_id for one in found] == ["abc123", "def456"]
 
 
-async def test_a_machine_that_was_not_asked_for_is_not_taken_for_one_that_was() -> None:
+async def test_a_machine_that_was_not_requested_is_a_protocol_failure() -> None:
     async with world_of(Scripted(said([RECORD]))) as world:
         with pytest.raises(MaasError, match="not requested"):
             await world.client.machines(LookUp.ID, ["def456"])
 
 
-async def test_a_flood_is_cut_off_and_its_connection_given_up() -> None:
+async def test_an_oversized_body_is_cut_off_and_its_connection_closed() -> None:
     flood = Endless(b"x" * 1_000_000)
     async with world_of(Scripted(httpx.Response(200, stream=flood))) as world:
         error = await failure_of_read(world)
@@ -118,7 +118,7 @@ async def test_a_flood_is_cut_off_and_its_connection_given_up() -> None:
     assert flood.closed
 
 
-async def test_a_drip_ends_with_the_time_of_the_request() -> None:
+async def test_a_dripping_response_ends_with_the_timeout_of_the_request() -> None:
     for change in (False, True):
         drip = Endless(b" ")
         wire = Scripted(httpx.Response(200, stream=drip))
@@ -129,7 +129,7 @@ async def test_a_drip_ends_with_the_time_of_the_request() -> None:
         assert len(wire.requests) == 1
 
 
-async def test_a_hang_ends_with_the_time_of_the_request() -> None:
+async def test_a_hanging_response_ends_with_the_timeout_of_the_request() -> None:
     region = Region()
     region.faults.add(Fault(broken=Broken.HANG, times=None))
     async with world_with(region, read_timeout=SOON) as world:
@@ -175,7 +175,7 @@ async def test_a_read_that_succeeds_in_the_end_is_a_success() -> None:
     assert len({request.headers["authorization"] for request in wire.requests}) == 3
 
 
-async def test_a_region_that_wants_minutes_is_left_to_the_caller() -> None:
+async def test_a_retry_after_of_minutes_is_left_to_the_caller() -> None:
     async with world_of(Scripted(text(503, retry_after="120"))) as world:
         error = await failure_of_read(world)
     assert error.retry_after == timedelta(minutes=2)
@@ -183,7 +183,7 @@ async def test_a_region_that_wants_minutes_is_left_to_the_caller() -> None:
 
 
 @pytest.mark.parametrize("answer", [text(401), text(403), text(404, b"No Machine matches the given query."), text(400)])
-async def test_what_will_not_pass_is_not_tried_again(answer: httpx.Response) -> None:
+async def test_a_permanent_failure_is_not_tried_again(answer: httpx.Response) -> None:
     wire = Scripted(answer)
     async with world_of(wire) as world:
         await failure_of_read(world)
@@ -210,7 +210,7 @@ async def test_a_pause_holds_no_slot() -> None:
         held.set()
 
 
-async def test_a_url_that_is_none_is_a_protocol_failure_and_nothing_was_sent() -> None:
+async def test_an_invalid_url_is_a_protocol_failure_and_nothing_was_sent() -> None:
     async with world_of(None, url="http://maas.test:port/MAAS") as world:
         error = await failure_of_read(world)
     assert (error.failure, error.ambiguous) == (MaasFailure.PROTOCOL, False)
@@ -220,7 +220,7 @@ async def test_a_url_that_is_none_is_a_protocol_failure_and_nothing_was_sent() -
 # --- secrets
 
 
-async def test_no_secret_comes_back_in_an_error_a_log_or_a_representation() -> None:
+async def test_no_error_log_or_representation_contains_a_secret() -> None:
     """The region's response quotes the request, as it does when a BMC refuses."""
     secret = ADMIN.key.split(":")[2]
     body = f"Failed: root:{POWER.password} for {ADMIN.key} signed %26{secret}".encode()
@@ -238,7 +238,7 @@ async def test_no_secret_comes_back_in_an_error_a_log_or_a_representation() -> N
         assert error.ambiguous
 
 
-async def test_whoever_is_cancelled_is_counted_and_not_called_a_failure() -> None:
+async def test_a_cancelled_call_is_counted_as_cancelled_and_not_as_a_failure() -> None:
     region = Region()
     region.faults.add(Fault(broken=Broken.HANG, times=None))
     async with world_with(region) as world, anyio.create_task_group() as callers:
@@ -265,14 +265,14 @@ async def test_a_redirect_is_not_followed_so_the_key_goes_nowhere_else(*, change
 @pytest.mark.parametrize(
     "answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", b"SSH-2.0-OpenSSH\r\n\r\n"]
 )
-async def test_a_connection_that_ends_in_the_middle_leaves_a_change_open(answer: bytes) -> None:
+async def test_a_change_on_a_connection_that_breaks_may_have_been_made(answer: bytes) -> None:
     async with serving(answer) as (port, heads), world_of(None, url=f"http://127.0.0.1:{port}/MAAS") as world:
         error = await failure_of_change(world)
     assert (error.failure, error.ambiguous) == (MaasFailure.UNREACHABLE, True)
     assert len(heads) == 1
 
 
-async def test_nobody_there_means_that_nothing_was_done() -> None:
+async def test_a_change_to_a_closed_port_was_not_made() -> None:
     with free_port() as port:
         async with world_of(None, url=f"http://127.0.0.1:{port}/MAAS") as world:
             error = await failure_of_change(world)
@@ -295,14 +295,14 @@ async def test_only_a_certificate_of_the_given_authority_is_trusted(tmp_path: Pa
     assert len(heads) == 1
 
 
-async def test_a_file_that_holds_no_authority_is_a_mistake_of_the_configuration(tmp_path: Path) -> None:
+async def test_a_file_without_an_authority_is_an_error_of_the_settings(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("nothing")
     with pytest.raises(ConfigError):
         async with world_of(None, ca_file=tmp_path / "ca.pem"):
             pass
 
 
-async def test_a_region_that_is_spoken_to_in_the_clear_is_said_so_once() -> None:
+async def test_a_region_without_tls_is_logged_once() -> None:
     with capture_logs() as logs:
         async with world_of(Scripted(said(RECORD))):
             pass

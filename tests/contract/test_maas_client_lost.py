@@ -139,7 +139,7 @@ CASES: dict[str, Case] = {
 }
 
 
-def test_every_change_is_here() -> None:
+def test_every_kind_of_change_has_a_case() -> None:
     assert {*CASES, "Delete"} == {kind.__name__ for kind in get_args(Change)}
 
 
@@ -156,7 +156,7 @@ def sent_once_and_lost(error: MaasError, fault: Fault, world: World) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_a_change_whose_answer_was_lost_is_seen_by_reading(name: str) -> None:
+async def test_a_change_with_a_lost_response_is_recognised_by_a_read(name: str) -> None:
     case, region = CASES[name], Region()
     async with world_with(region) as world:
         machine = await case.start(world, region)
@@ -176,7 +176,7 @@ async def test_a_change_whose_answer_was_lost_is_seen_by_reading(name: str) -> N
             assert ours and {event.node for event in ours} == {machine.system_id}
 
 
-async def test_a_machine_whose_creation_got_no_answer_is_found_and_not_made_twice() -> None:
+async def test_a_machine_whose_creation_got_no_response_is_found_and_not_made_twice() -> None:
     region = Region()
     async with world_with(region) as world:
         fault = lose_the_next_answer(region, world)
@@ -191,7 +191,7 @@ async def test_a_machine_whose_creation_got_no_answer_is_found_and_not_made_twic
         assert len(region.machines) == 1
 
 
-async def test_a_machine_whose_deletion_got_no_answer_is_absent_and_deleting_it_again_says_so() -> None:
+async def test_a_machine_whose_deletion_got_no_response_is_absent() -> None:
     region = Region()
     async with world_with(region) as world:
         machine = await new(world, region)
@@ -205,8 +205,8 @@ async def test_a_machine_whose_deletion_got_no_answer_is_absent_and_deleting_it_
 
 
 @pytest.mark.parametrize("name", ["Deploy", "Abort", "CreateBond", "UnlinkSubnet", "MarkFixed"])
-async def test_what_must_not_happen_twice_is_refused_the_second_time(name: str) -> None:
-    """A client that repeats the change without a read gets a refusal after which it reads."""
+async def test_a_repeated_change_that_would_do_harm_is_refused(name: str) -> None:
+    """A client that repeats the change without a read is refused, and then reads."""
     case, region = CASES[name], Region()
     async with world_with(region) as world:
         machine = await case.start(world, region)

@@ -34,7 +34,7 @@ async def refusal(world: World, system_id: str, change: Change) -> MaasError:
     return caught.value
 
 
-async def test_a_machine_goes_all_the_way_there_and_back(world: World, region: Region) -> None:
+async def test_a_machine_is_deployed_locked_unlocked_and_released(world: World, region: Region) -> None:
     machine = await deployed(world, region)
     await world.client.do(machine, changes.Lock(comment="c"))
     locked = await refusal(world, machine.system_id, RELEASE)
@@ -52,7 +52,7 @@ async def test_a_machine_goes_all_the_way_there_and_back(world: World, region: R
     assert not second.value.ambiguous
 
 
-async def test_a_link_may_be_asked_for_twice_and_is_there_once(world: World, region: Region) -> None:
+async def test_a_link_requested_twice_exists_once(world: World, region: Region) -> None:
     machine = await commissioned(world, region)
     boot = machine.boot_interface
     assert boot is not None and boot.links[0].subnet is not None
@@ -64,7 +64,7 @@ async def test_a_link_may_be_asked_for_twice_and_is_there_once(world: World, reg
     assert [one.mode for one in after.links] == ["auto"]
 
 
-async def test_a_state_that_forbids_is_a_conflict_and_its_words_are_passed_on(world: World, region: Region) -> None:
+async def test_a_change_in_a_forbidding_state_is_a_conflict_with_the_text_of_maas(world: World, region: Region) -> None:
     machine = await deployed(world, region)
     error = await refusal(world, machine.system_id, DEPLOY)
     assert error.failure is MaasFailure.CONFLICT
@@ -72,7 +72,7 @@ async def test_a_state_that_forbids_is_a_conflict_and_its_words_are_passed_on(wo
     assert not error.ambiguous
 
 
-async def test_what_exists_already_is_told_by_the_fields(world: World) -> None:
+async def test_a_second_creation_is_refused_with_the_fields_that_exist_already(world: World) -> None:
     await world.client.create(NEW)
     with pytest.raises(MaasError) as second:
         await world.client.create(NEW)
@@ -80,7 +80,7 @@ async def test_what_exists_already_is_told_by_the_fields(world: World) -> None:
     assert set(second.value.fields) & {"hostname", "mac_addresses"}
 
 
-async def test_a_static_address_that_another_has_is_named_as_such(world: World, region: Region) -> None:
+async def test_a_static_address_in_use_has_its_own_failure_class(world: World, region: Region) -> None:
     machine = await commissioned(world, region)
     boot = machine.boot_interface
     assert boot is not None and boot.links[0].subnet is not None
@@ -91,7 +91,7 @@ async def test_a_static_address_that_another_has_is_named_as_such(world: World, 
     assert (await refusal(world, machine.system_id, link)).failure is MaasFailure.ADDRESS_TAKEN
 
 
-async def test_an_exhausted_subnet_is_a_lack_of_capacity_and_leaves_the_machine_to_us(
+async def test_an_exhausted_subnet_is_a_lack_of_capacity_and_the_machine_stays_ours(
     world: World, region: Region
 ) -> None:
     machine = await commissioned(world, region)
@@ -122,7 +122,7 @@ async def test_an_erasing_release_without_a_bmc_fails_and_goes_on_once_it_is_bac
     assert region.machines[machine.system_id].status == Status.READY
 
 
-async def test_rescue_mode_takes_a_machine_and_keeps_it(world: World, region: Region) -> None:
+async def test_rescue_mode_makes_its_user_the_owner_of_the_machine(world: World, region: Region) -> None:
     machine = await deployed(world, region)
     other = Caller(region, OPERATOR)
     region.machines[machine.system_id].owner = OPERATOR.username

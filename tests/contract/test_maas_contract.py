@@ -46,7 +46,7 @@ async def linked(site: Site, machine: Machine, address: str | None = None) -> ch
 # --- reads
 
 
-async def test_the_region_says_who_it_is_and_who_we_are(site: Site) -> None:
+async def test_the_region_returns_its_version_and_our_user(site: Site) -> None:
     assert re.match(r"3\.\d+\.\d+", await site.client.version())
     assert (await site.client.whoami()).is_superuser
 
@@ -76,14 +76,14 @@ async def test_a_machine_that_is_not_there_is_absent(site: Site) -> None:
     assert refused.value.failure is MaasFailure.ABSENT
 
 
-async def test_a_key_that_does_not_hold_is_refused_as_such(site: Site) -> None:
+async def test_an_invalid_key_is_an_auth_failure(site: Site) -> None:
     site.world.key = "aaaaaaaaaaaaaaaaaa:bbbbbbbbbbbbbbbbbb:cccccccccccccccccccccccccccccccc"
     with pytest.raises(MaasError) as refused:
         await site.client.whoami()
     assert refused.value.failure is MaasFailure.AUTH
 
 
-async def test_the_right_secret_with_which_a_wrong_one_is_refused_is_in_no_error(site: Site) -> None:
+async def test_no_error_contains_the_right_secret_that_maas_returns_for_a_wrong_one(site: Site) -> None:
     consumer, token, secret = site.key.split(":")
     assert secret in (await site.bare("users/?op=whoami", signed(f"{consumer}:{token}:{secret[::-1]}"))).text
     site.world.key = f"{consumer}:{token}:{secret[::-1]}"
@@ -93,7 +93,7 @@ async def test_the_right_secret_with_which_a_wrong_one_is_refused_is_in_no_error
     assert secret not in f"{refused.value} {refused.value.detail} {refused.value.fields}"
 
 
-async def test_a_clock_that_is_late_is_named_as_such(site: Site) -> None:
+async def test_a_late_clock_has_its_own_failure_class(site: Site) -> None:
     site.world.behind = timedelta(minutes=10)
     with pytest.raises(MaasError, match="clock") as refused:
         await site.client.whoami()
@@ -105,7 +105,7 @@ async def test_a_clock_that_is_late_is_named_as_such(site: Site) -> None:
 # --- changes
 
 
-async def test_what_exists_already_is_named_by_its_field(site: Site) -> None:
+async def test_a_second_creation_names_the_field_that_exists_already(site: Site) -> None:
     machine = await site.new()
     again = msgspec.structs.replace(NEW, hostname=machine.hostname)
     with pytest.raises(MaasError) as refused:
@@ -113,7 +113,7 @@ async def test_what_exists_already_is_named_by_its_field(site: Site) -> None:
     assert refused.value.failure is MaasFailure.INVALID and "hostname" in refused.value.fields
 
 
-async def test_the_power_of_a_machine_is_changed_without_a_word_of_the_password(site: Site) -> None:
+async def test_the_power_of_a_machine_is_changed_and_no_text_has_the_password(site: Site) -> None:
     machine = await site.new()
     elsewhere = PowerAccess(address="10.0.0.9", username=machine.system_id, password="another&one%2")
     await site.client.do(machine, changes.Update(power=elsewhere))
@@ -121,7 +121,7 @@ async def test_the_power_of_a_machine_is_changed_without_a_word_of_the_password(
     assert (where.power_address, where.power_user) == ("10.0.0.9", machine.system_id)
 
 
-async def test_a_link_may_be_asked_for_twice_and_is_there_once(site: Site) -> None:
+async def test_a_link_requested_twice_exists_once(site: Site) -> None:
     machine = await site.new()
     link = await linked(site, machine)
     for _ in range(2):
@@ -130,7 +130,7 @@ async def test_a_link_may_be_asked_for_twice_and_is_there_once(site: Site) -> No
     assert [one.mode for one in boot.links] == ["auto"]
 
 
-async def test_a_static_address_that_another_has_is_named_as_such(site: Site) -> None:
+async def test_a_static_address_in_use_has_its_own_failure_class(site: Site) -> None:
     first, second = await site.new(), await site.new()
     address = await site.free_address(4)
     await site.client.do(first, await linked(site, first, address))
@@ -139,7 +139,7 @@ async def test_a_static_address_that_another_has_is_named_as_such(site: Site) ->
 
 
 @pytest.mark.parametrize("change", [DEPLOY, RELEASE, changes.Abort(comment="c"), changes.MarkFixed(comment="c")])
-async def test_a_state_that_forbids_is_a_conflict(site: Site, change: Change) -> None:
+async def test_a_change_in_a_forbidding_state_is_a_conflict(site: Site, change: Change) -> None:
     machine = await site.new()
     error = await refusal(site, machine, change)
     assert error.failure is MaasFailure.CONFLICT and not error.ambiguous
@@ -154,7 +154,7 @@ async def test_a_machine_is_deleted_once(site: Site) -> None:
 # --- with hardware
 
 
-async def test_a_machine_goes_all_the_way_there_and_back(site: Site) -> None:
+async def test_a_machine_is_deployed_locked_unlocked_and_released(site: Site) -> None:
     machine = await site.deployed()
     assert machine.state is MaasStatus.DEPLOYED
     await site.client.do(machine, changes.Lock(comment="c"))

@@ -1,4 +1,4 @@
-"""Faults of the simulated region: each strikes the requests that it matches, so many times, in its own way.
+"""Faults of the simulated region: each strikes the requests that it matches, a set number of times.
 
 The tests distinguish the two cases that matter most to a client: a response that is lost after the work was done, and
 a request that was never processed.
@@ -37,7 +37,7 @@ async def test_a_dropped_answer_leaves_the_work_done(region: Region, caller: Cal
     assert again.status_code == 409
 
 
-async def test_a_hanging_request_ends_by_the_client_and_does_nothing(region: Region, caller: Caller) -> None:
+async def test_a_hanging_request_is_ended_by_the_client_and_changes_nothing(region: Region, caller: Caller) -> None:
     system_id = await ready(region, caller)
     region.faults.add(Fault(op="deploy", broken=Broken.HANG))
     with pytest.raises(httpx.ReadTimeout):
@@ -45,7 +45,7 @@ async def test_a_hanging_request_ends_by_the_client_and_does_nothing(region: Reg
     assert region.machines[system_id].status is Status.READY
 
 
-async def test_an_answered_fault_does_nothing_and_is_spent(region: Region, caller: Caller) -> None:
+async def test_a_fault_with_a_response_prevents_the_operation_and_counts_down(region: Region, caller: Caller) -> None:
     system_id = await ready(region, caller)
     rule = region.faults.add(Fault(machine=system_id, status=503, body=b"busy", headers={"retry-after": "10"}, times=2))
     for _ in range(2):
@@ -57,7 +57,9 @@ async def test_an_answered_fault_does_nothing_and_is_spent(region: Region, calle
 
 
 @pytest.mark.parametrize("broken", [Broken.TRUNCATE, Broken.GARBLE])
-async def test_a_broken_body_comes_under_the_code_that_was_due(region: Region, caller: Caller, broken: Broken) -> None:
+async def test_a_broken_body_has_the_status_code_of_the_real_response(
+    region: Region, caller: Caller, broken: Broken
+) -> None:
     system_id = await ready(region, caller)
     region.faults.add(Fault(path="*/machines/*", broken=broken))
     answer = await caller.get(f"machines/{system_id}/")
@@ -67,13 +69,13 @@ async def test_a_broken_body_comes_under_the_code_that_was_due(region: Region, c
     assert (await caller.get(f"machines/{system_id}/")).json()["system_id"] == system_id
 
 
-async def test_a_body_can_be_replaced_whole(region: Region, caller: Caller) -> None:
+async def test_a_whole_body_can_be_replaced(region: Region, caller: Caller) -> None:
     body = b'{"status": 99}'
     region.faults.add(Fault(path="*/version/", body=body, content_type="application/json"))
     assert (await caller.get("version/")).json() == {"status": 99}
 
 
-async def test_a_rule_strikes_only_what_it_names(region: Region, caller: Caller) -> None:
+async def test_a_fault_strikes_only_the_requests_that_it_names(region: Region, caller: Caller) -> None:
     first, second = await ready(region, caller, 1), await ready(region, caller, 2)
     region.faults.add(Fault(method="POST", op="deploy", machine=first, status=500, times=None))
     assert (await caller.get(f"machines/{first}/")).status_code == 200
@@ -84,7 +86,7 @@ async def test_a_rule_strikes_only_what_it_names(region: Region, caller: Caller)
     assert (await caller.post(f"machines/{first}/?op=deploy")).status_code == 200
 
 
-async def test_a_slow_answer_still_comes(region: Region, caller: Caller) -> None:
+async def test_a_slow_response_arrives(region: Region, caller: Caller) -> None:
     rule = region.faults.add(Fault(latency=timedelta(milliseconds=5)))
     assert (await caller.get("version/")).status_code == 200
     assert rule.struck == 1

@@ -118,7 +118,7 @@ async def test_only_true_skips_the_check_of_power_parameters(site: Site, sent: s
 
 
 @pytest.mark.parametrize("sent", ["false", "0", "no", "off", "F", " n ", ""])
-async def test_a_word_for_no_is_no_and_the_link_is_refused_beside_another(site: Site, sent: str) -> None:
+async def test_every_word_for_no_is_read_as_no(site: Site, sent: str) -> None:
     machine = await site.new()
     path = f"{boot_path(machine)}?op=link_subnet"
     form = {"mode": "auto", "subnet": await a_subnet(site)}
@@ -129,7 +129,7 @@ async def test_a_word_for_no_is_no_and_the_link_is_refused_beside_another(site: 
 
 
 @pytest.mark.parametrize("sent", ["true", "1", "Yes", "on", "T"])
-async def test_a_word_for_yes_replaces_the_links(site: Site, sent: str) -> None:
+async def test_every_word_for_yes_is_read_as_yes(site: Site, sent: str) -> None:
     machine = await site.new()
     path = f"{boot_path(machine)}?op=link_subnet"
     form = {"mode": "auto", "subnet": await a_subnet(site), "force": sent}
@@ -138,13 +138,13 @@ async def test_a_word_for_yes_replaces_the_links(site: Site, sent: str) -> None:
     assert [link["mode"] for link in answer.json()["links"]] == ["auto"]
 
 
-async def test_a_word_that_is_none_is_refused_and_named(site: Site) -> None:
+async def test_an_unknown_word_is_refused_and_named(site: Site) -> None:
     machine = await site.new()
     answer = await site.send("POST", f"{boot_path(machine)}?op=link_subnet", {"mode": "dhcp", "force": "maybe"})
     assert (answer.status_code, answer.text) == (400, "Invalid force: Value should be 'true' or 'false'")
 
 
-async def test_a_machine_that_is_to_be_deployed_is_read_by_a_word_and_by_a_checkbox(site: Site) -> None:
+async def test_the_field_deployed_is_read_as_a_word_and_as_a_checkbox(site: Site) -> None:
     """`0` is no to the validator and yes to the form: the machine is taken for deployed."""
     machine = await site.new()
     form = {"hostname": f"{machine.hostname}-2", "mac_addresses": "02:00:00:00:00:99", "architecture": "amd64/generic"}
@@ -162,7 +162,7 @@ async def test_a_machine_that_is_to_be_deployed_is_read_by_a_word_and_by_a_check
     ("mtu", "told"),
     [("many", "Enter a whole number."), ("500", "Ensure this value is greater than or equal to 552.")],
 )
-async def test_a_number_is_a_whole_one_and_no_smaller_than_the_least(site: Site, mtu: str, told: str) -> None:
+async def test_a_number_is_whole_and_not_below_its_minimum(site: Site, mtu: str, told: str) -> None:
     machine = await site.new()
     answer = await site.send("PUT", boot_path(machine), {"mtu": mtu})
     assert (answer.status_code, answer.json()) == (400, {"mtu": [told]})
@@ -178,13 +178,13 @@ async def test_an_mtu_stays_until_an_empty_text_takes_it_away(site: Site) -> Non
 
 
 @pytest.mark.parametrize(("sent", "read"), [("true", True), ("False", False), ("2", True), ("1", None), ("yes", None)])
-async def test_a_flag_with_three_answers_knows_few_words(site: Site, sent: str, *, read: bool | None) -> None:
+async def test_a_nullable_flag_knows_few_words(site: Site, sent: str, *, read: bool | None) -> None:
     machine = await site.new()
     shown = (await site.send("PUT", boot_path(machine), {"accept_ra": sent})).json()["params"] or {}
     assert shown.get("accept-ra") is read
 
 
-async def test_a_choice_is_one_of_its_own_and_the_others_are_named(site: Site) -> None:
+async def test_an_unknown_choice_is_refused_with_the_known_choices(site: Site) -> None:
     machine = await site.new(ports=2)
     path = f"nodes/{machine.system_id}/interfaces/?op=create_bond"
     parents = [str(port.id) for port in (await site.client.machine(machine.system_id)).interface_set]
@@ -193,7 +193,7 @@ async def test_a_choice_is_one_of_its_own_and_the_others_are_named(site: Site) -
     assert answer.json()["bond_mode"][0].startswith("'802.3AD' is not a valid bond_mode.  It should be one of: 'bal")
 
 
-async def test_the_mode_of_a_link_may_be_in_any_case_and_must_be_there(site: Site) -> None:
+async def test_the_mode_of_a_link_is_required_and_case_insensitive(site: Site) -> None:
     machine = await site.new()
     path = f"{boot_path(machine)}?op=link_subnet"
     assert (await site.send("POST", path, {"mode": "DhCp"})).json()["links"][0]["mode"] == "dhcp"
@@ -202,14 +202,14 @@ async def test_the_mode_of_a_link_may_be_in_any_case_and_must_be_there(site: Sit
     assert (await site.send("POST", path, {"mode": "Bogus"})).json() == {"mode": [told]}
 
 
-async def test_a_list_is_the_same_name_several_times_and_another_field_its_last(site: Site) -> None:
+async def test_a_list_repeats_its_name_and_another_field_has_its_last_value(site: Site) -> None:
     machine = await site.new(ports=2)
     assert len((await site.client.machine(machine.system_id)).interface_set) == 2
     form = {"description": ["first", "last"]}
     assert (await site.send("PUT", f"machines/{machine.system_id}/", form)).json()["description"] == "last"
 
 
-async def test_a_bond_is_what_the_form_says_where_nothing_is_given(site: Site) -> None:
+async def test_a_bond_has_the_defaults_of_the_form(site: Site) -> None:
     machine = await site.new(ports=2)
     parents = [str(port.id) for port in (await site.client.machine(machine.system_id)).interface_set]
     path = f"nodes/{machine.system_id}/interfaces/?op=create_bond"
@@ -225,7 +225,7 @@ async def test_a_bond_is_what_the_form_says_where_nothing_is_given(site: Site) -
     assert refused.json() == {"bond": [told]}
 
 
-async def test_a_field_that_is_needed_and_absent_is_named(site: Site) -> None:
+async def test_a_missing_required_field_is_named(site: Site) -> None:
     machine = await site.new()
     answer = await site.send("POST", f"nodes/{machine.system_id}/interfaces/?op=create_bond", {"name": "bond0"})
     blank = {"mac_address": ["This field cannot be blank."]}
@@ -243,7 +243,7 @@ async def test_fields_that_an_operation_does_not_read_are_ignored(site: Site) ->
     assert (answer.status_code, answer.json()["description"]) == (200, "mine")
 
 
-async def test_a_json_body_reaches_what_is_read_from_data_and_nothing_that_is_read_from_post(site: Site) -> None:
+async def test_a_json_body_fills_only_fields_that_are_read_from_data(site: Site) -> None:
     machine = await site.new()
     path = f"machines/{machine.system_id}/"
     assert (await site.send("PUT", path, json={"description": "by JSON"})).json()["description"] == "by JSON"
@@ -254,7 +254,7 @@ async def test_a_json_body_reaches_what_is_read_from_data_and_nothing_that_is_re
     assert "while other links" in answer.json()["mode"][0]
 
 
-async def test_a_word_of_a_query_is_read_by_its_presence(site: Site) -> None:
+async def test_a_flag_in_a_query_is_read_by_its_presence(site: Site) -> None:
     """`include_output=false` includes the output."""
     machine = await site.deployed()
     path = f"nodes/{machine.system_id}/results/?type=installation"
@@ -262,7 +262,7 @@ async def test_a_word_of_a_query_is_read_by_its_presence(site: Site) -> None:
     assert "output" in (await site.send("GET", f"{path}&include_output=false")).json()[0]["results"][0]
 
 
-async def test_a_level_is_in_capitals_and_a_limit_at_least_one(site: Site) -> None:
+async def test_a_level_is_in_capitals_and_a_limit_is_at_least_one(site: Site) -> None:
     machine = await site.new()
     await site.send("PUT", f"machines/{machine.system_id}/", {"description": "an event or two"})
     path = "events/?op=query"
@@ -287,6 +287,6 @@ def test_each_field_names_the_line_that_reads_it() -> None:
     assert not unnamed
 
 
-def test_what_is_no_flag_cannot_be_read_as_one() -> None:
+def test_a_field_that_is_no_flag_cannot_be_read_as_one() -> None:
     with pytest.raises(AssertionError, match="is no flag"):
         flag(Field(reader=Reader.RAW, source=""), "comment", Data([("comment", "true")]))

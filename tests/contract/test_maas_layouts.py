@@ -47,7 +47,7 @@ def roots(machine: dict[str, Any]) -> list[tuple[str, str]]:
         ("bcache", ("virtual", "bcache0"), "bcache-backing"),
     ],
 )
-async def test_a_layout_puts_the_root_where_it_belongs_and_another_takes_it_away(
+async def test_each_layout_puts_the_root_on_its_own_device(
     region: Region, caller: Caller, layout: str, root: tuple[str, str], below: str
 ) -> None:
     path = f"machines/{await ready(region, caller)}/?op=set_storage_layout"
@@ -70,7 +70,7 @@ async def test_a_root_has_the_size_that_was_asked_for_and_fits_the_disk(region: 
     assert too_large.status_code == 400 and "too large" in too_large.text
 
 
-async def test_an_interface_that_moves_to_another_vlan_leaves_its_links_behind(region: Region, caller: Caller) -> None:
+async def test_an_interface_that_moves_to_another_vlan_loses_its_links(region: Region, caller: Caller) -> None:
     system_id = await ready(region, caller)
     boot = region.machines[system_id].interfaces[0]
     path = f"nodes/{system_id}/interfaces/{boot.id}/"
@@ -80,7 +80,7 @@ async def test_an_interface_that_moves_to_another_vlan_leaves_its_links_behind(r
     assert (moved["vlan"]["id"], moved["links"]) == (5002, [])
 
 
-async def test_the_ports_of_a_bond_go_where_it_goes(region: Region, caller: Caller) -> None:
+async def test_the_ports_of_a_bond_follow_its_vlan(region: Region, caller: Caller) -> None:
     system_id = await ready(region, caller)
     ports = region.machines[system_id].interfaces[1:]
     form = {"name": "bond0", "parents": [str(one.id) for one in ports], "vlan": "5002"}
@@ -90,7 +90,7 @@ async def test_the_ports_of_a_bond_go_where_it_goes(region: Region, caller: Call
     assert {one.vlan.id for one in ports if one.vlan} == {5004}
 
 
-async def test_what_lies_below_is_as_large_as_what_lies_on_it(region: Region, caller: Caller) -> None:
+async def test_the_mtus_of_an_interface_and_its_vlan_follow_each_other(region: Region, caller: Caller) -> None:
     system_id = await ready(region, caller)
     parent = region.machines[system_id].interfaces[1]
     form = {"parent": str(parent.id), "vlan": "5002", "mtu": "9000"}
@@ -106,7 +106,9 @@ async def test_what_lies_below_is_as_large_as_what_lies_on_it(region: Region, ca
     [("5001", 1, "tagged VLAN"), ("5002", 0, "same fabric")],
     ids=["untagged", "another fabric"],
 )
-async def test_a_vlan_lies_on_its_own_fabric(region: Region, caller: Caller, vlan: str, parent: int, told: str) -> None:
+async def test_a_vlan_interface_needs_a_tagged_vlan_of_its_parents_fabric(
+    region: Region, caller: Caller, vlan: str, parent: int, told: str
+) -> None:
     system_id = await ready(region, caller)
     on = str(region.machines[system_id].interfaces[parent].id)
     refused = await caller.post(f"nodes/{system_id}/interfaces/?op=create_vlan", parent=on, vlan=vlan)

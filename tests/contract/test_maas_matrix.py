@@ -78,13 +78,13 @@ def _seen(row: Row, answer: httpx.Response, region: Region, system_id: str) -> R
     }
 
 
-def test_the_table_is_whole() -> None:
+def test_the_recorded_table_is_complete() -> None:
     assert len(ROWS) == 22
     assert all({row["status_before"] for row in rows} == set(BY_LABEL) for rows in ROWS.values())
 
 
 @pytest.mark.parametrize("op", sorted(ROWS))
-async def test_every_state_answers_and_ends_as_recorded(op: str) -> None:
+async def test_in_every_state_response_and_machine_are_as_recorded(op: str) -> None:
     region = Region()
     caller = Caller(region)
     differing = []

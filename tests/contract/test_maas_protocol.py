@@ -55,7 +55,7 @@ async def test_a_timestamp_is_refused_when_it_is_old_and_taken_when_it_is_early(
 
 
 @pytest.mark.parametrize("wrong", ["secret", "token", "consumer"])
-async def test_a_key_that_does_not_hold_is_refused_in_plain_text_that_is_called_html(site: Site, wrong: str) -> None:
+async def test_an_invalid_key_is_refused_in_plain_text_with_the_type_html(site: Site, wrong: str) -> None:
     consumer, token, secret = site.key.split(":")
     key, told = {
         "secret": (
@@ -78,9 +78,7 @@ async def test_a_scheme_in_small_letters_is_not_read(site: Site) -> None:
 
 
 @pytest.mark.parametrize("lacks", ["header", "scheme", "nonce"])
-async def test_without_all_of_a_key_a_list_looks_like_a_wrong_call_and_all_else_is_forbidden(
-    site: Site, lacks: str
-) -> None:
+async def test_with_an_incomplete_key_a_list_is_400_and_all_else_is_401(site: Site, lacks: str) -> None:
     header = {"header": None, "scheme": "Basic eDp5", "nonce": signed(site.key).replace("oauth_nonce", "nonce")}[lacks]
     listed = await site.bare(LIST, header)
     assert (listed.status_code, listed.text) == (400, "Unrecognised signature: method=GET op=None")
@@ -90,7 +88,7 @@ async def test_without_all_of_a_key_a_list_looks_like_a_wrong_call_and_all_else_
         assert "www-authenticate" not in answer.headers
 
 
-async def test_the_version_is_told_to_anybody(site: Site) -> None:
+async def test_the_version_is_readable_without_a_key(site: Site) -> None:
     assert (await site.bare("version/", None)).json()["version"].startswith("3.")
 
 
@@ -121,7 +119,7 @@ async def test_an_operation_that_is_not_known_is_named(site: Site) -> None:
         ("events/", "GET"),
     ],
 )
-async def test_a_method_that_a_path_does_not_know_is_refused_with_those_it_knows(
+async def test_an_unknown_method_of_a_path_is_refused_with_the_known_methods(
     site: Site, path: str, methods: str
 ) -> None:
     answer = await site.send("PATCH", path)
@@ -129,7 +127,7 @@ async def test_a_method_that_a_path_does_not_know_is_refused_with_those_it_knows
     assert set(answer.headers["allow"].split(", ")) == set(methods.split(", "))
 
 
-async def test_a_path_that_is_not_known_is_so_without_a_key_and_one_beside_the_api_leads_elsewhere(site: Site) -> None:
+async def test_an_unknown_path_is_404_without_a_key_and_a_path_beside_the_api_redirects(site: Site) -> None:
     unknown = await site.bare("nope/", None)
     assert (unknown.status_code, unknown.text) == (404, "Unknown API endpoint: /MAAS/api/2.0/nope/.")
     beside = await site.bare("../3.0/machines/", None)
@@ -151,9 +149,7 @@ async def test_a_path_that_is_not_known_is_so_without_a_key_and_one_beside_the_a
         ("GET", "nodes/zzzzzz/results/?type=installation", "Node"),
     ],
 )
-async def test_what_is_missed_of_a_machine_that_is_gone_differs_by_path(
-    site: Site, method: str, path: str, missed: str
-) -> None:
+async def test_the_404_of_a_missing_machine_differs_by_path(site: Site, method: str, path: str, missed: str) -> None:
     answer = await site.send(method, path)
     assert (answer.status_code, answer.text) == (404, f"No {missed} matches the given query.")
 
@@ -201,7 +197,7 @@ async def test_lists_have_filters_that_repeat_but_no_pages(site: Site) -> None:
     assert (refused.status_code, refused.json()) == (400, {"limit": ["No such constraint."]})
 
 
-async def test_host_names_and_addresses_of_nics_are_taken_once(site: Site) -> None:
+async def test_host_names_and_mac_addresses_are_unique(site: Site) -> None:
     machine = await site.new()
     form = {
         "hostname": machine.hostname,

@@ -37,17 +37,17 @@ def caller(region: Region) -> Caller:
     return Caller(region)
 
 
-async def test_a_region_whose_clock_is_ahead_refuses_everybody(region: Region, caller: Caller) -> None:
+async def test_a_region_whose_clock_is_ahead_refuses_every_key(region: Region, caller: Caller) -> None:
     region.keys.skew = 600
     assert (await caller.get("machines/")).status_code == 401
 
 
-async def test_simulated_time_does_not_age_a_client_s_clock(region: Region, caller: Caller) -> None:
+async def test_simulated_time_does_not_make_a_client_s_clock_late(region: Region, caller: Caller) -> None:
     region.advance(timedelta(days=1))
     assert (await caller.get("machines/")).status_code == 200
 
 
-async def test_a_user_sees_nothing_of_what_another_holds(region: Region, caller: Caller) -> None:
+async def test_a_user_does_not_see_machines_of_another_user(region: Region, caller: Caller) -> None:
     system_id = await ready(region, caller)
     await caller.post("machines/?op=allocate", system_id=system_id)
     other = Caller(region, OPERATOR)
@@ -57,9 +57,7 @@ async def test_a_user_sees_nothing_of_what_another_holds(region: Region, caller:
     assert (reserved.status_code, reserved.text) == (403, "This method is reserved for admin users.")
 
 
-async def test_an_administrator_deploys_what_another_user_holds_and_it_stays_the_other_s(
-    region: Region, caller: Caller
-) -> None:
+async def test_a_machine_that_an_administrator_deploys_stays_with_its_owner(region: Region, caller: Caller) -> None:
     system_id = await ready(region, caller)
     await Caller(region, OPERATOR).post("machines/?op=allocate", system_id=system_id)
     answer = await caller.post(f"machines/{system_id}/?op=deploy")
@@ -75,7 +73,7 @@ async def test_an_administrator_deploys_what_another_user_holds_and_it_stays_the
         (CommissionFate.TESTS_FAIL, Status.FAILED_TESTING),
     ],
 )
-async def test_commissioning_ends_by_its_fate(
+async def test_commissioning_ends_as_the_machines_nature_says(
     region: Region, caller: Caller, fate: CommissionFate, status: Status
 ) -> None:
     region.natures["node1"] = Nature(commission=fate)
@@ -85,7 +83,7 @@ async def test_commissioning_ends_by_its_fate(
 
 
 @pytest.mark.parametrize("fate", list(DeployFate))
-async def test_a_deployment_ends_by_its_fate_and_leaves_its_traces(
+async def test_a_deployment_ends_as_the_machines_nature_says_and_leaves_events(
     region: Region, caller: Caller, fate: DeployFate
 ) -> None:
     system_id = await ready(region, caller)
@@ -104,7 +102,7 @@ async def test_a_deployment_ends_by_its_fate_and_leaves_its_traces(
     assert ("Node installation failure" in types) is (fate in stopped)
 
 
-async def test_an_error_text_outlives_the_failure_it_tells_of(region: Region, caller: Caller) -> None:
+async def test_the_error_text_of_a_machine_stays_after_a_release(region: Region, caller: Caller) -> None:
     system_id = await ready(region, caller)
     region.natures[system_id] = Nature(deploy=DeployFate.STORAGE_FAILS)
     await caller.post(f"machines/{system_id}/?op=deploy")
@@ -114,7 +112,7 @@ async def test_an_error_text_outlives_the_failure_it_tells_of(region: Region, ca
     assert (shown["status_name"], bool(shown["error_description"])) == ("Ready", True)
 
 
-async def test_hardware_sync_comes_again_after_its_interval(region: Region, caller: Caller) -> None:
+async def test_hardware_sync_is_repeated_after_its_interval(region: Region, caller: Caller) -> None:
     system_id = await ready(region, caller)
     await caller.post(f"machines/{system_id}/?op=deploy", enable_hw_sync="true")
     region.advance(region.durations.deploy + timedelta(seconds=1))
@@ -133,7 +131,7 @@ async def test_hardware_sync_is_as_short_as_the_region_s_other_work(region: Regi
     assert region.machines[system_id].sync_interval == 90
 
 
-async def test_whoever_counts_is_told_of_each_answer_as_it_is_sent(region: Region, caller: Caller) -> None:
+async def test_observers_get_each_exchange_as_it_was_sent(region: Region, caller: Caller) -> None:
     heard: list[Exchange] = []
     region.on_answer.append(heard.append)
     shown = await caller.get("machines/?id=x33333&op=power_parameters")
@@ -143,7 +141,7 @@ async def test_whoever_counts_is_told_of_each_answer_as_it_is_sent(region: Regio
     assert (told.answer.status, told.answer.content) == (200, shown.content)
 
 
-async def test_aborted_work_does_not_come_back(region: Region, caller: Caller) -> None:
+async def test_aborted_work_does_not_finish_later(region: Region, caller: Caller) -> None:
     system_id = await ready(region, caller)
     await caller.post(f"machines/{system_id}/?op=deploy")
     await caller.post(f"machines/{system_id}/?op=abort")
@@ -160,7 +158,7 @@ async def test_erasing_ends_in_ready_after_its_time(region: Region, caller: Call
     assert region.machines[system_id].owner is None
 
 
-async def test_a_bmc_that_does_not_answer_leaves_what_was_recorded(region: Region, caller: Caller) -> None:
+async def test_a_failing_bmc_leaves_the_machine_in_the_recorded_state(region: Region, caller: Caller) -> None:
     system_id = await ready(region, caller)
     region.natures[system_id] = Nature(bmc_error="no route to host")
     machine = region.machines[system_id]
@@ -172,7 +170,7 @@ async def test_a_bmc_that_does_not_answer_leaves_what_was_recorded(region: Regio
     assert (machine.status, machine.owner) == (Status.ALLOCATED, ADMIN.username)
 
 
-async def test_over_a_socket_it_answers_the_same_and_its_clock_can_run() -> None:
+async def test_over_a_socket_the_region_works_and_its_clock_can_run() -> None:
     region = Region(wall=time.time)
     started = region.now
     async with open_region(region, speed=3600) as url, httpx.AsyncClient(base_url=f"{url}/api/2.0/") as client:

@@ -122,7 +122,7 @@ async def story() -> Story:
     return told
 
 
-async def test_a_machine_looks_at_every_step_as_the_recorded_one(story: Story) -> None:
+async def test_at_every_step_a_machine_equals_the_recorded_one(story: Story) -> None:
     for step in STEPS:
         seen, expected = story.answers[step], recorded(f"machine-{step}")
         assert isinstance(seen, dict)
@@ -132,7 +132,7 @@ async def test_a_machine_looks_at_every_step_as_the_recorded_one(story: Story) -
 
 
 @pytest.mark.parametrize("name", ["interfaces", "blockdevices"])
-async def test_parts_of_a_machine_are_listed_as_recorded(story: Story, name: str) -> None:
+async def test_disks_and_interfaces_are_listed_as_recorded(story: Story, name: str) -> None:
     assert shape(story.answers[name]) == shape(recorded(name))
 
 
@@ -157,7 +157,7 @@ async def test_disks_are_as_large_and_as_full_as_recorded(story: Story) -> None:
         ("version/", "version"),
     ],
 )
-async def test_surroundings_are_listed_as_recorded(path: str, name: str) -> None:
+async def test_subnets_and_other_lists_have_the_recorded_fields(path: str, name: str) -> None:
     seen, expected = (await Caller(Region()).get(path)).json(), recorded(name)
     if isinstance(expected, list):
         # The recorded region had one of each kind.
@@ -165,7 +165,7 @@ async def test_surroundings_are_listed_as_recorded(path: str, name: str) -> None
     assert shape(seen) == shape(expected)
 
 
-async def test_power_parameters_are_told_in_clear_text(story: Story) -> None:
+async def test_power_parameters_are_returned_in_clear_text(story: Story) -> None:
     seen = (await story.get("machines/?op=power_parameters")).json()
     assert list(seen) == [story.system_id]
     (expected,) = dict(recorded("power-parameters")).values()  # type: ignore[call-overload]
@@ -205,7 +205,7 @@ async def test_the_same_life_writes_the_same_events_in_the_same_order(story: Sto
     assert seen == wanted
 
 
-async def test_details_of_installations_are_told_in_the_recorded_words(story: Story) -> None:
+async def test_events_of_installations_have_the_recorded_texts(story: Story) -> None:
     answer = (await story.get("events/?op=query&id={}&limit=1000&level=DEBUG")).json()
     expected = recorded("events-query")
     assert isinstance(expected, dict)

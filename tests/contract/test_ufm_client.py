@@ -22,7 +22,7 @@ KEY = int(os.environ.get("FARRIER_TEST_UFM_PKEY", "0x7abc"), 16)
 
 @pytest.fixture(params=["simulated", "simulated with a token", "real"])
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
-    """A client of a UFM without the partition of the key, which is removed at the end."""
+    """A client of a UFM that has no partition `KEY`; a partition that the test makes is deleted at the end."""
     if request.param == "real":
         opened = world_of_the_real_one()
     else:
@@ -35,14 +35,14 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
             await world.client.delete(KEY)
 
 
-async def test_what_is_made_is_read_as_it_was_asked_for(world: World) -> None:
+async def test_a_created_partition_is_read_with_its_settings(world: World) -> None:
     await world.client.create(wanted(KEY))
     found = await world.client.read(KEY)
     assert found is not None
     assert (found.number, found.ip_over_ib, found.qos, dict(found.ports)) == (KEY, True, QOS, {})
 
 
-async def test_ports_are_members_as_they_were_added_and_then_they_are_not(world: World) -> None:
+async def test_added_ports_are_members_until_they_are_removed(world: World) -> None:
     await world.client.create(wanted(KEY))
     await world.client.add(wanted(KEY), GUIDS[:2], Membership.FULL)
     await world.client.add(wanted(KEY), GUIDS[2:], Membership.LIMITED)
@@ -58,7 +58,7 @@ async def test_ports_are_members_as_they_were_added_and_then_they_are_not(world:
     assert found is not None and list(found.ports) == [GUIDS[2]]
 
 
-async def test_ports_that_are_set_are_all_that_there_are(world: World) -> None:
+async def test_set_ports_replaces_all_ports(world: World) -> None:
     await world.client.create(wanted(KEY))
     await world.client.add(wanted(KEY), GUIDS[:2], Membership.FULL)
     await world.client.set_ports(wanted(KEY), {GUIDS[1]: Port(Membership.LIMITED), GUIDS[2]: Port(Membership.FULL)})
@@ -74,7 +74,7 @@ async def test_services_can_be_changed(world: World) -> None:
     assert found is not None and found.qos == type(QOS)(mtu_limit=2, rate_limit=2.5, service_level=0)
 
 
-async def test_a_partition_that_is_given_up_is_gone_with_its_ports(world: World) -> None:
+async def test_a_deleted_partition_is_gone_with_its_ports(world: World) -> None:
     await world.client.create(wanted(KEY))
     await world.client.add(wanted(KEY), GUIDS, Membership.FULL)
     await world.client.delete(KEY)
@@ -82,21 +82,21 @@ async def test_a_partition_that_is_given_up_is_gone_with_its_ports(world: World)
     assert await world.client.read(KEY) is None
 
 
-async def test_what_breaks_a_rule_is_a_refusal_and_changes_nothing(world: World) -> None:
+async def test_an_invalid_creation_is_refused_by_ufm_and_changes_nothing(world: World) -> None:
     with failing() as caught:
         await world.client.create(wanted(KEY, qos=type(QOS)(mtu_limit=3, rate_limit=200, service_level=0)))
     assert caught[0].is_refusal and not caught[0].ambiguous
     assert await world.client.read_anew(KEY) is None
 
 
-async def test_every_request_is_reported_by_what_it_was_for(world: World) -> None:
+async def test_every_request_is_observed_with_its_operation(world: World) -> None:
     before = len(world.observed.requests)
     await world.client.create(wanted(KEY))
     await world.client.read(KEY)
     assert world.observed.requests[before:] == [("create", "ok"), ("list_ports", "ok"), ("list_qos", "ok")]
 
 
-async def test_over_a_socket_it_is_the_same() -> None:
+async def test_the_client_works_over_a_real_socket() -> None:
     manager = Manager()
     async with open_ufm(manager) as url, world_of(None, url=url) as world:
         await world.client.create(wanted(0x12))
@@ -105,7 +105,7 @@ async def test_over_a_socket_it_is_the_same() -> None:
     assert manager.partitions[0x12].mtu_limit == 4
 
 
-async def test_our_name_is_told_only_where_it_is_wanted() -> None:
+async def test_a_name_is_sent_only_if_one_is_given() -> None:
     manager = Manager()
     async with world_with(manager) as world:
         await world.client.create(wanted(0x12, name="tenant-a"))
@@ -117,7 +117,7 @@ async def test_our_name_is_told_only_where_it_is_wanted() -> None:
 # --- a reading is shared
 
 
-async def test_a_thousand_partitions_that_look_within_ten_seconds_cost_one_reading() -> None:
+async def test_a_thousand_reads_within_ten_seconds_share_one_reading() -> None:
     async with world_with(Manager()) as world, anyio.create_task_group() as group:
         for number in range(1, 1001):
             group.start_soon(world.client.read, number)
@@ -134,7 +134,7 @@ async def test_a_reading_is_made_anew_when_it_is_ten_seconds_old() -> None:
     assert world.observed.operations == ["list_ports", "list_qos"] * 2
 
 
-async def test_whoever_changed_a_partition_sees_it_changed_and_the_others_need_no_new_reading() -> None:
+async def test_after_a_change_only_a_read_of_that_partition_makes_a_new_reading() -> None:
     async with world_with(Manager()) as world:
         assert await world.client.read(1) is None
         await world.client.create(wanted(1))
@@ -144,7 +144,7 @@ async def test_whoever_changed_a_partition_sees_it_changed_and_the_others_need_n
     assert world.observed.operations[3:] == ["list_ports", "list_qos"]
 
 
-async def test_whoever_wants_it_fresh_gets_a_reading_that_began_afterwards() -> None:
+async def test_a_fresh_read_begins_a_new_reading() -> None:
     manager = Manager()
     async with world_with(manager) as world:
         await world.client.read(1)
@@ -162,7 +162,7 @@ async def test_a_number_without_its_sixteenth_bit_is_the_same_number() -> None:
     assert found is not None and found.number == 0x12
 
 
-async def test_a_port_that_is_not_in_the_fabric_is_refused_with_all_that_came_with_it() -> None:
+async def test_a_port_outside_of_the_fabric_is_refused_with_all_ports_of_its_request() -> None:
     manager = Manager()
     manager.ports = {GUIDS[0]}
     async with world_with(manager) as world:

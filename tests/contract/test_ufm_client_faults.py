@@ -36,7 +36,7 @@ each_change = pytest.mark.parametrize(("operation", "change"), CHANGES, ids=[nam
 
 
 def vouched_for(authority: Authority, directory: Path) -> ssl.SSLContext:
-    """The TLS settings of a server with a certificate of that authority."""
+    """The TLS settings of a server with a certificate of the authority."""
     files = authority.issue(directory, hosts=("127.0.0.1",))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(files.certificate, files.key)
@@ -66,7 +66,7 @@ async def failure_of_read(world: World) -> UfmError:
     ],
     ids=["page", "cut", "empty", "null", "list", "bytes", "deep", "no number"],
 )
-async def test_a_body_that_cannot_be_meant_is_a_protocol_failure(body: bytes) -> None:
+async def test_a_body_that_is_no_list_of_partitions_is_a_protocol_failure(body: bytes) -> None:
     async with world_of(Scripted(httpx.Response(200, content=body))) as world:
         error = await failure_of_read(world)
     assert error.failure is UfmFailure.PROTOCOL
@@ -85,7 +85,7 @@ async def test_a_body_that_cannot_be_meant_is_a_protocol_failure(body: bytes) ->
     ],
     ids=["no guid", "another membership", "key twice", "port twice", "another unit", "no object"],
 )
-async def test_what_is_odd_about_one_partition_is_the_trouble_of_that_one_alone(odd: dict[str, object]) -> None:
+async def test_odd_data_of_one_partition_affect_only_calls_for_that_partition(odd: dict[str, object]) -> None:
     body = json.dumps({**odd, "0x13": {"partition": "mine"}}).encode()
     async with world_of(Scripted(httpx.Response(200, content=body))) as world:
         assert (await failure_of_read(world)).failure is UfmFailure.PROTOCOL
@@ -102,7 +102,7 @@ async def test_a_list_without_end_is_read_no_further_than_its_bound() -> None:
     assert endless.closed
 
 
-async def test_an_answer_of_ten_megabytes_is_refused() -> None:
+async def test_a_response_of_ten_megabytes_is_refused() -> None:
     manager = Manager()
     manager.faults.add(
         Fault(op="list", times=None, body=b"{" + b" " * 10_000_000 + b"}", content_type="application/json")
@@ -115,7 +115,9 @@ async def test_an_answer_of_ten_megabytes_is_refused() -> None:
 @pytest.mark.matrix(strength=1)
 @each_change
 @pytest.mark.parametrize("body", [PAGE, b'{"job'], ids=["page", "cut"])
-async def test_a_change_that_got_such_a_body_was_perhaps_made(operation: str, change: Call, body: bytes) -> None:
+async def test_a_change_with_an_unreadable_response_may_have_been_made(
+    operation: str, change: Call, body: bytes
+) -> None:
     answer = httpx.Response(200, content=body, headers={"Content-Type": "application/json"})
     async with world_of(Scripted(answer)) as world:
         with failing() as caught:
@@ -127,7 +129,9 @@ async def test_a_change_that_got_such_a_body_was_perhaps_made(operation: str, ch
 @pytest.mark.matrix(strength=1)
 @each_change
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"id": 17}', b"done"], ids=["nothing", "{}", "a job", "text"])
-async def test_whatever_else_a_change_is_answered_it_was_taken(operation: str, change: Call, body: bytes) -> None:
+async def test_a_change_counts_as_accepted_whatever_else_its_body_has(
+    operation: str, change: Call, body: bytes
+) -> None:
     async with world_of(Scripted(httpx.Response(202, content=body))) as world:
         await change(world.client)
     assert world.observed.requests == [(operation, "ok")]
@@ -168,14 +172,14 @@ async def test_every_status_has_a_class(answer: httpx.Response, failure: UfmFail
 @pytest.mark.matrix(strength=1)
 @each_change
 @pytest.mark.parametrize("status", [500, 502, 503])
-async def test_a_change_is_sent_once_whatever_becomes_of_it(operation: str, change: Call, status: int) -> None:
+async def test_a_change_is_sent_once_whatever_its_response(operation: str, change: Call, status: int) -> None:
     async with world_of(Scripted(text(status))) as world:
         with failing() as caught:
             await change(world.client)
     assert caught[0].ambiguous and len(world.observed.requests) == 1 and not world.pauses
 
 
-async def test_a_reading_that_fails_of_what_passes_is_made_again() -> None:
+async def test_a_read_with_a_transient_failure_is_repeated() -> None:
     manager = Manager()
     manager.faults.add(Fault(op="list", status=503, times=1))
     async with world_with(manager) as world:
@@ -184,13 +188,13 @@ async def test_a_reading_that_fails_of_what_passes_is_made_again() -> None:
     assert world.pauses == [1.0]
 
 
-async def test_a_reading_is_not_made_for_ever() -> None:
+async def test_a_read_is_not_repeated_for_ever() -> None:
     async with world_of(Scripted(text(500))) as world:
         assert (await failure_of_read(world)).failure is UfmFailure.UPSTREAM
     assert len(world.observed.requests) == ATTEMPTS
 
 
-async def test_who_is_told_to_stay_away_for_long_is_told_so() -> None:
+async def test_a_long_retry_after_is_passed_on_to_the_caller() -> None:
     async with world_of(Scripted(text(503, retry_after="120"))) as world:
         error = await failure_of_read(world)
     assert (error.failure, error.retry_after) == (UfmFailure.BUSY, timedelta(minutes=2))
@@ -198,7 +202,7 @@ async def test_who_is_told_to_stay_away_for_long_is_told_so() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 409, 422])
-async def test_a_reading_is_never_refused_so_whoever_says_so_is_no_ufm(status: int) -> None:
+async def test_a_refused_read_is_a_protocol_failure(status: int) -> None:
     async with world_of(Scripted(text(status))) as world:
         assert (await failure_of_read(world)).failure is UfmFailure.PROTOCOL
         with failing() as caught:
@@ -206,7 +210,7 @@ async def test_a_reading_is_never_refused_so_whoever_says_so_is_no_ufm(status: i
     assert caught[0].failure is UfmFailure.PROTOCOL
 
 
-async def test_a_404_without_a_list_is_the_word_of_a_proxy() -> None:
+async def test_a_404_of_single_key_and_list_is_a_protocol_failure() -> None:
     async with world_of(Scripted(text(404, b"404 page not found"))) as world:
         with failing() as caught:
             await world.client.read_anew(0x12)
@@ -233,13 +237,13 @@ async def test_a_key_is_absent_only_when_the_list_of_all_lacks_it_too(fault: Fau
         assert await world.client.read_anew(0x12) is None
 
 
-async def test_a_ufm_that_says_come_back_in_no_time_is_left_alone_for_as_long_as_any_other() -> None:
+async def test_retry_after_zero_is_ignored() -> None:
     async with world_of(Scripted(text(503, retry_after="0"))) as world:
         error = await failure_of_read(world)
     assert error.retry_after is None and world.pauses == [1.0, 2.0]
 
 
-async def test_a_ufm_in_trouble_is_left_alone_for_a_moment_and_everybody_told_why() -> None:
+async def test_a_failing_ufm_is_not_called_for_a_moment_and_callers_get_the_same_error() -> None:
     manager = Manager()
     manager.faults.add(Fault(op="list", status=403, times=1))
     async with world_with(manager) as world:
@@ -252,7 +256,7 @@ async def test_a_ufm_in_trouble_is_left_alone_for_a_moment_and_everybody_told_wh
 
 
 @pytest.mark.parametrize(("status", "requests"), [(401, 1), (500, 2 * ATTEMPTS)])
-async def test_what_strikes_a_key_alone_keeps_nobody_else_from_asking(status: int, requests: int) -> None:
+async def test_only_a_failure_of_the_whole_ufm_stops_calls_for_other_keys(status: int, requests: int) -> None:
     async with world_of(Scripted(text(status))) as world:
         for number in (1, 2):
             with failing():
@@ -264,7 +268,7 @@ async def test_what_strikes_a_key_alone_keeps_nobody_else_from_asking(status: in
 
 
 @each_change
-async def test_a_change_whose_answer_is_lost_was_perhaps_made(operation: str, change: Call) -> None:
+async def test_a_change_whose_response_is_lost_may_have_been_made(operation: str, change: Call) -> None:
     manager = Manager()
     manager.faults.add(Fault(method=None, path="*/resources/pkeys*", broken=Broken.DROP))
     async with world_with(manager) as world:
@@ -283,7 +287,7 @@ async def test_a_ufm_that_hangs_is_a_timeout() -> None:
     assert (caught[0].failure, caught[0].ambiguous) == (UfmFailure.TIMEOUT, True)
 
 
-async def test_a_port_that_nobody_listens_on_is_unreachable_and_nothing_was_sent() -> None:
+async def test_a_closed_port_is_unreachable_and_nothing_was_sent() -> None:
     with free_port() as port:
         async with world_of(None, url=f"http://127.0.0.1:{port}") as world:
             with failing() as caught:
@@ -291,7 +295,7 @@ async def test_a_port_that_nobody_listens_on_is_unreachable_and_nothing_was_sent
     assert (caught[0].failure, caught[0].ambiguous) == (UfmFailure.UNREACHABLE, False)
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_a_tls_failure(authority: Authority, tmp_path: Path) -> None:
+async def test_an_untrusted_certificate_is_a_tls_failure(authority: Authority, tmp_path: Path) -> None:
     server = serving(b"", tls=vouched_for(authority, tmp_path))
     async with server as (port, heads), world_of(None, url=f"https://127.0.0.1:{port}") as world:
         with failing() as caught:
@@ -309,7 +313,7 @@ async def test_a_redirect_is_not_followed_so_the_credential_goes_nowhere_else() 
     assert len(heads) == 1 and not stolen
 
 
-async def test_a_file_of_authorities_that_is_none_is_refused_at_the_start(tmp_path: Path) -> None:
+async def test_an_invalid_file_of_authorities_is_refused_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="CA certificates"):
         async with world_of(None, ca_file=tmp_path / "missing.pem"):
             pass
@@ -319,7 +323,7 @@ async def test_a_file_of_authorities_that_is_none_is_refused_at_the_start(tmp_pa
 
 
 @pytest.mark.parametrize("with_token", [False, True])
-async def test_no_error_tells_a_secret_even_when_ufm_repeats_it(with_token: bool) -> None:
+async def test_no_error_contains_a_secret_even_if_ufm_repeats_it(with_token: bool) -> None:
     echo = json.dumps({"you": list(SECRETS)}).encode()
     async with world_of(Scripted(text(400, echo)), with_token=with_token) as world:
         with failing() as caught:
@@ -332,9 +336,7 @@ async def test_no_error_tells_a_secret_even_when_ufm_repeats_it(with_token: bool
 
 
 @pytest.mark.parametrize(("temporary", "failure"), [(True, UfmFailure.UNREACHABLE), (False, UfmFailure.AUTH)])
-async def test_a_credential_that_cannot_be_had_is_told_and_nothing_is_sent(
-    temporary: bool, failure: UfmFailure
-) -> None:
+async def test_an_unreadable_credential_is_reported_and_nothing_is_sent(temporary: bool, failure: UfmFailure) -> None:
     manager = Manager()
     trouble = CredentialError("env:UFM", "is not set", temporary=temporary)
     store = OneCredential("", "", "", trouble=trouble)
@@ -344,7 +346,7 @@ async def test_a_credential_that_cannot_be_had_is_told_and_nothing_is_sent(
     assert not manager.requests
 
 
-async def test_a_password_that_was_refused_is_not_shown_again_for_a_minute() -> None:
+async def test_a_refused_password_is_not_sent_again_for_a_minute() -> None:
     manager = Manager(password="rotated")
     async with world_with(manager) as world:
         for _ in range(11):

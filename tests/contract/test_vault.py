@@ -79,14 +79,14 @@ def shape(value: Any, key: str = "") -> Any:
 
 
 async def ask(server: FakeVault, path: str) -> httpx.Response:
-    """The response to a request of another HTTP client."""
+    """The response to a request that another HTTP client sends."""
     context = ssl.create_default_context(cafile=server.ca_file)
     async with httpx.AsyncClient(base_url=server.address, verify=context, trust_env=False) as client:
         return await client.get(path, headers={"X-Vault-Token": TOKEN})
 
 
 @pytest.mark.parametrize("name", ["read", "token", *SITUATIONS])
-async def test_the_fake_looks_as_vault_does(server: FakeVault, name: str) -> None:
+async def test_responses_of_the_fake_have_the_shape_of_vaults(server: FakeVault, name: str) -> None:
     situation = SITUATIONS.get(name)
     if situation is not None:
         situation.happen(server)
@@ -112,7 +112,7 @@ def comes_to(request: pytest.FixtureRequest, server: FakeVault) -> Callable[[Sit
     return happen
 
 
-async def test_the_newest_version_is_resolved(
+async def test_the_newest_version_of_a_secret_is_resolved(
     server: FakeVault, client: Client, comes_to: Callable[[Situation], None]
 ) -> None:
     comes_to(Situation(recorded.READ, lambda _: None, ""))
@@ -127,7 +127,9 @@ async def test_the_newest_version_is_resolved(
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
-async def test_every_refusal_is_told_apart(client: Client, comes_to: Callable[[Situation], None], name: str) -> None:
+async def test_every_refusal_has_its_own_text_and_class(
+    client: Client, comes_to: Callable[[Situation], None], name: str
+) -> None:
     """An error of the secret waits for an edit; an error of Vault is temporary."""
     situation = SITUATIONS[name]
     comes_to(situation)
@@ -251,7 +253,7 @@ async def test_a_token_may_come_from_vault_too(server: FakeVault, client: Client
         ("s3k\0r1t", "has a control character"),
     ],
 )
-async def test_characters_that_nobody_means_are_refused_in_vault_s_fields_too(
+async def test_stray_characters_are_refused_in_vault_s_fields_too(
     server: FakeVault, client: Client, field: str, named: str, value: str, says: str
 ) -> None:
     server.put(PATH, **({"username": USERNAME, "password": PASSWORD} | {field: value}))

@@ -50,7 +50,7 @@ def server(client: Client) -> FakeVault:
 # --- rotation, and cached secrets
 
 
-async def test_a_rotation_is_seen_without_a_restart_once_what_is_kept_is_old(server: FakeVault, client: Client) -> None:
+async def test_a_rotated_secret_is_read_once_the_cached_one_has_expired(server: FakeVault, client: Client) -> None:
     async with client.connect(keep=KEEP) as store:
         old = await store.version(REFERENCE)
         server.put(PATH, username=USERNAME, password="new")
@@ -63,8 +63,10 @@ async def test_a_rotation_is_seen_without_a_restart_once_what_is_kept_is_old(ser
         assert server.paths == [URL_PATH] * 2
 
 
-async def test_versions_tell_of_a_secret_that_was_deleted_and_written_anew(server: FakeVault, client: Client) -> None:
-    """The numbers of its versions begin at 1 again."""
+async def test_a_secret_that_was_deleted_and_written_again_has_another_version(
+    server: FakeVault, client: Client
+) -> None:
+    """The version numbers of the secret begin at 1 again."""
     async with client.connect() as store:
         server.put("farrier/a", username="root", password="old")
         old = await store.version("vault:farrier/a")
@@ -77,7 +79,7 @@ async def test_versions_tell_of_a_secret_that_was_deleted_and_written_anew(serve
     assert "new" not in new and len(new) == len("1-") + 8
 
 
-async def test_many_nodes_of_one_secret_are_one_request(server: FakeVault, client: Client) -> None:
+async def test_many_nodes_with_one_secret_share_one_request(server: FakeVault, client: Client) -> None:
     server.hold()
     async with client.connect() as store, anyio.create_task_group() as nodes:
         for _ in range(50):
@@ -88,7 +90,7 @@ async def test_many_nodes_of_one_secret_are_one_request(server: FakeVault, clien
     assert client.observed.requests == [("read", "ok")]
 
 
-async def test_whoever_is_cancelled_does_not_take_the_others_along(server: FakeVault, client: Client) -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_shared_request(server: FakeVault, client: Client) -> None:
     server.hold()
     found, first = [], anyio.CancelScope()
 
@@ -125,7 +127,7 @@ async def test_no_more_requests_than_its_bound_are_under_way(server: FakeVault, 
     assert len(server.requests) == 3 * vault.CONCURRENCY
 
 
-async def test_what_is_missing_is_asked_for_again_at_once(server: FakeVault, client: Client) -> None:
+async def test_a_missing_secret_is_not_cached(server: FakeVault, client: Client) -> None:
     """An operator who has just written the secret need not wait."""
     async with client.connect() as store:
         assert "no such secret" in (await refusal(store, "vault:farrier/later")).reason
@@ -146,7 +148,7 @@ async def test_a_renewed_token_is_used_without_a_restart(server: FakeVault, clie
     assert [request.headers["x-vault-token"] for request in server.requests] == [TOKEN, "hvs.n3w"]
 
 
-async def test_a_token_that_cannot_be_read_heals_with_it(server: FakeVault, client: Client) -> None:
+async def test_an_unreadable_token_is_temporary_and_read_again(server: FakeVault, client: Client) -> None:
     client.renew(None)
     async with client.connect() as store:
         error = await refusal(store)
@@ -158,7 +160,7 @@ async def test_a_token_that_cannot_be_read_heals_with_it(server: FakeVault, clie
         assert (await store.resolve(REFERENCE)).password == PASSWORD
 
 
-async def test_the_token_does_not_come_from_vault_itself(client: Client, server: FakeVault) -> None:
+async def test_the_token_for_vault_cannot_come_from_vault(client: Client, server: FakeVault) -> None:
     async with client.connect(token="vault:farrier/token") as store:
         assert "no Vault is configured" in (await refusal(store)).reason
     assert server.requests == []
@@ -196,7 +198,7 @@ async def fails_and_heals(
         (Raw(404, b"<html>not here</html>"), "did not come from Vault", "protocol"),
     ],
 )
-async def test_a_vault_that_cannot_answer_is_told_apart_and_heals(
+async def test_each_failure_of_vault_has_its_own_text_and_is_temporary(
     server: FakeVault, client: Client, answer: Answer, says: str, result: str
 ) -> None:
     async with client.connect() as store:
@@ -204,7 +206,7 @@ async def test_a_vault_that_cannot_answer_is_told_apart_and_heals(
 
 
 @pytest.mark.parametrize("answer", [Misbehaviour.SILENCE, Misbehaviour.HALF])
-async def test_a_vault_that_does_not_end_its_answer_is_late_and_heals(
+async def test_an_unfinished_response_of_vault_is_a_timeout_and_temporary(
     server: FakeVault, client: Client, answer: Answer
 ) -> None:
     async with client.connect(timeout=ENOUGH) as store:
@@ -212,14 +214,14 @@ async def test_a_vault_that_does_not_end_its_answer_is_late_and_heals(
         await fails_and_heals(server, client, store, answer=answer, says=says, result="timeout")
 
 
-async def test_an_answer_without_end_is_cut_off(server: FakeVault, client: Client) -> None:
+async def test_an_endless_response_is_cut_off(server: FakeVault, client: Client) -> None:
     server.replay(URL_PATH, Misbehaviour.FLOOD)
     async with client.connect() as store:
         error = await refusal(store)
     assert error.reason == f"the response is larger than {LARGEST_SECRET_BYTES} bytes"
 
 
-async def test_a_vault_that_is_down_is_asked_once_in_a_while_by_all_together(server: FakeVault, client: Client) -> None:
+async def test_all_callers_share_the_rare_requests_to_a_vault_that_is_down(server: FakeVault, client: Client) -> None:
     server.sealed = True
     server.put("farrier/other", username="root", password="x")
     with capture_logs() as logs:
@@ -239,7 +241,7 @@ async def test_a_vault_that_is_down_is_asked_once_in_a_while_by_all_together(ser
     assert [entry["event"] for entry in logs] == ["vault.unavailable", "vault.available"]
 
 
-async def test_what_was_read_before_an_outage_is_good_as_long_as_it_is_kept(server: FakeVault, client: Client) -> None:
+async def test_a_cached_secret_is_used_during_an_outage(server: FakeVault, client: Client) -> None:
     server.put("farrier/other", username="root", password="x")
     async with client.connect() as store:
         await store.resolve(REFERENCE)
@@ -248,14 +250,14 @@ async def test_what_was_read_before_an_outage_is_good_as_long_as_it_is_kept(serv
         assert (await store.resolve(REFERENCE)).password == PASSWORD
 
 
-async def test_nobody_at_the_address_is_temporary(client: Client) -> None:
+async def test_a_closed_port_is_a_temporary_error(client: Client) -> None:
     with free_port() as port:
         async with client.connect(address=f"https://127.0.0.1:{port}") as store:
             error = await refusal(store)
     assert (error.reason, error.temporary) == ("no connection to Vault", True)
 
 
-async def test_a_name_that_does_not_resolve_is_temporary(client: Client) -> None:
+async def test_an_unresolvable_name_is_a_temporary_error(client: Client) -> None:
     async with client.connect(address="https://vault.invalid") as store:
         error = await refusal(store)
     assert (error.reason, error.temporary) == ("the host name of Vault does not resolve", True)
@@ -293,7 +295,7 @@ async def test_a_cancelled_request_is_observed_as_such(server: FakeVault, client
 BOUND = Bindings((CredentialBinding(references=("vault:farrier/bmc/*",), networks=("127.0.0.0/8",)),))
 
 
-async def test_a_bmc_heals_with_its_vault_and_waits_for_an_edit_where_the_secret_is_missing(
+async def test_a_bmc_is_retried_after_a_vault_outage_but_waits_for_an_edit_of_a_missing_secret(
     tmp_path: Path, authority: Authority, server: FakeVault, client: Client
 ) -> None:
     """The BMC is not called in either case, so no login is used up."""

@@ -28,7 +28,7 @@ OVERLAPPING = """
 """
 NONE_UNANSWERED = "SELECT NOT EXISTS (SELECT FROM farrier.resource_intents WHERE kind = 'lamp' AND status = 'pending')"
 FEW_UNANSWERED = "SELECT count(*) < 50 FROM farrier.resource_intents WHERE kind = 'lamp' AND status = 'pending'"
-# The paused process was declared dead.
+# Whether a process was declared dead.
 FEWER = "SELECT count(*) < 3 FROM farrier.controllers WHERE NOT expired"
 REJECTED = "SELECT count(*) FROM farrier.resource_intents WHERE kind = 'lamp' AND status = 'rejected'"
 # Transitions that do not begin with the value that the previous one ended with, or whose epoch is lower.
@@ -172,7 +172,7 @@ async def misfortunes(replicas: Replicas, rounds: int) -> None:
 
 @pytest.mark.full
 @pytest.mark.timeout(400)
-async def test_nothing_is_lost_or_done_by_two_whatever_befalls_the_processes(
+async def test_no_intent_is_lost_or_done_twice_while_processes_are_killed_and_paused(
     db: pg.Database, empty_db: pg.Database
 ) -> None:
     random.seed(20261123)
@@ -187,7 +187,7 @@ async def test_nothing_is_lost_or_done_by_two_whatever_befalls_the_processes(
 
 @pytest.mark.full
 @pytest.mark.timeout(400)
-async def test_nothing_is_lost_behind_a_pooler_of_transactions(db: pg.Database, empty_db: pg.Database) -> None:
+async def test_no_intent_is_lost_behind_a_transaction_pooler(db: pg.Database, empty_db: pg.Database) -> None:
     random.seed(20261124)
     with pgbouncer.before(db.dsn) as pooled:
         chaos = Chaos(db, empty_db, pooled, FARRIER_DATABASE_PGBOUNCER="true")
@@ -198,7 +198,7 @@ async def test_nothing_is_lost_behind_a_pooler_of_transactions(db: pg.Database, 
 
 @pytest.mark.full
 @pytest.mark.timeout(400)
-async def test_nothing_is_lost_when_a_synchronous_standby_is_promoted(empty_db: pg.Database) -> None:
+async def test_no_intent_is_lost_when_a_synchronous_standby_is_promoted(empty_db: pg.Database) -> None:
     random.seed(20261125)
     async with standby.replicated(synchronous=True) as pair:
         chaos = Chaos(pair.db, empty_db, pair.dsn)

@@ -59,7 +59,7 @@ class Deployment(msgspec.Struct, frozen=True):
         return own | {"FARRIER_HTTP_HOST": "127.0.0.1", "FARRIER_HTTP_PORT": "0"}
 
     async def runs(self, service: str) -> str:
-        """What a service that runs once prints."""
+        """Run a service that ends by itself, and return its output."""
         async with farrier(*self.command(service), environment=self.settings(service)) as once:
             assert await once.ended() == 0, once.logged
         return once.printed
@@ -67,7 +67,7 @@ class Deployment(msgspec.Struct, frozen=True):
 
 @contextmanager
 def database(owners_password: str, *, port: int) -> Iterator[Path]:
-    """The server of the service `db` before its script ran; the directory of its socket."""
+    """Run the server of the service `db`, without its script; gives the directory of the server's socket."""
     directory = Path(tempfile.mkdtemp(prefix="farrier-test-compose-"))
     hba = directory / "hba.conf"
     hba.write_text(HBA)

@@ -58,7 +58,7 @@ def trusting(server: bmc.FakeBmc) -> dict[str, str]:
 
 
 async def register(db: pg.Database, server: bmc.FakeBmc, *, agentless: bool = False) -> None:
-    """A node with this BMC, due now."""
+    """Register a node with this BMC, which is due now."""
     async with db.connect() as conn:
         await conn.execute(
             "SELECT farrier.register_node('gpu-1', bmc_address => $1, bmc_credential => $2, agentless => $3)",
@@ -224,7 +224,7 @@ async def test_replicas_share_the_work(db: pg.Database) -> None:
 
 
 @pytest.mark.full
-async def test_a_database_that_goes_away_and_comes_back_costs_nothing_but_the_time(tmp_path: Path) -> None:
+async def test_after_a_restart_of_the_database_the_daemon_goes_on(tmp_path: Path) -> None:
     server = EmbeddedServer(tmp_path, settings=pg.FAST)
     dsn = await anyio.to_thread.run_sync(server.start)
     try:
@@ -274,7 +274,9 @@ async def test_a_request_over_http_is_answered_by_the_loop(db: pg.Database) -> N
     assert "t0k3n" not in daemon.logged
 
 
-async def test_a_reload_changes_the_log_and_names_what_takes_a_restart(db: pg.Database, tmp_path: Path) -> None:
+async def test_a_reload_changes_the_log_and_names_settings_that_require_a_restart(
+    db: pg.Database, tmp_path: Path
+) -> None:
     file = tmp_path / "farrier.toml"
     file.write_text("[http]\nport = 0\n")
     async with farrier("run", "--config", str(file), "--dsn", db.dsn) as daemon:
@@ -292,7 +294,7 @@ async def test_a_reload_changes_the_log_and_names_what_takes_a_restart(db: pg.Da
     assert "daemon.stopped" not in daemon.names, "nothing below the new level is logged"
 
 
-async def test_a_daemon_keeps_history_as_long_as_it_is_told(db: pg.Database) -> None:
+async def test_a_daemon_keeps_history_as_long_as_its_setting_says(db: pg.Database) -> None:
     async with db.connect() as conn:
         await conn.execute(
             """

@@ -29,7 +29,7 @@ async def test_a_dsn_that_cannot_be_read_is_refused_without_showing_it() -> None
     assert "s3kr1t" not in daemon.logged
 
 
-async def test_a_database_that_is_not_there_is_waited_for_and_then_given_up() -> None:
+async def test_a_missing_database_is_waited_for_and_then_given_up() -> None:
     async with replica(NOWHERE, database_db_timeout="1") as daemon:
         await daemon.until("database.unreachable")
         ready = await daemon.get("/readyz")
@@ -62,7 +62,7 @@ async def test_an_operator_s_database_is_not_migrated_by_the_daemon(empty_db: pg
         assert await conn.fetchval("SELECT to_regnamespace('farrier') IS NULL")
 
 
-async def test_a_port_that_is_taken_is_said_before_anything_starts(db: pg.Database) -> None:
+async def test_a_port_in_use_is_reported_before_the_start(db: pg.Database) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         async with farrier("run", "--dsn", db.dsn, "--http-port", port) as daemon:

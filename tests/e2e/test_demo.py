@@ -1,4 +1,4 @@
-"""`farrier demo`: the main job on real input, as a newcomer runs it."""
+"""`farrier demo` as a newcomer runs it."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ async def summary(demo: Farrier) -> dict[str, object]:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(("times", "speed"), [(1, "600"), pytest.param(2, "240", marks=pytest.mark.full)])
-async def test_every_node_becomes_active_and_every_bmc_manageable_and_nothing_stays(
+async def test_every_node_becomes_active_every_bmc_manageable_and_no_process_stays(
     tmp_path: Path, times: int, speed: str
 ) -> None:
-    """Twice on one directory: the second fleet joins the first."""
+    """If the demo runs twice on one directory, the second fleet joins the first."""
     arguments = ("--nodes", "10", "--until-active", "--speed", speed, "--json")
     for _ in range(times):
         async with farrier("demo", *arguments, "--dir", str(tmp_path)) as demo:
@@ -64,7 +64,7 @@ NEXT = re.compile(r"^  (farrier .*)\n      \S", re.MULTILINE)
 
 @pytest.mark.full
 @pytest.mark.timeout(180)
-async def test_its_last_lines_say_what_to_type_next_and_that_works(tmp_path: Path) -> None:
+async def test_the_commands_in_the_last_lines_of_the_demo_work(tmp_path: Path) -> None:
     directory = tmp_path / "demo"
     arguments = ("--nodes", "2", "--until-active", "--speed", "600", "--dir", str(directory))
     async with farrier("demo", *arguments) as demo:
@@ -79,7 +79,7 @@ async def test_its_last_lines_say_what_to_type_next_and_that_works(tmp_path: Pat
         await daemon.until("daemon.ready")
 
 
-async def test_a_directory_that_no_reference_can_name_is_refused_before_anything_starts(tmp_path: Path) -> None:
+async def test_a_directory_that_a_reference_cannot_name_is_refused_before_the_start(tmp_path: Path) -> None:
     async with farrier("demo", "--dir", f"{tmp_path}/a demo") as demo:
         assert await demo.ended() == ExitCode.USAGE
     assert demo.logged == (
@@ -90,7 +90,7 @@ async def test_a_directory_that_no_reference_can_name_is_refused_before_anything
 
 @pytest.mark.full
 @pytest.mark.timeout(180)
-async def test_a_demo_that_keeps_nothing_names_the_one_that_does(tmp_path: Path) -> None:
+async def test_a_demo_without_a_directory_names_the_command_that_keeps_one(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
     async with farrier("demo", "--nodes", "1", "--until-active", "--speed", "600", environment=home) as demo:
         assert await demo.ended() == 0, demo.logged
@@ -101,7 +101,7 @@ async def test_a_demo_that_keeps_nothing_names_the_one_that_does(tmp_path: Path)
 
 @pytest.mark.full
 @pytest.mark.timeout(120)
-async def test_a_goal_that_is_not_reached_in_time_is_told_with_reasons(tmp_path: Path) -> None:
+async def test_a_demo_that_misses_its_goal_reports_the_reasons(tmp_path: Path) -> None:
     arguments = ("--nodes", "50", "--until-active", "--timeout", "1", "--json", "--dir", str(tmp_path))
     async with farrier("demo", *arguments) as demo:
         assert await demo.ended() == 1

@@ -46,6 +46,6 @@ def test_the_home_page_is_the_readme_and_leads_to_the_five_ways_in(built: Path) 
 
 
 @pytest.mark.full
-def test_a_diagram_is_one_and_not_its_text_in_a_block_of_code(built: Path) -> None:
+def test_a_diagram_is_rendered_as_a_diagram(built: Path) -> None:
     page = (built / "state-model" / "index.html").read_text(encoding="utf-8")
     assert '<pre class="mermaid"><code>stateDiagram-v2' in page

@@ -24,7 +24,7 @@ BLOCKS = {
 
 
 async def types(block: str, directory: Path, url: str = "") -> str:
-    """What a shell prints for the lines of a block."""
+    """Run the lines of a block in a shell, and return the output."""
     lines = BLOCKS[block].replace("http://127.0.0.1:9464", url)
     environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONPATH": str(pages.ROOT)}
     done = await anyio.run_process(["bash", "-euc", lines], cwd=directory, env=environment, check=False)
@@ -33,7 +33,7 @@ async def types(block: str, directory: Path, url: str = "") -> str:
 
 
 async def status(daemon: Farrier, token: str) -> int:
-    """The status of a change with this token, whose body is refused after the token is accepted."""
+    """The status code of a POST with this token, whose body is refused once the token is accepted."""
     url = (await daemon.until("http.listening"))["url"]
     async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=PATIENCE) as client:
         answer = await client.post("/api/v1/intents", content="{", headers={"Authorization": f"Bearer {token}"})

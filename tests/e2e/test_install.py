@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operating" / "install.md").read_text(encoding="utf-8")
 BLOCKS = dict(re.findall(r"<!-- (?:sh|sql): (\w+) -->\n```\w+\n(.*?)```", PAGE, re.DOTALL))
 
-# An environment of its own with the packages of this one, in which nothing has to be installed: `python3 -m venv DIR`.
+# Replaces `python3 -m venv DIR`: the new environment has the packages of this one, so nothing has to be installed.
 VENV = f"""{sys.executable} -m venv --without-pip "$3"
 printf "%s\n" {ROOT} {sysconfig.get_path("purelib")} >"$(echo "$3"/lib/python3*/site-packages)/packages.pth"
 printf "#!/bin/sh\n" >"$3/bin/pip"
@@ -60,7 +60,7 @@ class Machine(msgspec.Struct, frozen=True):
         await self.types("".join(map(BLOCKS.__getitem__, blocks)), PGPASSWORD=OWNERS)
 
     async def types(self, script: str, **environment: str) -> str:
-        """What the shell prints for these lines. An error in any of them ends the test."""
+        """Run these lines in a shell, and return the output. An error in any of them ends the test."""
         path = {"PATH": f"{self.directory}/bin:{Path(sys.executable).parent}:/usr/bin:/bin"}
         done = await anyio.run_process(
             ["bash", "-c", f"set -euo pipefail\n{self.here(script)}"],
@@ -105,7 +105,7 @@ async def server_with_tls(binaries: Path, authority: Authority, *, port: int) ->
         server.start()
         async with pg.Database(f"{server.dsn_of('postgres')}&port={port}").connect() as administrator:
             await administrator.execute("DROP DATABASE farrier")  # the page makes it
-            for statement in BLOCKS["administrator"].splitlines():  # one call each: CREATE DATABASE needs its own
+            for statement in BLOCKS["administrator"].splitlines():  # CREATE DATABASE requires a call of its own
                 await administrator.execute(statement.replace("…", OWNERS))
         yield f"127.0.0.1:{port}"
     finally:
@@ -136,7 +136,7 @@ async def machine(tmp_path: Path, pg15_binaries: Path) -> AsyncIterator[Machine]
 
 
 @pytest.mark.full
-async def test_the_page_leads_from_nothing_to_a_service_that_is_ready(machine: Machine, tmp_path: Path) -> None:
+async def test_the_lines_of_the_page_install_a_service_that_becomes_ready(machine: Machine, tmp_path: Path) -> None:
     await machine.runs("install")
     assert machine.told() == ["daemon-reload", "enable --now farrier"]
     secret = tmp_path / "etc/farrier/secrets/dsn"
@@ -150,7 +150,7 @@ async def test_the_page_leads_from_nothing_to_a_service_that_is_ready(machine: M
 
 
 @pytest.mark.full
-async def test_the_page_s_other_lines_work_on_what_the_first_ten_left(machine: Machine) -> None:
+async def test_the_other_lines_of_the_page_work_after_the_first_ten(machine: Machine) -> None:
     await machine.runs("install", "look", "upgrade", "account", "replica")
     assert machine.told()[2:] == [
         "status farrier",
@@ -167,7 +167,7 @@ async def test_the_page_s_other_lines_work_on_what_the_first_ten_left(machine: M
 
 
 @pytest.mark.full
-async def test_a_person_s_shell_reaches_the_database_with_nothing_in_the_home_directory(machine: Machine) -> None:
+async def test_an_operator_s_shell_reaches_the_database_without_files_in_the_home_directory(machine: Machine) -> None:
     await machine.runs("install")
     owner = f"postgresql://fleetowner@{machine.database}/farrier?sslmode=require"
     person = "CREATE ROLE ada LOGIN PASSWORD 'adas' IN ROLE farrier_reader, farrier_intents"
@@ -204,12 +204,12 @@ async def in_use(machine: Machine, password: str) -> str:
 
 
 @pytest.mark.full
-async def test_a_server_that_another_authority_vouches_for_is_not_spoken_to(machine: Machine) -> None:
+async def test_a_server_certified_by_another_authority_is_refused(machine: Machine) -> None:
     Authority("somebody else", now=datetime.now(UTC)).write(machine.directory / "db-ca.pem")
     with pytest.raises(AssertionError, match="certificate verify failed"):
         await machine.runs("install")
 
 
-def test_the_lines_are_as_many_as_is_said() -> None:
+def test_the_page_has_ten_lines_as_it_says() -> None:
     assert "in ten lines" in PAGE
     assert len(BLOCKS["install"].splitlines()) == 10

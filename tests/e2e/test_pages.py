@@ -1,7 +1,7 @@
-"""What the pages show is typed, in the order of a page, against a daemon with a small fleet.
+"""The commands and SQL on the pages are run, in the order of each page, against a daemon with a small fleet.
 
-Left out are blocks that the tests of their page run, and what no test has: see `BEFORE`. Names in capitals stand for
-names of the fleet.
+Blocks that another test runs are left out; `BEFORE` replaces programs that are not available here, and `NAMES` the
+pages' names by those of the fleet.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from farrier.sim.ufm import Manager, open_ufm
 from tests.support import again, pages, pg
 from tests.support.pages import Block
 
-# Before the lines of a page. Programs of systemd and of an outside server do nothing, and neither does `make`, whose
-# targets CI runs. What runs for ever is ended. A `grep` that finds nothing is no error.
+# Run before the lines of a page. Programs of systemd and of an outside server do nothing; nor does `make`, whose
+# targets CI runs. Commands that would run for ever are ended. A `grep` that finds nothing is no error.
 BEFORE = """
 for name in journalctl make systemctl vault; do eval "$name() { :; }"; done
 ends() { timeout "$@" || [ $? = 124 ]; }
@@ -44,9 +44,9 @@ farrier() {
     esac
 }
 """
-# A database that a page names. What is no part of its address stays.
+# The address of a database on a page, without the quotation marks around it.
 A_DSN = re.compile(r"postgresql://[^\s\"']+")
-# For all lines of a block, on a busy machine.
+# The time limit of a whole block, which suffices on a busy machine.
 PATIENCE_SECONDS = 60
 NAMES = {
     "get 4711": "get 1",
@@ -58,7 +58,7 @@ NAMES = {
     "CLASS": "timeout",
     "ERROR": "timeout",
 }
-# What the model refuses while the fleet is well.
+# Commands that the model refuses while the fleet is healthy.
 REFUSED = ("farrier site unbrake",)
 TOKEN = "t0ken-of-the-pages"
 
@@ -78,7 +78,7 @@ UNDER_WAY = """
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """A person at a shell, with a page before them."""
+    """An operator who types the blocks of a page into a shell."""
 
     directory: Path
     url: str
@@ -86,7 +86,7 @@ class Reader(msgspec.Struct, frozen=True):
     environment: Mapping[str, str]
 
     async def reads(self, block: Block) -> None:
-        """Types all of it. An error ends the test."""
+        """Run all lines of a block. An error ends the test."""
         if block.language == "sql":
             await self.types(["psql", "-v", "ON_ERROR_STOP=1", self.dsn], block.text)
             await self.until_settled()
@@ -96,7 +96,7 @@ class Reader(msgspec.Struct, frozen=True):
         await self.types(["bash", "-euo", "pipefail", "-c", BEFORE + self.here(block.text)], code=code)
 
     async def until_settled(self) -> None:
-        """Waits until the daemon has created what was asked for."""
+        """Return once the daemon has provisioned the segments and partitions."""
         async with pg.Database(self.dsn).connect() as conn:
             with anyio.fail_after(pg.PATIENCE.total_seconds()):
                 while await conn.fetchval(UNDER_WAY):
@@ -180,14 +180,14 @@ def typed(found: list[Block]) -> list[Block]:
 
 @pytest.mark.full
 @pytest.mark.parametrize("page", [name for name, found in pages.with_blocks().items() if typed(found)])
-async def test_what_a_page_shows_works(reader: Reader, page: str) -> None:
-    if not page.startswith("docs/kinds/"):  # these create their own
+async def test_the_commands_of_a_page_work(reader: Reader, page: str) -> None:
+    if not page.startswith("docs/kinds/"):  # the pages of kinds create the segment themselves
         await reader.reads(Block(Path(page), "sql", "", SEGMENT))
     for block in typed(pages.with_blocks()[page]):
         await reader.reads(block)
 
 
-def test_what_is_not_run_says_why() -> None:
+def test_every_block_that_is_not_run_has_a_known_reason() -> None:
     reasons = {
         block.marker.removeprefix("not run: ")
         for found in pages.with_blocks().values()

@@ -1,4 +1,4 @@
-"""The pages in a real browser: accessible by the rules of axe, narrow, dark, by keyboard, and current by themselves."""
+"""The pages in a real browser: rules of axe, narrow windows, dark mode, the keyboard, and updates of open pages."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElemen
 
 @pytest.fixture
 async def url(backend: Backend, conn: Connection, db: pg.Database) -> AsyncIterator[str]:
-    """A site with a node that is being onboarded, others, a region and a controller."""
+    """The URL of a site with a node that is being onboarded, other nodes, a region and a controller."""
     await register(conn, "node-1")
     await without_guards(conn, ";".join((ONBOARDING, AGENT, REGION, FLEET)))
     async with db.pool(size=1) as connections:

@@ -21,12 +21,12 @@ from tests.support.programs import program
 TOKEN = tokens.named("token")
 
 LISTENS = re.compile(r"msg=\"Listening on\" address=(127\.0\.0\.1:\d+)")
-# It listens before it has read its storage, and answers 503 until then.
+# Prometheus listens before it has read its storage, and responds 503 until it logs this.
 IS_READY = "Server is ready to receive web requests"
 # The `for` of every alert, instead of five minutes. The fleet is counted at most every five seconds, so with a shorter
 # time the test would never see an alert pending.
 HELD_FOR = "5s"
-# A count that a busy machine made slow serves for a minute, in seconds.
+# A count that was slow, on a busy machine, serves scrapes for this many seconds.
 SLOW_COUNT = 60.0
 
 
@@ -47,7 +47,7 @@ class Prometheus:
         return None
 
     async def rules(self) -> list[dict[str, Any]]:
-        """Every rule as it was read, with how its last evaluation went."""
+        """Every rule that Prometheus has loaded, with the result of its last evaluation."""
         async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
             answer = (await client.get(f"{self._url}/api/v1/rules")).raise_for_status().json()
         return [rule for group in answer["data"]["groups"] for rule in group["rules"]]
@@ -100,7 +100,7 @@ async def _read_on(process: anyio.abc.Process) -> None:
 
 @pytest.fixture
 def prometheus() -> str:
-    """The program."""
+    """The path of the program."""
     return program("prometheus")
 
 
@@ -138,8 +138,8 @@ async def target(daemon: Farrier) -> str:
 
 
 @pytest.mark.full
-@pytest.mark.timeout(180)  # three processes start, and an alert has its patience
-async def test_a_stuck_node_is_told_by_name_until_it_moves(
+@pytest.mark.timeout(180)  # three processes start, and an alert fires only after its `for`
+async def test_an_alert_names_a_stuck_node_until_it_moves(
     prometheus: str, db: pg.Database, settings: Path, tmp_path: Path
 ) -> None:
     rules = await rules_of(settings, tmp_path)

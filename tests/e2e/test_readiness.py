@@ -16,7 +16,7 @@ from tests.support.process import Farrier, replica, until
 
 @pytest.fixture
 def own_directory() -> Iterator[Path]:
-    """A directory outside pytest's, which each session of pytest closes to other accounts, and so to the server's."""
+    """A directory outside of pytest's directory, which the account of the server may not enter."""
     with TemporaryDirectory(prefix="farrier-test-ready-") as directory:
         yield Path(directory)
 
@@ -33,7 +33,7 @@ async def test_a_connection_that_breaks_during_the_start_is_tried_again(db: pg.D
 
 
 @pytest.mark.full
-async def test_it_is_unready_while_no_commit_succeeds_and_ready_again_afterwards(own_directory: Path) -> None:
+async def test_a_daemon_is_unready_while_no_commit_succeeds(own_directory: Path) -> None:
     """Queries still succeed while commits wait for a standby that does not exist."""
     server = EmbeddedServer(own_directory, settings=pg.FAST)
     await anyio.to_thread.run_sync(server.start)

@@ -219,7 +219,7 @@ async def test_no_secret_is_in_the_log_the_metrics_the_api_or_the_database(world
 
 
 @pytest.mark.full
-async def test_what_the_log_says_is_listed_for_operators(world: World) -> None:
+async def test_every_log_event_is_listed_for_operators(world: World) -> None:
     await until(world.is_worked_through)
     world.daemon.send(signal.SIGTERM)
     assert await world.daemon.ended() == 0

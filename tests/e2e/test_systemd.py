@@ -23,7 +23,7 @@ NO_RENEWAL = "LOCK TABLE farrier.controllers IN ACCESS EXCLUSIVE MODE"
 NOWHERE = "postgresql://postgres@127.0.0.1:1/farrier"
 
 
-async def test_systemd_hears_of_the_start_of_life_and_of_the_end(db: pg.Database, tmp_path: Path) -> None:
+async def test_systemd_is_notified_of_start_watchdog_and_stop(db: pg.Database, tmp_path: Path) -> None:
     async with supervised(tmp_path, "--dsn", db.dsn) as systemd:
         await systemd.hears("READY=1")
         await systemd.hears("WATCHDOG=1")
@@ -45,20 +45,20 @@ async def test_a_reload_is_begun_with_the_time_and_ended_with_ready(db: pg.Datab
         assert before <= int(stamp) <= time.monotonic_ns() // 1000
 
 
-async def test_without_a_database_it_is_never_ready(tmp_path: Path) -> None:
+async def test_without_a_database_the_daemon_is_never_ready(tmp_path: Path) -> None:
     async with supervised(tmp_path, "--dsn", NOWHERE, "--db-timeout", "1s") as systemd:
         await systemd.hears("STATUS=waiting for the database")
         assert await systemd.daemon.ended() == ExitCode.DATABASE_UNREACHABLE
         assert "READY=1" not in await systemd.reads_what_is_there()
 
 
-async def test_with_a_schema_that_does_not_fit_it_is_never_ready(empty_db: pg.Database, tmp_path: Path) -> None:
+async def test_with_an_unsuitable_schema_the_daemon_is_never_ready(empty_db: pg.Database, tmp_path: Path) -> None:
     async with supervised(tmp_path, "--dsn", empty_db.dsn) as systemd:
         assert await systemd.daemon.ended() == ExitCode.FAILED
         assert "READY=1" not in await systemd.reads_what_is_there()
 
 
-async def test_it_is_ready_no_sooner_than_it_has_joined(db: pg.Database, tmp_path: Path) -> None:
+async def test_a_daemon_is_not_ready_before_it_has_joined(db: pg.Database, tmp_path: Path) -> None:
     async with (
         supervised(tmp_path, "--dsn", db.dsn) as systemd,
         db.connect() as blocker,
@@ -73,7 +73,7 @@ async def test_it_is_ready_no_sooner_than_it_has_joined(db: pg.Database, tmp_pat
 
 
 @pytest.mark.full
-async def test_a_daemon_whose_renewals_hang_gives_them_up_and_tells_systemd(db: pg.Database, tmp_path: Path) -> None:
+async def test_a_daemon_whose_renewals_hang_gives_them_up_and_notifies_systemd(db: pg.Database, tmp_path: Path) -> None:
     """The event loop is alive, so the daemon feeds the watchdog: a restart would change nothing."""
     async with supervised(tmp_path, "--dsn", db.dsn, watchdog="9") as systemd, db.connect() as blocker:
         await systemd.daemon.until("daemon.ready")
@@ -85,8 +85,8 @@ async def test_a_daemon_whose_renewals_hang_gives_them_up_and_tells_systemd(db: 
         await systemd.hears("STATUS=at work")
 
 
-async def test_a_database_that_is_gone_is_no_reason_to_be_killed(db: pg.Database, tmp_path: Path) -> None:
-    """The daemon feeds the watchdog, since a restarted one would find no database either, and reports its status."""
+async def test_a_daemon_without_a_database_feeds_the_watchdog(db: pg.Database, tmp_path: Path) -> None:
+    """A restart would not bring the database back, so the daemon feeds the watchdog and reports its status."""
     gone = anyio.Event()
     async with anyio.create_task_group() as network:
         dsn = await network.start(reachable_until, gone, db.dsn)
@@ -100,7 +100,7 @@ async def test_a_database_that_is_gone_is_no_reason_to_be_killed(db: pg.Database
 
 
 async def reachable_until(gone: anyio.Event, dsn: str, *, task_status: TaskStatus[str]) -> None:
-    """A proxy to the database until the event `gone`; `task_status` reports the DSN that leads through it."""
+    """Run a proxy to the database until the event `gone`; `task_status` reports the DSN that leads through it."""
     async with proxy.before(dsn) as between:
         task_status.started(between.dsn)
         await gone.wait()

@@ -28,12 +28,12 @@ every_unit = pytest.mark.parametrize("unit", [units.SERVICE, units.TEMPLATE], id
 
 
 def analyse(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """systemd-analyze."""
+    """Run systemd-analyze."""
     return subprocess.run([program("systemd-analyze"), *arguments], capture_output=True, text=True, check=False)
 
 
 @every_unit
-def test_systemd_finds_nothing_to_say_against_a_unit(unit: Path, tmp_path: Path) -> None:
+def test_systemd_verifies_every_unit_without_a_warning(unit: Path, tmp_path: Path) -> None:
     """The unit is verified under its installed name, and with a program that exists."""
     installed = tmp_path / unit.name.replace("@.", "@a.")
     installed.write_text(unit.read_text().replace("/opt/farrier/bin/farrier", sys.executable))
@@ -43,7 +43,7 @@ def test_systemd_finds_nothing_to_say_against_a_unit(unit: Path, tmp_path: Path)
 
 @every_unit
 @pytest.mark.parametrize("account", [(), ("--user", "fleet")], ids=["dynamic", "fleet"])
-def test_what_is_installed_is_accepted_with_its_drop_ins_and_exposes_next_to_nothing(
+def test_installed_units_are_valid_with_their_drop_ins_and_expose_little(
     unit: Path, account: tuple[str, ...], tmp_path: Path
 ) -> None:
     assert CliRunner().invoke(cli.app, ["systemd", "install", "--root", str(tmp_path), *account]).exit_code == 0
@@ -71,7 +71,7 @@ def test_a_unit_with_a_setting_that_systemd_does_not_know_is_not_passed(tmp_path
 
 
 @every_unit
-def test_a_unit_exposes_next_to_nothing(unit: Path) -> None:
+def test_a_unit_exposes_little(unit: Path) -> None:
     assert exposure(unit) <= MOST_EXPOSED
 
 
@@ -81,7 +81,7 @@ def exposure(unit: Path) -> float:
     return float(analysed.stdout.strip().splitlines()[-1].split(":")[1].split()[0])
 
 
-def test_a_replica_is_the_service_but_for_its_settings_and_its_state() -> None:
+def test_the_template_unit_differs_from_the_service_only_in_settings_and_state() -> None:
     service, template = units.settings(units.SERVICE), units.settings(units.TEMPLATE)
     different = {name for name in service | template if service.get(name) != template.get(name)}
     assert different == {"Description", "ExecStart", "StateDirectory"}
@@ -98,7 +98,7 @@ def test_a_unit_gives_start_drain_and_watchdog_the_time_that_the_defaults_take(u
 
 
 @every_unit
-def test_a_unit_tries_again_unless_that_mends_nothing(unit: Path) -> None:
+def test_a_unit_restarts_except_after_an_exit_code_that_a_restart_cannot_mend(unit: Path) -> None:
     found = units.settings(unit)
     assert found["Restart"] == ["on-failure"]
     hopeless = {str(code.value) for code in (ExitCode.USAGE, ExitCode.SCHEMA_TOO_NEW)}

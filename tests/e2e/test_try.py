@@ -1,4 +1,4 @@
-"""The page that says how to try farrier: its lines, typed into one shell with a home of its own."""
+"""The lines of the page on trying farrier, run in one shell with its own home directory."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ BLOCKS = {block.marker: block.text for block in pages.blocks(ROOT / "docs" / "tr
 
 @pytest.mark.full
 @pytest.mark.timeout(600)  # an installation from a registry
-def test_the_page_leads_from_nothing_to_a_fleet_to_look_at() -> None:
-    """Not in pytest's own directory, which is closed to the account of root's PostgreSQL."""
+def test_the_commands_of_the_page_install_farrier_and_start_a_fleet() -> None:
+    """Run outside of pytest's directory, which the account of the PostgreSQL server of root may not enter."""
     with tempfile.TemporaryDirectory(prefix="farrier-try-") as name:
         home = Path(name).resolve()
         path = f"{Path(sys.executable).parent}:/usr/bin:/bin"

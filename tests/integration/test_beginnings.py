@@ -1,4 +1,4 @@
-"""History begins with the creation: for each layer a row without a source value, with the role that created it."""
+"""The history of a resource begins with a row for each layer, without a source value and with the creating role."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_a_region_begins_with_its_site(every_db: pg.Database) -> None:
         assert await conn.fetchval("SELECT count(*) FROM farrier.history") == 1
 
 
-async def test_a_resource_of_a_kind_begins_with_the_request_that_created_it(every_db: pg.Database) -> None:
+async def test_a_resource_begins_with_the_intent_that_created_it(every_db: pg.Database) -> None:
     async with every_db.connect() as conn:
         await conn.execute("SELECT farrier.set_pool('pkey:ams1', 1, 100)")
         for kind, params in (
@@ -51,7 +51,7 @@ async def test_a_resource_of_a_kind_begins_with_the_request_that_created_it(ever
             assert await beginning(conn, kind) == [("state", 1, None, "provisioning", f"intent {intent}", by)]
 
 
-async def test_one_that_is_inserted_by_hand_begins_with_the_login(every_db: pg.Database) -> None:
+async def test_a_resource_inserted_by_hand_begins_with_the_login(every_db: pg.Database) -> None:
     async with every_db.connect() as conn, conn.transaction():
         asked = "SELECT farrier.resource_intent('network_segment', $1, 'create', $2::jsonb, NULL, 'the tenant portal')"
         await conn.execute(asked, "one", '{"site": "ams1", "prefixes": ["10.0.0.0/24"]}')

@@ -11,7 +11,7 @@ from tests.integration.test_web import client_of, closed_site
 from tests.support import pg
 
 
-async def test_of_a_fleet_that_is_late_as_a_whole_the_worst_thousand_are_told_and_how_many_more_there_are(
+async def test_the_worst_thousand_nodes_are_listed_with_the_number_of_the_others(
     db: pg.Database,
 ) -> None:
     async with db.connect() as conn:

@@ -1,4 +1,4 @@
-"""The counts of the fleet: by the clocks that users see, the same on every replica, and never invented."""
+"""The census counts the fleet by the clocks that users see."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 
 DEFAULT = Limits()
-# Limits of states that otherwise have none, and shorter and longer ones, for a site, for a model, and for both.
+# Limits for all nodes, for a model and for a site: for states without a default limit, and shorter and longer ones.
 MIXED = Limits(
     everywhere={"status.enrolling": HOUR, "management.verifying": HOUR, "onboarding.end_to_end": 2 * HOUR},
     models={"h100": {"status.active": HOUR, "status.offline": 5 * HOUR, "management.manageable": 3 * HOUR}},
@@ -159,7 +159,7 @@ def above(census: Census) -> Mapping[tuple[str, str, str], int]:
 @pytest.mark.matrix(keep=4)
 @pytest.mark.parametrize("limits", [DEFAULT, MIXED], ids=["defaults", "of sites and models"])
 @pytest.mark.parametrize("seed", range(6))
-async def test_what_is_counted_above_a_limit_is_what_people_are_shown_above_it(
+async def test_the_census_counts_the_clocks_above_their_limit_that_the_inventory_shows(
     conn: Connection, queries: PostgresQueries, seed: int, limits: Limits
 ) -> None:
     dice = random.Random(seed)
@@ -207,18 +207,18 @@ async def goes_on(conn: Connection) -> frozenset[str]:
 
 
 def runs(node: NodeView, clock: Clock, going_on: frozenset[str]) -> bool:
-    """Whether the clock runs: a pause does not hold its layer."""
+    """Whether the clock runs, because no pause holds its layer."""
     return node.paused is None or (node.name in going_on and clock.layer != Layer.MANAGEMENT)
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_every_node_that_is_not_deleted_is_counted_once_in_each_way(
+async def test_every_live_node_is_counted_once_in_each_breakdown(
     conn: Connection, queries: PostgresQueries, seed: int
 ) -> None:
     dice = random.Random(seed)
     for number in range(150):
         await add_node(conn, dice, f"gpu-{number}")
-    # Does what the trigger would do, which is disabled on this connection.
+    # The trigger that does this is disabled on this connection.
     await conn.execute(
         "DELETE FROM farrier.node_agents a USING farrier.nodes n WHERE n.id = a.node_id AND n.status = 'deleted'"
     )
@@ -323,7 +323,7 @@ async def test_regions_are_counted_with_their_site_s_limit(conn: Connection, que
     assert above(await queries.census(rules())) == {("maas_region", "failing", ""): 2}
 
 
-async def test_what_is_old_is_counted_by_where_it_came_from(conn: Connection, queries: PostgresQueries) -> None:
+async def test_overdue_readings_are_counted_by_their_source(conn: Connection, queries: PostgresQueries) -> None:
     await conn.execute(
         """
         INSERT INTO farrier.maas_regions (name, site, url, state, complete_at)
@@ -370,7 +370,9 @@ async def test_wakes_that_no_run_has_seen_are_counted(db: pg.Database, queries: 
     assert (await queries.census(rules())).wakes == there + 1
 
 
-async def test_what_is_unanswered_is_counted_with_its_age(db: pg.Database, queries: PostgresQueries) -> None:
+async def test_unanswered_intents_are_counted_with_the_age_of_the_oldest(
+    db: pg.Database, queries: PostgresQueries
+) -> None:
     async with db.connect() as client:
         for name in ("a", "b"):
             await client.execute("SELECT farrier.register_node($1)", name)

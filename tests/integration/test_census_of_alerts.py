@@ -1,4 +1,4 @@
-"""Nodes counted by the alerts of their agents: only those with recent heartbeats, and a bounded number of names."""
+"""Nodes with recent heartbeats are counted by the alerts of their agents, with a bounded number of alert names."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def alerting(conn: Connection, name: str, *ids: str, ago: timedelta = time
     await conn.execute(ALERTING, name, ago, json.dumps({"ok": False, "alerts": [{"id": each} for each in ids]}))
 
 
-async def test_nodes_are_counted_by_the_alerts_of_agents_that_are_heard(
+async def test_nodes_are_counted_by_the_alerts_of_agents_with_recent_heartbeats(
     conn: Connection, queries: PostgresQueries
 ) -> None:
     assert (await queries.census(rules())).alerts == {"other": 0}
@@ -58,7 +58,7 @@ async def test_nodes_are_counted_by_the_alerts_of_agents_that_are_heard(
     assert (await queries.census(rules())).alerts == {"xid-79": 2, "fan": 1, "x" * 64: 1, "other": 1}
 
 
-async def test_fifty_alerts_have_a_figure_the_most_frequent_and_the_rest_have_one_together(
+async def test_the_fifty_most_frequent_alerts_are_counted_by_name_and_the_rest_together(
     conn: Connection, queries: PostgresQueries
 ) -> None:
     ids = [f"a-{number:02}" for number in range(70)]
@@ -71,9 +71,7 @@ async def test_fifty_alerts_have_a_figure_the_most_frequent_and_the_rest_have_on
 
 
 @pytest.mark.parametrize("alerts", ['"none"', "{}", "null", "7", '["x", 7, {}, {"id": null}]'])
-async def test_alerts_that_are_none_cost_the_figures_nothing(
-    conn: Connection, queries: PostgresQueries, alerts: str
-) -> None:
+async def test_malformed_alerts_are_not_counted(conn: Connection, queries: PostgresQueries, alerts: str) -> None:
     await conn.execute(ACTIVE, "n-1")
     await conn.execute(ALERTING, "n-1", timedelta(0), f'{{"ok": false, "alerts": {alerts}}}')
     assert (await queries.census(rules())).alerts == {"other": 0}

@@ -31,7 +31,7 @@ async def queries(db: pg.Database) -> AsyncIterator[PostgresQueries]:
         yield PostgresQueries(connections)
 
 
-async def test_a_paused_node_that_is_deleted_or_cancelled_is_late_and_waits_for_a_person_as_any(
+async def test_a_paused_node_that_is_deleted_or_cancelled_counts_like_an_unpaused_one(
     conn: Connection, queries: PostgresQueries
 ) -> None:
     await conn.execute(
@@ -72,7 +72,7 @@ async def test_many_in_one_state_do_not_hide_the_few_in_another(conn: Connection
     assert [late.node for late in worst if late.state == "error"] == [f"b{n}" for n in range(200, 105, -1)]
 
 
-async def test_what_fails_in_every_run_is_counted_by_its_error_once_it_has_for_five_minutes(
+async def test_resources_that_have_failed_for_five_minutes_are_counted_by_their_error(
     db: pg.Database, conn: Connection, queries: PostgresQueries
 ) -> None:
     await conn.execute(
@@ -97,7 +97,7 @@ async def test_what_fails_in_every_run_is_counted_by_its_error_once_it_has_for_f
     assert {(each.kind, each.error): each.count for each in found} == {("node", "internal"): 1, ("node", "garbage"): 1}
 
 
-async def test_an_error_lasts_however_its_text_varies_and_begins_anew_with_another(
+async def test_an_error_lasts_while_only_its_text_changes_and_another_error_starts_anew(
     db: pg.Database, conn: Connection, queries: PostgresQueries
 ) -> None:
     store = """

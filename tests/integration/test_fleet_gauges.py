@@ -1,4 +1,4 @@
-"""The fleet's gauges on the real database: the same on all replicas, complete from the start, never invented."""
+"""The fleet's gauges on the real database: the same on all replicas, and complete after the first count."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def replicas(db: pg.Database) -> AsyncIterator[tuple[FleetGauges, ...]]:
         yield tuple(started)
 
 
-async def test_three_replicas_and_one_that_was_restarted_tell_the_same(
+async def test_three_replicas_and_a_restarted_one_expose_the_same_figures(
     db: pg.Database, replicas: tuple[FleetGauges, ...]
 ) -> None:
     async with db.connect() as conn:
@@ -115,7 +115,7 @@ async def test_three_replicas_and_one_that_was_restarted_tell_the_same(
         assert counts(await scraped(restarted)) == counts(told[0])
 
 
-async def test_what_was_deleted_is_gone_from_the_next_scrape_everywhere(
+async def test_a_deleted_node_is_missing_from_the_next_scrape_of_every_replica(
     db: pg.Database, replicas: tuple[FleetGauges, ...]
 ) -> None:
     async with db.connect() as conn:
@@ -132,7 +132,7 @@ async def test_what_was_deleted_is_gone_from_the_next_scrape_everywhere(
         assert not [labels for name, labels in told if "deleted" in labels]
 
 
-async def test_a_fleet_that_is_late_as_a_whole_names_a_hundred_nodes_the_worst(
+async def test_of_a_fleet_above_its_limits_the_hundred_worst_nodes_are_named(
     db: pg.Database, replicas: tuple[FleetGauges, ...]
 ) -> None:
     async with db.connect() as conn:
@@ -144,7 +144,7 @@ async def test_a_fleet_that_is_late_as_a_whole_names_a_hundred_nodes_the_worst(
     assert told["farrier_resources_above_sla", ("node", "quarantined", "")] == 130
 
 
-async def test_in_an_outage_the_last_figures_stay_and_say_when_they_were_taken(db: pg.Database) -> None:
+async def test_in_an_outage_the_last_figures_stay_with_the_time_of_their_count(db: pg.Database) -> None:
     gauges = process()
     async with AsyncExitStack() as stack:
         async with proxy.before(db.dsn) as between:
@@ -160,7 +160,7 @@ async def test_in_an_outage_the_last_figures_stay_and_say_when_they_were_taken(d
     assert before["farrier_fleet_collected_timestamp_seconds", ()] > 0
 
 
-async def test_a_database_that_does_not_answer_keeps_no_scrape_waiting(db: pg.Database) -> None:
+async def test_a_scrape_does_not_wait_for_a_silent_database(db: pg.Database) -> None:
     gauges = process(patience=0.2)
     async with (
         proxy.before(db.dsn) as between,
@@ -191,7 +191,7 @@ class Slow:
         return await self._queries.census(rules)
 
 
-async def test_a_count_that_outlives_the_scrapes_that_asked_for_it_is_told_by_the_next(db: pg.Database) -> None:
+async def test_a_count_that_outlives_its_scrapes_is_served_by_the_next(db: pg.Database) -> None:
     gauges = process(patience=0)
     async with db.pool(size=1) as connections:
         slow = Slow(PostgresQueries(connections))
@@ -215,7 +215,7 @@ async def test_a_count_that_never_ends_is_given_up_and_another_one_begins(db: pg
     assert slow.begun == 2
 
 
-async def test_whatever_goes_wrong_in_a_count_the_next_scrape_counts_again(db: pg.Database) -> None:
+async def test_after_any_failure_of_a_count_the_next_scrape_counts_again(db: pg.Database) -> None:
     gauges = process()
     async with db.pool(size=1) as connections:
         slow = Slow(PostgresQueries(connections))
@@ -248,9 +248,7 @@ class Taking:
 @pytest.mark.parametrize(
     ("seconds", "kept"), [(0.05, 5.0), (0.1, 30.0), (0.155, 46.5), (3.0, 60.0)], ids=["cheap", "dear", "half", "awful"]
 )
-async def test_a_dear_count_serves_as_many_scrapes_as_keep_each_cheap(
-    db: pg.Database, seconds: float, kept: float
-) -> None:
+async def test_a_count_is_kept_the_longer_the_more_time_it_took(db: pg.Database, seconds: float, kept: float) -> None:
     async with db.pool(size=1) as connections:
         taking = Taking(PostgresQueries(connections))
         taking.seconds = seconds
@@ -265,7 +263,7 @@ async def test_a_dear_count_serves_as_many_scrapes_as_keep_each_cheap(
             assert taking.counts == 2
 
 
-async def test_readers_of_long_lists_take_no_connection_from_the_count(db: pg.Database) -> None:
+async def test_requests_for_long_lists_do_not_use_up_the_connection_of_the_count(db: pg.Database) -> None:
     config = settings.Config(database=settings.DatabaseConfig(dsn=db.dsn))
     gauges = process()
     async with (
@@ -346,7 +344,7 @@ async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no
     assert set(expected) | others == {value for value in vars(names).values() if isinstance(value, Gauge)}
 
 
-async def test_a_fleet_in_every_state_makes_no_series_that_an_empty_one_has_not(
+async def test_a_fleet_in_every_state_has_only_series_that_an_empty_one_has(
     db: pg.Database, replicas: tuple[FleetGauges, ...]
 ) -> None:
     empty = set(await scraped(replicas[0]))

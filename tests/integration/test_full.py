@@ -10,7 +10,7 @@ from tests.support.full import cover, mark, spread
 
 
 class Items:
-    """The test cases that pytest collected for this very run."""
+    """Makes test cases as pytest collects them."""
 
     def __init__(self, session: pytest.Session) -> None:
         self._parent = pytest.Module.from_parent(session, path=session.path / "made_up.py")
@@ -31,7 +31,7 @@ def kept(items: list[pytest.Item]) -> list[str]:
 
 
 @pytest.mark.parametrize(("cases", "keep"), [(1, 1), (2, 3), (5, 5), (105, 12), (1000, 1)])
-def test_so_many_cases_are_kept_as_the_mark_says_and_the_first_always(cases: int, keep: int) -> None:
+def test_the_mark_sets_how_many_cases_are_kept_and_the_first_is_always_kept(cases: int, keep: int) -> None:
     numbers = spread(cases, keep=keep)
     assert len(numbers) == min(cases, keep)
     assert 0 in numbers
@@ -41,7 +41,7 @@ def test_so_many_cases_are_kept_as_the_mark_says_and_the_first_always(cases: int
 @pytest.mark.parametrize(
     ("sizes", "strength", "most"), [((4, 3), 1, 4), ((4, 3), 2, 12), ((4, 3, 2), 2, 12), ((5, 5, 5), 2, 35)]
 )
-def test_what_is_kept_of_a_product_has_each_combination(sizes: tuple[int, ...], strength: int, most: int) -> None:
+def test_the_kept_cases_of_a_product_have_each_combination(sizes: tuple[int, ...], strength: int, most: int) -> None:
     cases = list(product(*map(range, sizes)))
     kept = [cases[number] for number in cover(cases, strength=strength)]
     for places in combinations(range(len(sizes)), strength):
@@ -49,14 +49,14 @@ def test_what_is_kept_of_a_product_has_each_combination(sizes: tuple[int, ...], 
     assert len(kept) <= most
 
 
-def test_of_each_matrix_some_cases_are_kept_and_of_other_tests_all(request: pytest.FixtureRequest) -> None:
+def test_some_cases_of_each_matrix_are_kept_and_all_of_other_tests(request: pytest.FixtureRequest) -> None:
     items, matrix = Items(request.session), pytest.mark.matrix(keep=2)
     assert kept([*items.of("a", 4, matrix), *items.of("b", 3, matrix), *items.of("c", 3)]) == [
         *("a[0]", "a[2]", "b[0]", "b[1]", "c[0]", "c[1]", "c[2]"),
     ]
 
 
-def test_what_is_left_out_anyway_is_none_of_the_cases_that_are_kept(request: pytest.FixtureRequest) -> None:
+def test_cases_of_the_full_suite_are_not_among_the_kept_ones(request: pytest.FixtureRequest) -> None:
     items, matrix = Items(request.session), pytest.mark.matrix(keep=1)
     others = items.of("a", 3, matrix, pytest.mark.full)
     assert kept([*others, *(own := items.of("a", 3, matrix))]) == [own[0].name]

@@ -26,7 +26,7 @@ SETTLED = pg.PATIENCE
 
 
 class Scheduler:
-    """What a hook reported; it fails while it is down."""
+    """A scheduler that records what the hook reports, and raises while it is down."""
 
     def __init__(self) -> None:
         self.statuses: dict[str, str] = {}
@@ -136,7 +136,7 @@ async def test_a_hook_that_never_reached_its_scheduler_begins_with_all_nodes_aga
     assert not cursor.exists()
 
 
-async def test_a_hook_ends_with_the_error_of_farrier(url: str, tmp_path: Path) -> None:
+async def test_a_hook_ends_with_the_error_that_the_api_returns(url: str, tmp_path: Path) -> None:
     cursor = tmp_path / "cursor"
     cursor.write_text("no cursor")
     with pytest.raises(ApiError, match="no cursor"):
@@ -144,7 +144,7 @@ async def test_a_hook_ends_with_the_error_of_farrier(url: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("hook", ["kubernetes", "slurm"])
-def test_a_wrong_command_and_an_unreachable_farrier_are_one_line(hook: str, tmp_path: Path) -> None:
+def test_a_wrong_command_and_an_unreachable_api_are_reported_in_one_line(hook: str, tmp_path: Path) -> None:
     def said(*arguments: str) -> str:
         command = [sys.executable, "-m", f"examples.hooks.{hook}", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)

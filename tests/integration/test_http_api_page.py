@@ -77,7 +77,7 @@ class Shell:
 
 
 def misses(shown: Any, found: Any, at: str = "") -> list[str]:
-    """What a response shows that is not so. Numbers in texts may differ."""
+    """The differences between a shown response and the real one. Numbers in texts may differ."""
     if isinstance(shown, dict) and isinstance(found, dict):
         return [each for name in shown for each in misses(shown[name], found.get(name, "(nothing)"), f"{at}.{name}")]
     if isinstance(shown, list) and isinstance(found, list) and len(shown) == len(found):

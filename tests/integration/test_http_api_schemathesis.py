@@ -28,10 +28,10 @@ OPTIONS = (
     "--no-shrink",
     "--continue-on-failure",
     "--warnings=off",
-    # Its response does not end; its own tests read it.
+    # This response does not end; test_web_feed tests it.
     "--exclude-path=/history/stream",
     f"--header=Authorization: Bearer {TOKEN}",
-    # A name or a time of its own invention is refused with 400 or 404, which the document cannot say in a schema.
+    # Invented names and times are refused with 400 or 404, and a schema cannot describe which names exist.
     "--exclude-checks=positive_data_acceptance",
 )
 
@@ -50,7 +50,7 @@ async def url(db: pg.Database) -> AsyncIterator[str]:
 
 @pytest.mark.full
 @pytest.mark.timeout(600)
-async def test_requests_of_every_kind_get_what_the_document_says(url: str) -> None:
+async def test_generated_requests_get_responses_as_documented(url: str) -> None:
     command = [
         sys.executable,
         "-m",

@@ -1,4 +1,4 @@
-"""Intents as they are listed: each once, newest first, those that are wanted, and to clients that may only ask."""
+"""Lists of intents: each matching intent once, newest first, also for a role that may only insert intents."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
 
 
 async def ids(pool: Pool, wanted: WantedIntents, limit: int = 1000) -> list[int]:
-    """All pages."""
+    """The ids on all pages, in order."""
     found: list[int] = []
     before: int | None = None
     while True:
@@ -60,7 +60,7 @@ async def ids(pool: Pool, wanted: WantedIntents, limit: int = 1000) -> list[int]
 
 
 @pytest.mark.usefixtures("conn")
-async def test_pages_of_intents_have_each_matching_one_once_and_the_newest_first(pool: Pool) -> None:
+async def test_pages_have_each_matching_intent_once_and_the_newest_first(pool: Pool) -> None:
     everything = list(range(12, 0, -1))
     for wanted, expected in (
         (WantedIntents(), everything),
@@ -76,7 +76,7 @@ async def test_pages_of_intents_have_each_matching_one_once_and_the_newest_first
 
 
 @pytest.mark.usefixtures("conn")
-async def test_an_intent_is_shown_with_its_node_its_answer_and_all_that_was_asked(pool: Pool) -> None:
+async def test_an_intent_is_shown_with_its_node_answer_and_parameters(pool: Pool) -> None:
     (shown,) = (await PostgresQueries(pool).intent(6)).rows
     assert (shown.kind, shown.resource, shown.name, shown.action, shown.params) == ("node", 1, "gpu-1", "manage", {})
     assert (shown.status, shown.reason, shown.requested_by) == ("rejected", "no", "ann")
@@ -90,7 +90,7 @@ async def test_an_intent_is_shown_with_its_node_its_answer_and_all_that_was_aske
 
 @pytest.mark.parametrize("role", ["farrier_intents", "farrier_reader"])
 @pytest.mark.usefixtures("conn")
-async def test_a_client_that_may_ask_or_read_sees_intents(db: pg.Database, role: str) -> None:
+async def test_the_roles_for_intents_and_for_reading_see_intents(db: pg.Database, role: str) -> None:
     async with pg.Database(f"{db.dsn}&options=-c%20role%3D{role}").pool(size=1) as connections:
         assert len((await PostgresQueries(connections).intents(WantedIntents())).rows) == 12
         assert (await PostgresQueries(connections).intent(1)).rows[0].name == "gpu-2"
@@ -122,7 +122,7 @@ async def test_intents_of_every_other_kind_are_listed_like_those_of_nodes(yard: 
         await queries.intents(WantedIntents(resource="c-1"))
 
 
-async def test_several_nodes_are_registered_together_or_not_at_all_and_the_wrong_one_is_named(
+async def test_several_nodes_are_registered_together_or_not_at_all_and_the_invalid_one_is_named(
     db: pg.Database, pool: Pool
 ) -> None:
     requests = PostgresRequests(pool, db.dsn)

@@ -48,7 +48,7 @@ async def scraped(yard: Yard, limits: Limits | None = None) -> Samples:
     }
 
 
-async def test_every_state_but_the_last_is_there_before_anything_is_in_it(yard: Yard) -> None:
+async def test_every_state_but_the_terminal_one_has_series_before_a_resource_is_in_it(yard: Yard) -> None:
     told = await scraped(yard)
     for name, states in (
         ("farrier_resources", STATES),
@@ -64,7 +64,7 @@ async def test_every_state_but_the_last_is_there_before_anything_is_in_it(yard: 
     assert not [labels for name, labels in told if name == "farrier_resources_failing"]
 
 
-async def test_what_is_there_is_counted_by_state_and_what_has_ended_is_not(yard: Yard) -> None:
+async def test_live_resources_are_counted_by_state_and_ended_ones_are_not(yard: Yard) -> None:
     for name in ("c-1", "c-2", "c-3"):
         await yard.create(name)
     async with yard.running():
@@ -88,7 +88,7 @@ async def test_shards_of_another_kind_are_counted_by_the_controller_that_has_the
     assert 45 <= told["farrier_shard_oldest_sweep_seconds", ("crate",)] < 105
 
 
-async def test_clocks_are_held_to_the_limit_of_their_site_else_of_all_else_of_their_kind(yard: Yard) -> None:
+async def test_the_limit_of_a_site_overrides_the_general_limit_which_overrides_the_kinds(yard: Yard) -> None:
     for name, site in (("c-1", "north"), ("c-2", "south"), ("c-3", None)):
         await yard.pool.execute("INSERT INTO farrier_crates.crates (name, site) VALUES ($1, $2)", name, site)
     await yard.db.advance(6 * MINUTE)
@@ -102,7 +102,7 @@ async def test_clocks_are_held_to_the_limit_of_their_site_else_of_all_else_of_th
     assert (await scraped(yard, for_a_site))["farrier_resources_above_sla", PACKING] == 2
 
 
-async def test_a_state_without_a_limit_has_one_as_soon_as_it_is_given_one(yard: Yard) -> None:
+async def test_a_setting_can_give_a_limit_to_a_state_without_one(yard: Yard) -> None:
     await yard.create("c-1")
     async with yard.running():
         await yard.until("SELECT count(*) = 1 FROM farrier_crates.crates WHERE state = 'packed'")
@@ -128,7 +128,7 @@ async def test_a_state_without_a_limit_has_one_as_soon_as_it_is_given_one(yard: 
         Limits(models={"flat": {"crate.packing": MINUTE}}, sites={"north": {"crate.packing": timedelta(hours=1)}}),
     ],
 )
-async def test_what_is_counted_above_a_limit_is_what_people_are_shown_above_it(yard: Yard, limits: Limits) -> None:
+async def test_the_gauges_count_the_clocks_above_their_limit_that_the_list_shows(yard: Yard, limits: Limits) -> None:
     await yard.pool.execute("SELECT farrier.set_pool('slots', 1, 12)")
     await yard.pool.execute("ALTER TABLE farrier_crates.crates ADD model text")
     for number in range(12):
@@ -148,7 +148,7 @@ async def test_what_is_counted_above_a_limit_is_what_people_are_shown_above_it(y
     assert (await scraped(yard, limits))["farrier_resources_above_sla", PACKING] == len(shown)
 
 
-async def test_of_a_state_without_a_limit_only_those_of_sites_that_give_it_one_are_late(yard: Yard) -> None:
+async def test_in_a_state_without_a_limit_only_resources_of_sites_that_set_one_are_late(yard: Yard) -> None:
     for name, site in (("c-1", "north"), ("c-2", "north"), ("c-3", "south"), ("c-4", None)):
         await yard.pool.execute("INSERT INTO farrier_crates.crates (name, site) VALUES ($1, $2)", name, site)
     async with yard.running():
@@ -184,7 +184,7 @@ async def test_the_clock_is_read_once_for_each_kind_and_not_for_each_resource(
             assert calls <= await conn.fetchval("SELECT count(*) FROM farrier.kinds")
 
 
-async def test_what_was_asked_of_resources_is_unanswered_with_what_was_asked_of_nodes(yard: Yard) -> None:
+async def test_unanswered_intents_of_nodes_and_of_other_kinds_are_counted_together(yard: Yard) -> None:
     await yard.pool.execute("SELECT farrier.register_node('gpu-1')")
     await yard.pool.execute("SELECT farrier.intent('gpu-1', 'manage')")
     await yard.db.advance(3 * MINUTE)
@@ -199,7 +199,7 @@ async def test_what_was_asked_of_resources_is_unanswered_with_what_was_asked_of_
     assert 1200 <= told["farrier_intents_oldest_pending_seconds", ()] < 1300
 
 
-async def test_a_run_that_keeps_failing_is_told_by_its_error(yard: Yard) -> None:
+async def test_runs_that_keep_failing_are_counted_by_their_error(yard: Yard) -> None:
     id_ = await yard.create("c-1")
     await yard.pool.execute(
         "INSERT INTO farrier.outcomes (kind, id, outcome, at) VALUES ('crate', $1, $2, farrier.now())",
@@ -229,7 +229,7 @@ def test_a_process_has_every_counter_of_the_kinds_that_it_runs_at_zero() -> None
     assert after - before == {("farrier_handler_errors_by_state_total", "crate", "emptying", "unpack")}
 
 
-async def test_a_kind_whose_table_was_dropped_takes_no_other_kinds_gauges_away(yard: Yard) -> None:
+async def test_a_kind_whose_table_was_dropped_does_not_hide_other_kinds(yard: Yard) -> None:
     await yard.pool.execute("DROP SCHEMA farrier_crates CASCADE")
     counted = {labels[0] for (name, labels) in await scraped(yard) if name == "farrier_resources"}
     assert "network_segment" in counted

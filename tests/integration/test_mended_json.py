@@ -34,7 +34,7 @@ def filled(kind: Any, at: datetime) -> Any:
     """A value of this type in which every time is `at`, also in nested values."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        # Of a union, the alternative with the most times.
+        # For a union, take the alternative with the most times.
         return max((filled(arg, at) for arg in args), key=lambda made: len(list(times(msgspec.to_builtins(made)))))
     if kind is datetime:
         return at

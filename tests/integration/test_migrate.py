@@ -41,7 +41,7 @@ async def columns(conn: Connection) -> list[str]:
     ]
 
 
-async def test_only_what_is_missing_is_applied(empty_db: pg.Database) -> None:
+async def test_only_missing_steps_are_applied(empty_db: pg.Database) -> None:
     async with empty_db.connect() as conn:
         assert (await migrate.migrate(conn, schema=FIRST)).versions == (1,)
         assert (await migrate.migrate(conn, schema=SECOND)).versions == (2,)
@@ -80,7 +80,7 @@ async def test_a_schema_of_a_newer_program_is_refused_untouched(empty_db: pg.Dat
             assert refusal.value.exit_code is errors.ExitCode.SCHEMA_TOO_NEW
 
 
-async def test_the_functions_of_a_newer_release_are_a_newer_schema(empty_db: pg.Database) -> None:
+async def test_a_schema_with_functions_of_a_newer_release_is_too_new(empty_db: pg.Database) -> None:
     newer = toys.schema({"function one": "SELECT 1"}, tables=TOY, release="0.10.0")
     older = toys.schema({"function one": "SELECT 2"}, tables=TOY, release="0.9.0")
     async with empty_db.connect() as conn:
@@ -90,14 +90,14 @@ async def test_the_functions_of_a_newer_release_are_a_newer_schema(empty_db: pg.
         assert await conn.fetchval("SELECT farrier.one()") == 1
 
 
-async def test_a_release_follows_its_candidates(empty_db: pg.Database) -> None:
+async def test_a_release_counts_as_newer_than_its_candidates(empty_db: pg.Database) -> None:
     async with empty_db.connect() as conn:
         for body, release in (("SELECT 1", "1.0.0rc2"), ("SELECT 2", "1.0.0"), ("SELECT 3", "1.0.1.dev4")):
             await migrate.migrate(conn, schema=toys.schema({"function one": body}, tables=TOY, release=release))
         assert await conn.fetchval("SELECT farrier.one()") == 3
 
 
-async def test_functions_of_another_checkout_of_the_release_have_to_be_migrated(empty_db: pg.Database) -> None:
+async def test_functions_of_another_checkout_of_the_release_require_a_migration(empty_db: pg.Database) -> None:
     this = toys.schema({"function one": "SELECT 1"}, tables=TOY)
     other = toys.schema({"function one": "SELECT 2"}, tables=TOY)
     async with empty_db.connect() as conn:
@@ -140,7 +140,7 @@ async def test_a_comment_in_the_tables_may_be_corrected(empty_db: pg.Database) -
     ],
     ids=["before the first release", "a dump without data", "no set"],
 )
-async def test_tables_without_a_record_of_what_made_them_are_refused_with_what_to_do(
+async def test_tables_without_the_migration_record_are_refused_with_the_commands_to_run(
     empty_db: pg.Database, unrecorded: str
 ) -> None:
     async with empty_db.connect() as conn:
@@ -153,7 +153,7 @@ async def test_tables_without_a_record_of_what_made_them_are_refused_with_what_t
         assert await migrate.migrate(conn, schema=FIRST)
 
 
-async def test_a_database_without_the_schema_is_told_apart_from_an_old_one(empty_db: pg.Database) -> None:
+async def test_a_missing_schema_and_an_old_one_have_different_messages(empty_db: pg.Database) -> None:
     async with empty_db.connect() as conn:
         status = await migrate.check(conn, schema=SECOND)
         with pytest.raises(errors.SchemaMissing, match=r"has no farrier schema.*farrier db migrate"):
@@ -171,7 +171,7 @@ async def test_the_schema_is_made_on_every_supported_server(every_server: pg.Ser
         assert not status.edited
 
 
-async def test_a_user_who_may_create_roles_but_is_no_superuser_can_migrate(empty_db: pg.Database) -> None:
+async def test_a_user_with_createrole_who_is_no_superuser_can_migrate(empty_db: pg.Database) -> None:
     async with empty_db.connect() as conn:
         name = await conn.fetchval("SELECT current_database()")
         owner = f"owner_of_{name}"
@@ -214,7 +214,7 @@ async def test_a_migrator_that_is_ended_to_resolve_a_deadlock_tries_again(empty_
         assert await columns(conn) == ["id", "name"]
 
 
-async def test_a_table_that_somebody_keeps_locked_is_not_waited_for_in_front_of_everybody(
+async def test_a_migration_that_waits_for_a_locked_table_lets_clients_pass_and_gives_up(
     empty_db: pg.Database,
 ) -> None:
     """Each try gives way to waiting clients; at the end the operator gets an error, and nothing is applied."""
@@ -233,7 +233,7 @@ async def _migrate_as_an_operator(dsn: str, after: Callable[[Connection], Awaita
         await migrate.migrate(conn, schema=FIRST, after=after)
 
 
-async def test_a_connection_that_is_lost_in_a_migration_is_reported_with_what_to_do(empty_db: pg.Database) -> None:
+async def test_a_connection_lost_during_a_migration_is_reported_with_an_advice(empty_db: pg.Database) -> None:
     async def lose(conn: Connection) -> None:
         pid = await conn.fetchval("SELECT pg_backend_pid()")
         async with empty_db.connect() as other:
@@ -246,7 +246,7 @@ async def test_a_connection_that_is_lost_in_a_migration_is_reported_with_what_to
         assert await migrate.migrate(conn, schema=FIRST)
 
 
-async def test_a_commit_without_a_reply_is_reported_with_what_to_do(empty_db: pg.Database) -> None:
+async def test_a_commit_without_a_reply_is_reported_with_an_advice(empty_db: pg.Database) -> None:
     async with proxy.before(empty_db.dsn) as between:
 
         async def arm(_conn: Connection) -> None:
@@ -259,7 +259,7 @@ async def test_a_commit_without_a_reply_is_reported_with_what_to_do(empty_db: pg
         assert not await migrate.migrate(conn, schema=FIRST)
 
 
-async def test_a_connection_that_is_lost_beside_a_migration_is_an_unreachable_database(empty_db: pg.Database) -> None:
+async def test_a_connection_lost_outside_of_a_migration_is_an_unreachable_database(empty_db: pg.Database) -> None:
     async def check_after_a_loss() -> None:
         async with client.administrator(DatabaseConfig(dsn=empty_db.dsn)) as conn, empty_db.connect() as other:
             await other.execute("SELECT pg_terminate_backend($1)", await conn.fetchval("SELECT pg_backend_pid()"))

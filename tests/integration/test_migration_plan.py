@@ -32,7 +32,7 @@ async def test_a_plan_for_an_empty_database_leaves_it_empty(conn: Connection) ->
 
 
 @pytest.mark.parametrize("steps", [(), (GO_ON,)], ids=["baseline", "baseline that contains a step"])
-async def test_a_new_database_gets_what_its_plan_says(conn: Connection, steps: tuple[str, ...]) -> None:
+async def test_a_new_database_is_made_as_planned(conn: Connection, steps: tuple[str, ...]) -> None:
     wanted = schema({"one": "SELECT 1"}, {"seen": SEEN}, steps=steps)
     wanted = msgspec.structs.replace(wanted, tables=(Table("toys", TABLE.replace(")", ", age integer)")),))
     assert (await planned_and_done(conn, wanted)).steps == ()
@@ -47,7 +47,7 @@ async def test_a_plan_changes_nothing(conn: Connection) -> None:
     assert after == before
 
 
-async def test_where_nothing_differs_the_plan_is_to_do_nothing(conn: Connection) -> None:
+async def test_the_plan_for_a_current_database_is_empty(conn: Connection) -> None:
     wanted = schema({"one": "SELECT 1"}, {"seen": SEEN})
     await migrate.migrate(conn, schema=wanted)
     plan = await planned_and_done(conn, wanted)
@@ -74,7 +74,7 @@ SECOND = schema(
 )
 
 
-async def test_what_a_plan_lists_is_made_replaced_and_dropped(conn: Connection) -> None:
+async def test_the_objects_in_a_plan_are_made_replaced_and_dropped(conn: Connection) -> None:
     await migrate.migrate(conn, schema=FIRST)
     would = (await planned_and_done(conn, SECOND)).would
     assert set(would.made) == {"function new", "view new"}
@@ -99,7 +99,7 @@ async def test_a_role_whose_file_is_gone_is_in_the_plan(conn: Connection) -> Non
     ],
     ids=["replaced", "dropped", "another of its name"],
 )
-async def test_what_was_edited_by_hand_is_set_right_as_planned(conn: Connection, edit: str, made: bool) -> None:
+async def test_an_object_edited_by_hand_is_restored_as_planned(conn: Connection, edit: str, made: bool) -> None:
     await migrate.migrate(conn, schema=FIRST)
     await conn.execute(edit)
     plan = await planned_and_done(conn, FIRST)
@@ -127,7 +127,7 @@ async def test_steps_are_applied_as_planned(conn: Connection) -> None:
     assert plan.stops == ("the header of migration 3 (toy_3) requires it",)
 
 
-async def test_a_plan_is_refused_as_the_migration_is(conn: Connection) -> None:
+async def test_a_plan_is_refused_for_the_same_reasons_as_the_migration(conn: Connection) -> None:
     newer = schema(steps=(GO_ON,))
     await migrate.migrate(conn, schema=newer)
     with pytest.raises(errors.SchemaTooNew):
@@ -158,7 +158,7 @@ USED = schema({"f": f("a integer")}, {"seen": SEEN, "above": "SELECT farrier.f(i
     ],
     ids=["dropped function", "function made anew", "view made anew", "dropped view", "both"],
 )
-async def test_what_is_not_farrier_s_and_in_the_way_is_in_the_plan_and_refuses_the_migration(
+async def test_foreign_objects_that_block_the_migration_are_in_its_plan(
     conn: Connection, wanted: Schema, dependents: set[str]
 ) -> None:
     await migrate.migrate(conn, schema=USED)
@@ -172,7 +172,7 @@ async def test_what_is_not_farrier_s_and_in_the_way_is_in_the_plan_and_refuses_t
     assert planned.value.hint == done.value.hint
 
 
-async def test_what_depends_on_a_view_of_farrier_that_goes_with_a_function_is_in_the_way(conn: Connection) -> None:
+async def test_a_foreign_view_on_a_view_that_must_be_recreated_is_in_the_way(conn: Connection) -> None:
     await migrate.migrate(conn, schema=USED)
     await conn.execute("CREATE SCHEMA theirs; CREATE VIEW theirs.v AS SELECT g FROM farrier.above")
     wanted = schema({"f": f("b integer")}, {"seen": SEEN, "above": "SELECT farrier.f(id) AS g FROM farrier.seen"})
@@ -182,7 +182,7 @@ async def test_what_depends_on_a_view_of_farrier_that_goes_with_a_function_is_in
         await migrate.migrate(conn, schema=wanted)
 
 
-async def test_nothing_is_in_the_way_of_what_is_replaced_in_place(conn: Connection) -> None:
+async def test_foreign_objects_do_not_block_a_replacement_in_place(conn: Connection) -> None:
     await migrate.migrate(conn, schema=USED)
     await conn.execute(THEIRS)
     await planned_and_done(
@@ -195,7 +195,7 @@ async def test_nothing_is_in_the_way_of_what_is_replaced_in_place(conn: Connecti
     [f("a integer", body="SELECT 7"), "UPDATE farrier.schema_set SET server = server - 1"],
     ids=["another body", "another server"],
 )
-async def test_nothing_is_in_the_way_of_a_function_whose_parameters_are_as_they_were_recorded(
+async def test_foreign_objects_do_not_block_a_function_with_its_recorded_parameters(
     conn: Connection, by_hand: str
 ) -> None:
     await migrate.migrate(conn, schema=USED)
@@ -204,7 +204,7 @@ async def test_nothing_is_in_the_way_of_a_function_whose_parameters_are_as_they_
     assert (await planned_and_done(conn, USED)).would
 
 
-async def test_a_body_of_now_that_was_edited_is_set_right_and_nothing_is_in_the_way(db: pg.Database) -> None:
+async def test_an_edited_body_of_now_is_restored_in_place(db: pg.Database) -> None:
     """Defaults of columns depend on the function, so it has to be replaced in place."""
     async with db.connect() as conn:
         await conn.execute(
@@ -214,7 +214,7 @@ async def test_a_body_of_now_that_was_edited_is_set_right_and_nothing_is_in_the_
         assert (await planned_and_done(conn, migrate.carried())).would.edited == ("function now",)
 
 
-async def test_what_a_plan_cannot_know_to_be_in_the_way_it_calls_uncertain(conn: Connection) -> None:
+async def test_a_plan_marks_an_uncertain_obstacle_with_its_condition(conn: Connection) -> None:
     """An edited default of a parameter is restored in place only if the file has a default, too."""
     with_default = schema({"f": f("a integer DEFAULT 1")}, {"seen": SEEN})
     await migrate.migrate(conn, schema=with_default)
@@ -226,7 +226,7 @@ async def test_what_a_plan_cannot_know_to_be_in_the_way_it_calls_uncertain(conn:
     assert await migrate.migrate(conn, schema=with_default) == plan.would
 
 
-async def test_what_a_step_may_end_is_in_the_way_unless_it_does(conn: Connection) -> None:
+async def test_a_plan_marks_an_obstacle_that_a_step_may_remove(conn: Connection) -> None:
     await migrate.migrate(conn, schema=USED)
     await conn.execute(THEIRS)
     step = "-- replicas: go on\nDROP VIEW theirs.v"
@@ -238,7 +238,7 @@ async def test_what_a_step_may_end_is_in_the_way_unless_it_does(conn: Connection
     assert await migrate.migrate(conn, schema=wanted) == plan.would
 
 
-async def test_triggers_of_kinds_are_not_in_the_way_of_another_maker_of_them(db: pg.Database) -> None:
+async def test_triggers_of_kinds_do_not_block_a_new_make_kind(db: pg.Database) -> None:
     """The migration drops these triggers first, and makes them again at its end."""
     carried = migrate.carried()
     wanted = msgspec.structs.replace(

@@ -20,14 +20,14 @@ MIGRATES = """
     UPDATE farrier.migrator SET pid = a.pid, login = a.usename, backend_start = a.backend_start
       FROM pg_stat_activity a WHERE a.pid = $1
 """
-# The next transaction id: each check of a waiting migrator whether the other has finished consumes one.
+# The next transaction id. A waiting migrator consumes one each time it checks whether the other has finished.
 TRANSACTIONS = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
 
 FIRST = toys.schema(tables=TOY)
 SECOND = toys.schema(tables=TOY, steps=[ADD_NAME])
 
 
-async def test_of_twenty_migrators_at_once_one_migrates_and_none_fails(
+async def test_of_twenty_concurrent_migrators_one_migrates_and_none_fails(
     empty_db: pg.Database,
 ) -> None:
     applied: list[tuple[int, ...]] = []
@@ -51,7 +51,7 @@ async def test_of_twenty_migrators_at_once_one_migrates_and_none_fails(
         (await migrate.check(conn, schema=SECOND)).require_current()
 
 
-async def test_a_migrator_waits_for_one_at_work_and_not_for_one_that_died(empty_db: pg.Database) -> None:
+async def test_a_migrator_waits_for_a_live_migrator_and_not_for_a_dead_one(empty_db: pg.Database) -> None:
     started, finish = anyio.Event(), anyio.Event()
     order: list[str] = []
 
@@ -76,7 +76,7 @@ async def test_a_migrator_waits_for_one_at_work_and_not_for_one_that_died(empty_
     assert order == ["first", "second"]
 
 
-async def test_a_migrator_that_waits_says_once_for_which(empty_db: pg.Database) -> None:
+async def test_a_waiting_migrator_logs_once_which_session_it_waits_for(empty_db: pg.Database) -> None:
     async with empty_db.connect() as first, empty_db.connect() as second, anyio.create_task_group() as group:
         await migrate.migrate(first, schema=FIRST)
         assert await migrate.becomes_migrator(first)
@@ -93,7 +93,7 @@ async def test_a_migrator_that_waits_says_once_for_which(empty_db: pg.Database) 
     assert [(each["event"], each["pid"], each["login"]) for each in logs] == [("migration.waits", pid, "postgres")]
 
 
-async def test_a_migrator_that_connected_while_another_waited_for_its_turn_is_not_taken_for_dead(
+async def test_a_migrator_that_connected_later_is_not_taken_for_dead(
     empty_db: pg.Database,
 ) -> None:
     answers: list[bool] = []
@@ -116,7 +116,7 @@ async def test_a_migrator_that_connected_while_another_waited_for_its_turn_is_no
 
 
 @pytest.mark.parametrize(("of_the_same_login", "dead"), [(True, False), (False, True)])
-async def test_a_session_of_another_login_with_the_process_id_of_a_migrator_that_died_is_not_taken_for_it(
+async def test_a_session_of_another_login_with_a_dead_migrators_process_id_is_not_waited_for(
     empty_db: pg.Database, of_the_same_login: bool, dead: bool
 ) -> None:
     """Tested with a login that may not see when sessions of other logins began."""
@@ -153,7 +153,7 @@ async def test_no_other_login_keeps_a_migrator_waiting(empty_db: pg.Database) ->
             await conn.execute(f"DROP OWNED BY {login}; DROP ROLE {login}")
 
 
-async def test_a_migrator_finds_its_row_or_makes_it(empty_db: pg.Database) -> None:
+async def test_a_migrator_inserts_its_row_if_it_is_missing(empty_db: pg.Database) -> None:
     async with empty_db.connect() as conn:
         await migrate.migrate(conn, schema=FIRST)
         await conn.execute("TRUNCATE farrier.migrator")

@@ -175,9 +175,7 @@ async def test_each_count_of_the_inventory_links_to_the_nodes_that_it_counts(
     assert len(set(re.findall(r'<td><a href="/nodes/([^"]+)"', followed))) == int(count) > 0
 
 
-async def test_a_filter_counts_what_it_selects_and_what_each_other_value_would(
-    db: pg.Database, conn: Connection
-) -> None:
+async def test_the_filters_count_the_nodes_of_each_value(db: pg.Database, conn: Connection) -> None:
     await without_guards(conn, FLEET)
     rows = [dict(each) for each in await conn.fetch("SELECT * FROM farrier.nodes")]
     chosen = {"status": "offline", "site": "s1", "rack": None}
@@ -296,7 +294,7 @@ async def test_each_kind_is_listed_with_counts_that_link_to_its_resources(
     assert "No resource that matches." in (await web.get("/resources/maas_region?q=lon")).text
 
 
-async def test_a_segment_and_a_partition_show_what_is_allocated_of_them(
+async def test_the_pages_of_a_segment_and_a_partition_show_addresses_and_members(
     web: httpx.AsyncClient, conn: Connection
 ) -> None:
     await register(conn, "gpu-1")

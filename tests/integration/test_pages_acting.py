@@ -75,7 +75,7 @@ async def test_a_page_offers_the_actions_that_the_model_accepts_and_no_other(
     assert (await acting.get("/nodes/gpu-1/act/fly")).status_code == 404
 
 
-async def test_a_paused_node_is_offered_only_what_it_answers_during_the_pause(
+async def test_the_page_of_a_paused_node_offers_only_actions_answered_during_the_pause(
     acting: httpx.AsyncClient, conn: Connection
 ) -> None:
     await without_guards(

@@ -78,7 +78,7 @@ WANTED: list[tuple[HistoryFilter, Callable[[HistoryEntry], bool]]] = [
 
 
 @pytest.mark.parametrize(("wanted", "is_wanted"), WANTED)
-async def test_what_is_wanted_is_told_and_nothing_else_in_every_order(
+async def test_every_order_returns_exactly_the_changes_that_match_the_filter(
     queries: PostgresQueries,
     everything: list[HistoryEntry],
     wanted: HistoryFilter,
@@ -111,7 +111,7 @@ async def test_changes_that_are_made_meanwhile_shift_no_page(queries: PostgresQu
     assert [*page.changes, *rest.changes] == before
 
 
-async def test_a_region_that_never_was_is_refused(queries: PostgresQueries) -> None:
+async def test_history_of_an_unknown_region_is_refused(queries: PostgresQueries) -> None:
     with pytest.raises(RefusedByModel, match="'nowhere'"):
         await queries.history(HistoryFilter(resource=("maas_region", "nowhere")))
 
@@ -124,7 +124,7 @@ MANY = """
 """
 
 
-async def test_a_page_looks_at_so_many_changes_and_the_next_goes_on_behind_them(
+async def test_a_page_reads_a_bounded_number_of_changes_and_the_next_page_goes_on(
     queries: PostgresQueries, conn: Connection
 ) -> None:
     """Only the very last change matches the filter; the pages before it are empty, and each reads a bounded number."""
@@ -138,7 +138,7 @@ async def test_a_page_looks_at_so_many_changes_and_the_next_goes_on_behind_them(
 
 @pytest.mark.matrix(keep=2)
 @pytest.mark.parametrize("walk", ["newest", "oldest", "newest of one", "oldest of one", "of a kind"])
-async def test_a_page_in_the_midst_reads_no_more_than_itself(conn: Connection, walk: str) -> None:
+async def test_a_page_in_the_middle_reads_only_its_own_rows(conn: Connection, walk: str) -> None:
     """The key leads straight into the index, also with the generic plan. Five hundred changes have the same time, as
     after a commit."""
     await conn.execute(MANY, 100_000)
@@ -164,12 +164,12 @@ def of_history(plan: dict[str, Any]) -> Iterator[float]:
         yield from of_history(below)
 
 
-async def test_whoever_may_only_read_may_read_history(db: pg.Database, everything: list[HistoryEntry]) -> None:
+async def test_the_readers_role_may_read_history(db: pg.Database, everything: list[HistoryEntry]) -> None:
     async with pg.Database(f"{db.dsn}&options=-c%20role%3Dfarrier_reader").pool(size=1) as connections:
         assert len(await pasts.walk(PostgresQueries(connections), HistoryFilter(), Order.NEWEST)) == len(everything)
 
 
-async def test_a_key_that_was_read_still_leads_on_when_its_change_is_gone(
+async def test_a_key_still_continues_when_its_change_was_removed(
     queries: PostgresQueries, everything: list[HistoryEntry], conn: Connection
 ) -> None:
     ordered = sorted(everything, key=pasts.by_time)

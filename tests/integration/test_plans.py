@@ -1,4 +1,4 @@
-"""A statement that was planned over empty tables finds rows by keys when they have filled."""
+"""Statements that were planned over empty tables still find rows by keys when the tables have filled."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ def read_whole(plan: dict[str, Any]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kind", LOADS)
-async def test_a_load_that_was_planned_over_empty_tables_reads_no_table_that_grows_as_a_whole(
-    db: pg.Database, kind: str
-) -> None:
+async def test_a_load_planned_over_empty_tables_scans_no_growing_table(db: pg.Database, kind: str) -> None:
     async with db.pool(size=1) as connections, connections.acquire() as conn:
         await conn.execute("VACUUM ANALYZE")  # the statistics now say that the tables are empty
         await conn.execute("PREPARE load AS " + LOADS[kind])

@@ -27,7 +27,7 @@ def closed_port() -> Iterator[int]:
         yield port
 
 
-async def test_nobody_listening_is_unreachable_and_the_password_is_not_told(closed_port: int) -> None:
+async def test_a_closed_port_is_unreachable_and_the_password_is_not_shown(closed_port: int) -> None:
     with pytest.raises(errors.DatabaseUnreachable) as caught:
         await pool.connect(f"postgresql://me:hunter2@127.0.0.1:{closed_port}/farrier", patience=NOW)
     assert f"postgresql://me@127.0.0.1:{closed_port}/farrier" in str(caught.value)
@@ -35,7 +35,7 @@ async def test_nobody_listening_is_unreachable_and_the_password_is_not_told(clos
     assert caught.value.exit_code is errors.ExitCode.DATABASE_UNREACHABLE
 
 
-async def test_attempts_go_on_until_the_patience_is_over(closed_port: int) -> None:
+async def test_connection_attempts_go_on_until_the_patience_is_over(closed_port: int) -> None:
     begun = anyio.current_time()
     with anyio.fail_after(pg.PATIENCE.total_seconds()), pytest.raises(errors.DatabaseUnreachable):
         await pool.open_pool(f"postgresql://127.0.0.1:{closed_port}/farrier", size=2, patience=timedelta(seconds=0.5))
@@ -43,7 +43,7 @@ async def test_attempts_go_on_until_the_patience_is_over(closed_port: int) -> No
     assert anyio.current_time() - begun > 0.2
 
 
-async def test_a_database_that_does_not_exist_is_not_asked_for_again(pg_server: pg.Server) -> None:
+async def test_a_missing_database_is_not_tried_again(pg_server: pg.Server) -> None:
     async with pg_server.database(template=None) as database:
         gone = database.dsn
     with anyio.fail_after(10), pytest.raises(errors.DatabaseUnreachable, match="does not exist"):
@@ -60,7 +60,7 @@ async def test_a_database_that_does_not_exist_is_not_asked_for_again(pg_server: 
         "host=db password=hunter2",
     ],
 )
-async def test_a_dsn_that_cannot_be_read_is_a_matter_of_configuration_and_is_not_quoted(dsn: str) -> None:
+async def test_an_unreadable_dsn_is_an_error_of_the_settings_and_is_not_quoted(dsn: str) -> None:
     with pytest.raises(errors.ConfigError, match="percent-encoded") as caught:
         await pool.connect(dsn, patience=NOW)
     chain = f"{caught.value!r} {caught.value.__cause__!r}"
@@ -69,7 +69,7 @@ async def test_a_dsn_that_cannot_be_read_is_a_matter_of_configuration_and_is_not
 
 
 @pytest.mark.parametrize("mode", ["verify-full", "verify-ca"])
-async def test_a_certificate_that_is_to_be_verified_by_a_file_that_is_not_there_names_that_file(
+async def test_a_missing_file_of_authorities_is_named(
     mode: str, closed_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A missing default file is an error of the settings; a file that the DSN names may still be written, so retry."""
@@ -83,7 +83,7 @@ async def test_a_certificate_that_is_to_be_verified_by_a_file_that_is_not_there_
     assert "sslrootcert=FILE" in str(usual.value)
 
 
-async def test_a_session_reads_farrier_first_and_in_utc(db: pg.Database) -> None:
+async def test_a_session_has_farrier_first_in_its_search_path_and_utc(db: pg.Database) -> None:
     async with db.pool() as opened, opened.acquire() as conn:
         settings = await conn.fetchrow(
             "SELECT current_setting('search_path') AS path, current_setting('timezone') AS zone,"
@@ -92,7 +92,7 @@ async def test_a_session_reads_farrier_first_and_in_utc(db: pg.Database) -> None
     assert tuple(settings or ()) == ("farrier,pg_temp", "UTC", "farrier")
 
 
-async def test_a_session_waits_and_looks_again_whatever_the_default_of_its_database(db: pg.Database) -> None:
+async def test_a_session_is_read_committed_whatever_the_default_of_its_database(db: pg.Database) -> None:
     async with db.connect() as conn:
         name = await conn.fetchval("SELECT quote_ident(current_database())")
         await conn.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
@@ -163,12 +163,12 @@ async def test_through_pgbouncer_statements_need_no_session(bouncer: str) -> Non
     await opened.close()
 
 
-async def test_a_pgbouncer_that_nobody_announced_is_recognised(bouncer: str) -> None:
+async def test_a_pgbouncer_that_is_not_in_the_settings_is_recognised(bouncer: str) -> None:
     with pytest.raises(errors.ConfigError, match=r"PgBouncer.*database\.pgbouncer"):
         await pool.connect(bouncer, patience=pg.PATIENCE)
 
 
-async def test_a_pgbouncer_that_is_full_is_tried_again_until_somebody_leaves(db: pg.Database) -> None:
+async def test_a_full_pgbouncer_is_tried_again_until_a_client_leaves(db: pg.Database) -> None:
     with pgbouncer.before(db.dsn, clients=1) as dsn:
         somebody = await pool.connect(dsn, patience=pg.PATIENCE, pgbouncer=True)
         found: list[int] = []

@@ -41,7 +41,7 @@ def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         "127.0.0.1:{live},[::1]:{dead}",
     ],
 )
-async def test_a_host_in_brackets_may_stand_beside_others(db: pg.Database, hosts: str) -> None:
+async def test_a_host_in_brackets_may_be_one_of_several(db: pg.Database, hosts: str) -> None:
     with free_port() as dead:
         async with proxy.before(db.dsn) as front:
             head, port, rest = front.dsn.partition(f"127.0.0.1:{front.port}")

@@ -23,7 +23,7 @@ NOW = timedelta(0)
         ("postgresql://me:20010911/farrier", "(unreadable DSN)"),  # a password without its host
     ],
 )
-async def test_a_port_that_is_none_is_named_and_the_password_is_not(dsn: str, shown: str) -> None:
+async def test_an_invalid_port_is_named_and_the_password_is_not(dsn: str, shown: str) -> None:
     for attempt in (pool.connect, lambda dsn, patience: pool.open_pool(dsn, size=1, patience=patience)):
         with pytest.raises(errors.ConfigError, match="expected a port from 1 to 65535") as caught:
             await attempt(dsn, patience=NOW)
@@ -33,7 +33,7 @@ async def test_a_port_that_is_none_is_named_and_the_password_is_not(dsn: str, sh
         assert "20010911" not in str(caught.value)
 
 
-async def test_a_port_of_the_environment_that_is_none_is_refused_likewise(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_invalid_port_in_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGPORT", "99999")
     with pytest.raises(errors.ConfigError, match="PGPORT"):
         await pool.connect("postgresql://127.0.0.1/farrier", patience=NOW)

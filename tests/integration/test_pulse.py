@@ -1,4 +1,4 @@
-"""The database's clock is set back: stored times in the future are replaced, and limits count from there."""
+"""The database's clock is set back: stored times in the future are replaced, and limits count from the new times."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def beat(db: pg.Database) -> timedelta | None:
         return batch.done
 
 
-async def test_a_dead_agent_s_node_goes_offline_and_a_living_one_s_does_not_after_the_clock_was_set_back(
+async def test_after_the_clock_is_set_back_only_nodes_of_dead_agents_go_offline(
     db: pg.Database,
 ) -> None:
     async with replica(db.dsn) as daemon, db.connect() as conn:
@@ -86,7 +86,7 @@ async def test_a_dead_agent_s_node_goes_offline_and_a_living_one_s_does_not_afte
         assert await are_at(conn, "active", ["living"])
 
 
-async def test_no_time_of_what_happened_lies_in_the_future_after_the_next_pulse(db: pg.Database) -> None:
+async def test_no_time_of_a_past_event_lies_in_the_future_after_the_next_pulse(db: pg.Database) -> None:
     async with db.connect() as conn:
         key = await enrolled(conn, "gpu-1")
         await conn.execute(HEARTBEAT, "gpu-1", WELL, key)
@@ -106,7 +106,7 @@ async def test_no_time_of_what_happened_lies_in_the_future_after_the_next_pulse(
         assert await beat(db) is None
 
 
-async def test_what_is_to_happen_happens_when_it_was_to(db: pg.Database) -> None:
+async def test_times_of_future_events_keep_their_distance_from_now(db: pg.Database) -> None:
     async with db.connect() as conn:
         await conn.execute("SELECT farrier.register_node('gpu-1', bootstrap_ttl => interval '1 hour')")
         await conn.execute("SELECT farrier.issue_bootstrap('gpu-1', interval '1 hour')")
@@ -114,7 +114,7 @@ async def test_what_is_to_happen_happens_when_it_was_to(db: pg.Database) -> None
             "INSERT INTO farrier.brake_lifts (site, until, reason, requested_by)"
             " VALUES ('fra', farrier.now() + interval '1 hour', 'drill', 'me')"
         )
-        await beat(db)  # as a controller that runs did a moment ago
+        await beat(db)  # a pulse just before the clock is set back
         await db.advance(-BACK)
         await beat(db)
         for table, column in (("bootstrap_tokens", "expires_at"), ("brake_lifts", "until")):
@@ -122,7 +122,7 @@ async def test_what_is_to_happen_happens_when_it_was_to(db: pg.Database) -> None
             assert timedelta(minutes=59) < left <= timedelta(hours=1) + A_PULSE_LATER
 
 
-async def test_what_is_known_of_a_bmc_ages_again_and_its_logins_stay_apart(db: pg.Database) -> None:
+async def test_mended_times_of_a_bmc_age_again_and_its_logins_keep_their_distances(db: pg.Database) -> None:
     async with db.connect() as conn:
         await conn.execute(
             "SELECT farrier.register_node('gpu-1', bmc_address => 'https://192.0.2.1', bmc_credential => 'file:/x')"
@@ -132,7 +132,7 @@ async def test_what_is_known_of_a_bmc_ages_again_and_its_logins_stay_apart(db: p
             " 'next_sync_at', farrier.now() + interval '30 s', 'sync_error', 'at 2026-01-01T00:00:00Z',"
             " 'tries', jsonb_build_array(farrier.now() - interval '9 s', farrier.now() - interval '4 s'))"
         )
-        await beat(db)  # as a controller that runs did a moment ago
+        await beat(db)  # a pulse just before the clock is set back
         await db.advance(-BACK)
         await beat(db)
         bmc = msgspec.json.decode(await conn.fetchval("SELECT bmc FROM farrier.nodes"), type=dict[str, object])
@@ -148,7 +148,7 @@ async def test_what_is_known_of_a_bmc_ages_again_and_its_logins_stay_apart(db: p
     assert logins[0]["age"] - logins[1]["age"] == timedelta(seconds=5)
 
 
-async def test_rows_that_change_or_have_a_step_under_way_are_decided_anew_and_all_are_woken(db: pg.Database) -> None:
+async def test_changed_rows_and_rows_with_a_step_get_a_new_version_and_all_are_enqueued(db: pg.Database) -> None:
     async with db.connect() as conn:
         for name in ("recent", "acting", "old"):
             await conn.execute("SELECT farrier.register_node($1)", name)
@@ -163,7 +163,7 @@ async def test_rows_that_change_or_have_a_step_under_way_are_decided_anew_and_al
             " WHERE node_id IN (SELECT id FROM farrier.nodes WHERE name <> 'recent');"
             "SET session_replication_role = origin; DELETE FROM farrier.wakes"
         )
-        await beat(db)  # as a controller that runs did a moment ago
+        await beat(db)  # a pulse just before the clock is set back
         await db.advance(-BACK)
         await beat(db)
         anew = await conn.fetchval("SELECT array_agg(name ORDER BY name) FROM farrier.nodes WHERE version > 1")
@@ -175,7 +175,7 @@ async def test_rows_that_change_or_have_a_step_under_way_are_decided_anew_and_al
         assert woken == ["acting", "old", "recent"]
 
 
-async def test_a_node_is_woken_after_all_that_it_is_decided_on_is_mended(db: pg.Database) -> None:
+async def test_a_node_is_enqueued_after_all_data_of_its_snapshot_are_mended(db: pg.Database) -> None:
     async with db.connect() as conn, db.pool(1) as connections:
         pulse = PostgresPulse(connections)
         await pulse.beat()
@@ -190,7 +190,7 @@ async def test_a_node_is_woken_after_all_that_it_is_decided_on_is_mended(db: pg.
         assert await in_the_future(conn) == []
 
 
-async def test_a_pulse_waits_for_no_row_and_the_mend_goes_on_in_batches_where_another_process_left_it(
+async def test_a_pulse_waits_for_no_row_and_another_process_continues_the_mend(
     db: pg.Database,
 ) -> None:
     fleet, batch = 25, 10
@@ -238,7 +238,7 @@ async def test_a_migrator_at_work_stays_the_migrator(db: pg.Database) -> None:
         assert not await migrate.becomes_migrator(other)
 
 
-async def test_a_clock_that_goes_on_mends_nothing(db: pg.Database) -> None:
+async def test_a_clock_that_is_not_set_back_mends_nothing(db: pg.Database) -> None:
     async with db.connect() as conn:
         await conn.execute("SELECT farrier.register_node('gpu-1')")
         for by in (timedelta(0), timedelta(hours=3), -timedelta(seconds=2)):
@@ -247,7 +247,7 @@ async def test_a_clock_that_goes_on_mends_nothing(db: pg.Database) -> None:
         assert await conn.fetchval("SELECT version FROM farrier.nodes") == 1
 
 
-async def test_the_controller_s_role_alone_beats(db: pg.Database) -> None:
+async def test_only_the_controller_s_role_may_run_the_pulse(db: pg.Database) -> None:
     async with db.connect() as conn:
         await conn.execute("SET ROLE farrier_controller")
         assert await conn.fetchval("SELECT farrier.beat()") is None

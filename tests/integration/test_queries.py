@@ -34,7 +34,7 @@ STATUSES = (
 )
 MANAGEMENTS = ("unmanaged", "enroll", "verifying", "manageable", "adopting", "adopt_failed", "error")
 
-# A node for every pair of status and management and for each age that matters.
+# A node for every pair of status and management, with each of four ages.
 FLEET = """
     INSERT INTO farrier.nodes (name, status, management, status_entered_at, management_entered_at, bmc)
     SELECT s || '-' || m || '-' || h, s, m, farrier.now() - h * interval '1 h', farrier.now() - h * interval '1 min',
@@ -91,7 +91,7 @@ async def test_pages_of_the_inventory_hold_every_node_once_by_name_and_no_delete
     ],
     ids=["the defaults", "resting states, too"],
 )
-async def test_the_short_cut_to_overdue_nodes_misses_none(queries: PostgresQueries, limits: Limits) -> None:
+async def test_the_query_for_overdue_nodes_misses_none(queries: PostgresQueries, limits: Limits) -> None:
     """The query reads only nodes whose clocks may run; the test compares it with a check of every node."""
     everything = await queries.inventory(Wanted(), limit=10_000)
     expected = {node.name for node in everything.rows if clocks.above(node, everything.now, limits)}
@@ -101,8 +101,8 @@ async def test_the_short_cut_to_overdue_nodes_misses_none(queries: PostgresQueri
     assert [overdue.excess for overdue in found] == sorted((o.excess for o in found), reverse=True)
 
 
-# Workflows of every kind, status and stage and of each age that matters, also of nodes in states of a newer release; a
-# third of the nodes has a pause, a site and a model.
+# Workflows of every kind, status and stage, with each of four ages, on nodes of which some are in states of a newer
+# release. A third of the nodes is paused, and two thirds have a site.
 AT_WORK = """
     WITH placed AS (
         SELECT row_number() OVER () AS n, w.*
@@ -158,7 +158,7 @@ AT_WORK = """
     ids=["the defaults", "of sites and models"],
 )
 @pytest.mark.parametrize("wanted", [Wanted(), Wanted(details={"site": ("north",)}), Wanted(statuses=("offline",))])
-async def test_the_worst_are_those_that_looking_at_every_node_would_find_and_the_others_are_counted(
+async def test_the_worst_nodes_equal_those_of_a_full_check_and_the_others_are_counted(
     queries: PostgresQueries, conn: Connection, limits: Limits, wanted: Wanted
 ) -> None:
     statuses = [str(s) for s in WorkflowStatus if s not in edges.TERMINAL[Layer.ONBOARDING]]
@@ -179,7 +179,9 @@ async def test_the_worst_are_those_that_looking_at_every_node_would_find_and_the
         assert {o.node.name: o.excess - passed for o in found.rows}.items() <= excess.items()
 
 
-async def test_a_workflow_counts_by_its_stage_and_from_end_to_end(queries: PostgresQueries, conn: Connection) -> None:
+async def test_a_workflow_is_overdue_by_its_stage_and_from_end_to_end(
+    queries: PostgresQueries, conn: Connection
+) -> None:
     await conn.execute(
         """
         WITH node AS (INSERT INTO farrier.nodes (name, status, management) VALUES ('gpu-1', 'draining', 'unmanaged')
@@ -204,7 +206,7 @@ async def test_a_workflow_counts_by_its_stage_and_from_end_to_end(queries: Postg
     ]
 
 
-async def test_a_state_that_only_a_newer_program_knows_is_shown_and_hides_no_other(
+async def test_an_unknown_state_is_shown_and_does_not_hide_other_nodes(
     queries: PostgresQueries, conn: Connection
 ) -> None:
     await conn.execute(
@@ -220,7 +222,7 @@ async def test_a_state_that_only_a_newer_program_knows_is_shown_and_hides_no_oth
     assert (await queries.node("b")).rows[0].status == "hibernating"
 
 
-async def test_a_name_means_the_node_that_has_it_now_and_else_the_last_that_had(
+async def test_a_name_selects_its_live_node_or_else_the_last_deleted_one(
     queries: PostgresQueries, conn: Connection
 ) -> None:
     add = "INSERT INTO farrier.nodes (name, status, management) VALUES ('gpu-1', $1, 'unmanaged') RETURNING id"
@@ -301,7 +303,7 @@ async def test_controllers_are_listed_with_their_shards_those_that_expired_and_s
     assert all(each.release == farrier.__version__ for each in found.controllers)
 
 
-async def test_a_controller_that_does_not_renew_itself_is_out_of_touch_before_it_expires(
+async def test_a_controller_that_is_not_renewed_is_out_of_touch_before_it_expires(
     queries: PostgresQueries, pool: Pool, db: pg.Database
 ) -> None:
     await owners.joined(pool, "rack-1", {"node": 0.0})
@@ -310,7 +312,7 @@ async def test_a_controller_that_does_not_renew_itself_is_out_of_touch_before_it
     assert [each.life(found.now) for each in found.controllers] == [Life.OUT_OF_TOUCH]
 
 
-async def test_figures_count_states_by_layer_shards_without_a_controller_and_what_is_unanswered(
+async def test_figures_count_states_unowned_shards_and_unanswered_intents(
     queries: PostgresQueries, pool: Pool, db: pg.Database
 ) -> None:
     async with db.connect() as client:
@@ -327,7 +329,7 @@ async def test_figures_count_states_by_layer_shards_without_a_controller_and_wha
     assert 30 <= figures.lag_seconds < 90
 
 
-async def test_whoever_may_only_read_may_use_all_of_it(db: pg.Database) -> None:
+async def test_the_readers_role_may_run_every_query(db: pg.Database) -> None:
     async with db.connect() as client:
         await client.execute("SELECT farrier.register_node('gpu-1')")
     async with pg.Database(f"{db.dsn}&options=-c%20role%3Dfarrier_reader").pool(size=1) as connections:

@@ -36,7 +36,7 @@ async def conn(empty_db: pg.Database) -> AsyncIterator[Connection]:
     ],
     ids=["body", "comment", "parameter", "parameters", "default", "other default", "of a table", "parsed body"],
 )
-async def test_replicas_go_on_while_every_call_of_a_function_stays_one(
+async def test_replicas_go_on_if_every_call_of_a_function_stays_valid(
     conn: Connection, before: str, after: str
 ) -> None:
     await migrate.migrate(conn, schema=schema({"f": before}))
@@ -81,13 +81,13 @@ async def test_replicas_go_on_while_every_call_of_a_function_stays_one(
         "out",
     ],
 )
-async def test_a_function_of_another_signature_stops_replicas(conn: Connection, before: str, after: str) -> None:
+async def test_a_function_with_another_signature_stops_replicas(conn: Connection, before: str, after: str) -> None:
     await migrate.migrate(conn, schema=schema({"f": before}))
     (reason,) = (await planned_and_done(conn, schema({"f": after}))).stops
     assert reason.startswith("function f(")
 
 
-async def test_a_function_that_is_written_in_another_way_stops_replicas(conn: Connection) -> None:
+async def test_a_function_whose_signature_cannot_be_parsed_stops_replicas(conn: Connection) -> None:
     await migrate.migrate(conn, schema=schema({"f": f("a integer")}))
     strangely = f("a integer").replace(" LANGUAGE sql", " STABLE\nCOST 1 LANGUAGE sql")
     odd = f"-- Odd.\n{strangely}".replace("FUNCTION farrier.f(", 'FUNCTION farrier."f" (')
@@ -134,7 +134,7 @@ async def test_a_view_whose_columns_need_a_step_first_stops_replicas_and_the_pla
     assert reason == 'the columns of view seen are known only after the migration: column "age" does not exist'
 
 
-async def test_a_view_that_is_more_than_a_query_stops_replicas(conn: Connection) -> None:
+async def test_a_view_whose_file_has_more_than_a_query_stops_replicas(conn: Connection) -> None:
     await migrate.migrate(conn, schema=schema(views={"seen": SEEN}))
     guarded = f"CREATE OR REPLACE VIEW farrier.seen WITH (security_barrier) AS {SEEN}"
     (reason,) = (await planned_and_done(conn, schema(views={"seen": guarded}))).stops

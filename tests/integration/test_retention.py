@@ -1,4 +1,4 @@
-"""Retention removes old history, keeps the newest entry of each layer, and is one pass for all replicas."""
+"""Retention removes old history and keeps the newest entry of each layer; all replicas share one pass."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def needed(everything: list[HistoryEntry], cutoff: datetime, *, there: set[tuple
 @pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("minutes", [0, 10, 30], ids="{} min".format)
-async def test_what_is_young_and_the_newest_of_each_layer_stays_and_nothing_else(
+async def test_exactly_young_entries_and_the_newest_of_each_layer_stay(
     retention: PostgresRetention, conn: Connection, db: pg.Database, seed: int, minutes: int
 ) -> None:
     await pasts.make(conn, seed=seed, versions=40, began=BEGAN)
@@ -107,7 +107,7 @@ async def test_what_is_young_and_the_newest_of_each_layer_stays_and_nothing_else
 
 
 @pytest.mark.usefixtures("much")
-async def test_history_of_a_kind_that_was_removed_goes_and_stops_no_pass(
+async def test_history_of_a_removed_kind_is_removed_and_stops_no_pass(
     retention: PostgresRetention, conn: Connection
 ) -> None:
     await conn.execute("DELETE FROM farrier.kinds WHERE kind = 'widget'")
@@ -116,7 +116,7 @@ async def test_history_of_a_kind_that_was_removed_goes_and_stops_no_pass(
 
 
 @pytest.mark.usefixtures("much")
-async def test_a_pass_goes_step_by_step_with_pauses_and_comes_back_in_an_hour(
+async def test_a_pass_is_made_in_steps_with_pauses_and_the_next_one_in_an_hour(
     retention: PostgresRetention, conn: Connection, db: pg.Database
 ) -> None:
     first = await retention.step(LONG)
@@ -172,7 +172,7 @@ async def test_replicas_at_once_take_each_step_once(
     assert await conn.fetchval("SELECT count(*) FROM farrier.history") == 10
 
 
-async def test_what_is_written_while_a_pass_goes_on_stays(
+async def test_entries_written_during_a_pass_stay(
     retention: PostgresRetention, conn: Connection, db: pg.Database
 ) -> None:
     await conn.execute(MANY, STEP)
@@ -186,7 +186,7 @@ async def test_what_is_written_while_a_pass_goes_on_stays(
 
 
 @pytest.mark.usefixtures("much")
-async def test_the_controller_s_role_may_and_a_reader_is_refused(db: pg.Database) -> None:
+async def test_the_controllers_role_may_remove_history_and_the_readers_role_may_not(db: pg.Database) -> None:
     for role, may in (("farrier_reader", False), ("farrier_controller", True)):
         async with pg.Database(f"{db.dsn}&options=-c%20role%3D{role}").pool(size=1) as connections:
             retention = PostgresRetention(connections)
@@ -201,7 +201,7 @@ async def test_the_controller_s_role_may_and_a_reader_is_refused(db: pg.Database
 
 
 @pytest.mark.usefixtures("much")
-async def test_the_keeper_tells_the_end_of_a_pass_and_when_to_come_again(
+async def test_the_keeper_logs_the_end_of_a_pass_and_returns_the_time_until_its_next_turn(
     retention: PostgresRetention, db: pg.Database
 ) -> None:
     keeper = Keeper(retention, keep=LONG)
@@ -216,7 +216,7 @@ async def test_the_keeper_tells_the_end_of_a_pass_and_when_to_come_again(
     assert (told["event"], told["deleted"], told["kept"]) == ("history.pruned", CHANGES - 10, 10)
 
 
-async def test_a_keeper_without_a_database_tries_again_and_says_so(db: pg.Database) -> None:
+async def test_a_keeper_without_a_database_retries_and_logs_that(db: pg.Database) -> None:
     async with db.pool(size=1) as connections:
         keeper = Keeper(PostgresRetention(connections), keep=LONG)
     with capture_logs() as logs:
@@ -224,7 +224,7 @@ async def test_a_keeper_without_a_database_tries_again_and_says_so(db: pg.Databa
     assert [(told["event"], told["label"]) for told in logs] == [("history.not_pruned", "database_unreachable")]
 
 
-async def test_a_keeper_on_a_connection_that_fell_silent_tries_again_and_says_so(db: pg.Database) -> None:
+async def test_a_keeper_on_a_silent_connection_retries_and_logs_that(db: pg.Database) -> None:
     async with proxy.before(db.dsn) as between:
         connections = await pool.open_pool(between.dsn, size=1, patience=pg.PATIENCE)
         keeper = Keeper(PostgresRetention(connections), keep=LONG, patience=timedelta(milliseconds=100))

@@ -1,4 +1,4 @@
-"""Comments in the files of tables are the database's own, in a new database and in one that was upgraded."""
+"""Comments in the files of tables become comments in the database, in a new and in an upgraded one."""
 
 from __future__ import annotations
 

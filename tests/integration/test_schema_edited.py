@@ -88,7 +88,7 @@ async def test_an_edit_is_named_and_set_right(conn: Connection, by_hand: str, na
     (await migrate.check(conn, schema=SCHEMA)).require_current()
 
 
-async def test_what_is_edited_does_not_stop_the_program(conn: Connection) -> None:
+async def test_an_edited_object_does_not_stop_the_program(conn: Connection) -> None:
     await conn.execute(BODY)
     (await migrate.inspect(conn, schema=SCHEMA)).require_current()
 
@@ -105,7 +105,7 @@ async def test_what_is_edited_does_not_stop_the_program(conn: Connection) -> Non
     ],
     ids=["comment", "function", "view", "trigger", "right", "index"],
 )
-async def test_what_changes_nothing_of_the_set_is_no_edit_and_stays(conn: Connection, by_hand: str) -> None:
+async def test_additions_of_an_operator_are_no_edit_and_stay(conn: Connection, by_hand: str) -> None:
     await conn.execute(by_hand)
     before = await catalogs(conn)
     assert not await edited(conn)
@@ -134,7 +134,7 @@ WORDED = toys.schema({"view constants": CONSTANTS}, tables="CREATE TABLE farrier
     ],
 )
 @pytest.mark.parametrize("of", ["DATABASE", "ROLE"])
-async def test_a_setting_by_which_definitions_are_worded_is_no_edit(
+async def test_a_setting_that_changes_how_definitions_are_printed_is_no_edit(
     every_server: pg.Server, of: str, setting: str
 ) -> None:
     async with every_server.database(template=None) as database:
@@ -148,7 +148,7 @@ async def test_a_setting_by_which_definitions_are_worded_is_no_edit(
             assert not await migrate.migrate(conn, schema=WORDED)
 
 
-async def test_after_an_upgrade_of_the_server_what_is_missing_is_named_and_all_of_it_is_applied_again(
+async def test_after_a_server_upgrade_missing_objects_are_named_and_the_whole_set_is_applied(
     conn: Connection,
 ) -> None:
     """Another major version of PostgreSQL may print a definition differently, so definitions cannot be compared."""

@@ -39,7 +39,7 @@ def files(kind: ObjectKind) -> dict[str, str]:
     return {each.name: each.source for each in migrate.carried().objects if each.kind is kind}
 
 
-async def test_a_function_is_what_its_file_says(conn: Connection) -> None:
+async def test_every_function_has_the_body_in_its_file(conn: Connection) -> None:
     """Compares bodies that PostgreSQL stores as text; a parsed body it prints in its own form."""
     found = await conn.fetch(FUNCTIONS)
     assert sorted(row["proname"] for row in found) == sorted(files(ObjectKind.FUNCTION))

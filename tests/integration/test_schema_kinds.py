@@ -99,7 +99,7 @@ async def test_a_kind_gets_the_triggers_that_a_new_make_kind_makes(conn: Connect
     assert "WHEN" not in made["enter_state"]
 
 
-async def test_a_table_that_lost_its_defaults_with_the_schema_is_refused_with_what_restores_it(
+async def test_a_table_without_its_defaults_is_refused_with_the_statement_that_restores_them(
     conn: Connection,
 ) -> None:
     await kinds.install(conn, wiring.installable(CRATE))

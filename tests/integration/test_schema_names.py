@@ -1,4 +1,4 @@
-"""An operator's object with the name of one of farrier's is neither replaced nor dropped silently."""
+"""An operator's object with the name of an object of farrier is neither replaced nor dropped silently."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ F, SEEN, TOUCHED = schema({"f": "SELECT 1"}), schema(views={"seen": "SELECT 1 AS
         ),
     ],
 )
-async def test_what_an_operator_made_is_not_replaced_by_an_object_of_a_later_release_that_has_its_name(
+async def test_an_operators_object_is_not_replaced_by_a_new_object_of_the_same_name(
     conn: Connection, by_hand: str, wanted: Schema, named: str
 ) -> None:
     await migrate.migrate(conn, schema=schema())
@@ -86,7 +86,7 @@ async def test_what_an_operator_made_is_not_replaced_by_an_object_of_a_later_rel
     assert refusal.hint == "Rename or drop it, then migrate."
 
 
-async def test_everything_that_has_a_name_of_the_set_is_named(conn: Connection) -> None:
+async def test_the_refusal_names_every_object_with_a_name_of_the_set(conn: Connection) -> None:
     await migrate.migrate(conn, schema=schema())
     await conn.execute("CREATE FUNCTION farrier.f() RETURNS integer RETURN 7")
     await conn.execute("CREATE VIEW farrier.seen AS SELECT 1 AS x")
@@ -95,7 +95,7 @@ async def test_everything_that_has_a_name_of_the_set_is_named(conn: Connection) 
     assert "view seen has" in refusal.text
 
 
-async def test_what_has_a_name_of_the_set_is_in_the_way_of_the_first_migration_too(conn: Connection) -> None:
+async def test_an_object_with_a_name_of_the_set_blocks_the_first_migration_too(conn: Connection) -> None:
     await conn.execute("CREATE SCHEMA farrier; CREATE FUNCTION farrier.f() RETURNS integer RETURN 7")
     plan = await schema_plan.plan(conn, schema=F)
     with pytest.raises(errors.RefusedByModel, match="function f\\(\\) has the same name as function f"):
@@ -115,7 +115,7 @@ async def test_what_has_a_name_of_the_set_is_in_the_way_of_the_first_migration_t
     ],
     ids=["materialized view", "table", "procedure"],
 )
-async def test_an_object_of_another_sort_in_the_place_of_one_of_the_set_is_named(
+async def test_an_object_of_another_sort_with_a_name_of_the_set_is_refused(
     conn: Connection, by_hand: str, named: str
 ) -> None:
     wanted = schema({"f": "SELECT 1"}, {"seen": "SELECT 1 AS x"})
@@ -172,7 +172,7 @@ F_EDITED = "CREATE OR REPLACE FUNCTION farrier.f() RETURNS integer LANGUAGE sql 
         "instead of it",
     ],
 )
-async def test_a_function_of_an_operator_that_is_dropped_with_one_of_farrier_is_in_the_plan_and_in_the_report(
+async def test_an_operators_overload_that_is_dropped_is_in_the_plan_and_in_the_report(
     conn: Connection, by_hand: str, wanted: Schema, dropped: tuple[str, ...]
 ) -> None:
     await migrate.migrate(conn, schema=F)
@@ -181,7 +181,7 @@ async def test_a_function_of_an_operator_that_is_dropped_with_one_of_farrier_is_
     assert not await migrate.migrate(conn, schema=wanted)
 
 
-async def test_what_depends_on_a_function_that_is_dropped_with_one_of_farrier_is_in_the_way(conn: Connection) -> None:
+async def test_a_foreign_view_on_an_overload_that_is_dropped_is_in_the_way(conn: Connection) -> None:
     await migrate.migrate(conn, schema=F)
     await conn.execute(f"{BY_HAND} CREATE SCHEMA theirs; CREATE VIEW theirs.v AS SELECT farrier.f('a')")
     (obstacle,) = (await schema_plan.plan(conn, schema=F)).in_the_way

@@ -43,7 +43,9 @@ def schema(
     ],
     ids=["default", "check", "index", "generated", "policy"],
 )
-async def test_a_function_that_a_table_needs_keeps_its_signature(conn: Connection, need: str, named: str) -> None:
+async def test_a_new_signature_of_a_function_that_a_table_uses_is_refused(
+    conn: Connection, need: str, named: str
+) -> None:
     tables = f"CREATE TABLE farrier.toy ({need})"
 
     def with_f(parameters: str, body: str = "SELECT 1") -> Schema:
@@ -88,7 +90,7 @@ THEIRS = "CREATE SCHEMA theirs;"
         ),
     ],
 )
-async def test_what_is_somebody_else_s_and_in_the_way_is_named_and_nothing_has_changed(
+async def test_foreign_objects_in_the_way_are_named_and_nothing_is_changed(
     conn: Connection, theirs: str, named: list[str]
 ) -> None:
     def with_f(parameters: str, body: str, columns: str, *more: str) -> Schema:
@@ -129,7 +131,7 @@ async def test_what_is_somebody_else_s_and_in_the_way_is_named_and_nothing_has_c
     ],
     ids=["drops a column", "changes a type", "drops a function"],
 )
-async def test_what_is_in_the_way_of_a_step_is_named_with_the_step(
+async def test_a_foreign_object_in_the_way_of_a_step_is_named_with_the_step(
     conn: Connection, step: str, theirs: str, dependent: str
 ) -> None:
     objects = toys.named({"f": toys.f("a integer")})
@@ -144,7 +146,7 @@ async def test_what_is_in_the_way_of_a_step_is_named_with_the_step(
     assert await places(conn) == before
 
 
-async def test_nothing_is_refused_for_what_only_uses_what_stays(conn: Connection) -> None:
+async def test_a_foreign_view_on_objects_that_stay_does_not_block_a_migration(conn: Connection) -> None:
     await migrate.migrate(conn, schema=schema({"f": "SELECT 1"}, {"seen": "SELECT id FROM farrier.toy"}))
     await conn.execute(THEIRS + "CREATE VIEW theirs.v AS SELECT farrier.f(), id FROM farrier.seen")
     await migrate.migrate(conn, schema=schema({"f": "SELECT 2"}, {"seen": "SELECT id, name FROM farrier.toy"}))

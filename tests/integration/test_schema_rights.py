@@ -106,7 +106,7 @@ def reader(*grants: str) -> dict[str, str]:
     ],
     ids=["a line", "an object", "a privilege", "columns", "a column", "a function", "all functions", "a role"],
 )
-async def test_what_the_set_no_longer_grants_is_revoked(
+async def test_rights_that_the_set_no_longer_grants_are_revoked(
     conn: Connection, before: dict[str, str], after: dict[str, str], left: set[str]
 ) -> None:
     await migrate.migrate(conn, schema=schema(granted=before))
@@ -124,7 +124,7 @@ async def test_what_the_set_no_longer_grants_is_revoked(
         "DROP FUNCTION farrier.f(integer)",
     ],
 )
-async def test_what_was_done_by_hand_keeps_no_right_from_being_revoked(conn: Connection, by_hand: str) -> None:
+async def test_changes_by_hand_do_not_keep_a_right_from_being_revoked(conn: Connection, by_hand: str) -> None:
     before = reader("SELECT ON farrier.seen, farrier.toy", "EXECUTE ON FUNCTION farrier.f, farrier.grant_rights")
     await migrate.migrate(conn, schema=schema(granted=before))
     await conn.execute(by_hand)
@@ -132,7 +132,7 @@ async def test_what_was_done_by_hand_keeps_no_right_from_being_revoked(conn: Con
     assert await rights(conn, "farrier_reader") == {"SELECT on seen"}
 
 
-async def test_what_goes_with_its_rights_takes_them_along(conn: Connection) -> None:
+async def test_rights_on_a_dropped_object_are_dropped_with_it(conn: Connection) -> None:
     granted = reader("EXECUTE ON FUNCTION farrier.f", "SELECT ON farrier.seen, farrier.toy")
     await migrate.migrate(conn, schema=schema(granted=granted))
     await migrate.migrate(conn, schema=schema({"g": "SELECT 1"}, "", granted=reader("SELECT ON farrier.toy")))
@@ -152,7 +152,7 @@ async def test_what_goes_with_its_rights_takes_them_along(conn: Connection) -> N
     ],
     ids=["body", "in place", "signature", "columns", "both", "step", "all of it"],
 )
-async def test_what_an_operator_granted_stays_granted(
+async def test_grants_of_an_operator_stay(
     conn: Connection, operator: str, functions: dict[str, str], view: str, steps: tuple[str, ...]
 ) -> None:
     await migrate.migrate(conn, schema=schema())
@@ -180,7 +180,7 @@ async def test_a_right_on_a_column_ends_with_the_column(conn: Connection, operat
 
 
 @pytest.mark.parametrize("made", [F_REPLACED, F_ANEW], ids=["in place", "anew"])
-async def test_what_the_set_takes_from_a_role_of_farrier_is_taken(conn: Connection, made: str) -> None:
+async def test_a_right_that_the_set_revokes_from_a_role_is_revoked(conn: Connection, made: str) -> None:
     every = "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;\n"
     await migrate.migrate(conn, schema=schema(granted={"farrier_controller": every}))
     but = f"{every}REVOKE EXECUTE ON FUNCTION farrier.f FROM farrier_controller;\n"
@@ -188,7 +188,7 @@ async def test_what_the_set_takes_from_a_role_of_farrier_is_taken(conn: Connecti
     assert await rights(conn, "farrier_controller") == {"EXECUTE on grant_rights"}
 
 
-async def test_what_a_role_of_farrier_loses_is_lost_by_those_to_whom_it_passed_it_on(
+async def test_a_revoked_right_is_also_revoked_from_roles_to_which_it_was_passed_on(
     conn: Connection, operator: str
 ) -> None:
     every = "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;\n"
@@ -211,7 +211,7 @@ async def test_what_a_role_of_farrier_loses_is_lost_by_those_to_whom_it_passed_i
 
 
 @pytest.mark.parametrize("made", [F_REPLACED, F_ANEW], ids=["in place", "anew"])
-async def test_nothing_is_granted_to_everybody(conn: Connection, made: str) -> None:
+async def test_grants_to_public_on_farriers_objects_are_revoked(conn: Connection, made: str) -> None:
     await migrate.migrate(conn, schema=schema())
     await conn.execute(
         """
@@ -224,7 +224,7 @@ async def test_nothing_is_granted_to_everybody(conn: Connection, made: str) -> N
 
 
 @pytest.mark.parametrize("after", [F, F_REPLACED, F_ANEW], ids=["unchanged", "in place", "anew"])
-async def test_what_an_operator_made_in_the_schema_keeps_the_rights_that_it_has(conn: Connection, after: str) -> None:
+async def test_objects_of_an_operator_in_the_schema_keep_their_rights(conn: Connection, after: str) -> None:
     every = "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;\n"
     await migrate.migrate(conn, schema=schema())
     await conn.execute("""
@@ -251,14 +251,14 @@ async def owner(conn: Connection) -> AsyncIterator[str]:
     await conn.execute(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name}")
 
 
-async def test_what_a_superuser_makes_anew_belongs_to_the_owner_of_the_schema(conn: Connection, owner: str) -> None:
+async def test_objects_that_a_superuser_creates_belong_to_the_owner_of_the_schema(conn: Connection, owner: str) -> None:
     """The owner must be able to replace the object, and SECURITY DEFINER functions must run with the owner's rights."""
     await migrate.migrate(conn, schema=schema({"f": F_ANEW}, SEEN_ANEW))
     assert {row[0] for row in await conn.fetch(OWNERS)} == {owner}
     assert await conn.fetchval("SELECT current_user") != owner
 
 
-async def test_a_view_on_what_belongs_to_another_stops_no_migration(conn: Connection, owner: str) -> None:
+async def test_an_operators_view_on_a_foreign_table_does_not_stop_a_migration(conn: Connection, owner: str) -> None:
     await conn.execute(f"""
         CREATE SCHEMA theirs; CREATE TABLE theirs.t (id integer);
         GRANT USAGE ON SCHEMA theirs TO {owner}; GRANT SELECT ON theirs.t TO {owner};

@@ -57,7 +57,7 @@ async def test_a_second_migration_writes_nothing(conn: Connection) -> None:
     assert await places(conn) == before
 
 
-async def test_what_did_not_change_is_not_touched(conn: Connection) -> None:
+async def test_unchanged_objects_are_not_touched(conn: Connection) -> None:
     functions = {"one": "SELECT 1", "other": "SELECT 2", "touch": toys.touch()}
     views, triggers = {"seen": "SELECT id FROM farrier.toy"}, {"toy.touch": toys.trigger()}
     await migrate.migrate(conn, schema=schema(functions, views, triggers))
@@ -70,7 +70,7 @@ async def test_what_did_not_change_is_not_touched(conn: Connection) -> None:
     assert await conn.fetchval("SELECT farrier.one()") == 3
 
 
-async def test_what_moved_to_another_folder_is_the_same_set(conn: Connection) -> None:
+async def test_objects_moved_to_another_folder_are_the_same_set(conn: Connection) -> None:
     here = schema({"one": "SELECT 1", "other": "SELECT 2"})
     elsewhere = toys.reordered(here)
     await migrate.migrate(conn, schema=here)
@@ -113,7 +113,7 @@ async def test_what_moved_to_another_folder_is_the_same_set(conn: Connection) ->
         "all of it",
     ],
 )
-async def test_of_a_function_whose_signature_changes_one_is_left_and_what_uses_it_is_made_again(
+async def test_a_function_with_a_new_signature_replaces_the_old_one_and_its_users_are_made_again(
     conn: Connection, before: str, after: str, called: str
 ) -> None:
     """The function is used by a view, by a function with a parsed body, and by the condition of a trigger."""
@@ -148,7 +148,7 @@ async def test_of_a_function_whose_signature_changes_one_is_left_and_what_uses_i
     ],
     ids=["all of them", "a changed view no longer uses it", "what used it changed with it", "what used it stays"],
 )
-async def test_what_has_no_file_any_more_is_dropped_in_whatever_order_that_takes(
+async def test_objects_without_a_file_are_dropped_in_the_order_of_their_dependencies(
     conn: Connection, functions: dict[str, str], views: dict[str, str]
 ) -> None:
     first = schema(
@@ -184,7 +184,7 @@ async def test_what_has_no_file_any_more_is_dropped_in_whatever_order_that_takes
     ids=["loses", "renames", "retypes", "reorders", "gets"],
 )
 async def test_a_view_may_change_its_columns(conn: Connection, after: str) -> None:
-    """Another view reads it, and a function returns its row type."""
+    """Another view reads the view, and a function returns the view's row type."""
     users = {"read": toys.f("", "SETOF farrier.seen", "SELECT * FROM farrier.seen", name="read")}
     above = {"above": "SELECT s.id FROM farrier.seen s"}
     await migrate.migrate(conn, schema=schema(users, {"seen": "SELECT id, name, size FROM farrier.toy", **above}))
@@ -224,7 +224,7 @@ async def test_a_view_may_change_its_columns(conn: Connection, after: str) -> No
     ],
     ids=["both new", "of another type before", "of another type where it is used", "the other way round", "more"],
 )
-async def test_functions_are_made_in_whatever_order_they_need_each_other(
+async def test_functions_are_made_in_the_order_of_their_dependencies(
     conn: Connection, old: dict[str, str], new: dict[str, str]
 ) -> None:
     await migrate.migrate(conn, schema=schema(old))
@@ -232,7 +232,7 @@ async def test_functions_are_made_in_whatever_order_they_need_each_other(
     assert await conn.fetchval("SELECT farrier.a()") == 1
 
 
-async def test_views_are_made_in_whatever_order_they_need_each_other(conn: Connection) -> None:
+async def test_views_are_made_in_the_order_of_their_dependencies(conn: Connection) -> None:
     await migrate.migrate(conn, schema=schema(views={"a": "SELECT 1 AS x", "z": "SELECT a.x FROM farrier.a"}))
     turned = schema(
         {"m": toys.returning("m", "(SELECT max(x) FROM farrier.z)")},
@@ -242,7 +242,7 @@ async def test_views_are_made_in_whatever_order_they_need_each_other(conn: Conne
     assert await conn.fetchval("SELECT x FROM farrier.a") == 5
 
 
-async def test_what_changed_and_what_did_not_are_made_again_in_whatever_order_they_need_each_other(
+async def test_views_above_a_changed_view_are_made_again_in_the_order_of_their_dependencies(
     conn: Connection,
 ) -> None:
     """The lowest view is dropped with the views above it, of which the middle one has not changed."""
@@ -255,7 +255,7 @@ async def test_what_changed_and_what_did_not_are_made_again_in_whatever_order_th
     assert tuple(await conn.fetchrow("SELECT * FROM farrier.top") or ()) == (3, 1)
 
 
-async def test_a_set_that_cannot_be_made_names_what_and_why_and_changes_nothing(conn: Connection) -> None:
+async def test_a_set_that_cannot_be_made_names_the_object_and_the_reason_and_changes_nothing(conn: Connection) -> None:
     await migrate.migrate(conn, schema=schema({"one": "SELECT 1"}))
     before = await places(conn)
     broken = schema({"one": "SELECT 2", "bad": toys.returning("bad", "farrier.nowhere()")})
@@ -285,7 +285,7 @@ async def test_the_header_of_a_file_is_the_comment_of_its_object(conn: Connectio
         assert tuple(await conn.fetchrow(comments) or ()) == (comment,) * 3
 
 
-async def test_a_step_may_drop_what_is_in_its_way_and_the_set_makes_it_again(conn: Connection) -> None:
+async def test_a_step_may_drop_objects_and_the_set_makes_them_again(conn: Connection) -> None:
     functions = {"reads": toys.returning("reads", "(SELECT max(size) FROM farrier.seen)"), "touch": toys.touch()}
     views, triggers = {"seen": "SELECT id, size FROM farrier.toy"}, {"toy.touch": toys.trigger("NEW.size > 0")}
     await migrate.migrate(conn, schema=schema(functions, views, triggers))

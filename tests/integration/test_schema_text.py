@@ -24,7 +24,7 @@ def schema(*objects: SchemaObject) -> Schema:
     return Schema(tables=(*tables, Table("02_second", "-- Nothing.\n")), objects=objects, steps=(), release="1.0.0")
 
 
-async def test_a_plain_connection_loads_it_and_has_what_a_migration_makes(every_server: pg.Server) -> None:
+async def test_the_printed_schema_makes_the_same_database_as_a_migration(every_server: pg.Server) -> None:
     async with every_server.database(template=None) as migrated, migrated.connect() as conn:
         await migrate.migrate(conn)
         wanted = {line for line in await catalogs(conn) if not line.startswith("comment on ")}
@@ -36,7 +36,7 @@ async def test_a_plain_connection_loads_it_and_has_what_a_migration_makes(every_
             assert await catalogs(conn) == wanted
 
 
-def test_every_file_stands_in_it_once() -> None:
+def test_every_file_is_in_the_printed_schema_once() -> None:
     text = schema_text.whole(CARRIED)
     assert [each.name for each in FILES if text.count(each.source) != 1] == []
 
@@ -56,7 +56,7 @@ def test_tables_come_before_functions_and_topics_in_the_order_of_their_tables() 
     assert schema_text.topics(CARRIED)[-1] == "networks"
 
 
-def test_what_the_server_reads_as_it_makes_an_object_stands_before_it() -> None:
+def test_an_object_comes_after_the_objects_that_the_server_needs_to_create_it() -> None:
     text = schema_text.whole(
         schema(
             function("calls", "first", "RETURN farrier.is_called()"),

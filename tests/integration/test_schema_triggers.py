@@ -61,7 +61,7 @@ STATE = "SELECT tgdeferrable, tginitdeferred, tgenabled FROM pg_trigger WHERE tg
     ],
     ids=["constraint", "always", "no longer always", "to a constraint", "from a constraint"],
 )
-async def test_a_trigger_is_afterwards_what_its_file_makes_of_it(conn: Connection, before: str, after: str) -> None:
+async def test_a_migrated_trigger_equals_one_made_from_its_file(conn: Connection, before: str, after: str) -> None:
     functions = {"touch": toys.touch()}
     await migrate.migrate(conn, schema=schema(functions, triggers={"toy.touch": before}))
     await migrate.migrate(conn, schema=schema(functions, triggers={"toy.touch": after}))
@@ -70,7 +70,7 @@ async def test_a_trigger_is_afterwards_what_its_file_makes_of_it(conn: Connectio
     assert found == await conn.fetch(STATE)
 
 
-async def test_what_a_step_wrote_is_checked_before_the_trigger_that_checks_it_is_made_anew(conn: Connection) -> None:
+async def test_rows_that_a_step_wrote_are_checked_by_the_old_trigger_before_it_is_replaced(conn: Connection) -> None:
     """The check also runs before the next step alters the table."""
     functions = {"touch": toys.touch("IF NEW.size IS NULL THEN RAISE check_violation; END IF; RETURN NULL")}
     await migrate.migrate(conn, schema=schema(functions, triggers={"toy.touch": CHECKS}))

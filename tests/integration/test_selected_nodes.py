@@ -32,7 +32,7 @@ MANY = """
 
 @pytest.fixture
 async def conn(db: pg.Database) -> AsyncIterator[Connection]:
-    """For what the guards would not let happen at once."""
+    """A connection without guards, which writes states that the guards would refuse."""
     async with db.connect() as connection:
         await connection.execute("SET session_replication_role = replica")
         yield connection
@@ -51,7 +51,7 @@ async def conn(db: pg.Database) -> AsyncIterator[Connection]:
         (("gpu-*",), ("spare=yes",)),
     ],
 )
-async def test_each_node_that_fits_is_listed_once_in_order(
+async def test_each_matching_node_is_listed_once_in_order(
     db: pg.Database, conn: Connection, names: tuple[str, ...], labels: tuple[str, ...]
 ) -> None:
     await conn.execute(LABELLED)
@@ -80,7 +80,7 @@ def _passes(labels: Mapping[str, Any], test: LabelTest) -> bool:
     return held is not test.negated
 
 
-async def test_names_that_none_can_have_select_no_node(db: pg.Database, conn: Connection) -> None:
+async def test_impossible_names_select_no_node(db: pg.Database, conn: Connection) -> None:
     await conn.execute(LABELLED)
     async with db.pool(size=1) as connections:
         queries = PostgresQueries(connections)

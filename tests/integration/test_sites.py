@@ -26,7 +26,7 @@ PACE = RegionPace(
     site="north", url="http://127.0.0.1:1/MAAS", motion_every=timedelta(seconds=10), sweep_every=timedelta(minutes=1)
 )
 
-# The first writes of sites are refused, so many times.
+# Refuses the first {times} writes of sites.
 _MOMENTARY = """
 CREATE SEQUENCE public.tries;
 CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -63,7 +63,7 @@ async def regions(db: pg.Database) -> list[str]:
         return [row["site"] for row in await conn.fetch("SELECT site FROM farrier.maas_regions ORDER BY site")]
 
 
-async def test_sites_that_get_in_another_replica_s_way_are_tried_again(db: pg.Database) -> None:
+async def test_a_write_of_sites_that_conflicts_with_another_replica_is_retried(db: pg.Database) -> None:
     await refusing(db, times=2)
     async with at_work(db) as runtime:
         await runtime.use_sites({"north": a_site("north")})
@@ -72,7 +72,7 @@ async def test_sites_that_get_in_another_replica_s_way_are_tried_again(db: pg.Da
 
 
 @pytest.mark.parametrize(("code", "error"), [("40001", DatabaseUnreachable), ("FR409", ConfigError)])
-async def test_sites_that_the_database_does_not_take_change_nothing(
+async def test_sites_that_the_database_refuses_change_nothing(
     db: pg.Database, code: str, error: type[Exception]
 ) -> None:
     await refusing(db, times=100, code=code)
@@ -83,7 +83,7 @@ async def test_sites_that_the_database_does_not_take_change_nothing(
     assert await regions(db) == []
 
 
-async def test_sites_are_not_waited_for_on_a_connection_that_fell_silent(db: pg.Database) -> None:
+async def test_a_write_of_sites_over_a_silent_connection_is_given_up(db: pg.Database) -> None:
     async with proxy.before(db.dsn) as between:
         connections = await pool.open_pool(between.dsn, size=1, patience=pg.PATIENCE)
         between.freeze()
@@ -92,7 +92,7 @@ async def test_sites_are_not_waited_for_on_a_connection_that_fell_silent(db: pg.
         connections.terminate()
 
 
-async def test_sites_that_wait_too_long_for_somebody_s_lock_change_nothing(db: pg.Database) -> None:
+async def test_a_write_of_sites_that_waits_too_long_for_a_lock_changes_nothing(db: pg.Database) -> None:
     async with db.pool(1) as connections:
         async with db.connect() as somebody, somebody.transaction():
             await somebody.execute("LOCK farrier.maas_regions IN SHARE ROW EXCLUSIVE MODE")
@@ -103,9 +103,7 @@ async def test_sites_that_wait_too_long_for_somebody_s_lock_change_nothing(db: p
     assert await regions(db) == ["north"]
 
 
-async def test_sites_that_are_read_while_the_daemon_starts_are_those_that_it_begins_with(
-    db: pg.Database, tmp_path: Path
-) -> None:
+async def test_a_reload_while_the_daemon_starts_applies_to_its_start(db: pg.Database, tmp_path: Path) -> None:
     (tmp_path / "north.toml").write_text('[maas]\nurl = "http://127.0.0.1:1/MAAS"\nkey = "env:KEY"\n')
     stop = anyio.Event()
     config = Config(

@@ -51,7 +51,7 @@ async def queries(db: pg.Database) -> AsyncIterator[PostgresQueries]:
 
 
 @pytest.mark.parametrize("stop", STOPS)
-async def test_a_stop_is_followed_by_the_view_the_census_and_what_is_overdue(
+async def test_a_stopped_clock_is_missing_from_the_view_the_census_and_the_overdue_list(
     conn: Connection, queries: PostgresQueries, stop: tuple[str, str, str, str]
 ) -> None:
     await conn.execute(LATE)
@@ -83,7 +83,7 @@ async def test_the_view_lists_the_clocks_that_run_for_a_node_and_no_other(
         assert {tuple(row) for row in await conn.fetch(CLOCKS, node.id)} == run, node.name
 
 
-async def test_the_database_has_the_stops_of_the_model(conn: Connection) -> None:
+async def test_the_database_has_the_clock_stops_of_the_model(conn: Connection) -> None:
     rows = await conn.fetch("SELECT kind, state, fact, value FROM farrier.clock_stops")
     assert {tuple(row) for row in rows} == {
         (LAYER_KIND[stop.layer], stop.state, stop.fact, value) for stop in sla.STOPS for value in stop.values

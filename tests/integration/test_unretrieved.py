@@ -26,7 +26,7 @@ Fault = Callable[[proxy.Proxy, Pool], Awaitable[None]]
 
 @pytest.fixture
 async def left_behind() -> AsyncIterator[list[str]]:
-    """The errors that asyncio reported. Complete after `collected`."""
+    """The errors that asyncio reported; the list is complete after a call of `collected`."""
     found: list[str] = []
 
     def note(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -107,7 +107,7 @@ async def new(every_server: pg.Server) -> set[str]:
         ),
     ],
 )
-async def test_an_older_set_brought_up_to_date_equals_a_new_one(
+async def test_an_upgraded_older_set_equals_a_new_one(
     conn: Connection, new: set[str], older: Mapping[str, Change]
 ) -> None:
     await migrate.migrate(conn, schema=releases.schema(older, release="0.0.9"), after=catalog.sync)
@@ -118,7 +118,7 @@ async def test_an_older_set_brought_up_to_date_equals_a_new_one(
     assert not (await migrate.inspect(conn)).edited
 
 
-async def test_after_an_upgrade_of_the_server_all_of_it_is_made_again_and_equals_a_new_one(
+async def test_after_a_server_upgrade_the_whole_set_is_made_again_and_equals_a_new_one(
     conn: Connection, new: set[str]
 ) -> None:
     await migrate.migrate(conn, after=catalog.sync)
@@ -146,7 +146,7 @@ NEEDED = ["node_agents", "node_tasks", "settings", "history", "marks", "outcomes
 
 
 @pytest.mark.parametrize("begun", WAY)
-async def test_a_transaction_that_has_begun_ends_before_the_migration_takes_what_it_needs(
+async def test_a_running_transaction_can_lock_all_its_tables_before_the_migration_does(
     db: pg.Database, begun: str
 ) -> None:
     async with db.connect() as conn, db.connect() as client, anyio.create_task_group() as group, client.transaction():
@@ -157,7 +157,7 @@ async def test_a_transaction_that_has_begun_ends_before_the_migration_takes_what
             await client.execute(f"SELECT FROM farrier.{needed}")
 
 
-async def test_a_new_body_of_a_function_waits_for_nobody(db: pg.Database) -> None:
+async def test_a_new_body_of_a_function_waits_for_no_client(db: pg.Database) -> None:
     body = {"function significant_fields": instead("'{last_sync,", "'{")}
     async with db.connect() as conn, db.connect() as client, client.transaction():
         await client.execute("SELECT FROM farrier.nodes, farrier.shards, farrier.node_inventory")

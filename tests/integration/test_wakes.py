@@ -32,7 +32,7 @@ async def polled(shop: loop.Shop, floor: str) -> tuple[str, set[int]]:
     return found.floor, set(found.wakes.get("widget", {}))
 
 
-async def test_a_wake_is_there_at_commit_and_not_before(shop: loop.Shop) -> None:
+async def test_a_wake_is_visible_after_the_commit_and_not_before(shop: loop.Shop) -> None:
     async with shop.db.connect() as client:
         async with client.transaction():
             await enqueue(client, 1)
@@ -61,7 +61,9 @@ async def test_a_wake_in_a_savepoint_that_is_rolled_back_did_not_happen(shop: lo
     ],
     ids=["not registered", "ended", "unknown kind", "no kind", "no id"],
 )
-async def test_a_wake_of_what_is_not_there_is_refused_at_once(shop: loop.Shop, arguments: str, code: str) -> None:
+async def test_a_wake_of_a_missing_or_ended_resource_is_refused_at_once(
+    shop: loop.Shop, arguments: str, code: str
+) -> None:
     await shop.pool.execute("UPDATE farrier_toy.widgets SET ended_at = farrier.now() WHERE id = 3")
     with pytest.raises(asyncpg.PostgresError) as refused:
         await shop.pool.execute(f"SELECT farrier.enqueue({arguments})")
@@ -69,7 +71,7 @@ async def test_a_wake_of_what_is_not_there_is_refused_at_once(shop: loop.Shop, a
     assert await shop.pool.fetchval("SELECT count(*) FROM farrier.wakes") == 0
 
 
-async def test_what_has_ended_by_the_condition_of_its_kind_is_neither_listed_nor_enqueued(shop: loop.Shop) -> None:
+async def test_a_resource_ended_by_its_kinds_condition_is_neither_listed_nor_enqueued(shop: loop.Shop) -> None:
     await shop.pool.execute("UPDATE farrier.kinds SET living = $1 WHERE kind = 'widget'", "state <> 'sold'")
     await shop.pool.execute("UPDATE farrier_toy.widgets SET state = 'sold' WHERE id = 3")
     listed = await shop.pool.fetch("SELECT id FROM farrier.list_shards('widget', $1)", list(range(64)))
@@ -118,7 +120,7 @@ async def test_a_poll_finds_the_wake_of_a_transaction_that_was_open_when_later_o
     assert 3 in found
 
 
-async def test_a_poll_passes_over_what_earlier_polls_have_found_once_all_before_it_have_ended(shop: loop.Shop) -> None:
+async def test_a_poll_skips_wakes_found_before_once_all_earlier_transactions_have_ended(shop: loop.Shop) -> None:
     await shop.ask(1)
     floor, found = await polled(shop, "0")
     assert found == {1}

@@ -64,8 +64,6 @@ def documented(kind: str) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", LOADS)
-async def test_the_page_says_of_each_table_that_a_snapshot_is_read_from_what_wakes_for_it(
-    db: pg.Database, kind: str
-) -> None:
+async def test_the_page_of_wakes_lists_exactly_the_tables_that_a_load_reads(db: pg.Database, kind: str) -> None:
     async with db.connect() as conn:
         assert documented(kind) == await read_by(conn, LOADS[kind])

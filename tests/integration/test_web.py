@@ -90,7 +90,7 @@ async def test_nodes_come_in_pages_that_lead_to_each_other(web: httpx.AsyncClien
     assert second["next"] is None
 
 
-async def test_nodes_are_chosen_by_what_they_are(web: httpx.AsyncClient, conn: Connection) -> None:
+async def test_nodes_are_filtered_by_their_details_and_states(web: httpx.AsyncClient, conn: Connection) -> None:
     await register(conn, "gpu-1")
     chosen = {"status": "enrolling", "management": "unmanaged", "site": "ams"}
     assert len((await web.get("/api/v1/nodes", params=chosen)).json()["nodes"]) == 1
@@ -124,7 +124,7 @@ async def test_a_node_is_shown_with_the_clocks_that_run_for_it(web: httpx.AsyncC
         ("/api/v1/nothing", 404, "there is no path /api/v1/nothing"),
     ],
 )
-async def test_what_is_wrong_with_a_question_is_said_in_json(
+async def test_a_wrong_read_request_gets_a_problem_in_json(
     web: httpx.AsyncClient, conn: Connection, path: str, status: int, text: str
 ) -> None:
     await register(conn, "gpu-1")
@@ -136,7 +136,7 @@ async def test_what_is_wrong_with_a_question_is_said_in_json(
     assert text in answer.json()["detail"]
 
 
-async def test_a_request_speaks_the_newest_version_unless_it_says_another(
+async def test_a_request_has_the_newest_api_version_unless_its_header_names_another(
     web: httpx.AsyncClient, conn: Connection
 ) -> None:
     await conn.execute("SELECT farrier.register_node('gpu-1')")
@@ -150,7 +150,7 @@ async def test_a_request_speaks_the_newest_version_unless_it_says_another(
     assert (await web.post("/api/v1/intents", json=body, headers=WITH_TOKEN)).status_code == 202
 
 
-async def test_a_request_with_the_token_is_an_intent(web: httpx.AsyncClient, conn: Connection) -> None:
+async def test_a_post_with_the_token_inserts_an_intent(web: httpx.AsyncClient, conn: Connection) -> None:
     await register(conn, "gpu-1")
     body = {
         "node": "gpu-1",
@@ -168,7 +168,7 @@ async def test_a_request_with_the_token_is_an_intent(web: httpx.AsyncClient, con
     assert tuple(stored) == ("quarantine", "ops")
 
 
-async def test_a_request_that_waits_gets_the_answer(web: httpx.AsyncClient, conn: Connection) -> None:
+async def test_a_post_that_waits_gets_the_answer_of_the_intent(web: httpx.AsyncClient, conn: Connection) -> None:
     await register(conn, "gpu-1")
     await conn.execute(
         "CREATE FUNCTION farrier_test.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
@@ -196,7 +196,7 @@ async def test_a_request_without_the_token_changes_nothing(
     assert await conn.fetchval("SELECT count(*) FROM farrier.intents") == 0
 
 
-async def test_requests_are_off_until_a_token_is_configured(backend: Backend) -> None:
+async def test_without_a_configured_token_intents_are_refused(backend: Backend) -> None:
     site = closed_site()
     site.open(Backend(backend.queries, backend.requests, Limits(), None, backend.resources))
     async with client_of(site) as client:
@@ -218,7 +218,7 @@ async def test_requests_are_off_until_a_token_is_configured(backend: Backend) ->
         (b" " * 65537, 413, "at most 65536 bytes"),
     ],
 )
-async def test_what_is_wrong_with_a_request_is_said_in_json(
+async def test_a_wrong_post_gets_a_problem_in_json(
     web: httpx.AsyncClient, conn: Connection, body: bytes, status: int, text: str
 ) -> None:
     await register(conn, "gpu-1")
@@ -227,7 +227,9 @@ async def test_what_is_wrong_with_a_request_is_said_in_json(
     assert text in answer.json()["detail"]
 
 
-async def test_the_inventory_has_what_is_late_on_top(web: httpx.AsyncClient, conn: Connection, db: pg.Database) -> None:
+async def test_the_inventory_page_begins_with_the_nodes_above_their_limits(
+    web: httpx.AsyncClient, conn: Connection, db: pg.Database
+) -> None:
     await conn.execute(
         f"SELECT farrier.register_node('late', bootstrap_token => '{AGENT_TOKEN}', bootstrap_ttl => '80 hours')"
     )
@@ -241,7 +243,7 @@ async def test_the_inventory_has_what_is_late_on_top(web: httpx.AsyncClient, con
     assert 'href="/nodes/gpu-1"' in inventory
 
 
-async def test_the_inventory_keeps_what_was_chosen_from_page_to_page(web: httpx.AsyncClient, conn: Connection) -> None:
+async def test_the_inventory_keeps_its_filters_from_page_to_page(web: httpx.AsyncClient, conn: Connection) -> None:
     await register(conn, *(f"gpu-{number:03}" for number in range(101)))
     page = (await web.get("/", params={"status": "enrolling"})).text
     assert 'href="?status=enrolling&amp;after=gpu-099"' in page
@@ -249,7 +251,7 @@ async def test_the_inventory_keeps_what_was_chosen_from_page_to_page(web: httpx.
     assert "gpu-100" in (await web.get("/", params={"status": "enrolling", "after": "gpu-099"})).text
 
 
-async def test_a_node_s_page_says_where_it_is_what_to_do_and_how_it_came_there(
+async def test_a_node_s_page_shows_its_status_an_advice_and_its_timeline(
     web: httpx.AsyncClient, conn: Connection
 ) -> None:
     await register(conn, "gpu-1")
@@ -258,7 +260,7 @@ async def test_a_node_s_page_says_where_it_is_what_to_do_and_how_it_came_there(
         assert said in page
 
 
-async def test_what_others_wrote_is_text_on_a_page_and_never_markup(web: httpx.AsyncClient, conn: Connection) -> None:
+async def test_text_of_clients_is_never_markup_on_a_page(web: httpx.AsyncClient, conn: Connection) -> None:
     await conn.execute(
         "SELECT farrier.register_node('gpu-1', model => $1, labels => jsonb_build_object('a', $1::text))", EVIL
     )
@@ -269,14 +271,14 @@ async def test_what_others_wrote_is_text_on_a_page_and_never_markup(web: httpx.A
         assert "default-src 'none'" in page.headers["content-security-policy"]
 
 
-async def test_a_page_that_is_not_there_is_a_page_that_says_so(web: httpx.AsyncClient) -> None:
+async def test_a_missing_page_is_a_404_in_html(web: httpx.AsyncClient) -> None:
     answer = await web.get("/nodes/nobody")
     assert answer.status_code == 404
     assert answer.headers["content-type"].startswith("text/html")
     assert "nobody" in answer.text
 
 
-async def test_what_is_above_a_limit_is_told_by_the_api_and_on_top_of_the_inventory(
+async def test_resources_above_their_limits_are_in_the_api_and_on_top_of_the_inventory(
     web: httpx.AsyncClient, conn: Connection
 ) -> None:
     await conn.execute("SET session_replication_role = replica")

@@ -116,7 +116,7 @@ async def test_a_token_that_is_not_in_the_file_is_refused_and_changes_nothing(db
         assert (await web.submit(WRONG)).status_code == 401
         assert (await web.submit(BEARER)).status_code == 401
         web.access.use(TOKENS[1:])
-        assert (await web.submit(CI)).status_code == 401, "it left the file"
+        assert (await web.submit(CI)).status_code == 401, "the token left the file"
         assert await web.clients() == []
 
 

@@ -66,7 +66,7 @@ async def web(backend: Backend) -> AsyncIterator[httpx.AsyncClient]:
     ],
     ids=["deep", "no text"],
 )
-async def test_a_body_that_no_request_can_be_is_a_mistake_like_any_other(
+async def test_a_body_that_cannot_be_decoded_is_400_with_the_expected_fields(
     web: httpx.AsyncClient, path: str, body: bytes, text: str
 ) -> None:
     answer = await web.post(f"/api/v1/{path}", content=body, headers=WITH_TOKEN)
@@ -75,9 +75,7 @@ async def test_a_body_that_no_request_can_be_is_a_mistake_like_any_other(
     assert "a request body is a JSON object with these fields" in answer.json()["hint"]
 
 
-async def test_a_request_that_is_refused_for_how_long_it_waits_is_not_stored(
-    web: httpx.AsyncClient, db: pg.Database
-) -> None:
+async def test_an_intent_with_an_invalid_wait_is_not_stored(web: httpx.AsyncClient, db: pg.Database) -> None:
     async with db.connect() as conn:
         await register(conn, "gpu-1")
         node = {"node": "gpu-1", "action": "manage"}
@@ -109,7 +107,7 @@ async def test_a_state_that_cannot_be_read_is_named_and_logged_once(
     assert "cannot decode" in page.text
 
 
-async def test_an_error_that_nobody_foresaw_is_told_in_the_form_of_its_path_and_logged_once(
+async def test_an_unforeseen_error_has_the_format_of_its_path_and_is_logged_once(
     backend: Backend, said: io.StringIO
 ) -> None:
     site = Site(CollectorRegistry(), unready_because=lambda: None, refresh=unwell)
@@ -145,7 +143,9 @@ class Watched:
             self.done.set()
 
 
-async def test_a_client_that_leaves_while_it_speaks_is_no_trouble_of_ours(backend: Backend, said: io.StringIO) -> None:
+async def test_a_client_that_disconnects_during_its_request_causes_no_error(
+    backend: Backend, said: io.StringIO
+) -> None:
     asked = anyio.Event()
 
     async def token_is_asked() -> str:

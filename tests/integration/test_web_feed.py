@@ -26,7 +26,7 @@ from tests.support import pg
 
 __all__ = ["backend", "conn", "web"]
 
-# Longer than any statement may take until its first change.
+# After this time a change is in the feed, because no earlier change can become visible any more.
 SETTLED = timedelta(seconds=5)
 START = datetime(2027, 1, 1, tzinfo=UTC)
 TOKEN = api_token.token("1" * 64)
@@ -41,7 +41,7 @@ async def read(web: httpx.AsyncClient, cursor: str | None, **params: str) -> tup
     return [change["name"] for change in page["changes"]], page["cursor"]
 
 
-async def test_a_cursor_continues_after_what_was_read_also_after_the_end(
+async def test_a_cursor_continues_after_the_last_change_that_was_read(
     web: httpx.AsyncClient, conn: Connection, db: pg.Database
 ) -> None:
     await register(conn, "gpu-1")
@@ -73,7 +73,7 @@ async def test_a_change_that_becomes_visible_late_is_not_missed(
     assert (await read(web, cursor))[0] == ["gpu-2", "gpu-3"]
 
 
-async def test_a_change_carries_a_key_that_continues_after_it(
+async def test_the_key_of_a_change_continues_after_that_change(
     web: httpx.AsyncClient, conn: Connection, db: pg.Database
 ) -> None:
     for name in ("gpu-1", "gpu-2", "gpu-3"):
@@ -141,7 +141,7 @@ async def streamed(
         yield Events(response.aiter_lines())
 
 
-async def test_a_stream_has_the_changes_from_now_on_and_continues_where_it_broke(
+async def test_a_stream_has_the_changes_from_now_on_and_resumes_after_a_break(
     backend: Backend, conn: Connection, db: pg.Database
 ) -> None:
     await register(conn, "gpu-1")
@@ -198,7 +198,7 @@ async def test_a_stream_is_narrowed_like_history(backend: Backend, conn: Connect
         ("limit=5", 400, "unknown parameter 'limit'"),
     ],
 )
-async def test_what_is_wrong_with_a_stream_is_said_before_it_begins(
+async def test_a_wrong_parameter_of_a_stream_is_refused_before_the_stream_begins(
     web: httpx.AsyncClient, query: str, status: int, text: str
 ) -> None:
     answer = await web.get(f"/api/v1/history/stream?{query}")

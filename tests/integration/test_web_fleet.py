@@ -1,4 +1,4 @@
-"""What a fleet needs besides nodes and intents, over HTTP: tasks, tokens for agents, a run now, and a lifted brake."""
+"""The HTTP API besides nodes and intents: tasks, figures, tokens for agents, enqueueing, and lifting a brake."""
 
 from __future__ import annotations
 
@@ -64,5 +64,5 @@ async def test_a_brake_that_holds_no_node_is_not_lifted(web: httpx.AsyncClient) 
 
 
 @pytest.mark.parametrize("path", ["nodes/gpu-1/bootstrap", "nodes/gpu-1/enqueue", "sites/ams/brake-lift"])
-async def test_each_of_these_changes_takes_the_token(web: httpx.AsyncClient, path: str) -> None:
+async def test_each_change_of_the_fleet_requires_the_token(web: httpx.AsyncClient, path: str) -> None:
     assert (await web.post(f"/api/v1/{path}", json={})).status_code == 401

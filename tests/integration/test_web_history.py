@@ -48,7 +48,7 @@ async def test_the_whole_fleet_s_history_is_read_page_by_page_both_ways(
     assert told["newest"] == told["oldest"][::-1]
 
 
-async def test_a_history_is_narrowed_by_what_is_asked_for(web: httpx.AsyncClient, conn: Connection) -> None:
+async def test_history_is_filtered_by_resource_layer_cause_and_time(web: httpx.AsyncClient, conn: Connection) -> None:
     for name in ("gpu-1", "gpu-2"):
         await register(conn, name)
 
@@ -75,7 +75,9 @@ async def test_a_history_is_narrowed_by_what_is_asked_for(web: httpx.AsyncClient
         ("resource=gpu-1", "resource: expected KIND/NAME"),
     ],
 )
-async def test_what_is_wrong_with_a_question_for_history_is_said(web: httpx.AsyncClient, query: str, text: str) -> None:
+async def test_a_wrong_parameter_of_history_is_refused_with_the_reason(
+    web: httpx.AsyncClient, query: str, text: str
+) -> None:
     answer = await web.get(f"/api/v1/history?{query}")
     assert answer.status_code == 400
     assert text in answer.json()["detail"]

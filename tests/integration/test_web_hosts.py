@@ -1,4 +1,4 @@
-"""The Host header of requests: a foreign page whose host name resolves to this server can neither read nor ask."""
+"""The Host header of requests: a foreign page whose host name resolves to this server can neither read nor write."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ async def test_a_request_for_another_host_is_refused_before_anything_is_read(hos
 
 
 @pytest.mark.parametrize("host", OURS)
-async def test_an_address_localhost_and_a_name_of_the_settings_are_this_server(host: str) -> None:
+async def test_addresses_localhost_and_names_in_the_settings_are_accepted_as_host(host: str) -> None:
     async with client() as web:  # this application has no database
         assert (await web.get("/api/v1/nodes", headers={"host": host})).status_code == 503
 
 
 @pytest.mark.parametrize("path", sorted(UNDER_ANY_NAME))
 @pytest.mark.parametrize("host", ["evil.test", "farrier-0.farrier.svc"])
-async def test_prometheus_and_probes_come_under_any_name(path: str, host: str) -> None:
+async def test_metrics_and_probes_are_served_under_any_host_name(path: str, host: str) -> None:
     async with client() as web:
         assert (await web.get(path, headers={"host": host})).status_code == 200
 
@@ -64,6 +64,6 @@ async def test_over_a_real_socket_the_header_decides_and_not_the_address() -> No
 
 
 @pytest.mark.parametrize("name", ["", "https://farrier.test", "farrier.test:443", "farrier.test/x", "*.test", "a b"])
-def test_a_name_in_the_settings_is_a_host_name_and_nothing_more(name: str) -> None:
+def test_a_name_in_the_settings_has_to_be_a_host_name(name: str) -> None:
     with pytest.raises(ValueError, match="expected host names"):
         HttpConfig(names=(name,))

@@ -1,4 +1,4 @@
-"""Intents over HTTP: the status code of a POST is the answer, each is found again by its ID, and a client may wait."""
+"""Intents over HTTP: the status code of a POST is the answer; clients may wait for it, and read an intent by its ID."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_an_accepted_intent_is_200_and_a_rejected_one_is_a_problem(web: ht
     assert problem["intent"]["reason"] in problem["detail"]
 
 
-async def test_a_superseded_intent_is_a_problem_of_its_own(web: httpx.AsyncClient, conn: Any) -> None:
+async def test_a_superseded_intent_has_its_own_problem_type(web: httpx.AsyncClient, conn: Any) -> None:
     await conn.execute("SELECT farrier.register_node('gpu-1')")
     first = await post(web, "intents", MANAGE | {"idempotency_key": "k"})
     await conn.execute("UPDATE farrier.intents SET status = 'superseded', answered_at = farrier.now()")
@@ -73,7 +73,7 @@ async def test_a_superseded_intent_is_a_problem_of_its_own(web: httpx.AsyncClien
     assert again.json()["type"] == "urn:farrier:intent-superseded"
 
 
-async def test_an_intent_is_read_by_its_id_with_all_that_was_asked(web: httpx.AsyncClient, conn: Any) -> None:
+async def test_an_intent_is_read_by_its_id_with_its_parameters(web: httpx.AsyncClient, conn: Any) -> None:
     await conn.execute("SELECT farrier.register_node('gpu-1')")
     submitted = await post(web, "intents", PAUSE)
     shown = (await web.get(submitted.headers["location"])).json()
@@ -172,7 +172,7 @@ async def test_intents_of_every_kind_are_read_waited_for_and_listed(yard: Yard) 
         ("resource-intents?kind=barrel&resource=b", 400, "barrel"),
     ],
 )
-async def test_what_is_wrong_with_a_question_for_intents_is_said(
+async def test_a_wrong_read_request_for_intents_is_refused_with_the_reason(
     web: httpx.AsyncClient, path: str, status: int, text: str
 ) -> None:
     answer = await web.get(f"/api/v1/{path}")

@@ -61,7 +61,7 @@ async def test_the_fleet_is_counted_for_metrics_and_not_more_often_than_needed(
     assert {s.labels["failure"]: s.value for s in failing.samples} == dict.fromkeys(map(str, BmcFailure), 0)
 
 
-async def test_a_scrape_tells_of_the_fleet_as_it_is_now(backend: Backend, conn: Connection) -> None:
+async def test_a_scrape_counts_the_current_fleet(backend: Backend, conn: Connection) -> None:
     registry = CollectorRegistry()
     gauges = FleetGauges(wiring.fleet_words(), RULES, MovedClock())
     registry.register(gauges)

@@ -1,4 +1,4 @@
-"""Mistakes at the door of the API: one line that names the field, the value and the way out, and nothing is written."""
+"""A mistaken API request gets one line that names the field, the value and what is expected, and writes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NODE = {"node": "gpu-1", "action": "quarantine"}
 SITE = "letters, digits, dots, dashes and underscores"
 CREATE = {"kind": "network_segment", "resource": "lan", "action": "create"}
 
-# Method, path, body, status, and what the line has to name.
+# Method, path, body, status, and the texts that the line has to contain.
 MISTAKES: list[tuple[str, str, Any, int, tuple[str, ...]]] = [
     ("GET", "nodes?status=activ", None, 400, ("status", "'activ'", "active, offline")),
     ("GET", "nodes?sit=ams", None, 400, ("'sit'", "parameters of this path", "site")),

@@ -1,4 +1,4 @@
-"""Nodes are registered and changed over HTTP: one or many, and never over a change by another client."""
+"""Nodes are registered and changed over HTTP, one or many; no change overwrites that of another client."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_a_thousand_nodes_are_registered_in_one_request(web: httpx.AsyncCl
     assert await conn.fetchval("SELECT count(*) FROM farrier.nodes") == 1000
 
 
-async def test_one_wrong_node_keeps_all_from_being_registered_and_is_named(
+async def test_one_invalid_node_prevents_the_whole_registration_and_is_named(
     web: httpx.AsyncClient, conn: Connection
 ) -> None:
     await conn.execute("SELECT farrier.register_node('gpu-3')")
@@ -82,13 +82,13 @@ async def test_one_wrong_node_keeps_all_from_being_registered_and_is_named(
     assert await conn.fetchval("SELECT count(*) FROM farrier.nodes") == 1
 
 
-async def test_registering_takes_the_token(web: httpx.AsyncClient) -> None:
+async def test_a_registration_requires_the_token(web: httpx.AsyncClient) -> None:
     assert (await web.post("/api/v1/nodes", json={"name": "gpu-1"})).status_code == 401
     assert (await web.patch("/api/v1/nodes/gpu-1", json={"rack": "r1"})).status_code == 401
 
 
 @pytest.mark.usefixtures("site")
-async def test_every_detail_is_changed_and_what_may_be_absent_is_removed_with_null(web: httpx.AsyncClient) -> None:
+async def test_every_detail_is_changed_and_an_optional_one_is_removed_with_null(web: httpx.AsyncClient) -> None:
     changed = await change(web, VALUES)
     assert changed.status_code == 200, changed.text
     assert {name: changed.json()["node"][name] for name in DETAILS} == VALUES
@@ -98,7 +98,7 @@ async def test_every_detail_is_changed_and_what_may_be_absent_is_removed_with_nu
 
 
 @pytest.mark.usefixtures("site")
-async def test_a_change_over_that_of_another_client_is_refused(web: httpx.AsyncClient) -> None:
+async def test_a_change_of_an_outdated_version_is_refused(web: httpx.AsyncClient) -> None:
     seen = (await web.get("/api/v1/nodes/gpu-1")).headers["etag"]
     first = await change(web, {"rack": "r1"}, If_Match=seen)
     assert first.status_code == 200
@@ -110,8 +110,8 @@ async def test_a_change_over_that_of_another_client_is_refused(web: httpx.AsyncC
     assert (await web.get("/api/v1/nodes/gpu-1")).json()["node"]["rack"] == "r3"
 
 
-async def test_a_change_that_another_overtakes_before_its_answer_is_rejected(site: Site) -> None:
-    """The check is in the commit, and not only before the intent."""
+async def test_the_second_of_two_concurrent_changes_of_one_version_is_rejected(site: Site) -> None:
+    """The version is checked in the commit, and not only when the intent is inserted."""
     version = await site.conn.fetchval("SELECT version FROM farrier.nodes")
     async with site.conn.transaction():
         ids = [
@@ -128,7 +128,7 @@ async def test_a_change_that_another_overtakes_before_its_answer_is_rejected(sit
     assert await site.conn.fetchval("SELECT rack FROM farrier.nodes") == "r1"
 
 
-async def test_a_node_that_has_not_changed_is_not_sent_again(web: httpx.AsyncClient, site: Site) -> None:
+async def test_an_unchanged_node_is_answered_with_304(web: httpx.AsyncClient, site: Site) -> None:
     seen = (await web.get("/api/v1/nodes/gpu-1")).headers["etag"]
     same = await web.get("/api/v1/nodes/gpu-1", headers={"If-None-Match": seen})
     assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", seen)
@@ -144,7 +144,7 @@ async def test_a_change_that_the_node_rejects_is_a_problem(web: httpx.AsyncClien
 
 
 @pytest.mark.usefixtures("site")
-async def test_what_no_change_can_be_is_refused_in_words(web: httpx.AsyncClient, conn: Connection) -> None:
+async def test_an_invalid_change_is_refused_with_a_message(web: httpx.AsyncClient, conn: Connection) -> None:
     for body, text in (
         ({}, "the request body changes nothing"),
         ({"site": "no site"}, "site 'no site' is not usable: 1 to 63 letters"),
@@ -160,7 +160,7 @@ async def test_what_no_change_can_be_is_refused_in_words(web: httpx.AsyncClient,
     assert await conn.fetchval("SELECT count(*) FROM farrier.intents") == 0
 
 
-async def test_controllers_are_listed_with_the_shards_that_nobody_runs(web: httpx.AsyncClient) -> None:
+async def test_controllers_are_listed_with_the_unowned_shards(web: httpx.AsyncClient) -> None:
     listed = (await web.get("/api/v1/controllers")).json()
     assert listed["controllers"] == []
     assert {share["kind"] for share in listed["unowned"]} >= {"node", "network_segment"}

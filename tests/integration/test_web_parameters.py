@@ -1,4 +1,4 @@
-"""The query string: the API refuses unknown parameters; a page shows what it can."""
+"""The query string: the API refuses unknown parameters, and a page ignores them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ backend, web, conn = test_web.backend, test_web.web, test_web.conn
 
 
 @pytest.mark.parametrize("route", api.ROUTES, ids=lambda route: route.path)
-async def test_a_parameter_that_an_endpoint_does_not_know_is_refused_with_those_it_knows(
-    web: httpx.AsyncClient, route: Route
-) -> None:
+async def test_an_unknown_query_parameter_is_refused_with_the_known_ones(web: httpx.AsyncClient, route: Route) -> None:
     path = re.sub(r"{\w+}", "x", route.path)
     method = "POST" if "POST" in (route.methods or ()) else "GET"
     answer = await web.request(method, f"/api/v1{path}?bogus=1", headers=WITH_TOKEN)
@@ -40,7 +38,7 @@ async def test_a_parameter_that_an_endpoint_does_not_know_is_refused_with_those_
         ("breaches?status=Active", "status must be one of"),
     ],
 )
-async def test_what_would_narrow_nothing_or_everything_is_refused(
+async def test_unknown_and_invalid_query_parameters_are_refused(
     web: httpx.AsyncClient, conn: Connection, question: str, text: str
 ) -> None:
     await register(conn, "gpu-1")
@@ -49,7 +47,7 @@ async def test_what_would_narrow_nothing_or_everything_is_refused(
     assert text in answer.json()["detail"]
 
 
-async def test_pages_for_people_show_what_they_can(web: httpx.AsyncClient, conn: Connection) -> None:
+async def test_pages_ignore_unknown_query_parameters(web: httpx.AsyncClient, conn: Connection) -> None:
     await register(conn, "gpu-1")
     assert "gpu-1" in (await web.get("/?bogus=1")).text
     assert (await web.get("/?status=Active")).status_code == 200

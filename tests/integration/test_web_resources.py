@@ -1,4 +1,4 @@
-"""Resources of a registered kind that no process runs, over HTTP: read without a token, intents with one."""
+"""The HTTP API for resources of a kind that no process runs: a read needs no token, an intent does."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def web(yard: Yard) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def test_kinds_are_told_with_what_there_is_of_each(web: httpx.AsyncClient, yard: Yard) -> None:
+async def test_the_list_of_kinds_counts_the_resources_of_each_state(web: httpx.AsyncClient, yard: Yard) -> None:
     await yard.create("c-1")
     told = (await web.get("/api/v1/resources")).json()["kinds"]
     (crate,) = [kind for kind in told if kind["kind"] == "crate"]
@@ -67,7 +67,7 @@ async def test_resources_come_in_pages_that_lead_to_each_other(web: httpx.AsyncC
     assert none.json()["resources"] == []
 
 
-async def test_names_that_ended_ones_had_are_in_pages_too(web: httpx.AsyncClient, yard: Yard) -> None:
+async def test_ended_resources_that_share_a_name_are_paged_without_a_gap(web: httpx.AsyncClient, yard: Yard) -> None:
     for _ in range(2):
         await yard.create("c-1")
         async with yard.running():
@@ -87,7 +87,9 @@ async def test_names_that_ended_ones_had_are_in_pages_too(web: httpx.AsyncClient
     assert (newest["id"], newest["state"], newest["clocks"]) == (2, "gone", [])
 
 
-async def test_one_is_shown_with_its_clock_its_requests_and_its_history(web: httpx.AsyncClient, yard: Yard) -> None:
+async def test_a_resource_is_shown_with_its_clock_its_intents_and_its_history(
+    web: httpx.AsyncClient, yard: Yard
+) -> None:
     id_ = await yard.create("c-1")
     async with yard.running():
         await yard.until("SELECT EXISTS (SELECT FROM farrier.history WHERE kind = 'crate' AND from_value IS NOT NULL)")
@@ -103,18 +105,20 @@ async def test_one_is_shown_with_its_clock_its_requests_and_its_history(web: htt
 
 
 @pytest.mark.parametrize("path", ["barrel", "barrel/x", "barrel/x/history", "crate/c-9", "crate/c-9/history"])
-async def test_what_there_is_not_is_not_found(web: httpx.AsyncClient, path: str) -> None:
+async def test_a_missing_kind_or_resource_is_not_found(web: httpx.AsyncClient, path: str) -> None:
     answer = await web.get(f"/api/v1/resources/{path}")
     assert answer.status_code == 404
     assert path.split("/", maxsplit=1)[0] in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("given", [{"after": "c-1"}, {"after": "c-1:x"}, {"ended": "maybe"}, {"limit": "0"}])
-async def test_a_page_that_cannot_be_is_refused(web: httpx.AsyncClient, given: dict[str, str]) -> None:
+async def test_invalid_page_parameters_are_refused(web: httpx.AsyncClient, given: dict[str, str]) -> None:
     assert (await web.get("/api/v1/resources/crate", params=given)).status_code == 400
 
 
-async def test_members_and_addresses_are_told_with_whose_they_are(web: httpx.AsyncClient, yard: Yard) -> None:
+async def test_members_are_listed_with_their_owners_and_a_missing_resource_is_404(
+    web: httpx.AsyncClient, yard: Yard
+) -> None:
     await yard.pool.execute("SELECT farrier.set_pool('pkey', 5, 6)")
     made = {"network_segment": '{"site": "ams", "prefixes": ["10.0.0.0/24"]}', "ib_partition": "{}"}
     for kind, params in made.items():
@@ -130,15 +134,13 @@ async def test_members_and_addresses_are_told_with_whose_they_are(web: httpx.Asy
 
 
 @pytest.mark.parametrize("path", ["crate?state=%00", "crate?site=%00", "crate/%00", "crate/%00/history", "%00"])
-async def test_a_text_that_no_database_takes_is_a_mistake_and_not_something_missing(
-    web: httpx.AsyncClient, path: str
-) -> None:
+async def test_a_text_that_the_database_cannot_store_is_400_and_not_404(web: httpx.AsyncClient, path: str) -> None:
     answer = await web.get(f"/api/v1/resources/{path}")
     assert answer.status_code == 400
     assert answer.json()["detail"]
 
 
-async def test_what_is_made_is_accepted_also_if_nobody_waits(web: httpx.AsyncClient) -> None:
+async def test_a_create_is_accepted_even_if_the_client_does_not_wait(web: httpx.AsyncClient) -> None:
     asked = {"kind": "crate", "resource": "c-1", "action": "create", "params": {"size": 3}, "idempotency_key": "k"}
     for _ in range(2):
         made = await web.post("/api/v1/resource-intents", json=asked, headers=WITH_TOKEN)
@@ -147,7 +149,7 @@ async def test_what_is_made_is_accepted_also_if_nobody_waits(web: httpx.AsyncCli
         assert shown.json()["resource"]["name"] == "c-1"
 
 
-async def test_asking_takes_the_token(web: httpx.AsyncClient) -> None:
+async def test_an_intent_requires_the_token(web: httpx.AsyncClient) -> None:
     asked = {"kind": "crate", "resource": "c-1", "action": "create", "params": {"size": 3}}
     assert (await web.post("/api/v1/resource-intents", json=asked)).status_code == 401
     made = await web.post("/api/v1/resource-intents", json=asked, headers=WITH_TOKEN, params={"wait": 5})
@@ -169,7 +171,7 @@ async def test_asking_takes_the_token(web: httpx.AsyncClient) -> None:
         ({"action": "delete", "params": {}}, 404),
     ],
 )
-async def test_what_cannot_be_asked_is_refused_as_the_database_says_it(
+async def test_an_intent_that_the_database_refuses_gets_its_message(
     web: httpx.AsyncClient, wrong: dict[str, object], status: int
 ) -> None:
     asked = {"kind": "crate", "resource": "c-1", "action": "create", "params": {"size": 3}} | wrong
@@ -178,7 +180,9 @@ async def test_what_cannot_be_asked_is_refused_as_the_database_says_it(
     assert answer.json()["detail"]
 
 
-async def test_what_is_late_is_among_the_breaches_and_on_the_page(web: httpx.AsyncClient, yard: Yard) -> None:
+async def test_a_resource_above_its_limit_is_among_the_breaches_and_on_the_page(
+    web: httpx.AsyncClient, yard: Yard
+) -> None:
     for name, site in (("c-1", None), ("c-2", "north")):
         await yard.pool.execute("INSERT INTO farrier_crates.crates (name, site) VALUES ($1, $2)", name, site)
     await yard.db.advance(timedelta(minutes=7))
@@ -192,7 +196,9 @@ async def test_what_is_late_is_among_the_breaches_and_on_the_page(web: httpx.Asy
     assert 'href="/resources/network_segment"' in kinds
 
 
-async def test_every_kind_has_a_page_with_its_resources_and_one_for_each(web: httpx.AsyncClient, yard: Yard) -> None:
+async def test_every_kind_has_a_page_with_its_resources_and_every_resource_a_page(
+    web: httpx.AsyncClient, yard: Yard
+) -> None:
     await yard.pool.execute("INSERT INTO farrier_crates.crates (name) VALUES ('c-1')")
     await yard.db.advance(timedelta(minutes=7))
     listed = (await web.get("/resources/crate")).text

@@ -16,7 +16,7 @@ from tests.support import pg
 
 @pytest.mark.parametrize(("temporary", "status"), [(True, 503), (False, 500)], ids=["for now", "until it is mended"])
 @pytest.mark.parametrize("path", ["intents", "resource-intents"])
-async def test_a_token_that_cannot_be_read_is_told_as_json_and_where_it_should_be_is_not(
+async def test_an_unreadable_token_is_reported_in_json_without_its_location(
     db: pg.Database, path: str, temporary: bool, status: int
 ) -> None:
     async def unreadable() -> str:

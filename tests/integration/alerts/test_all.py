@@ -62,7 +62,7 @@ def of_every_alert(faults: Callable[[alerts.Alert], Iterator[object]]) -> list[s
     return [f"{alert.name} {sorted(alert.labels.values())}: {fault}" for alert in ALERTS for fault in faults(alert)]
 
 
-def test_every_metric_and_label_of_a_rule_is_one() -> None:
+def test_every_metric_and_label_of_a_rule_exists() -> None:
     def unknown(alert: alerts.Alert) -> Iterator[object]:
         for name, matchers in SELECTED.findall(alert.expr) + SELECTED.findall(alert.description):
             yield from {*MATCHED.findall(matchers)} - KNOWN[name] if name in KNOWN else [name]
@@ -73,11 +73,11 @@ def test_every_metric_and_label_of_a_rule_is_one() -> None:
     assert not of_every_alert(unknown)
 
 
-def test_no_rule_rests_on_the_default_limits() -> None:
+def test_no_rule_uses_the_gauge_of_limits() -> None:
     assert not [alert.name for alert in ALERTS if gauges.STATE_SLA.name in alert.expr]
 
 
-def test_a_figure_of_the_fleet_counts_only_while_it_is_fresh_and_must_stand_for_longer() -> None:
+def test_every_rule_on_the_fleet_requires_a_fresh_count_and_a_longer_duration() -> None:
     of_fleet = {
         metric.name
         for metric in vars(gauges).values()
@@ -90,7 +90,7 @@ def test_a_figure_of_the_fleet_counts_only_while_it_is_fresh_and_must_stand_for_
     assert not [alert for alert in of_figures if alert.hold <= STALE_AFTER]
 
 
-def test_every_alert_is_seen_firing_and_silent() -> None:
+def test_every_alert_has_a_case_that_fires_and_one_that_does_not() -> None:
     names = {alert.name for alert in ALERTS}
     figures = {figure.alert for figure in FIGURES}
     assert {case.alert for case in CASES if case.fires} | figures == names
@@ -115,7 +115,7 @@ def test_a_runbook_link_leads_to_a_section() -> None:
     assert not of_every_alert(broken)
 
 
-def test_what_prometheus_fills_in_is_spelled_as_it_wants_it() -> None:
+def test_templates_in_texts_of_alerts_are_well_formed() -> None:
     def misspelled(alert: alerts.Alert) -> Iterator[object]:
         text = alert.summary + alert.description
         if "$" in re.sub(r"\{\{.*?\}\}", "", text) or text.count("{{") != text.count("}}"):
@@ -124,7 +124,7 @@ def test_what_prometheus_fills_in_is_spelled_as_it_wants_it() -> None:
     assert not of_every_alert(misspelled)
 
 
-def test_runs_of_which_none_is_committed_are_told_as_all(tmp_path: Path) -> None:
+def test_when_no_run_is_committed_the_alert_says_100_percent(tmp_path: Path) -> None:
     told = {
         'farrier_handler_runs_total{kind="node",outcome="wait"}': "0x60",
         'farrier_commit_conflicts_total{kind="node",verdict="lost"}': "0+1x60",
@@ -146,7 +146,7 @@ def alertmanager() -> str:
     return found[1]
 
 
-def test_the_example_for_alertmanager_is_one(tmp_path: Path) -> None:
+def test_the_example_for_alertmanager_is_valid(tmp_path: Path) -> None:
     amtool = program("amtool")
     file = tmp_path / "alertmanager.yml"
     file.write_text(alertmanager())
@@ -154,7 +154,7 @@ def test_the_example_for_alertmanager_is_one(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_example_for_alertmanager_names_alerts_labels_and_severities_that_there_are() -> None:
+def test_the_example_for_alertmanager_names_existing_alerts_labels_and_severities() -> None:
     example = alertmanager()
     named = {name for names in re.findall(r'alertname=~?"([^"]+)"', example) for name in names.split("|")}
     assert named
@@ -165,7 +165,7 @@ def test_the_example_for_alertmanager_names_alerts_labels_and_severities_that_th
     assert labels <= {"alertname"}.union(*KNOWN.values())
 
 
-async def test_questions_to_the_database_have_answers(db: pg.Database) -> None:
+async def test_queries_on_the_pages_succeed_with_the_readers_role(db: pg.Database) -> None:
     """The queries in descriptions of alerts and on pages succeed with the rights of farrier_reader."""
     asked = [each for alert in ALERTS for each in re.findall(r"To list [a-z ]+: (SELECT .+)$", alert.description)]
     pages = [question for page in PAGES.glob("*.md") for question in PSQL.findall(page.read_text())]
@@ -178,7 +178,7 @@ async def test_questions_to_the_database_have_answers(db: pg.Database) -> None:
             await conn.fetch(question)
 
 
-def test_every_failure_has_a_section_and_nothing_else_has() -> None:
+def test_the_page_of_failures_has_exactly_one_section_for_each_failure() -> None:
     sections = re.findall(r"^### (.+)$", (OPERATING / "failures.md").read_text(), re.MULTILINE)
     assert sections == [
         *(f"failure {failure}" for failure in FailureClass),
@@ -187,7 +187,7 @@ def test_every_failure_has_a_section_and_nothing_else_has() -> None:
     ]
 
 
-def test_results_that_are_answers_are_results() -> None:
+def test_results_that_count_as_answers_are_results_of_services() -> None:
     services = vocabulary().services.values()
     results = {result for operations in services for each in operations.values() for result in each}
     assert results >= ANSWERS
@@ -199,7 +199,7 @@ def stuck(config: Config) -> dict[str, str]:
     return {alert.severity: alert.expr for alert in alerts.groups(config)[0].alerts if alert.name == "FarrierStuck"}
 
 
-def test_a_limit_of_a_day_is_a_persons_unless_a_site_or_a_model_has_a_shorter_one() -> None:
+def test_a_limit_of_a_day_makes_a_ticket_unless_a_site_or_a_model_has_a_shorter_one() -> None:
     place = 'kind="onboarding",state="running",substate="wait_for_ready"'
     day = timedelta(days=1)
     with_day = promtool.limits({"onboarding.running.wait_for_ready": day})
@@ -211,7 +211,7 @@ def test_a_limit_of_a_day_is_a_persons_unless_a_site_or_a_model_has_a_shorter_on
         assert place not in stuck(both)["ticket"]
 
 
-def test_so_is_a_limit_of_another_kind_of_farriers_own_or_of_another_package() -> None:
+def test_a_limit_of_a_day_makes_a_ticket_for_other_kinds_too() -> None:
     ours = 'kind="ib_partition",state="error",substate=""'
     theirs = 'kind="crate",state="emptying",substate="unpack"'
     config = promtool.limits({"ib_partition.error": timedelta(days=1), "crate.emptying.unpack": timedelta(days=2)})
@@ -229,7 +229,7 @@ def test_lag_is_measured_by_the_period_of_the_settings() -> None:
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["named", "named under another clock"])
-def test_an_alert_tells_the_nodes_it_can_the_numbers_and_where_to_read_on(named: bool, tmp_path: Path) -> None:
+def test_an_alert_has_the_named_nodes_the_numbers_and_a_link(named: bool, tmp_path: Path) -> None:
     labels = {"kind": "onboarding", "state": "running", "substate": "wait_for_ready"}
     elsewhere = {"kind": "node", "state": "offline", "substate": ""}
     worst = labels if named else elsewhere

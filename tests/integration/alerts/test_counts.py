@@ -29,7 +29,7 @@ MAAS = {"service": "maas", "severity": "ticket"}
 
 
 class Case(msgspec.Struct, frozen=True):
-    """Series of replicas, and the labels with which the alert fires at the minute; None: it never fires until then."""
+    """Series of replicas, and the labels with which the alert fires at `minute`; None: it does not fire until then."""
 
     alert: str
     name: str
@@ -154,7 +154,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.alert}-{case.name}")
-def test_it_fires_when_it_must_and_then_only(case: Case, tmp_path: Path) -> None:
+def test_an_alert_fires_exactly_when_its_case_says(case: Case, tmp_path: Path) -> None:
     if case.fires is None:
         expected = never(case.alert, case.minute)
     else:

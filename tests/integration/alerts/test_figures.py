@@ -160,7 +160,7 @@ def with_gap(figure: Figure, value: float, gap: str, counted: str, *, names: tup
 
 @pytest.mark.matrix(keep=4)
 @every_figure
-def test_it_fires_once_when_it_has_stood_long_enough_however_many_replicas_tell(figure: Figure, tmp_path: Path) -> None:
+def test_an_alert_fires_once_after_its_duration_for_any_number_of_replicas(figure: Figure, tmp_path: Path) -> None:
     late, early = firing(figure.alert, figure.hold, figure.told), never(figure.alert, figure.hold - 1)
     pending = firing(figure.alert, figure.hold - 1, figure.told, state="pending")
     for names in (THREE, THREE[:1]):
@@ -169,14 +169,14 @@ def test_it_fires_once_when_it_has_stood_long_enough_however_many_replicas_tell(
 
 @pytest.mark.matrix(keep=4)
 @every_figure
-def test_it_is_silent_while_all_is_well_or_was_wrong_for_a_moment(figure: Figure, tmp_path: Path) -> None:
+def test_an_alert_is_silent_while_the_value_is_good_or_bad_for_a_moment(figure: Figure, tmp_path: Path) -> None:
     for samples in (f"{figure.quiet}x200", f"{figure.quiet}x9 {figure.loud}x{figure.hold - 2} {figure.quiet}x200"):
         promtool.check(tmp_path, replicas(figure, samples), never(figure.alert, 30 + figure.hold))
 
 
 @pytest.mark.matrix(keep=4)
 @every_figure
-def test_it_clears_when_the_figure_does(figure: Figure, tmp_path: Path) -> None:
+def test_an_alert_ends_when_the_value_is_good_again(figure: Figure, tmp_path: Path) -> None:
     samples = f"{figure.loud}x{figure.hold + 2} {figure.quiet}x200"
     fires, clear = firing(figure.alert, figure.hold + 2, figure.told), firing(figure.alert, figure.hold + 3)
     promtool.check(tmp_path, replicas(figure, samples), fires, clear)
@@ -184,7 +184,7 @@ def test_it_clears_when_the_figure_does(figure: Figure, tmp_path: Path) -> None:
 
 @pytest.mark.matrix(keep=4)
 @every_figure
-def test_it_does_not_notice_that_one_replica_of_three_is_gone(figure: Figure, tmp_path: Path) -> None:
+def test_an_alert_goes_on_when_one_replica_of_three_is_gone(figure: Figure, tmp_path: Path) -> None:
     a, b, c = replicas(figure, f"{figure.loud}x200")
     gone = msgspec.structs.replace(c, exposes={figure.series: f"{figure.loud}x1"}, up="1x1 0x200", counted="0+60x1")
     always = [firing(figure.alert, minute, figure.told) for minute in (figure.hold, figure.hold + 20)]
@@ -193,7 +193,7 @@ def test_it_does_not_notice_that_one_replica_of_three_is_gone(figure: Figure, tm
 
 @pytest.mark.matrix(keep=4)
 @every_figure
-def test_a_short_gap_neither_ends_it_nor_raises_it_anew(figure: Figure, tmp_path: Path) -> None:
+def test_a_short_gap_neither_ends_an_alert_nor_restarts_it(figure: Figure, tmp_path: Path) -> None:
     """The only replica restarts: at first the series have stale markers, as Prometheus sets them for a target that does
     not respond; then the new process has not counted yet."""
     last = figure.hold + 2
@@ -214,7 +214,7 @@ def test_a_short_gap_neither_ends_it_nor_raises_it_anew(figure: Figure, tmp_path
 
 @pytest.mark.matrix(keep=4)
 @every_figure
-def test_after_a_long_gap_it_is_right_again(figure: Figure, tmp_path: Path) -> None:
+def test_after_a_long_gap_an_alert_fires_again_only_for_a_bad_value(figure: Figure, tmp_path: Path) -> None:
     last = figure.hold + 2
     gap, counted = f"{{0}}x{last} stale _x4 {{0}}x200", f"0+60x{last} stale _x4 {60 * (last + 6)}+60x200"
     for value, told in ((figure.loud, (figure.told,)), (figure.quiet, ())):
@@ -228,7 +228,7 @@ def test_after_a_long_gap_it_is_right_again(figure: Figure, tmp_path: Path) -> N
 
 @pytest.mark.matrix(keep=4)
 @every_figure
-def test_figures_that_nobody_renews_make_nothing_fire(figure: Figure, tmp_path: Path) -> None:
+def test_values_that_are_not_counted_again_fire_no_alert(figure: Figure, tmp_path: Path) -> None:
     begun = f"{figure.quiet}x5 {figure.loud}x200"  # the value changes in the last minute in which the fleet is counted
     for samples, counted in ((f"{figure.loud}x200", "0x200"), (begun, CUT_OFF)):
         promtool.check(tmp_path, replicas(figure, samples, counted=counted), never(figure.alert, 30 + figure.hold))
@@ -236,9 +236,7 @@ def test_figures_that_nobody_renews_make_nothing_fire(figure: Figure, tmp_path: 
 
 @pytest.mark.matrix(keep=4)
 @every_figure
-def test_a_replica_that_lost_the_database_does_not_outvote_those_that_know_better(
-    figure: Figure, tmp_path: Path
-) -> None:
+def test_a_replica_without_the_database_does_not_outvote_the_others(figure: Figure, tmp_path: Path) -> None:
     a, b, c = replicas(figure, f"{figure.loud}x1 {figure.quiet}x200")
     lost = msgspec.structs.replace(c, exposes={figure.series: f"{figure.loud}x200"}, counted="0x200")
     promtool.check(tmp_path, (a, b, lost), never(figure.alert, 30 + figure.hold))
@@ -247,12 +245,12 @@ def test_a_replica_that_lost_the_database_does_not_outvote_those_that_know_bette
 @pytest.mark.parametrize(
     "labels", [{"kind": "maas_region", "state": "failing"}, {"kind": "onboarding", "state": "end_to_end"}]
 )
-def test_what_has_an_alert_of_its_own_is_not_told_as_stuck(labels: dict[str, str], tmp_path: Path) -> None:
+def test_a_state_with_an_alert_of_its_own_does_not_fire_farrierstuck(labels: dict[str, str], tmp_path: Path) -> None:
     series = promtool.labelled("farrier_resources_above_sla", **labels, substate="")
     promtool.check(tmp_path, [Replica("a", {series: "5x200"})], never("FarrierStuck", 60))
 
 
-def test_every_state_of_every_other_kind_wakes_somebody_when_its_limit_has_passed(tmp_path: Path) -> None:
+def test_every_state_of_every_other_kind_above_its_limit_fires_farrierstuck(tmp_path: Path) -> None:
     others = [spec for spec in BUILT_IN if spec is not maas_region.SPEC]
     places = [*places_of(others), Place("of_somebody_else", "waiting", "", "", None)]
     figures = [stuck(place.kind, place.state, place.substate) for place in places]
@@ -271,20 +269,20 @@ def test_each_class_has_its_own_alert_and_its_own_severity(alert: str, tmp_path:
     promtool.check(tmp_path, [all_of_them], firing(alert, minute, *(figure.told for figure in classes)))
 
 
-def test_reads_that_fail_now_and_then_are_no_bmc_that_cannot_be_read(tmp_path: Path) -> None:
+def test_reads_that_fail_now_and_then_do_not_fire_an_alert(tmp_path: Path) -> None:
     figure = unreadable(BmcFailure.TIMEOUT)
     taking_turns = Replica("a", {figure.series: "3x200", UNREAD_FOR_LONG: "0x200"})
     promtool.check(tmp_path, [taking_turns], never(figure.alert, 100))
 
 
-def test_nobody_is_woken_for_a_few_bmcs_of_a_small_fleet(tmp_path: Path) -> None:
+def test_a_few_unreadable_bmcs_of_a_small_fleet_do_not_page(tmp_path: Path) -> None:
     for unread, manageable in ((4, 10), (0, 0)):
         few = Replica("a", {UNREAD_FOR_LONG: f"{unread}x200", MANAGEABLE: f"{manageable}x200"})
         promtool.check(tmp_path, [few], never("FarrierManyBmcsUnreadable", 100))
 
 
 @pytest.mark.parametrize(("unobserved", "pages"), [(60, True), (59, False)])
-def test_a_region_that_nobody_reads_wakes_somebody_and_a_machine_does_not(
+def test_stale_observations_page_for_many_nodes_and_make_a_ticket_for_few(
     unobserved: int, pages: bool, tmp_path: Path
 ) -> None:
     offline = 'farrier_resources{kind="node",state="offline",substate=""}'
@@ -294,19 +292,19 @@ def test_a_region_that_nobody_reads_wakes_somebody_and_a_machine_does_not(
     promtool.check(tmp_path, replicas_of(told), expected, never("FarrierObservationsStale", 14))
 
 
-def test_nobody_is_woken_for_shards_of_a_kind_that_has_no_resources(tmp_path: Path) -> None:
+def test_unowned_shards_of_a_kind_without_resources_do_not_page(tmp_path: Path) -> None:
     told = {'farrier_shards_unowned{kind="ib_partition"}': "64x200", ACTIVE: "10x200"}
     told['farrier_resources{kind="ib_partition",state="active",substate=""}'] = "0x200"
     promtool.check(tmp_path, replicas_of(told), never("FarrierShardsUnowned", 100))
 
 
-def test_nobody_is_woken_for_a_few_machines_of_a_small_fleet(tmp_path: Path) -> None:
+def test_a_few_machines_of_a_small_fleet_do_not_page(tmp_path: Path) -> None:
     expected = firing("FarrierObservationsStale", 30, {"severity": "ticket"})
     promtool.check(tmp_path, replicas_of({UNOBSERVED: "4x200", ACTIVE: "10x200"}), expected)
 
 
 @pytest.mark.parametrize("alert", ["FarrierNodeStuck", "FarrierResourcesFailing"])
-def test_what_ends_with_its_series_is_told_no_more_from_the_next_scrape_on(alert: str, tmp_path: Path) -> None:
+def test_an_alert_ends_at_the_scrape_in_which_its_series_is_missing(alert: str, tmp_path: Path) -> None:
     figure = next(figure for figure in FIGURES if figure.alert == alert)
     last = figure.hold + 2
     fires, clear = firing(alert, last, figure.told), firing(alert, last + 1)

@@ -50,7 +50,7 @@ async def test_each_bmc_has_its_own_address_certificate_and_machine(fleet: BmcFl
     assert len({(reading.serial, reading.uuid) for reading in readings}) == 3
 
 
-async def test_the_bmcs_count_what_they_are_asked_from_one_telling_to_the_next(fleet: BmcFleet) -> None:
+async def test_the_counts_of_the_bmcs_begin_anew_after_each_report(fleet: BmcFleet) -> None:
     async with bmc_polls.client(fleet) as bmc:
         await bmc.verify(bmc_polls.target(fleet, fleet.addresses[0], known=False))
         first = await fleet.counts()
@@ -82,7 +82,7 @@ async def test_a_wrong_password_is_refused(fleet: BmcFleet) -> None:
     assert (await fleet.counts()).refused == 1
 
 
-async def test_the_bmcs_end_with_whoever_started_them(tmp_path: Path) -> None:
+async def test_the_bmcs_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     """The BMCs end when the pipe to the benchmark is closed, so also when the benchmark was killed."""
     command = [sys.executable, "-m", "bench.bmc_server", "2", "1", "0", str(tmp_path)]
     done = await anyio.run_process(command, cwd=REPOSITORY, stderr=subprocess.PIPE, check=False, input=b"")
@@ -90,7 +90,7 @@ async def test_the_bmcs_end_with_whoever_started_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-async def test_a_daemon_verifies_the_healthy_and_knows_the_dead(clean: Ground, fleet: BmcFleet) -> None:
+async def test_a_daemon_verifies_the_healthy_bmcs_and_reports_the_dead_ones(clean: Ground, fleet: BmcFleet) -> None:
     verified = await bmcs.verify(clean, fleet)
     assert verified.healthy > 0 and verified.dead > 0
     rows = await clean.pool.fetch("SELECT bmc_address, management, bmc ->> 'failure' AS failure FROM farrier.nodes")
@@ -100,8 +100,8 @@ async def test_a_daemon_verifies_the_healthy_and_knows_the_dead(clean: Ground, f
 
 
 @pytest.mark.full
-async def test_a_daemon_polls_the_bmcs_that_the_nodes_at_rest_are_given(clean: Ground) -> None:
-    """It sends each BMC one request, and the nodes record the responses."""
+async def test_a_daemon_reads_the_power_of_nodes_at_rest(clean: Ground) -> None:
+    """The daemon sends each BMC one request, and the nodes record the responses."""
 
     async def polled() -> bool:
         return not await clean.pool.fetchval(_NOT_READ_SINCE, began)

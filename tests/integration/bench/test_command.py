@@ -51,7 +51,7 @@ async def test_a_missed_target_ends_with_1_and_still_shows_the_figure(empty: pg.
 
 
 @pytest.mark.full
-async def test_the_table_says_how_fast_the_machine_is_and_no_schema_is_left(empty: pg.Database) -> None:
+async def test_the_table_has_the_speed_of_the_machine_and_no_schema_is_left(empty: pg.Database) -> None:
     # Ten nodes of a site: more than the brake lets leave service by default.
     done = await bench("--dsn", empty.dsn, "--only", "transitions", "--nodes", "80", "--runs", "1")
     for when in ("before", "after"):
@@ -70,7 +70,7 @@ async def test_a_database_that_is_in_use_is_left_alone(db: pg.Database) -> None:
         assert await conn.fetchval("SELECT count(*) FROM farrier.schema_steps") > 0
 
 
-async def test_an_unknown_name_is_refused_with_those_there_are() -> None:
+async def test_an_unknown_benchmark_is_refused_with_the_known_ones() -> None:
     done = await bench("--only", "sweeps")
     assert done.returncode == ExitCode.USAGE
     assert b"no benchmark 'sweeps'" in done.stderr

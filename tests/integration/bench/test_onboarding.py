@@ -27,7 +27,7 @@ async def clean(pg_server: pg.Server) -> AsyncIterator[Ground]:
 
 
 @pytest.mark.full
-async def test_a_fleet_arrives_and_each_wait_is_timed_from_what_ended_it(clean: Ground) -> None:
+async def test_a_fleet_is_onboarded_and_the_end_of_each_wait_is_timed(clean: Ground) -> None:
     region = Region(durations=BRIEF)
     done = await onboarding.take_in(clean, region, PACE, NODES, within=timedelta(0), boot=timedelta(0))
     assert {machine.status for machine in region.machines.values()} == {Status.DEPLOYED}
@@ -39,7 +39,7 @@ async def test_a_fleet_arrives_and_each_wait_is_timed_from_what_ended_it(clean: 
     assert all(told >= shown for told, shown in zip(done.after_told, done.after_shown, strict=True))
 
 
-async def test_the_bare_client_makes_the_daemons_calls_and_comes_as_far(clean: Ground) -> None:
+async def test_the_bare_client_repeats_the_daemons_calls_and_deploys_the_same_machines(clean: Ground) -> None:
     seconds, calls = await onboarding_bare.by_farrier(clean, NODES)
     assert seconds > 0
     again = Region(durations=onboarding_bare.INSTANT)

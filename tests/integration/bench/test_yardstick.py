@@ -24,14 +24,14 @@ async def has_schema(database: pg.Database) -> bool:
         return bool(await conn.fetchval("SELECT to_regnamespace('yardstick') IS NOT NULL"))
 
 
-async def test_both_speeds_are_measured_and_can_be_again(empty: pg.Database) -> None:
+async def test_both_speeds_can_be_measured_repeatedly(empty: pg.Database) -> None:
     for _ in range(2):
         speed = await yardstick.take(empty.dsn)
         assert speed.transitions_per_second > 0 and speed.reaction_p50_ms > 0
         assert not await has_schema(empty)
 
 
-async def test_a_reaction_is_a_request_that_was_carried_out(empty: pg.Database) -> None:
+async def test_each_measured_reaction_is_a_completed_request(empty: pg.Database) -> None:
     """Each request moved one thing by one version, has one row of history, and was deleted."""
     async with yardstick.tables(empty.dsn):
         await yardstick.reaction_p50_ms(empty.dsn)
@@ -56,7 +56,7 @@ async def test_a_failure_inside_leaves_no_schema_behind(empty: pg.Database) -> N
     assert not await has_schema(empty)
 
 
-async def test_whoever_stops_it_finds_no_schema_either(empty: pg.Database) -> None:
+async def test_a_cancelled_measurement_leaves_no_schema_behind(empty: pg.Database) -> None:
     with anyio.CancelScope() as stopped:
         async with yardstick.tables(empty.dsn):
             assert await has_schema(empty)

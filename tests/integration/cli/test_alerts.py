@@ -46,7 +46,7 @@ async def test_rules_are_those_of_the_settings(nowhere: Prompt, tmp_path: Path) 
     assert "farrier_node_above_sla_seconds" not in said.out
 
 
-async def test_rules_go_into_a_file_and_a_file_that_cannot_be_written_is_told(nowhere: Prompt, tmp_path: Path) -> None:
+async def test_rules_are_written_to_a_file_or_the_error_is_reported(nowhere: Prompt, tmp_path: Path) -> None:
     file = tmp_path / "rules.yml"
     assert (await nowhere("alerts", "--out", file)).out == ""
     assert file.read_text() == (await nowhere("alerts")).out

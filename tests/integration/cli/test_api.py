@@ -44,7 +44,7 @@ READING = [
     ("resource", "show", "node", "gpu-1"),
 ]
 
-# Time passes between two commands.
+# Left out of comparisons, because time passes between two commands.
 TIMES = re.compile(r'\b\d+s\b *|"now": "[^"]*"')
 
 
@@ -82,7 +82,7 @@ async def test_reading_commands_print_the_same_as_with_the_database(farrier: Pro
 
 
 @pytest.mark.usefixtures("site")
-async def test_nodes_are_registered_and_asked_over_http(remote: Prompt) -> None:
+async def test_nodes_are_registered_and_intents_submitted_over_http(remote: Prompt) -> None:
     assert (await remote("node", "add", "gpu-2", "--site", "ams", "--json")).json["name"] == "gpu-2"
     assert (await remote("node", "bootstrap", "gpu-2", "--json")).json["bootstrap_token"]
     said = await remote("intent", "submit", "gpu-1", "pause", "reason=to look at it", "--wait")
@@ -106,13 +106,13 @@ async def test_a_command_for_the_database_itself_says_that_it_needs_it(remote: P
     assert refused.err == "farrier: this command needs the database itself; use --dsn instead of --api\n"
 
 
-async def test_an_answer_that_the_server_has_at_once_is_reported_like_a_later_one(site: Site, remote: Prompt) -> None:
+async def test_an_answer_in_the_first_response_is_reported_like_a_later_one(site: Site, remote: Prompt) -> None:
     first = await remote("intent", "submit", "gpu-1", "manage", "--key", "k", "--wait", ends=ExitCode.REFUSED)
     again = await remote("intent", "submit", "gpu-1", "manage", "--key", "k", "--wait", ends=ExitCode.REFUSED)
     assert again.err == first.err
 
 
-async def test_settings_of_a_daemon_and_of_clients_stand_in_one_file(farrier: Prompt, remote: Prompt) -> None:
+async def test_daemon_and_clients_may_share_their_settings(farrier: Prompt, remote: Prompt) -> None:
     both = Prompt(**{name: value for each in (farrier, remote) for name, value in each.environment.items() if value})
     await both("config", "check")
     assert (await both("db", "check")).out
@@ -128,7 +128,9 @@ async def test_settings_of_a_daemon_and_of_clients_stand_in_one_file(farrier: Pr
         (("--api", "http://a", "--dsn", "postgresql://b"), ExitCode.USAGE, "--api is used instead of a database"),
     ],
 )
-async def test_a_wrong_api_is_one_line(nowhere: Prompt, words: tuple[str, ...], ends: ExitCode, text: str) -> None:
+async def test_a_wrong_api_address_is_reported_in_one_line(
+    nowhere: Prompt, words: tuple[str, ...], ends: ExitCode, text: str
+) -> None:
     refused = await nowhere("node", "list", *words, ends=ends)
     assert text in refused.err
     assert "Traceback" not in refused.err

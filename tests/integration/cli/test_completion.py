@@ -35,7 +35,7 @@ async def _fleet(farrier: Prompt, db: pg.Database) -> None:
 
 
 @pytest.mark.usefixtures("_fleet")
-async def test_what_the_database_has_is_completed(farrier: Prompt) -> None:
+async def test_names_in_the_database_are_completed(farrier: Prompt) -> None:
     for line, expected in (
         ("farrier node show gpu", ["gpu-1", "gpu-2"]),
         ("farrier node list gpu-1 c", ["cpu-1"]),
@@ -69,7 +69,7 @@ async def test_words_of_the_model_are_completed_without_a_database(nowhere: Prom
         assert await completed(nowhere, line) == expected, line
 
 
-async def test_a_database_that_cannot_be_asked_completes_nothing(nowhere: Prompt, db: pg.Database) -> None:
+async def test_without_a_reachable_database_nothing_is_completed(nowhere: Prompt, db: pg.Database) -> None:
     for line in (
         "farrier node show g",
         "farrier node show --dsn postgresql://127.0.0.1:1/x g",
@@ -84,7 +84,7 @@ async def test_a_database_that_cannot_be_asked_completes_nothing(nowhere: Prompt
 
 
 def test_the_completion_of_a_shell_can_be_shown() -> None:
-    """In a bash of its own: the shell that is looked for is the one above the process."""
+    """Run by a bash, because the command prints the completion for the shell that is its parent process."""
     command = ["bash", "-c", f"{sys.executable} -m farrier --show-completion; exit $?"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert "COMPLETE=complete_bash" in shown.stdout

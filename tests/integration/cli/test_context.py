@@ -1,4 +1,4 @@
-"""Contexts name databases, and a command uses the current one where nothing else names a database."""
+"""Contexts name databases, and a command uses the current context if nothing else names a database."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_a_command_uses_the_context_that_is_given_or_current(nowhere: Prom
 
 
 @pytest.mark.usefixtures("_named")
-async def test_what_names_a_database_comes_before_the_current_context(
+async def test_options_settings_and_environment_come_before_the_current_context(
     nowhere: Prompt, db: pg.Database, tmp_path: Path
 ) -> None:
     assert (await nowhere("node", "list", "--dsn", db.dsn)).err == "no node matches\n"

@@ -40,7 +40,7 @@ async def test_a_controller_is_listed_with_its_release_renewal_and_shards_of_eac
     assert (await farrier("controllers", "--sort-by", "-lag", "-o", "jsonpath=$[0].kind")).out == "node\n"
 
 
-async def test_one_that_expired_is_listed_as_long_as_it_has_shards(farrier: Prompt, db: pg.Database) -> None:
+async def test_an_expired_controller_is_listed_as_long_as_it_has_shards(farrier: Prompt, db: pg.Database) -> None:
     async with db.pool(size=1) as connections:
         dead = await owners.joined(connections, "rack-1", {"node": 0.0})
         await owners.declared_dead(connections, dead)
@@ -48,7 +48,7 @@ async def test_one_that_expired_is_listed_as_long_as_it_has_shards(farrier: Prom
     assert [(each["state"], each["shards"]) for each in found if each["kind"] == "node"] == [("expired", SHARDS)]
 
 
-async def test_one_that_is_not_renewed_is_out_of_touch(farrier: Prompt, db: pg.Database) -> None:
+async def test_a_controller_that_is_not_renewed_is_listed_as_out_of_touch(farrier: Prompt, db: pg.Database) -> None:
     async with db.pool(size=1) as connections:
         await owners.joined(connections, "rack-1", {"node": 0.0})
     await db.advance(timedelta(seconds=8))

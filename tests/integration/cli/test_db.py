@@ -23,7 +23,7 @@ def empty(empty_db: pg.Database) -> Prompt:
     return Prompt(FARRIER_DATABASE_DSN=empty_db.dsn)
 
 
-async def test_migrating_makes_the_schema_once_and_check_says_so(empty: Prompt) -> None:
+async def test_a_migration_makes_the_schema_once_and_the_check_confirms_it(empty: Prompt) -> None:
     missing = await empty("db", "check", ends=ExitCode.FAILED)
     assert "no farrier schema" in missing.err
     assert "farrier db migrate" in missing.err
@@ -54,9 +54,7 @@ HAS_OLD = f"""
 EDIT = "CREATE OR REPLACE FUNCTION farrier.digest(secret text) RETURNS bytea LANGUAGE sql IMMUTABLE RETURN ''::bytea"
 
 
-async def test_a_plan_lists_each_object_and_ends_with_whether_replicas_can_go_on(
-    farrier: Prompt, db: pg.Database
-) -> None:
+async def test_a_plan_lists_each_object_and_whether_replicas_can_go_on(farrier: Prompt, db: pg.Database) -> None:
     assert (await farrier("db", "migrate", "--plan")).out == "no migration is needed\n"
     async with db.connect() as conn:
         await conn.execute(EDIT)
@@ -74,7 +72,7 @@ async def test_a_plan_lists_each_object_and_ends_with_whether_replicas_can_go_on
     ]
 
 
-async def test_a_plan_is_data_for_programs(farrier: Prompt, db: pg.Database) -> None:
+async def test_a_plan_is_printed_as_json(farrier: Prompt, db: pg.Database) -> None:
     async with db.connect() as conn:
         await conn.execute(HAS_OLD)
     planned = (await farrier("db", "migrate", "--plan", "--json")).json
@@ -84,7 +82,7 @@ async def test_a_plan_is_data_for_programs(farrier: Prompt, db: pg.Database) -> 
     assert (await farrier("db", "migrate", "--json")).json == planned["would"]
 
 
-async def test_a_plan_with_something_in_the_way_is_printed_and_ends_as_the_migration_does(
+async def test_a_plan_with_an_obstacle_is_printed_and_ends_as_the_migration_does(
     farrier: Prompt, db: pg.Database
 ) -> None:
     async with db.connect() as conn:
@@ -112,7 +110,7 @@ async def test_a_newer_schema_is_refused_with_an_exit_code_of_its_own(farrier: P
         assert "upgrade farrier" in (await farrier(*command, ends=ExitCode.SCHEMA_TOO_NEW)).err
 
 
-async def test_what_was_edited_by_hand_fails_the_check_until_the_next_migration(
+async def test_an_object_edited_by_hand_fails_the_check_until_the_next_migration(
     farrier: Prompt, db: pg.Database
 ) -> None:
     async with db.connect() as conn:
@@ -131,7 +129,7 @@ async def test_what_was_edited_by_hand_fails_the_check_until_the_next_migration(
     assert "as this program requires" in (await farrier("db", "check")).out
 
 
-async def test_after_an_upgrade_of_the_server_the_check_names_what_is_missing_and_says_what_it_cannot_compare(
+async def test_after_a_server_upgrade_the_check_finds_missing_but_no_edited_objects(
     farrier: Prompt, db: pg.Database
 ) -> None:
     async with db.connect() as conn:
@@ -171,7 +169,7 @@ async def test_each_migration_gives_every_role_its_rights(farrier: Prompt, db: p
     ],
     ids=["trigger", "index"],
 )
-async def test_what_a_kind_of_farrier_lacks_is_not_seen_by_the_check_and_made_by_each_migration(
+async def test_each_migration_restores_what_a_built_in_kind_lacks_although_the_check_passes(
     farrier: Prompt, db: pg.Database, lose: str, there: str
 ) -> None:
     async with db.connect() as conn:
@@ -182,7 +180,7 @@ async def test_what_a_kind_of_farrier_lacks_is_not_seen_by_the_check_and_made_by
         assert await conn.fetchval(there)
 
 
-async def test_a_user_that_may_only_make_roles_may_do_so_at_any_time(farrier: Prompt, db: pg.Database) -> None:
+async def test_a_user_with_createrole_may_run_db_roles_at_any_time(farrier: Prompt, db: pg.Database) -> None:
     async with db.connect() as conn:
         name = f"maker_in_{await conn.fetchval('SELECT current_database()')}"
         await conn.execute(f"CREATE ROLE {name} CREATEROLE")
@@ -195,7 +193,7 @@ async def test_a_user_that_may_only_make_roles_may_do_so_at_any_time(farrier: Pr
             await conn.execute(f"DROP ROLE {name}")
 
 
-async def test_a_reader_may_look_and_whoever_may_not_is_told_which_role_it_takes(
+async def test_the_readers_role_may_read_and_a_refusal_names_the_required_role(
     farrier: Prompt, db: pg.Database
 ) -> None:
     await farrier("node", "add", "gpu-1")
@@ -215,7 +213,7 @@ async def test_a_reader_may_look_and_whoever_may_not_is_told_which_role_it_takes
 
 
 @pytest.mark.parametrize("command", [("db", "check"), ("db", "migrate"), ("kind", "remove", "crate")], ids=" ".join)
-async def test_work_on_the_schema_that_the_user_may_not_do_is_refused_with_whose_it_is(
+async def test_a_schema_command_without_the_right_names_the_owner_of_the_schema(
     farrier: Prompt, db: pg.Database, command: tuple[str, ...]
 ) -> None:
     reader = Prompt(FARRIER_DATABASE_DSN=f"{db.dsn}&options=-c%20role%3Dfarrier_reader")
@@ -230,7 +228,7 @@ async def test_the_daemon_s_role_may_check_the_schema(db: pg.Database) -> None:
     assert "as this program requires" in (await daemon("db", "check")).out
 
 
-async def test_the_role_for_intents_may_register_and_ask(farrier: Prompt, db: pg.Database) -> None:
+async def test_the_intents_role_may_register_nodes_and_insert_intents(farrier: Prompt, db: pg.Database) -> None:
     asking = Prompt(FARRIER_DATABASE_DSN=f"{db.dsn}&options=-c%20role%3Dfarrier_intents")
     await asking("node", "add", "gpu-1")
     await asking("intent", "submit", "gpu-1", "quarantine", "reason=smoke")
@@ -256,11 +254,11 @@ async def test_a_server_that_is_not_there_is_named_without_its_password(nowhere:
         (["--config", "/nonexistent.toml"], "cannot read /nonexistent.toml"),
     ],
 )
-async def test_a_place_that_makes_no_sense_is_a_usage_error(nowhere: Prompt, options: list[str], text: str) -> None:
+async def test_an_invalid_dsn_or_directory_is_a_usage_error(nowhere: Prompt, options: list[str], text: str) -> None:
     assert text in (await nowhere("node", "list", *options, ends=ExitCode.USAGE)).err
 
 
-async def test_a_command_that_nobody_told_of_a_database_makes_none_by_the_way(tmp_path: Path) -> None:
+async def test_a_command_without_a_database_creates_none(tmp_path: Path) -> None:
     lost = Prompt(XDG_DATA_HOME=str(tmp_path))
     refused = await lost("node", "list", ends=ExitCode.USAGE)
     assert "use --dsn URL or --embedded DIR" in refused.err
@@ -268,7 +266,7 @@ async def test_a_command_that_nobody_told_of_a_database_makes_none_by_the_way(tm
     assert not os.listdir(tmp_path)
 
 
-async def test_the_option_beats_the_environment_and_that_the_file(db: pg.Database, tmp_path: Path) -> None:
+async def test_the_option_overrides_the_environment_which_overrides_the_file(db: pg.Database, tmp_path: Path) -> None:
     file = tmp_path / "farrier.toml"
     file.write_text('[database]\ndsn = "nonsense"\n')
     gone = "postgresql://127.0.0.1:1/x"
@@ -299,13 +297,13 @@ def directory() -> Iterator[Path]:
     shutil.rmtree(place)
 
 
-async def test_url_starts_the_embedded_server_and_prints_nothing_but_its_dsn(nowhere: Prompt, directory: Path) -> None:
+async def test_db_url_starts_the_embedded_server_and_prints_only_its_dsn(nowhere: Prompt, directory: Path) -> None:
     first = await nowhere("db", "url", "--embedded", directory)
     second = await nowhere("db", "url", "--embedded", directory)
     dsn = EmbeddedServer(directory).dsn
     assert first.out == second.out == f"{dsn}\n"
     assert EmbeddedServer(directory).is_running()
-    # A command migrates an embedded database itself, and leaves a server that ran before running.
+    # A command migrates an embedded database itself, and does not stop a server that it did not start.
     await nowhere("node", "add", "gpu-1", "--embedded", directory)
     assert "gpu-1" in (await nowhere("node", "list", "--dsn", dsn)).out
     assert EmbeddedServer(directory).is_running()
@@ -328,7 +326,7 @@ async def test_an_embedded_schema_that_is_not_upgraded_is_refused_with_the_direc
     assert "DROP SCHEMA" not in refused.err
 
 
-async def test_url_needs_to_know_which(nowhere: Prompt, db: pg.Database) -> None:
+async def test_db_url_requires_a_database(nowhere: Prompt, db: pg.Database) -> None:
     assert "--embedded DIR" in (await nowhere("db", "url", ends=ExitCode.USAGE)).err
     assert (await nowhere("db", "url", "--dsn", db.dsn)).out == f"{db.dsn}\n"
 

@@ -46,7 +46,7 @@ def read(lines: list[dict[str, Any]]) -> list[HistoryEntry]:
     return found
 
 
-async def test_an_export_is_the_table(farrier: Prompt, everything: list[HistoryEntry]) -> None:
+async def test_an_export_has_every_entry_of_the_table(farrier: Prompt, everything: list[HistoryEntry]) -> None:
     said = await farrier("history", "export")
     assert read(said.lines) == everything
     assert said.err.split() == [
@@ -60,7 +60,7 @@ async def test_an_export_is_the_table(farrier: Prompt, everything: list[HistoryE
     ]
 
 
-async def test_an_export_goes_on_behind_a_key_until_a_time(farrier: Prompt, everything: list[HistoryEntry]) -> None:
+async def test_an_export_continues_after_a_key_until_a_time(farrier: Prompt, everything: list[HistoryEntry]) -> None:
     until = (BEGAN + timedelta(minutes=70)).isoformat()
     some = (await farrier("history", "export", "--after", everything[300].key.text, "--until", until)).lines
     assert read(some) == [past for past in everything[301:] if past.at < BEGAN + timedelta(minutes=70)]
@@ -75,7 +75,7 @@ async def test_an_export_that_finds_nothing_repeats_the_key_it_was_given(
     assert key in said.err
 
 
-async def test_what_may_not_be_committed_yet_waits_for_the_next_export(farrier: Prompt, db: pg.Database) -> None:
+async def test_an_export_leaves_out_the_last_minute(farrier: Prompt, db: pg.Database) -> None:
     """An open transaction may still commit entries with an older time, so the export ends before the last minute."""
     await farrier("node", "add", "gpu-1")
     assert (await farrier("history", "export")).out == ""
@@ -94,7 +94,7 @@ async def test_an_export_is_narrowed_as_a_list_is(farrier: Prompt, everything: l
     assert read((await farrier("node", "history", "gpu-2", *narrow[2:], "--all", "--json")).json) == expected
 
 
-async def test_a_list_begins_with_the_newest_and_tells_how_to_go_on(
+async def test_a_list_begins_with_the_newest_and_prints_the_key_of_the_next_page(
     farrier: Prompt, everything: list[HistoryEntry]
 ) -> None:
     first = await farrier("history", "list", "--limit", 3, "--json")
@@ -117,7 +117,7 @@ async def test_history_that_is_empty_says_so_and_in_json_is_an_empty_array(
     assert (said.out, said.err) == ("[]\n", "")
 
 
-async def test_regions_have_a_history_too_and_who_asked_is_named(
+async def test_history_includes_regions_and_names_the_client_of_an_intent(
     farrier: Prompt, everything: list[HistoryEntry]
 ) -> None:
     region = read(
@@ -151,7 +151,7 @@ async def test_old_history_is_counted_and_then_removed(
         ("export", "--since", "yesterday"),
     ],
 )
-async def test_what_makes_no_sense_is_a_usage_error(farrier: Prompt, words: tuple[str, ...]) -> None:
+async def test_invalid_options_of_history_are_a_usage_error(farrier: Prompt, words: tuple[str, ...]) -> None:
     assert "--help)" in (await farrier("history", *words, ends=ExitCode.USAGE)).err
 
 
@@ -176,7 +176,7 @@ async def test_a_filter_that_no_change_can_match_is_a_usage_error_with_the_neare
     assert text in line
 
 
-async def test_the_value_of_a_detail_and_a_stage_are_no_mistake(farrier: Prompt) -> None:
+async def test_filters_accept_values_of_details_and_stages(farrier: Prompt) -> None:
     for words in (("--layer", "details.site", "--to", "ams1"), ("--to", "wait_for_ready"), ("--from", "running")):
         assert (await farrier("history", "list", *words)).err == "no history entry matches\n"
 

@@ -24,7 +24,7 @@ CHANGES = """
 
 @pytest.fixture
 async def past(farrier: Prompt, db: pg.Database) -> Prompt:
-    """Two nodes, each with more history than one page holds."""
+    """Runs commands, on a database with two nodes, each with more history than one page holds."""
     await db.advance(-timedelta(hours=2))
     for name in ("gpu-2", "gpu-1"):
         await farrier("node", "add", name)
@@ -64,14 +64,14 @@ async def test_layer_and_age_narrow_it(past: Prompt, db: pg.Database) -> None:
     assert (await past("node", "history", "--all", "--since", "1m", "--json")).json == []
 
 
-async def test_the_table_says_from_where_to_where_after_how_long_and_why(past: Prompt) -> None:
+async def test_the_table_has_source_target_duration_and_reason(past: Prompt) -> None:
     heading, line = (await past("node", "history", "gpu-1", "--limit", 1)).out.splitlines()
     assert heading.split() == ["AT", "NAME", "LAYER", "FROM", "TO", "AFTER", "CAUSE", "REASON", "SOURCE"]
     assert line.split()[2:] == ["gpu-1", "status", "active", "offline", "1m", "30s", "timer", "silent", "x.py:1"]
 
 
 @pytest.mark.parametrize("options", [[], ["--all", "--since", "yesterday"]], ids=["no node", "no time"])
-async def test_what_makes_no_sense_is_a_usage_error(farrier: Prompt, options: list[str]) -> None:
+async def test_a_missing_node_or_invalid_time_is_a_usage_error(farrier: Prompt, options: list[str]) -> None:
     assert "--help)" in (await farrier("node", "history", *options, ends=ExitCode.USAGE)).err
 
 

@@ -1,4 +1,4 @@
-"""`farrier import`: a preview, one question, and nodes as the file or the region has them; twice is like once."""
+"""`farrier import` previews, asks once, and makes nodes as the file or the region has them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_the_preview_shows_what_would_change_and_changes_nothing(
     assert len((await farrier("node", "list", "--json")).json) == 2 and await asked(db) == []
 
 
-async def test_nodes_are_created_and_changed_and_a_second_import_has_nothing_to_do(
+async def test_nodes_are_created_and_changed_and_a_second_import_changes_nothing(
     farrier: Prompt, db: pg.Database, file: Path
 ) -> None:
     refused = await farrier("import", file, ends=ExitCode.USAGE)
@@ -146,7 +146,7 @@ def at_region(farrier: Prompt, tmp_path: Path, region: tuple[Region, str]) -> Pr
 
 @pytest.mark.usefixtures("machines")
 async def test_the_machines_of_a_region_become_nodes_once(at_region: Prompt, db: pg.Database) -> None:
-    async with db.connect() as conn:  # a node under a name of its own, which has the first machine
+    async with db.connect() as conn:  # a node that has the first machine, with another name
         await conn.execute("SELECT farrier.register_node('old', site => 'north', maas_id => 'm4ch1n')")
     said = await at_region("import", "--maas", "north", "--yes", "--timeout", "1s", ends=ExitCode.FAILED)
     header, old, new = said.out.splitlines()[:3]
@@ -178,7 +178,7 @@ async def test_the_region_is_only_read(at_region: Prompt, region: tuple[Region, 
         (["--maas", "north"], ExitCode.USAGE, "the region of site north has no machines"),
     ],
 )
-async def test_what_cannot_be_imported_is_one_line(
+async def test_an_import_that_is_refused_prints_one_line(
     at_region: Prompt, words: list[str], code: ExitCode, text: str
 ) -> None:
     refused = await at_region("import", *words, ends=code)

@@ -63,7 +63,7 @@ async def controller(db: pg.Database, status: str, reason: str | None = None, *a
         yield
 
 
-async def test_a_request_goes_in_as_it_was_typed(gpu: Prompt, db: pg.Database) -> None:
+async def test_an_intent_is_inserted_with_its_typed_parameters(gpu: Prompt, db: pg.Database) -> None:
     said = await gpu(
         *(
             "intent",
@@ -84,9 +84,7 @@ async def test_a_request_goes_in_as_it_was_typed(gpu: Prompt, db: pg.Database) -
     assert (intent["node"], intent["requested_by"], intent["api_version"]) == ("gpu-1", "me", 2)
 
 
-async def test_values_of_a_node_are_set_by_name_lists_with_commas_and_labels_as_json(
-    gpu: Prompt, db: pg.Database
-) -> None:
+async def test_set_takes_values_by_name_lists_with_commas_and_labels_as_json(gpu: Prompt, db: pg.Database) -> None:
     await gpu(
         "intent", "submit", "gpu-1", "set", 'labels={"rack": "7"}', "macs=02:00:00:00:00:01,02:00:00:00:00:02", "site=7"
     )
@@ -96,12 +94,12 @@ async def test_values_of_a_node_are_set_by_name_lists_with_commas_and_labels_as_
     )
 
 
-async def test_a_text_that_reads_like_a_flag_stays_a_text_where_a_text_is_meant(gpu: Prompt, db: pg.Database) -> None:
+async def test_a_text_parameter_with_the_value_true_stays_a_text(gpu: Prompt, db: pg.Database) -> None:
     await gpu("intent", "submit", "gpu-1", "quarantine", "reason=true")
     assert [intent["params"] for intent in await asked(db)] == ['{"reason": "true"}']
 
 
-async def test_the_same_key_is_the_same_request_and_other_content_under_it_is_malformed(
+async def test_the_same_key_returns_the_same_intent_and_other_content_under_it_is_refused(
     gpu: Prompt, db: pg.Database
 ) -> None:
     first = (await gpu("intent", "submit", "gpu-1", "quarantine", "reason=smoke", "--key", "k", "--json")).json
@@ -125,7 +123,7 @@ async def test_the_same_key_is_the_same_request_and_other_content_under_it_is_ma
         (["gpu-1", "drain", "--api-version", "99"], ExitCode.REFUSED, "api_version 99 is not supported"),
     ],
 )
-async def test_what_can_never_be_right_is_a_usage_error_and_the_rest_is_refused(
+async def test_a_malformed_intent_is_a_usage_error_and_a_refused_one_has_its_own_code(
     gpu: Prompt, db: pg.Database, words: list[str], code: ExitCode, text: str
 ) -> None:
     refused = await gpu("intent", "submit", *words, ends=code)
@@ -138,13 +136,13 @@ async def test_the_unknown_action_s_hint_lists_the_known_ones(gpu: Prompt) -> No
     assert "hint: Known: adopt," in (await gpu("intent", "submit", "gpu-1", "explode", ends=ExitCode.USAGE)).err
 
 
-async def test_an_accepted_request_ends_with_0_and_says_what_was_begun(gpu: Prompt, db: pg.Database) -> None:
+async def test_an_accepted_intent_ends_with_0_and_the_reason_of_its_answer(gpu: Prompt, db: pg.Database) -> None:
     async with controller(db, "accepted", "the drain begins"):
         said = await gpu("intent", "submit", "gpu-1", "drain", "--wait")
     assert "accepted: the drain begins" in said.out
 
 
-async def test_the_answer_as_json(gpu: Prompt, db: pg.Database) -> None:
+async def test_the_answer_is_printed_as_json(gpu: Prompt, db: pg.Database) -> None:
     async with controller(db, "accepted"):
         said = (await gpu("intent", "submit", "gpu-1", "drain", "--wait", "--json")).json
     assert (said["status"], said["reason"]) == ("accepted", None)
@@ -152,7 +150,7 @@ async def test_the_answer_as_json(gpu: Prompt, db: pg.Database) -> None:
 
 
 @pytest.mark.parametrize("status", ["rejected", "superseded"])
-async def test_a_request_that_was_not_accepted_ends_with_3_and_the_reason(
+async def test_an_intent_that_was_not_accepted_ends_with_3_and_the_reason(
     gpu: Prompt, db: pg.Database, status: str
 ) -> None:
     async with controller(db, status, "is accepted in status active"):
@@ -161,13 +159,15 @@ async def test_a_request_that_was_not_accepted_ends_with_3_and_the_reason(
     assert refused.json["status"] == status
 
 
-async def test_an_answer_that_does_not_come_in_time_is_no_failure_of_the_request(gpu: Prompt, db: pg.Database) -> None:
+async def test_an_intent_stays_pending_when_the_command_stops_waiting_for_its_answer(
+    gpu: Prompt, db: pg.Database
+) -> None:
     late = await gpu("intent", "submit", "gpu-1", "drain", "--wait", "--timeout", "1s", ends=ExitCode.FAILED)
     assert "not answered within 1s" in late.err
     assert [intent["status"] for intent in await asked(db)] == ["pending"]
 
 
-async def test_until_ends_once_the_node_is_there(gpu: Prompt, db: pg.Database) -> None:
+async def test_until_ends_once_the_node_is_in_the_status(gpu: Prompt, db: pg.Database) -> None:
     async with controller(db, "accepted", None, "UPDATE farrier.nodes SET status = 'draining'"):
         said = await gpu("intent", "submit", "gpu-1", "drain", "--until", "draining")
     assert said.out.splitlines()[-1] == "gpu-1 is draining"
@@ -181,7 +181,7 @@ async def test_until_does_not_wait_for_a_node_that_is_deleted(gpu: Prompt, db: p
     assert "gpu-1 is deleted and will never be retired" in said.err
 
 
-async def test_until_gives_up_and_says_where_the_node_is_instead(gpu: Prompt, db: pg.Database) -> None:
+async def test_until_gives_up_and_reports_the_status_of_the_node(gpu: Prompt, db: pg.Database) -> None:
     async with controller(db, "accepted"):
         late = await gpu(
             "intent", "submit", "gpu-1", "drain", "--until", "retired", "--timeout", "2s", ends=ExitCode.FAILED
@@ -189,7 +189,7 @@ async def test_until_gives_up_and_says_where_the_node_is_instead(gpu: Prompt, db
     assert "is enrolling, not retired, after 2s" in late.err
 
 
-async def test_an_answer_is_noticed_even_if_no_notification_comes_through(gpu: Prompt, db: pg.Database) -> None:
+async def test_an_answer_is_noticed_even_without_a_notification(gpu: Prompt, db: pg.Database) -> None:
     silent = "UPDATE farrier.intents SET status = 'accepted', answered_at = farrier.now()"
 
     async def answer() -> None:
@@ -233,11 +233,11 @@ async def test_a_region_is_enqueued_by_its_site(gpu: Prompt, db: pg.Database) ->
         ("maas_region", "x", "no maas region is named 'x'"),
     ],
 )
-async def test_what_is_not_scheduled_cannot_be_enqueued(gpu: Prompt, kind: str, given: str, text: str) -> None:
+async def test_a_missing_resource_cannot_be_enqueued(gpu: Prompt, kind: str, given: str, text: str) -> None:
     assert text in (await gpu("enqueue", kind, given, ends=ExitCode.REFUSED)).err
 
 
-async def test_a_kind_that_is_not_registered_is_not_known(gpu: Prompt) -> None:
+async def test_enqueue_of_an_unregistered_kind_is_refused(gpu: Prompt) -> None:
     assert "unknown kind 'disk'" in (await gpu("enqueue", "disk", "x", ends=ExitCode.USAGE)).err
 
 

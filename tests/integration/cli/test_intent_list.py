@@ -86,7 +86,9 @@ async def test_intents_of_another_kind_are_read_by_their_kind(farrier: Prompt, d
         (["wait", "1", "--timeout", "soon"], ExitCode.USAGE, "expected a duration such as"),
     ],
 )
-async def test_what_cannot_be_read_is_one_line(asked: Prompt, words: list[str], code: ExitCode, text: str) -> None:
+async def test_an_intent_command_that_is_refused_prints_one_line(
+    asked: Prompt, words: list[str], code: ExitCode, text: str
+) -> None:
     refused = await asked("intent", *words, ends=code)
     assert text in " ".join(refused.err.replace("│", " ").split())
     assert not refused.out

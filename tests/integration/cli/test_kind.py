@@ -42,19 +42,17 @@ async def test_limits_of_a_named_kind_are_listed_with_those_of_farriers_own(farr
     assert "crate.gone" not in limits
 
 
-async def test_what_is_no_kind_is_refused(farrier: Prompt) -> None:
+async def test_an_object_that_is_no_extension_is_refused(farrier: Prompt) -> None:
     said = await farrier("kind", "install", "tests.support.crates:SPEC", ends=ExitCode.USAGE)
     assert "is not an Extension of farrier.library" in said.err
 
 
-async def test_a_database_without_a_schema_is_told_to_be_migrated_first(empty_db: pg.Database) -> None:
+async def test_without_a_schema_the_command_advises_a_migration(empty_db: pg.Database) -> None:
     said = await Prompt(FARRIER_DATABASE_DSN=empty_db.dsn)("kind", "install", NAME, ends=ExitCode.FAILED)
     assert "run: farrier db migrate" in said.err
 
 
-async def test_a_kind_is_removed_by_its_name_and_not_while_something_of_it_is_there(
-    farrier: Prompt, db: pg.Database
-) -> None:
+async def test_a_kind_is_removed_by_its_name_and_only_without_resources(farrier: Prompt, db: pg.Database) -> None:
     await farrier("kind", "install", NAME)
     await farrier("resource", "intent", "crate", "c-1", "create", "size=3")
     refused = await farrier("kind", "remove", "crate", ends=ExitCode.REFUSED)

@@ -25,7 +25,7 @@ async def _daemon(db: pg.Database) -> AsyncIterator[None]:
 
 
 @pytest.mark.usefixtures("_daemon")
-async def test_a_node_is_asked_along_from_registration_to_deletion(farrier: Prompt) -> None:
+async def test_commands_take_a_node_from_registration_to_deletion(farrier: Prompt) -> None:
     await farrier("node", "add", "gpu-1")
     refused = await farrier("intent", "submit", "gpu-1", "drain", "--wait", ends=ExitCode.REFUSED)
     assert "is accepted in status active, offline, quarantined; this node is enrolling" in refused.err

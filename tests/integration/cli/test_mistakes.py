@@ -1,4 +1,4 @@
-"""What the database refuses is one line, too, with what there is and the exit code of its kind."""
+"""A refusal by the database is printed in one line, with the alternatives and the exit code of its class."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("words", MISTAKES)
-async def test_a_mistake_is_refused_in_one_line_with_the_way_out(farrier: Prompt, words: str) -> None:
+async def test_a_mistake_is_refused_in_one_line_with_the_alternatives(farrier: Prompt, words: str) -> None:
     code, text, hint = MISTAKES[words]
     await farrier("node", "add", "gpu-1")
     said = await farrier(*words.split(), ends=code)

@@ -27,7 +27,7 @@ async def names(farrier: Prompt, *options: object) -> list[str]:
     return [node["name"] for node in (await farrier("node", "list", "--json", *options)).json]
 
 
-async def test_a_registration_carries_all_that_was_said(farrier: Prompt) -> None:
+async def test_a_registration_stores_all_given_details(farrier: Prompt) -> None:
     said = await farrier(
         *("node", "add", "gpu-1", "--bmc-address", "https://192.0.2.1", "--bmc-credential", "file:/run/creds/1"),
         *("--mac", "52:54:00:00:00:01", "--mac", "52:54:00:00:00:02", "--label", "rack=r1", "--label", "row=a=b"),
@@ -51,14 +51,16 @@ async def test_a_registration_carries_all_that_was_said(farrier: Prompt) -> None
     assert {name: shown[name] for name in expected} == expected
 
 
-async def test_a_bootstrap_token_is_told_once_and_the_agent_can_enrol_with_it(farrier: Prompt, db: pg.Database) -> None:
+async def test_a_bootstrap_token_is_printed_once_and_the_agent_can_enrol_with_it(
+    farrier: Prompt, db: pg.Database
+) -> None:
     said = (await farrier("node", "add", "gpu-1", "--bootstrap", "--json")).json
     async with db.connect() as conn:
         assert await conn.fetchval("SELECT node FROM farrier.enroll_agent($1)", said["bootstrap_token"]) == said["id"]
     assert said["bootstrap_token"] not in (await farrier("node", "show", "gpu-1", "--json")).out
 
 
-async def test_a_new_token_makes_the_earlier_one_worthless(farrier: Prompt, db: pg.Database) -> None:
+async def test_a_new_token_revokes_the_earlier_one(farrier: Prompt, db: pg.Database) -> None:
     first = (await farrier("node", "add", "gpu-1", "--bootstrap", "--json")).json["bootstrap_token"]
     second = (await farrier("node", "bootstrap", "gpu-1", "--json")).json["bootstrap_token"]
     async with db.connect() as conn:
@@ -79,7 +81,7 @@ async def test_a_new_token_makes_the_earlier_one_worthless(farrier: Prompt, db: 
         (["gpu-2", "--maas-id", "abc"], ExitCode.REFUSED, "another node of this site has the same MAAS ID"),
     ],
 )
-async def test_a_registration_that_cannot_be_is_refused_in_words(
+async def test_an_invalid_registration_is_refused_with_a_message(
     farrier: Prompt, options: list[str], code: ExitCode, text: str
 ) -> None:
     await farrier(
@@ -92,7 +94,7 @@ async def test_a_registration_that_cannot_be_is_refused_in_words(
     assert await names(farrier) == ["gpu-1"]
 
 
-async def test_the_list_is_by_name_and_can_be_narrowed(farrier: Prompt) -> None:
+async def test_the_list_is_sorted_by_name_and_can_be_filtered(farrier: Prompt) -> None:
     for name, *options in (("b",), ("a", "--site", "ams1", "--bmc-address", "bmc-a"), ("c", "--bootstrap")):
         await farrier("node", "add", name, *options)
     assert await names(farrier) == ["a", "b", "c"]
@@ -102,7 +104,7 @@ async def test_the_list_is_by_name_and_can_be_narrowed(farrier: Prompt) -> None:
     assert await names(farrier, "--site", "ams1", "--status", "bootstrap_issued") == []
 
 
-async def test_whoever_is_above_an_sla_comes_first_the_worst_on_top(farrier: Prompt, db: pg.Database) -> None:
+async def test_nodes_above_an_sla_come_first_and_the_worst_on_top(farrier: Prompt, db: pg.Database) -> None:
     for name in ("a", "b", "c", "d"):
         await farrier("node", "add", name)
     await force(db, OFFLINE, "d")
@@ -146,7 +148,7 @@ async def test_a_configured_limit_counts_and_not_the_default(
     assert (offline["limit"], offline["changed"]) == (3600, True)
 
 
-async def test_why_says_what_is_waited_for_since_when_and_what_to_do(farrier: Prompt, db: pg.Database) -> None:
+async def test_why_reports_what_the_node_waits_for_since_when_and_an_advice(farrier: Prompt, db: pg.Database) -> None:
     await farrier("node", "add", "gpu-1")
     async with db.connect() as conn:
         await conn.execute(
@@ -185,9 +187,7 @@ async def test_power_that_cannot_be_read_is_shown_with_the_age_of_what_is_known(
     assert "or later" not in shown
 
 
-async def test_power_that_reads_may_have_confirmed_since_it_was_stored_is_shown_so(
-    farrier: Prompt, db: pg.Database
-) -> None:
+async def test_power_is_shown_as_read_at_its_stored_time_or_later(farrier: Prompt, db: pg.Database) -> None:
     details = ("--bmc-address", "https://10.0.0.1", "--bmc-credential", "file:/run/creds/1")
     await farrier("node", "add", "gpu-1", *details)
     known = "jsonb_build_object('power', 'on', 'power_at', farrier.now())"
@@ -211,7 +211,7 @@ async def test_a_power_that_cannot_be_enforced_is_shown(farrier: Prompt, db: pg.
     assert why["errors"] == ["power is off, target power is on: unsupported: no action"]
 
 
-async def test_what_a_node_has_of_networks_is_shown(farrier: Prompt, db: pg.Database) -> None:
+async def test_ports_addresses_and_memberships_of_a_node_are_shown(farrier: Prompt, db: pg.Database) -> None:
     id_ = (await farrier("node", "add", "gpu-1", "--json")).json["id"]
     assert "IB ports" not in (await farrier("node", "show", "gpu-1")).out
     prefixes = '{"site": "ams", "prefixes": ["10.9.0.0/24"]}'
@@ -240,16 +240,14 @@ async def test_an_error_without_a_class_is_shown_without_one(farrier: Prompt, db
     assert "None" not in shown
 
 
-async def test_a_node_that_no_controller_has_is_explained_by_that(farrier: Prompt) -> None:
+async def test_why_of_a_node_without_a_controller_names_the_missing_controller(farrier: Prompt) -> None:
     await farrier("node", "add", "gpu-1")
     why = (await farrier("node", "why", "gpu-1", "--json")).json
     assert (why["waits_for"], why["run_by"]) == ("its first run", "no controller")
     assert "farrier run" in why["advice"]
 
 
-async def test_a_node_that_its_controller_does_not_get_to_is_explained_by_that(
-    farrier: Prompt, db: pg.Database
-) -> None:
+async def test_why_of_a_node_with_a_lagging_controller_names_the_lag(farrier: Prompt, db: pg.Database) -> None:
     await farrier("node", "add", "gpu-1")
     async with db.pool(size=1) as connections:
         await owners.joined(connections, "rack-1", {"node": 600.0})
@@ -259,14 +257,14 @@ async def test_a_node_that_its_controller_does_not_get_to_is_explained_by_that(
     assert "rack-1, shard swept 10m ago" in (await farrier("node", "why", "gpu-1")).out
 
 
-async def test_a_node_that_never_was_is_refused_by_every_command(farrier: Prompt) -> None:
+async def test_an_unknown_node_is_refused_by_every_command(farrier: Prompt) -> None:
     for command in (["node", "show"], ["node", "why"], ["node", "history"], ["task", "list"], ["node", "bootstrap"]):
         refused = await farrier(*command, "gpu-9", ends=ExitCode.REFUSED)
         assert "no node is named 'gpu-9'" in refused.err
         assert "hint: " in refused.err
 
 
-async def test_what_came_from_elsewhere_cannot_steer_the_terminal(farrier: Prompt, db: pg.Database) -> None:
+async def test_escape_sequences_in_stored_text_are_not_printed(farrier: Prompt, db: pg.Database) -> None:
     await farrier("node", "add", "gpu-1")
     async with db.connect() as conn:
         await conn.execute("UPDATE farrier.nodes SET site = $1", "\x1b[31mred[bold]")

@@ -55,7 +55,7 @@ async def asked(db: pg.Database) -> list[dict[str, Any]]:
 
 
 class Controller:
-    """Answers each pending intent: `accepted`, or as `answers` has it for the node, which then becomes `becomes`."""
+    """Answers each pending intent as `answers` says, or else `accepted`, which moves the node to `becomes`."""
 
     def __init__(self, answers: Mapping[str, tuple[str, str | None]], becomes: str | None) -> None:
         self._answers = answers
@@ -87,7 +87,7 @@ async def controller(
         tasks.cancel_scope.cancel()
 
 
-async def test_one_node_is_answered_for_without_a_question(rack: Prompt, db: pg.Database) -> None:
+async def test_an_action_on_one_node_asks_no_question_and_reports_the_answer(rack: Prompt, db: pg.Database) -> None:
     async with controller(db, {"r7-1": ("accepted", "the drain begins")}):
         said = await rack("node", "drain", "r7-1", "--reason", "fans", "--force", "--requested-by", "ann", "--key", "k")
     (intent,) = await asked(db)
@@ -166,7 +166,7 @@ async def test_a_command_that_is_repeated_with_its_key_submits_nothing_twice(rac
     ]
 
 
-async def test_with_a_pace_the_next_node_waits_until_one_before_it_is_there(rack: Prompt, db: pg.Database) -> None:
+async def test_with_max_in_flight_the_next_node_waits_until_another_has_arrived(rack: Prompt, db: pg.Database) -> None:
     async with controller(db, becomes="draining") as one:
         said = await rack(
             *("node", "drain", "r7-*", "--yes", "--max-in-flight", 1, "--until", "draining", "--json"),
@@ -177,7 +177,7 @@ async def test_with_a_pace_the_next_node_waits_until_one_before_it_is_there(rack
     ]
 
 
-async def test_with_a_pace_no_other_node_begins_after_one_that_is_late(rack: Prompt, db: pg.Database) -> None:
+async def test_with_max_in_flight_no_other_node_begins_after_one_that_is_late(rack: Prompt, db: pg.Database) -> None:
     async with controller(db):
         said = await rack(
             *("node", "drain", "r7-[123]", "--yes", "--max-in-flight", 1, "--until", "retired", "--timeout", "1s"),
@@ -190,7 +190,7 @@ async def test_with_a_pace_no_other_node_begins_after_one_that_is_late(rack: Pro
     assert [intent["name"] for intent in await asked(db)] == ["r7-1"]
 
 
-async def test_a_node_that_cannot_get_there_any_more_is_not_waited_for(rack: Prompt, db: pg.Database) -> None:
+async def test_a_node_that_can_never_reach_the_status_is_not_waited_for(rack: Prompt, db: pg.Database) -> None:
     async with controller(db, becomes="deleted"):
         said = await rack("node", "drain", "r7-1", "--until", "retired", "--timeout", "1h", ends=ExitCode.FAILED)
     assert "is deleted and will never be retired" in said.out
@@ -225,7 +225,7 @@ async def test_a_mistake_submits_nothing(
     assert await asked(db) == []
 
 
-async def test_nodes_that_no_filter_selects_are_not_an_error(rack: Prompt) -> None:
+async def test_a_filter_that_selects_no_node_is_no_error(rack: Prompt) -> None:
     assert (await rack("node", "drain", "--status", "retired")).err == "no node matches\n"
 
 

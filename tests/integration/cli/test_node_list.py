@@ -41,7 +41,7 @@ async def _fleet(farrier: Prompt, db: pg.Database) -> None:
 
 
 @pytest.mark.usefixtures("_fleet")
-async def test_the_note_names_what_failed_and_whether_it_waits_for_a_person(farrier: Prompt) -> None:
+async def test_the_note_names_the_failure_and_whether_it_waits_for_an_operator(farrier: Prompt) -> None:
     lines = {line.split()[0]: line for line in (await farrier("node", "list")).out.splitlines()}
     for name, note in (
         ("stopped", "waits for an operator: boss_disk_not_found"),
@@ -55,7 +55,7 @@ async def test_the_note_names_what_failed_and_whether_it_waits_for_a_person(farr
         assert lines[name].split()[-1] in ("ams1", "fra1")
 
 
-async def test_the_note_has_all_there_is_to_decide(farrier: Prompt, db: pg.Database) -> None:
+async def test_the_note_names_the_pause_and_the_failure_of_the_bmc(farrier: Prompt, db: pg.Database) -> None:
     await farrier("node", "add", "a")
     await force(db, BMC, "a", "enroll", '{"failure": "tls", "last_error": "expired"}')
     await force(db, """UPDATE farrier.nodes SET paused = '{"reason": "hands in it", "at": "2026-01-01T00:00:00Z"}'""")
@@ -66,7 +66,7 @@ async def test_the_note_has_all_there_is_to_decide(farrier: Prompt, db: pg.Datab
 
 
 @pytest.mark.usefixtures("_fleet")
-async def test_those_that_failed_are_listed_alone_with_what_else_is_asked_for(farrier: Prompt, db: pg.Database) -> None:
+async def test_failed_nodes_are_listed_alone_and_with_other_filters(farrier: Prompt, db: pg.Database) -> None:
     failed = ["retired", "retried", "silent", "stopped", "unread"]
     assert await names(farrier, "--failed") == failed
     assert await names(farrier, "--failed", "--site", "ams1") == ["retried"]
@@ -109,6 +109,6 @@ async def test_a_name_that_no_node_has_is_refused_after_those_that_exist(farrier
         (["-l", "!a=b"], "expected KEY, !KEY, KEY=VALUE or KEY!=VALUE, got '!a=b'"),
     ],
 )
-async def test_a_selection_that_cannot_be_is_a_usage_error(farrier: Prompt, options: list[str], text: str) -> None:
+async def test_an_invalid_selection_is_a_usage_error(farrier: Prompt, options: list[str], text: str) -> None:
     refused = await farrier("node", "list", *options, ends=ExitCode.USAGE)
     assert text in " ".join(refused.err.replace("│", " ").split())

@@ -45,7 +45,7 @@ async def run(db: pg.Database) -> None:
         await owners.joined(connections, "rack-1", {"node": 0.0})
 
 
-async def test_a_page_for_a_slow_deployment_leads_to_the_region_that_fails(farrier: Prompt, db: pg.Database) -> None:
+async def test_why_of_a_slow_deployment_names_the_failing_region(farrier: Prompt, db: pg.Database) -> None:
     await farrier("node", "add", "gpu-1", "--site", "demo-1", "--maas-id", "abc123")
     await force(db, DEPLOYING)
     await run(db)
@@ -62,7 +62,7 @@ async def test_a_page_for_a_slow_deployment_leads_to_the_region_that_fails(farri
     assert (why["maas"]["state"], why["command"]) == ("deploying", None)
 
 
-async def test_an_observation_is_as_fresh_as_events_that_do_not_name_it(farrier: Prompt, db: pg.Database) -> None:
+async def test_an_observation_counts_as_fresh_while_the_events_are_complete(farrier: Prompt, db: pg.Database) -> None:
     await farrier("node", "add", "gpu-1", "--site", "demo-1", "--maas-id", "abc123")
     await force(db, DEPLOYING)
     await run(db)
@@ -74,7 +74,7 @@ async def test_an_observation_is_as_fresh_as_events_that_do_not_name_it(farrier:
     assert "in MAAS is 7m old" in (await farrier("node", "why", "gpu-1", "--json")).json["advice"]
 
 
-async def test_how_old_is_too_old_is_as_the_settings_have_it(
+async def test_a_setting_defines_when_an_observation_is_too_old(
     farrier: Prompt, db: pg.Database, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     file = tmp_path_factory.mktemp("config") / "farrier.toml"
@@ -87,9 +87,7 @@ async def test_how_old_is_too_old_is_as_the_settings_have_it(
     assert "in MAAS is 2m old" in why["advice"]
 
 
-async def test_a_request_without_an_answer_is_told_with_the_controller_that_is_missing(
-    farrier: Prompt, db: pg.Database
-) -> None:
+async def test_an_unanswered_intent_is_reported_with_the_missing_controller(farrier: Prompt, db: pg.Database) -> None:
     await farrier("node", "add", "gpu-1")
     await run(db)
     await farrier("intent", "submit", "gpu-1", "quarantine", "reason=fans", "--requested-by", "root")
@@ -104,7 +102,7 @@ async def test_a_request_without_an_answer_is_told_with_the_controller_that_is_m
     assert (request["action"], request["requested_by"]) == ("quarantine", "root")
 
 
-async def test_who_asked_for_a_pause_is_told_with_the_command_that_ends_it(farrier: Prompt, db: pg.Database) -> None:
+async def test_why_names_the_client_of_a_pause_and_the_command_that_ends_it(farrier: Prompt, db: pg.Database) -> None:
     await farrier("node", "add", "gpu-1")
     for who, reason in (("bob", "earlier"), ("alice", "hands in it"), ("carol", "hands in it")):
         await farrier("intent", "submit", "gpu-1", "pause", f"reason={reason}", "--requested-by", who)
@@ -118,7 +116,7 @@ async def test_who_asked_for_a_pause_is_told_with_the_command_that_ends_it(farri
     assert said.splitlines()[-1].split() == ["command", "farrier", "node", "unpause", "gpu-1"]
 
 
-async def test_who_quarantined_a_node_is_told_while_that_is_why_it_is_in_quarantine(
+async def test_why_names_the_client_of_a_quarantine_only_while_it_is_the_cause(
     farrier: Prompt, db: pg.Database
 ) -> None:
     await farrier("node", "add", "gpu-1")
@@ -130,7 +128,9 @@ async def test_who_quarantined_a_node_is_told_while_that_is_why_it_is_in_quarant
     assert (await farrier("node", "why", "gpu-1", "--json")).json["quarantined_by"] is None
 
 
-async def test_patience_that_ends_with_no_controller_leads_to_what_says_so(farrier: Prompt, db: pg.Database) -> None:
+async def test_a_timeout_without_a_controller_refers_to_why_which_advises_farrier_run(
+    farrier: Prompt, db: pg.Database
+) -> None:
     await farrier("node", "add", "gpu-1")
     late = await farrier("intent", "submit", "gpu-1", "delete", "--wait", "--timeout", "1s", ends=ExitCode.FAILED)
     assert "see farrier node why" in late.err
@@ -142,7 +142,7 @@ def _why(cause: str) -> str:
 
 
 @pytest.mark.parametrize("word", ["enrol", "take task 7 (drain)"])
-async def test_no_word_is_said_twice(farrier: Prompt, db: pg.Database, word: str) -> None:
+async def test_the_reason_is_printed_without_repeating_waits_for(farrier: Prompt, db: pg.Database, word: str) -> None:
     await farrier("node", "add", "gpu-1")
     reason = f'{{"outcome": "wait", "reason": "waits for the agent to {word}", "source": "x.py:7"}}'
     await force(

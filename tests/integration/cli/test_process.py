@@ -24,7 +24,7 @@ async def process(*words: str, dsn: str | None = None) -> subprocess.CompletedPr
     return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-async def test_help_is_there_without_loading_what_it_does_not_need() -> None:
+async def test_help_is_printed_without_importing_slow_modules() -> None:
     code = f"""
 import sys
 from typer.testing import CliRunner
@@ -44,7 +44,7 @@ async def test_exit_codes_of_the_process(words: tuple[str, ...], code: int) -> N
     assert (await process(*words)).returncode == code
 
 
-async def test_a_mistyped_command_is_met_with_the_nearest() -> None:
+async def test_a_mistyped_command_is_refused_with_the_nearest_one() -> None:
     assert "Did you mean 'node'" in " ".join((await process("nodes")).stderr.split())
 
 
@@ -56,7 +56,7 @@ async def test_a_refusal_is_a_line_and_no_traceback(db: pg.Database) -> None:
     assert done.stdout == ""
 
 
-async def test_nothing_is_cut_in_a_pipe(db: pg.Database, farrier: Prompt) -> None:
+async def test_no_value_is_cut_in_a_pipe(db: pg.Database, farrier: Prompt) -> None:
     name, site = "n" * 200, "s" * 63
     await farrier("node", "add", name, "--site", site)
     heading, line = (await process("node", "list", dsn=db.dsn)).stdout.splitlines()
@@ -64,6 +64,6 @@ async def test_nothing_is_cut_in_a_pipe(db: pg.Database, farrier: Prompt) -> Non
     assert site in line
 
 
-async def test_json_is_all_that_standard_output_gets(db: pg.Database) -> None:
+async def test_with_json_standard_output_has_only_json(db: pg.Database) -> None:
     for words in (("node", "list"), ("task", "list"), ("sla", "breaches"), ("sla", "list")):
         msgspec.json.decode((await process(*words, "--json", dsn=db.dsn)).stdout)

@@ -26,7 +26,7 @@ async def yard(db: pg.Database) -> AsyncIterator[Yard]:
 PACKED = "SELECT NOT EXISTS (SELECT FROM farrier_crates.crates WHERE state = 'packing')"
 
 
-async def test_kinds_are_listed_with_what_there_is_of_each(farrier: Prompt, yard: Yard) -> None:
+async def test_kinds_are_listed_with_counts_of_their_resources(farrier: Prompt, yard: Yard) -> None:
     await yard.create("c-1")
     said = (await farrier("kind", "list")).out
     assert "crate" in said
@@ -90,7 +90,7 @@ async def test_names_globs_and_ids_select_what_is_listed(farrier: Prompt, yard: 
     assert "d" in refused.out and refused.err.startswith("farrier: no crate is named 'e', 'ü'\n")
 
 
-async def test_a_state_is_meant_with_its_substates(farrier: Prompt, yard: Yard) -> None:
+async def test_the_filter_for_a_state_includes_its_substates(farrier: Prompt, yard: Yard) -> None:
     yard.hand.hold()
     await yard.create("c-1")
     async with yard.running():
@@ -103,7 +103,7 @@ async def test_a_state_is_meant_with_its_substates(farrier: Prompt, yard: Yard) 
         yard.hand.free.set()
 
 
-async def test_show_tells_its_own_columns_and_what_it_was_asked_for(farrier: Prompt, yard: Yard) -> None:
+async def test_show_prints_the_kinds_own_columns_and_the_intents(farrier: Prompt, yard: Yard) -> None:
     await yard.create("c-1")
     asked = await yard.ask("update", "c-1", '{"labels": ["blue"]}')
     said = (await farrier("resource", "show", "crate", "c-1")).out
@@ -116,7 +116,7 @@ async def test_show_tells_its_own_columns_and_what_it_was_asked_for(farrier: Pro
     assert [request["id"] for request in told["requests"]] == [asked, asked - 1]
 
 
-async def test_what_a_function_of_the_kind_adds_is_shown_beside_its_columns(farrier: Prompt, yard: Yard) -> None:
+async def test_show_adds_the_result_of_the_kinds_detail_function(farrier: Prompt, yard: Yard) -> None:
     await yard.create("c-1")
     await yard.pool.execute(
         """
@@ -128,7 +128,7 @@ async def test_what_a_function_of_the_kind_adds_is_shown_beside_its_columns(farr
     assert (told["detail"]["weight"], told["detail"]["size"]) == (21, 3)
 
 
-async def test_why_says_what_it_waits_for_its_limit_its_error_and_where_that_was_decided(
+async def test_why_reports_what_a_resource_waits_for_its_limit_its_error_and_the_source(
     farrier: Prompt, yard: Yard
 ) -> None:
     await yard.create("c-1")
@@ -153,7 +153,7 @@ async def test_why_says_what_it_waits_for_its_limit_its_error_and_where_that_was
     assert "no controller" not in told["advice"]
 
 
-async def test_history_says_who_moved_it(farrier: Prompt, yard: Yard) -> None:
+async def test_history_lists_each_transition_of_a_resource(farrier: Prompt, yard: Yard) -> None:
     id_ = await yard.create("c-1")
     async with yard.running():
         await yard.until("SELECT EXISTS (SELECT FROM farrier.history WHERE kind = 'crate' AND from_value IS NOT NULL)")
@@ -171,7 +171,7 @@ async def test_history_says_who_moved_it(farrier: Prompt, yard: Yard) -> None:
     assert [line["name"] for line in exported] == ["c-1", "c-1"]
 
 
-async def test_an_intent_makes_one_and_is_answered(farrier: Prompt, yard: Yard) -> None:
+async def test_a_create_intent_makes_a_resource_and_a_delete_ends_it(farrier: Prompt, yard: Yard) -> None:
     said = await farrier("resource", "intent", "crate", "c-9", "create", "size=7", "labels=red,blue", "--wait")
     assert "accepted" in said.out
     (made,) = (await farrier("resource", "list", "crate", "--json")).json
@@ -182,16 +182,14 @@ async def test_an_intent_makes_one_and_is_answered(farrier: Prompt, yard: Yard) 
         assert "c-9 is gone" in said.out
 
 
-async def test_what_is_made_is_accepted_also_if_nobody_waits(farrier: Prompt, yard: Yard) -> None:
+async def test_a_create_is_accepted_even_if_the_command_does_not_wait(farrier: Prompt, yard: Yard) -> None:
     said = (await farrier("resource", "intent", "crate", "c-9", "create", "size=7", "--json")).json
     assert (said["status"], said["kind"]) == ("accepted", "crate")
     assert "accepted" in (await farrier("resource", "intent", "crate", "c-8", "create", "size=0x7")).out
     assert (await farrier("resource", "show", "crate", "c-8", "--json")).json["detail"]["size"] == 7
 
 
-async def test_a_state_that_the_kind_does_not_have_is_refused_before_anything_is_asked(
-    farrier: Prompt, yard: Yard
-) -> None:
+async def test_an_unknown_state_in_until_is_refused_before_the_intent_is_inserted(farrier: Prompt, yard: Yard) -> None:
     await yard.create("c-1")
     for words in (
         ("list", "crate", "--state", "lost"),
@@ -204,7 +202,7 @@ async def test_a_state_that_the_kind_does_not_have_is_refused_before_anything_is
     assert await yard.pool.fetchval("SELECT count(*) FROM farrier.resource_intents WHERE action = 'delete'") == 0
 
 
-async def test_nobody_waits_for_a_state_of_what_has_ended(farrier: Prompt, yard: Yard) -> None:
+async def test_until_does_not_wait_for_a_state_of_an_ended_resource(farrier: Prompt, yard: Yard) -> None:
     await yard.create("c-1")
     async with yard.running():
         await yard.until(PACKED)
@@ -213,7 +211,7 @@ async def test_nobody_waits_for_a_state_of_what_has_ended(farrier: Prompt, yard:
     assert "c-1 has ended as gone and will never be packing" in said.err
 
 
-async def test_a_state_that_is_waited_for_is_meant_with_its_substates(farrier: Prompt, yard: Yard) -> None:
+async def test_until_a_state_accepts_its_substates(farrier: Prompt, yard: Yard) -> None:
     yard.hand.hold()
     await yard.create("c-1")
     async with yard.running():
@@ -223,7 +221,9 @@ async def test_a_state_that_is_waited_for_is_meant_with_its_substates(farrier: P
     assert "c-1 is emptying" in said.out
 
 
-async def test_what_cannot_be_is_refused_with_what_could(farrier: Prompt, yard: Yard) -> None:
+async def test_an_unknown_kind_name_action_or_value_is_refused_with_the_alternatives(
+    farrier: Prompt, yard: Yard
+) -> None:
     await yard.create("c-1")
     unknown = await farrier("resource", "list", "barrel", ends=ExitCode.USAGE)
     assert "barrel" in unknown.err
@@ -235,7 +235,7 @@ async def test_what_cannot_be_is_refused_with_what_could(farrier: Prompt, yard: 
     assert "whole number" in size.err
 
 
-async def test_a_kind_with_commands_of_its_own_is_given_to_them(farrier: Prompt) -> None:
+async def test_resource_commands_for_nodes_run_the_commands_of_nodes(farrier: Prompt) -> None:
     await farrier("node", "add", "gpu-1", "--site", "ams")
     for words in (["show"], ["why"], ["history"]):
         own = await farrier("node", *words, "gpu-1", "--json")
@@ -245,7 +245,9 @@ async def test_a_kind_with_commands_of_its_own_is_given_to_them(farrier: Prompt)
     assert "pause of gpu-1" in (await farrier("resource", "intent", "node", "gpu-1", "pause", "reason=why not")).out
 
 
-async def test_what_does_not_exist_is_refused_with_a_list_of_what_does(farrier: Prompt, yard: Yard) -> None:
+async def test_the_refusal_of_a_missing_resource_names_the_command_that_lists_others(
+    farrier: Prompt, yard: Yard
+) -> None:
     await farrier("node", "add", "gpu-1")
     await yard.create("c-1")
     for kind, there in (("node", "gpu-1"), ("crate", "c-1")):
@@ -254,7 +256,7 @@ async def test_what_does_not_exist_is_refused_with_a_list_of_what_does(farrier: 
         assert there in (await farrier(*command.split())).out
 
 
-async def test_a_request_that_nobody_answers_in_time_ends_with_its_own_code(farrier: Prompt, yard: Yard) -> None:
+async def test_an_intent_without_an_answer_in_time_ends_with_its_own_code(farrier: Prompt, yard: Yard) -> None:
     await yard.create("c-1")
     said = await farrier(
         "resource", "intent", "crate", "c-1", "delete", "--wait", "--timeout", "1s", ends=ExitCode.FAILED
@@ -262,7 +264,7 @@ async def test_a_request_that_nobody_answers_in_time_ends_with_its_own_code(farr
     assert "farrier resource why" in said.err
 
 
-async def test_a_resource_is_woken_by_its_name(farrier: Prompt, yard: Yard) -> None:
+async def test_a_resource_is_enqueued_by_its_name(farrier: Prompt, yard: Yard) -> None:
     id_ = await yard.create("c-1")
     assert f"crate {id_} is enqueued" in (await farrier("enqueue", "crate", "c-1")).out
 

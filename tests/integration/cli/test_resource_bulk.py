@@ -23,7 +23,7 @@ async def yard(db: pg.Database) -> AsyncIterator[Yard]:
         yield opened
 
 
-async def test_the_selected_ones_are_followed_to_the_state(farrier: Prompt, yard: Yard) -> None:
+async def test_the_selected_resources_are_followed_to_the_state(farrier: Prompt, yard: Yard) -> None:
     async with yard.running():
         await yard.until(PACKED)
         said = await farrier("resource", "act", "crate", "delete", "c-*", "--yes", "--until", "gone", "--json")
@@ -49,7 +49,7 @@ async def test_it_asks_and_shows_as_for_nodes(farrier: Prompt, yard: Yard) -> No
     assert await yard.pool.fetchval(DELETIONS) == 0
 
 
-async def test_for_a_node_it_is_the_command_of_the_action(farrier: Prompt, yard: Yard) -> None:
+async def test_act_on_a_node_runs_the_command_of_the_action(farrier: Prompt, yard: Yard) -> None:
     await farrier("node", "add", "gpu-1")
     said = await farrier("resource", "act", "node", "pause", "gpu-1", "--reason", "hands in it", "--no-wait")
     assert said.out.startswith("gpu-1: pause is submitted")

@@ -37,7 +37,7 @@ async def test_every_action_of_a_kind_is_a_command_whose_options_are_its_paramet
     assert CREATE not in (await nowhere(command, "--help")).out.split()
 
 
-async def test_a_segment_is_made_listed_shown_and_asked_for_its_end(farrier: Prompt, lan: Lan) -> None:
+async def test_a_segment_is_made_listed_shown_and_deleted(farrier: Prompt, lan: Lan) -> None:
     made = (await farrier("segment", "add", "lan", *NET, "--prefixes", "10.1.0.0/24", "--vlan", 12, "--json")).json
     assert made["status"] == "accepted"
     (listed,) = (await farrier("segment", "list", "--json")).json
@@ -59,7 +59,7 @@ async def test_a_segment_is_made_listed_shown_and_asked_for_its_end(farrier: Pro
     assert changes[-1]["requested_by"], "the user who runs the command"
 
 
-async def test_what_the_database_refuses_is_told_as_it_says_it(farrier: Prompt, lan: Lan) -> None:
+async def test_refusals_of_the_database_are_printed_with_its_message(farrier: Prompt, lan: Lan) -> None:
     await farrier("segment", "add", "lan", *NET)
     overlap = await farrier("segment", "add", "other", *NET, ends=ExitCode.REFUSED)
     assert "10.0.0.0/24" in overlap.err
@@ -70,7 +70,7 @@ async def test_what_the_database_refuses_is_told_as_it_says_it(farrier: Prompt, 
     assert "10/8" in wrong.err
 
 
-async def test_an_update_says_only_what_it_was_given(farrier: Prompt, lan: Lan) -> None:
+async def test_an_update_sends_only_the_given_parameters(farrier: Prompt, lan: Lan) -> None:
     await lan.ready()
     await farrier("segment", "update", "lan", "--mtu", 9000)
     await lan.settle()
@@ -79,7 +79,7 @@ async def test_an_update_says_only_what_it_was_given(farrier: Prompt, lan: Lan) 
     assert "mtu" in nothing.err
 
 
-async def test_addresses_are_listed_with_who_has_them(farrier: Prompt, lan: Lan) -> None:
+async def test_addresses_are_listed_with_their_owners(farrier: Prompt, lan: Lan) -> None:
     await lan.ready()
     assert "no address of lan" in (await farrier("segment", "addresses", "lan")).err
     taken = await lan.take("gpu-1")
@@ -115,7 +115,7 @@ async def test_a_number_may_be_given_and_is_shown_as_the_fabric_writes_it(farrie
     assert "0x" in wrong.err
 
 
-async def test_what_has_ended_has_no_members_and_no_addresses(farrier: Prompt, lan: Lan) -> None:
+async def test_ended_segments_and_partitions_have_no_addresses_and_members(farrier: Prompt, lan: Lan) -> None:
     await lan.pool.execute("SELECT farrier.set_pool('pkey', 5, 9)")
     await lan.ready()
     await lan.take("gpu-1")
@@ -140,7 +140,7 @@ async def test_without_a_database_there_is_no_list(nowhere: Prompt) -> None:
         await nowhere(command, "list", ends=ExitCode.DATABASE_UNREACHABLE)
 
 
-async def test_a_reader_may_look_and_may_not_ask(farrier: Prompt, lan: Lan) -> None:
+async def test_the_readers_role_may_list_and_may_not_insert_intents(farrier: Prompt, lan: Lan) -> None:
     await lan.ready()
     await lan.pool.execute("SELECT farrier.set_pool('pkey', 5, 6)")
     await farrier("partition", "add", "tenant-a")
@@ -154,7 +154,7 @@ async def test_a_reader_may_look_and_may_not_ask(farrier: Prompt, lan: Lan) -> N
     assert "permission denied" in (await reader("segment", "delete", "lan", ends=ExitCode.REFUSED)).err
 
 
-async def test_the_role_for_intents_may_ask_and_see_what_became_of_it(lan: Lan) -> None:
+async def test_the_intents_role_may_insert_intents_and_see_their_results(lan: Lan) -> None:
     asking = Prompt(FARRIER_DATABASE_DSN=f"{lan.db.dsn}&options=-c%20role%3Dfarrier_intents")
     await asking("segment", "add", "lan", *NET)
     await lan.settle()

@@ -68,7 +68,7 @@ async def test_sites_are_listed_without_a_database_too(at_sites: Prompt, url: st
     assert url in said.out and "the health of regions is unknown" in said.err
 
 
-async def test_what_the_database_knows_is_listed_when_the_sites_are_gone_and_then_that_they_are(
+async def test_regions_in_the_database_are_listed_even_if_the_sites_cannot_be_read(
     at_sites: Prompt, db: pg.Database, tmp_path: Path
 ) -> None:
     async with db.connect() as conn:
@@ -97,7 +97,7 @@ async def test_a_site_is_shown_with_its_defaults(at_sites: Prompt, url: str) -> 
     assert held["site"]["deploy"]["bootstrap_ttl"] == 5400 and held["region"] is None
 
 
-async def test_a_site_that_is_not_there_is_told_with_those_that_are(at_sites: Prompt) -> None:
+async def test_an_unknown_site_is_refused_with_a_list_of_the_known_sites(at_sites: Prompt) -> None:
     said = await at_sites("site", "show", "nroth", ends=ExitCode.USAGE)
     assert "no site 'nroth'; expected one of north, south" in said.err
 
@@ -110,7 +110,7 @@ async def test_files_are_checked_without_a_database(nowhere: Prompt, sites: Path
     assert said.out == ""
 
 
-async def test_one_site_is_told_of_as_one(nowhere: Prompt, sites: Path) -> None:
+async def test_the_check_of_a_single_site_reports_it_in_the_singular(nowhere: Prompt, sites: Path) -> None:
     (sites / "south.toml").unlink()
     assert (await nowhere("site", "check", sites)).out == "1 site is valid: north\n"
 
@@ -120,7 +120,7 @@ async def test_without_a_directory_there_is_nothing_to_check(nowhere: Prompt) ->
     assert "sites.directory" in said.err
 
 
-async def test_regions_are_asked_on_request(at_sites: Prompt) -> None:
+async def test_site_check_calls_the_regions_on_request(at_sites: Prompt) -> None:
     said = (await at_sites("site", "check", "--ask")).out.splitlines()
     assert said[0] == "2 sites are valid: north, south"
     assert said[2].split() == ["north", "3.7.3", ADMIN.username]
@@ -133,7 +133,7 @@ async def test_regions_are_asked_on_request(at_sites: Prompt) -> None:
     ("key", "told"),
     [(None, "FARRIER_SECRET_NORTH"), ("no key at all", "credential"), ("aaa:bbb:ccc", "it refuses the API key")],
 )
-async def test_a_region_that_does_not_take_the_key_ends_the_check_with_1(
+async def test_a_region_that_refuses_the_key_ends_the_check_with_1(
     at_sites: Prompt, key: str | None, told: str
 ) -> None:
     at_sites.environment["FARRIER_SECRET_NORTH"] = key

@@ -67,5 +67,5 @@ async def test_a_full_disk_behind_both_streams_ends_with_the_same_code(
 
 
 @pytest.mark.parametrize("words", ["--version", "--help", "model --format json"])
-async def test_a_reader_who_has_left_needs_no_words(deserted: int, words: str) -> None:
+async def test_a_closed_pipe_ends_the_command_without_a_message(deserted: int, words: str) -> None:
     assert await process(*words.split(), into=deserted) == (1, "")

@@ -76,7 +76,7 @@ def _read(terminal: int) -> str:
     try:
         while part := os.read(terminal, 65536):
             found += part
-    except OSError:  # Linux reports the end of a pseudo-terminal so
+    except OSError:  # Linux reports the end of a pseudo-terminal as an error
         pass
     finally:
         os.close(terminal)

@@ -126,7 +126,7 @@ async def test_changes_are_watched_and_continued_after_a_cursor(farrier: AsyncFa
     assert await watched(farrier, first.cursor, 1) == [second]
 
 
-async def test_what_happens_after_a_cursor_is_watched(farrier: AsyncFarrier, url: str, db: pg.Database) -> None:
+async def test_changes_after_a_cursor_are_watched(farrier: AsyncFarrier, url: str, db: pg.Database) -> None:
     with Farrier(url) as synchronous:
         cursors = await farrier.cursor(), await anyio.to_thread.run_sync(synchronous.cursor)
     await farrier.register(NewNode(name="gpu-1"))
@@ -147,7 +147,7 @@ async def test_a_refusal_names_what_is_wrong(farrier: AsyncFarrier, url: str) ->
             await stranger.submit("gpu-1", "manage")
 
 
-async def test_a_server_that_is_not_there_is_an_error_with_its_url() -> None:
+async def test_an_unreachable_server_is_an_error_with_its_url() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
     async with AsyncFarrier(url) as farrier:
@@ -155,7 +155,7 @@ async def test_a_server_that_is_not_there_is_an_error_with_its_url() -> None:
             await farrier.node("gpu-1")
 
 
-async def test_another_server_is_an_error_that_says_so() -> None:
+async def test_a_response_of_another_server_is_an_error_that_says_so() -> None:
     def page(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, html="<p>welcome</p>")
 

@@ -15,7 +15,7 @@ WIDGETS = range(1, 6)
 
 
 @pytest.mark.parametrize("hour", [-1, 1])
-async def test_a_clock_that_is_moved_stops_no_sweep_and_begins_none(shop: Shop, hour: int) -> None:
+async def test_a_moved_clock_neither_stops_a_sweep_nor_begins_one(shop: Shop, hour: int) -> None:
     await shop.register(*WIDGETS)
     replica = Replica(shop, config=QUIET)
     outcomes, order = replica.ledger.outcomes, replica.handler.order
@@ -42,7 +42,7 @@ class Dated(Scripted):
         return super().handle(resource, now)
 
 
-async def test_a_clock_that_is_set_ahead_is_known_to_the_next_run_over_memory(shop: Shop) -> None:
+async def test_a_run_over_memory_uses_the_new_time_after_the_clock_was_set_ahead(shop: Shop) -> None:
     await shop.register(1)
     handler = Dated()
     replica = Replica(shop, handler, config=QUIET)
@@ -57,7 +57,7 @@ async def test_a_clock_that_is_set_ahead_is_known_to_the_next_run_over_memory(sh
     assert handler.times[-1] - handler.times[0] >= timedelta(hours=1)
 
 
-async def test_an_outcome_waits_no_longer_when_the_clock_was_set_back(shop: Shop) -> None:
+async def test_the_next_run_is_not_delayed_when_the_clock_is_set_back(shop: Shop) -> None:
     """The loop remembers the outcome's time by the former clock; the next run is not delayed until that time."""
     await shop.register(1)
     replica = Replica(shop, config=QUIET)

@@ -59,14 +59,14 @@ async def test_a_version_conflict_rolls_back_state_history_and_writes_and_keeps_
     assert await shop.wakes(1) == 2
 
 
-async def test_a_conflict_costs_only_the_run_that_has_it(shop: Shop) -> None:
+async def test_a_version_conflict_affects_only_its_own_run(shop: Shop) -> None:
     held = await hold(shop, 1, 2, 3)
     await shop.pool.execute("UPDATE farrier_toy.widgets SET version = 7 WHERE id = 2")
     verdicts = await held.commit(*(held.finish(id_, MADE) for id_ in (1, 2, 3)))
     assert verdicts == {1: Verdict.COMMITTED, 2: Verdict.CONFLICT, 3: Verdict.COMMITTED}
 
 
-async def test_a_write_between_our_look_at_the_version_and_our_own_is_a_conflict_of_that_run_alone(shop: Shop) -> None:
+async def test_a_concurrent_write_between_check_and_write_is_a_conflict_of_its_run_only(shop: Shop) -> None:
     held = await hold(shop, 1, 2, 3)
     verdicts: dict[int, Verdict] = {}
 
@@ -105,7 +105,7 @@ async def test_a_run_of_an_earlier_epoch_is_lost_though_the_owner_is_the_same(sh
     assert verdicts == {1: Verdict.LOST, 2: Verdict.COMMITTED}
 
 
-async def test_a_takeover_passes_over_a_shard_with_an_open_commit_and_finds_its_writes_later(shop: Shop) -> None:
+async def test_a_takeover_skips_a_shard_with_an_open_commit_and_takes_it_later(shop: Shop) -> None:
     held = await hold(shop, 1, 2)
     async with shop.db.connect() as slow, slow.transaction():
         assert await slow.fetchval("SELECT farrier.hold_shards('widget', $1, '{1}', '{1}')", held.owner) == [1]
@@ -116,7 +116,7 @@ async def test_a_takeover_passes_over_a_shard_with_an_open_commit_and_finds_its_
     assert late == {1: held.epochs[1] + 1}
 
 
-async def test_what_is_given_back_late_is_not_taken_from_its_owner_who_has_it_again(shop: Shop) -> None:
+async def test_a_late_give_back_does_not_release_a_shard_that_its_owner_took_again(shop: Shop) -> None:
     held = await hold(shop)
     controllers = PostgresControllers(shop.pool)
     await controllers.take(held.owner, toy.KIND, [1])
@@ -148,7 +148,7 @@ async def test_of_a_batch_only_the_poisoned_run_is_refused(shop: Shop) -> None:
         pytest.param(DoNothing[Answer](writes=("no write",)), id="a write of no type"),  # type: ignore[arg-type] # the point
     ],
 )
-async def test_what_cannot_be_stored_is_that_run_s_outcome_and_the_others_go_on(shop: Shop, outcome: object) -> None:
+async def test_an_outcome_that_cannot_be_stored_is_an_error_of_its_own_run_only(shop: Shop, outcome: object) -> None:
     held = await hold(shop, 1, 2, 3)
     verdicts = await held.commit(held.finish(1, MADE), held.finish(2, outcome), held.finish(3, CONTENT))
     assert verdicts == {1: Verdict.COMMITTED, 2: Verdict.REFUSED, 3: Verdict.COMMITTED}
@@ -156,7 +156,7 @@ async def test_what_cannot_be_stored_is_that_run_s_outcome_and_the_others_go_on(
     assert await shop.wakes(2) == 0
 
 
-async def test_an_edge_that_the_database_refuses_at_commit_is_refused_before_it(shop: Shop) -> None:
+async def test_a_deferred_refusal_refuses_the_run_before_the_commit(shop: Shop) -> None:
     """A deferred constraint fails at COMMIT; the run must still be refused, and not be taken for lost."""
     await shop.pool.execute("""
         CREATE FUNCTION farrier_toy.refuse() RETURNS trigger LANGUAGE plpgsql AS
@@ -171,7 +171,7 @@ async def test_an_edge_that_the_database_refuses_at_commit_is_refused_before_it(
     assert "not for sale" in (await shop.outcome(1))["reason"]
 
 
-async def test_a_run_whose_shard_is_locked_is_left_for_last_and_then_waited_for(shop: Shop) -> None:
+async def test_a_run_with_a_locked_shard_comes_last_and_then_waits(shop: Shop) -> None:
     held = await hold(shop, 1, 2)
     runs = [held.finish(1, MADE), held.finish(2, CONTENT)]
     async with shop.db.connect() as client:
@@ -224,7 +224,7 @@ async def test_a_wake_before_the_deletion_s_commit_keeps_the_resource_listed_for
     assert (await held.io.listing([1])).ids == {1: True}
 
 
-async def test_a_commit_whose_reply_is_lost_is_found_and_not_repeated(shop: Shop) -> None:
+async def test_a_commit_with_a_lost_reply_is_found_and_not_repeated(shop: Shop) -> None:
     async with proxy.before(shop.db.dsn) as between, pg.Database(between.dsn).pool(2) as pool:
         held = await hold(shop, 1, 2, io=shop.io(pool=pool))
         moves = held.finish(1, MADE)
@@ -247,7 +247,7 @@ async def test_a_commit_that_was_settled_before_it_arrived_can_never_happen(shop
     assert (await shop.widget(1))["state"] == "raw"
 
 
-async def test_to_settle_a_commit_waits_for_one_that_is_still_open(shop: Shop) -> None:
+async def test_settling_waits_for_a_commit_that_is_still_open(shop: Shop) -> None:
     held = await hold(shop, 1)
     found: dict[int, object] = {}
 
@@ -266,7 +266,7 @@ async def test_to_settle_a_commit_waits_for_one_that_is_still_open(shop: Shop) -
 
 
 @pytest.mark.parametrize("happened", [False, True])
-async def test_to_settle_a_commit_twice_finds_the_same(shop: Shop, *, happened: bool) -> None:
+async def test_settling_a_commit_twice_finds_the_same(shop: Shop, *, happened: bool) -> None:
     """Settling has to be idempotent, because the first reply may be lost."""
     held = await hold(shop, 1)
     run = held.finish(1, MADE)
@@ -278,7 +278,7 @@ async def test_to_settle_a_commit_twice_finds_the_same(shop: Shop, *, happened: 
     assert await held.commit(run) == {1: Verdict.CONFLICT}
 
 
-async def test_a_run_whose_writes_somebody_holds_is_left_for_last_and_then_waited_for(shop: Shop) -> None:
+async def test_a_run_with_a_locked_row_comes_last_and_then_waits(shop: Shop) -> None:
     held = await hold(shop, 1, 2, 3)
     async with shop.db.connect() as somebody, anyio.create_task_group() as group:
         holding = somebody.transaction()
@@ -296,7 +296,7 @@ async def test_a_run_whose_writes_somebody_holds_is_left_for_last_and_then_waite
     assert verdicts[2] is Verdict.COMMITTED
 
 
-async def test_a_run_that_is_held_up_for_longer_than_a_second_writes_nothing(shop: Shop) -> None:
+async def test_a_run_that_waits_for_a_lock_longer_than_a_second_writes_nothing(shop: Shop) -> None:
     held = await hold(shop, 1)
     async with shop.db.connect() as client, client.transaction():
         await client.execute("SELECT FROM farrier_toy.widgets WHERE id = 1 FOR UPDATE")
@@ -305,7 +305,7 @@ async def test_a_run_that_is_held_up_for_longer_than_a_second_writes_nothing(sho
     assert await shop.wakes(1) == 1
 
 
-async def test_one_run_of_hundreds_whose_writes_somebody_holds_costs_the_others_less_than_their_time(
+async def test_one_locked_run_of_hundreds_delays_the_others_less_than_their_time_limit(
     shop: Shop,
 ) -> None:
     """Halving the batch nine times, with a second's wait each time, would exceed the time limit of a commit."""
@@ -318,7 +318,7 @@ async def test_one_run_of_hundreds_whose_writes_somebody_holds_costs_the_others_
     assert Counter(verdicts.values()) == {Verdict.COMMITTED: 499, Verdict.LOCKED: 1}
 
 
-async def test_what_was_committed_when_the_time_ran_out_is_told(shop: Shop) -> None:
+async def test_runs_committed_before_the_time_limit_are_reported_as_committed(shop: Shop) -> None:
     """A transient error refuses the whole batch; then the first half is committed, and the second half hangs."""
     await shop.pool.execute("""
         CREATE SEQUENCE farrier_toy.tries;

@@ -37,7 +37,7 @@ class Confirming(Scripted):
         return msgspec.structs.replace(stored, payload=remembered.payload)
 
 
-async def test_what_a_run_confirms_is_not_committed_and_the_wakes_that_it_saw_are_deleted(shop: Shop) -> None:
+async def test_a_confirming_update_is_not_committed_and_its_wakes_are_deleted(shop: Shop) -> None:
     await shop.register(1)
     io = Counting(shop)
     replica = Replica(shop, Confirming(), io=io, config=NEVER_AGAIN)
@@ -52,7 +52,7 @@ async def test_what_a_run_confirms_is_not_committed_and_the_wakes_that_it_saw_ar
         assert "commit" not in io.statements
 
 
-async def test_what_was_confirmed_comes_over_each_load(shop: Shop) -> None:
+async def test_a_confirmed_value_is_applied_to_each_later_snapshot(shop: Shop) -> None:
     await shop.register(1)
     replica = Replica(shop, Confirming(), config=NEVER_AGAIN)
     async with at_work(replica):
@@ -66,7 +66,7 @@ async def test_what_was_confirmed_comes_over_each_load(shop: Shop) -> None:
         assert (await shop.widget(1))["payload"] == ""
 
 
-async def test_a_handler_that_cannot_bring_it_back_runs_over_what_is_stored(shop: Shop) -> None:
+async def test_if_a_confirmed_value_cannot_be_applied_the_run_uses_the_stored_snapshot(shop: Shop) -> None:
     await shop.register(1)
     replica = Replica(shop, Confirming(raises=True), config=NEVER_AGAIN)
     async with at_work(replica):
@@ -76,7 +76,7 @@ async def test_a_handler_that_cannot_bring_it_back_runs_over_what_is_stored(shop
         assert replica.ledger.errors == []
 
 
-async def test_what_a_run_writes_besides_is_committed_with_what_it_confirms(shop: Shop) -> None:
+async def test_an_update_with_other_changes_is_committed_with_its_confirmed_values(shop: Shop) -> None:
     await shop.register(1)
     replica = Replica(shop, Confirming(also={"quiet": False}), config=NEVER_AGAIN)
     async with at_work(replica):

@@ -40,7 +40,7 @@ async def migrating(db: pg.Database, table: str) -> AsyncIterator[Connection]:
             yield conn
 
 
-async def test_a_load_that_is_ended_is_done_again(db: pg.Database, shop: Shop) -> None:
+async def test_a_load_ended_by_a_deadlock_is_repeated(db: pg.Database, shop: Shop) -> None:
     await shop.register(1)
     loaded: list[Loaded[Widget]] = []
 
@@ -55,7 +55,7 @@ async def test_a_load_that_is_ended_is_done_again(db: pg.Database, shop: Shop) -
     assert loaded[0].resources[1].state is State.RAW
 
 
-async def test_a_commit_that_is_ended_is_done_again_and_blames_no_run(db: pg.Database, shop: Shop) -> None:
+async def test_a_commit_ended_by_a_deadlock_is_repeated_and_no_run_gets_an_error(db: pg.Database, shop: Shop) -> None:
     held = await hold(shop, 1)
     verdicts: dict[int, Verdict] = {}
 

@@ -75,7 +75,7 @@ async def test_a_step_that_does_not_end_is_cut_and_its_mark_stays_for_the_next_o
     assert await shop.wakes(1) == 1
 
 
-async def test_after_the_stop_nothing_more_is_run(shop: Shop) -> None:
+async def test_after_the_stop_no_run_begins(shop: Shop) -> None:
     await shop.register(1)
     bench = Bench(MADE)
     handler = Scripted({1: bench.script})

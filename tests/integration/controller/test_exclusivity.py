@@ -233,7 +233,7 @@ def own_loop() -> Iterator[asyncio.Runner]:
         yield runner
 
 
-def test_statements_in_any_order_keep_every_promise(own_loop: asyncio.Runner, pg_server: pg.Server) -> None:
+def test_statements_in_any_order_keep_the_invariants(own_loop: asyncio.Runner, pg_server: pg.Server) -> None:
     def call(work: Coroutine[Any, Any, T]) -> T:
         return own_loop.run(work)
 

@@ -89,7 +89,7 @@ class Lost(Knowing):
         raise RuntimeError("on purpose")
 
 
-async def test_what_rests_after_a_transition_is_committed_with_it_and_not_loaded(shop: Shop) -> None:
+async def test_a_resource_at_rest_after_a_transition_is_not_loaded_again(shop: Shop) -> None:
     await shop.register(1)
     io = Counting(shop)
     replica = Replica(shop, Knowing(default=make), io=io, config=NEVER_AGAIN)
@@ -116,7 +116,7 @@ async def test_a_wake_that_is_heard_while_a_transition_is_committed_is_loaded_at
     assert await shop.answers() == [1]
 
 
-async def test_a_transition_after_which_the_handler_would_not_rest_runs_again_at_once(shop: Shop) -> None:
+async def test_a_resource_that_does_not_rest_after_a_transition_runs_again_at_once(shop: Shop) -> None:
     await shop.register(1)
     config = msgspec.structs.replace(QUIET, rerun_limit=3)
     replica = Replica(shop, Knowing(default=there_and_back), config=config)
@@ -125,7 +125,7 @@ async def test_a_transition_after_which_the_handler_would_not_rest_runs_again_at
     assert replica.ledger.limited == 1
 
 
-async def test_a_handler_that_cannot_say_what_a_transition_leaves_costs_the_transition_nothing(shop: Shop) -> None:
+async def test_a_transition_is_committed_although_the_handler_cannot_compute_its_result(shop: Shop) -> None:
     await shop.register(1)
     async with shop.running(Lost(default=make)) as (_, ledger):
         await ledger.until(lambda: ledger.outcomes["do_nothing"] == 1)
@@ -147,7 +147,7 @@ async def test_a_transition_is_committed_with_its_history_and_runs_again_at_once
     assert stored["source"].startswith("tests/integration/controller/test_loop.py:")
 
 
-async def test_a_woken_resource_runs_before_those_that_were_not(shop: Shop) -> None:
+async def test_a_resource_with_a_wake_runs_before_resources_without_one(shop: Shop) -> None:
     of_one_shard = range(SHARDS, 2001 * SHARDS, SHARDS)  # shards are taken one after another
     await shop.register(*of_one_shard)
     await shop.pool.execute("DELETE FROM farrier.wakes")
@@ -160,7 +160,7 @@ async def test_a_woken_resource_runs_before_those_that_were_not(shop: Shop) -> N
     assert handler.order.index(woken) < 100
 
 
-async def test_woken_resources_run_in_the_order_of_waking(shop: Shop) -> None:
+async def test_resources_with_wakes_run_in_the_order_of_their_wakes(shop: Shop) -> None:
     await shop.register(*range(1, 21))
     handler = Scripted()
     async with shop.running(handler, config=QUIET) as (controller, ledger):
@@ -171,7 +171,7 @@ async def test_woken_resources_run_in_the_order_of_waking(shop: Shop) -> None:
     assert handler.order[20:] == order
 
 
-async def test_a_storm_of_wakes_starves_neither_the_sweep_nor_other_woken_resources(shop: Shop) -> None:
+async def test_a_storm_of_wakes_starves_neither_the_sweep_nor_other_wakes(shop: Shop) -> None:
     """Each run of widget 1 inserts a request for another run, so this widget always has a wake."""
     await shop.register(*range(1, 301))
     small = msgspec.structs.replace(BRISK, batch=5, passes=1)
@@ -231,7 +231,7 @@ async def test_wakes_faster_than_handling_leave_every_resource_its_turn(shop: Sh
     assert sorted(handler.order[:40]) == list(range(1, 41))
 
 
-async def test_after_fifty_reruns_a_resource_takes_its_turn_in_the_sweep_once_and_is_counted(shop: Shop) -> None:
+async def test_a_resource_that_reaches_the_rerun_limit_waits_for_the_sweep_and_is_counted(shop: Shop) -> None:
     await shop.register(1)
     handler = Scripted()
 
@@ -244,7 +244,7 @@ async def test_after_fifty_reruns_a_resource_takes_its_turn_in_the_sweep_once_an
     assert ledger.limited == 1
 
 
-async def test_a_resource_that_always_wants_to_look_at_once_is_counted_and_left_for_a_second(shop: Shop) -> None:
+async def test_a_resource_that_always_requeues_at_once_is_counted_and_pauses_for_a_second(shop: Shop) -> None:
     await shop.register(1)
     replica = Replica(shop, Scripted(default=lambda _widget, _now: DoNothing(requeue_after=timedelta(0))), config=QUIET)
     async with at_work(replica):
@@ -255,7 +255,7 @@ async def test_a_resource_that_always_wants_to_look_at_once_is_counted_and_left_
         await replica.ledger.until(lambda: replica.ledger.limited == 2)
 
 
-async def test_a_commit_that_waits_makes_the_next_run_no_later(shop: Shop) -> None:
+async def test_a_slow_commit_does_not_delay_the_next_run(shop: Shop) -> None:
     await shop.register(1)
     io = SlowCommits(shop.pool, toy.WidgetRows())
     script = Scripted(default=lambda _widget, _now: Wait(reason="a while", requeue_after=5 * SECOND))
@@ -268,7 +268,7 @@ async def test_a_commit_that_waits_makes_the_next_run_no_later(shop: Shop) -> No
         await replica.ledger.until(lambda: replica.ledger.outcomes["wait"] == 2)
 
 
-async def test_requeue_after_brings_the_next_run_nearer_and_never_puts_it_off(shop: Shop) -> None:
+async def test_requeue_after_makes_the_next_run_earlier_and_never_later(shop: Shop) -> None:
     await shop.register(1, 2)
 
     def wait(seconds: int) -> toy.Script:
@@ -284,7 +284,7 @@ async def test_requeue_after_brings_the_next_run_nearer_and_never_puts_it_off(sh
         await replica.ledger.until(lambda: 2 in replica.handler.order[2:])
 
 
-async def test_an_ended_resource_is_forgotten_after_one_more_run_for_what_woke_it_meanwhile(shop: Shop) -> None:
+async def test_an_ended_resource_runs_once_more_for_a_late_wake_and_is_then_forgotten(shop: Shop) -> None:
     await shop.register(1)
     bench = Bench()
 
@@ -323,7 +323,7 @@ async def test_a_step_without_a_slot_begins_when_one_is_free_and_other_widgets_g
         await ledger.until(lambda: ledger.outcomes["do_nothing"] == 4)
 
 
-async def test_an_urgent_request_cuts_a_reading_step_short_and_is_answered(shop: Shop) -> None:
+async def test_an_urgent_intent_cuts_a_reading_step_short_and_is_answered(shop: Shop) -> None:
     await shop.register(1)
     bench = Bench(reads_only=True)
     handler = Scripted(default=bench.script)

@@ -23,7 +23,7 @@ CUT = Update[Shape, Answer](to=Shape(State.RAW, "cut"), reason="was cut short", 
 
 
 class Marks(WidgetIO):
-    """Storage whose statements on marks are held up or fail, where the test chooses so."""
+    """Storage that delays or fails the statements on marks which the test chooses."""
 
     def __init__(self, shop: Shop, chosen: Callable[[Marking], bool], *, fail: int = 0) -> None:
         super().__init__(shop.pool, toy.WidgetRows())
@@ -60,7 +60,7 @@ class Marks(WidgetIO):
 
 
 class Redoing(Scripted):
-    """Recovers by its script's decision, after it has failed so many times."""
+    """A handler whose first `fail` recoveries raise, and whose later ones return its script's decision."""
 
     def __init__(self, script: toy.Script, *, fail: int = 0) -> None:
         super().__init__(default=script)
@@ -76,7 +76,7 @@ class Redoing(Scripted):
 
 
 async def leave_a_mark(shop: Shop, id_: int, step: str = "other") -> UUID:
-    """Insert a mark as a process leaves it that dies in a step."""
+    """Insert a mark, as a process that dies in a step leaves it."""
     dead = uuid4()
     await shop.pool.execute(
         "INSERT INTO farrier.marks VALUES ($1, 'widget', 1, jsonb_build_object($2::text, jsonb_build_object("
@@ -103,7 +103,7 @@ async def until_none(shop: Shop) -> None:
 # --- steps that are planned and not begun
 
 
-async def test_a_step_that_is_cut_short_before_it_began_leaves_nothing_to_account_for(shop: Shop) -> None:
+async def test_a_step_that_is_cut_before_it_begins_leaves_no_mark(shop: Shop) -> None:
     await shop.register(1)
     bench = Bench(reads_only=True, if_cut=CUT)
     handler, io = Scripted(default=bench.script), Marks(shop, lambda marking: bool(marking.begun))
@@ -120,7 +120,7 @@ async def test_a_step_that_is_cut_short_before_it_began_leaves_nothing_to_accoun
     assert (await shop.widget(1))["payload"] == ""
 
 
-async def test_a_step_is_not_begun_once_the_process_may_not_act(shop: Shop) -> None:
+async def test_a_step_does_not_begin_after_the_process_has_lost_its_lease(shop: Shop) -> None:
     await shop.register(1)
     bench = Bench(if_cut=CUT)
     handler, io = Redoing(bench.script), Marks(shop, lambda marking: bool(marking.begun))
@@ -140,7 +140,7 @@ async def test_a_step_is_not_begun_once_the_process_may_not_act(shop: Shop) -> N
     assert handler.recovered == []
 
 
-async def test_a_recovery_whose_step_cannot_be_marked_is_made_again(shop: Shop) -> None:
+async def test_a_recovery_whose_step_cannot_be_marked_is_repeated(shop: Shop) -> None:
     await shop.register(1)
     await leave_a_mark(shop, 1)
     bench = Bench(MADE)
@@ -152,7 +152,7 @@ async def test_a_recovery_whose_step_cannot_be_marked_is_made_again(shop: Shop) 
     assert handler.recovered == ["other", "other"]
 
 
-async def test_a_recovery_whose_step_a_stop_keeps_from_beginning_is_made_by_the_next_process(shop: Shop) -> None:
+async def test_a_recovery_that_a_stop_prevents_is_made_by_the_next_process(shop: Shop) -> None:
     await shop.register(1)
     await leave_a_mark(shop, 1)
     bench = Bench(MADE)
@@ -171,7 +171,7 @@ async def test_a_recovery_whose_step_a_stop_keeps_from_beginning_is_made_by_the_
     assert len(successor.recovered) == 1
 
 
-async def test_a_step_takes_the_place_of_the_one_that_its_run_recovered_from(shop: Shop) -> None:
+async def test_the_mark_of_a_step_replaces_the_mark_that_its_run_recovered_from(shop: Shop) -> None:
     await shop.register(1)
     await leave_a_mark(shop, 1)
     bench = Bench(MADE)
@@ -184,7 +184,7 @@ async def test_a_step_takes_the_place_of_the_one_that_its_run_recovered_from(sho
         await until_none(shop)
 
 
-async def test_a_recovery_that_fails_is_made_again(shop: Shop) -> None:
+async def test_a_failed_recovery_is_repeated(shop: Shop) -> None:
     await shop.register(1)
     await leave_a_mark(shop, 1)
     handler = Redoing(toy.content, fail=1)
@@ -200,7 +200,7 @@ async def test_a_recovery_that_fails_is_made_again(shop: Shop) -> None:
 # --- removal
 
 
-async def test_a_mark_whose_removal_failed_is_removed_though_no_other_step_begins_or_ends(shop: Shop) -> None:
+async def test_a_mark_whose_removal_failed_is_removed_later_by_itself(shop: Shop) -> None:
     await shop.register(1)
     bench = Bench(MADE)
     handler, io = Scripted(default=bench.script), Marks(shop, lambda marking: bool(marking.ended), fail=2)
@@ -228,7 +228,7 @@ async def test_a_stop_waits_for_the_removal_of_marks_that_is_under_way(shop: Sho
 # --- late statements
 
 
-async def test_a_statement_that_was_held_up_in_the_middle_changes_nothing_after_a_later_one(shop: Shop) -> None:
+async def test_a_statement_delayed_by_a_lock_changes_nothing_after_a_later_one(shop: Shop) -> None:
     """Another transaction locks the mark of a former owner, which the statement has to remove."""
     own = await held.hold(shop, 1, 2, 3)
     dead = await leave_a_mark(shop, 1)
@@ -258,7 +258,7 @@ async def blocked(shop: Shop) -> int:
     return count
 
 
-async def test_a_late_statement_changes_nothing_though_another_controller_tidied_up_since(shop: Shop) -> None:
+async def test_a_late_statement_changes_nothing_after_another_controllers_statement(shop: Shop) -> None:
     own = await held.hold(shop, 1, 2)
     other, _ = await held.take(shop)
     await shop.pool.execute("UPDATE farrier.shards SET owner = $1, epoch = epoch + 1 WHERE shard = 2", other)

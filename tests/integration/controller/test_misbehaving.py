@@ -125,7 +125,9 @@ MISBEHAVIOUR = [
 
 @pytest.mark.matrix(keep=5)
 @pytest.mark.parametrize(("script", "label"), MISBEHAVIOUR)
-async def test_it_costs_its_own_run_only(shop: Shop, script: Callable[[Widget, datetime], Any], label: str) -> None:
+async def test_misbehaviour_costs_its_own_run_only(
+    shop: Shop, script: Callable[[Widget, datetime], Any], label: str
+) -> None:
     await shop.register(1, 2, 3)
     handler = Scripted({2: script})
     async with shop.running(handler, config=QUIET) as (_, ledger):
@@ -147,7 +149,7 @@ async def test_the_reason_of_an_unforeseen_exception_stays_in_the_log(shop: Shop
     assert stored["reason"] == "see the log"
 
 
-async def test_a_step_takes_no_longer_than_the_loop_allows_whatever_it_asks_for(shop: Shop) -> None:
+async def test_a_step_is_ended_at_the_loops_limit_whatever_timeout_it_asks_for(shop: Shop) -> None:
     await shop.register(1)
     brief = msgspec.structs.replace(QUIET, max_handling_time=timedelta(milliseconds=50))
 
@@ -160,7 +162,7 @@ async def test_a_step_takes_no_longer_than_the_loop_allows_whatever_it_asks_for(
     assert "0.05 s" in (await shop.outcome(1))["reason"]
 
 
-async def test_after_an_error_the_next_run_does_better(shop: Shop) -> None:
+async def test_after_an_error_the_next_run_can_succeed(shop: Shop) -> None:
     await shop.register(1)
     handler = Scripted({1: raise_one})
     async with shop.running(handler, config=QUIET) as (controller, ledger):

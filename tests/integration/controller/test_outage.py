@@ -17,7 +17,7 @@ from tests.support.toy import Decided, Scripted, Shape, State, Widget, answered
 
 
 def turn(widget: Widget, _now: object) -> Decided:
-    """Move the widget to its other state once for its open requests."""
+    """Move the widget to its other state if it has open requests, and answer them."""
     if not widget.requests:
         return toy.content(widget, widget.entered_at)
     to = State.MADE if widget.state is State.RAW else State.RAW
@@ -25,7 +25,7 @@ def turn(widget: Widget, _now: object) -> Decided:
 
 
 async def kill_backends(shop: Shop) -> None:
-    """End every session of the database but the one that ends them."""
+    """End every other session of the database."""
     async with shop.db.connect() as conn:
         await conn.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -39,7 +39,7 @@ async def ask(shop: Shop, widget: int) -> None:
 
 
 @pytest.mark.parametrize("rounds", [4, pytest.param(15, marks=pytest.mark.full)])
-async def test_sessions_killed_over_and_over_lose_nothing_and_double_nothing(shop: Shop, rounds: int) -> None:
+async def test_killing_all_sessions_repeatedly_loses_and_doubles_no_request(shop: Shop, rounds: int) -> None:
     widgets = range(1, 11)
     await shop.register(*widgets)
     async with shop.running(Scripted(default=turn)) as (_, ledger):
@@ -82,7 +82,7 @@ async def mortal() -> AsyncIterator[tuple[EmbeddedServer, Shop]]:
             await anyio.to_thread.run_sync(server.stop)
 
 
-async def test_a_server_that_stops_and_starts_again_finds_the_loop_at_work(
+async def test_after_a_restart_of_the_server_the_loop_goes_on(
     mortal: tuple[EmbeddedServer, Shop],
 ) -> None:
     server, shop = mortal

@@ -33,7 +33,7 @@ async def test_a_run_that_stays_counts_its_samples_too(shop: Shop) -> None:
     assert ledger.samples == [PAINT]
 
 
-async def test_a_run_that_does_not_win_its_commit_counts_nothing(shop: Shop) -> None:
+async def test_a_run_whose_commit_fails_counts_no_samples(shop: Shop) -> None:
     await shop.register(1)
     decided = 0
 
@@ -54,7 +54,7 @@ async def test_a_run_that_does_not_win_its_commit_counts_nothing(shop: Shop) -> 
     assert (decided, ledger.verdicts, ledger.samples) == (2, ["conflict"], [PAINT])
 
 
-async def test_samples_that_are_none_cost_the_run(shop: Shop) -> None:
+async def test_invalid_samples_make_the_run_an_error(shop: Shop) -> None:
     await shop.register(1)
     wrong: Decided = Wait(reason="it dries", samples=PAINT)  # type: ignore[arg-type] # the comma was forgotten
     async with shop.running(Scripted(default=lambda _widget, _now: wrong), config=QUIET) as (_, ledger):

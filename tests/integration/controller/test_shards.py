@@ -64,7 +64,7 @@ async def test_two_controllers_own_half_each_and_a_third_gets_its_share_from_bot
         await until_shared(first, second, third, sizes=[20, 22, 22])
 
 
-async def test_after_a_promotion_a_controller_owns_nothing_for_seven_seconds_and_joins_anew(shop: Shop) -> None:
+async def test_after_a_promotion_a_controller_joins_again_after_seven_seconds(shop: Shop) -> None:
     await shop.register(1)
     bench, handler = Bench(MADE), Careful()
     handler.scripts[1] = bench.script
@@ -89,7 +89,7 @@ async def test_after_a_promotion_a_controller_owns_nothing_for_seven_seconds_and
         assert (replica.id != before, replica.shards) == (True, ALL)
 
 
-async def test_two_controllers_of_one_name_are_two(shop: Shop) -> None:
+async def test_two_controllers_with_the_same_name_share_the_shards(shop: Shop) -> None:
     first, second = Replica(shop, name="a"), Replica(shop, name="a")
     async with at_work(first, second):
         await until_shared(first, second, sizes=[32, 32])
@@ -111,7 +111,7 @@ async def test_a_controller_that_stops_gives_all_back_and_another_takes_over_at_
 
 
 async def test_a_controller_that_leaves_notifies_the_others(shop: Shop) -> None:
-    """The notification must come after its row is gone: before that, other controllers take none of its shards."""
+    """The notification has to follow the deletion of the controller's row: its shards can be taken only then."""
     controllers, leaver, heard = PostgresControllers(shop.pool), uuid4(), anyio.Event()
     await controllers.join(leaver, "leaver", [toy.KIND])
     async with shop.db.connect() as listener:
@@ -121,7 +121,7 @@ async def test_a_controller_that_leaves_notifies_the_others(shop: Shop) -> None:
             await heard.wait()
 
 
-async def test_a_controller_whose_work_ends_while_it_gives_back_leaves_no_orphan(shop: Shop) -> None:
+async def test_a_controller_whose_step_ends_while_it_gives_back_leaves_no_orphaned_step(shop: Shop) -> None:
     await shop.register(*range(1, 101))
     handler = Careful()
     first, second = Replica(shop), Replica(shop, handler)
@@ -142,7 +142,7 @@ async def test_a_controller_whose_work_ends_while_it_gives_back_leaves_no_orphan
         await second.stop()
 
 
-async def test_a_controller_that_does_not_renew_is_declared_dead_after_ten_seconds_of_sight(shop: Shop) -> None:
+async def test_a_controller_that_is_not_renewed_for_ten_seconds_is_declared_dead(shop: Shop) -> None:
     first, second = Replica(shop), Replica(shop)
     async with at_work(first, second):
         await until_shared(first, second, sizes=[32, 32])
@@ -207,7 +207,7 @@ async def test_a_step_of_a_former_owner_commits_nothing_and_publishes_nothing(sh
     assert await shop.marked(1) is None
 
 
-async def test_after_a_crash_those_resources_are_recovered_whose_steps_were_under_way_and_no_other(shop: Shop) -> None:
+async def test_after_a_crash_only_resources_with_a_step_under_way_are_recovered(shop: Shop) -> None:
     await shop.register(1, 2)
     bench, handler = Bench(MADE), Careful()
     first, second = Replica(shop, Scripted({1: bench.script})), Replica(shop, handler)
@@ -255,7 +255,7 @@ async def test_a_shard_that_is_given_back_before_it_was_recovered_is_recovered_b
 
 
 class Acting(Bench):
-    """A step that changes something outside, as every client does."""
+    """A step that requires the lease before it sends, as every client does."""
 
     sent = 0
 
@@ -270,7 +270,7 @@ class Acting(Bench):
 async def test_a_step_that_goes_on_six_seconds_after_the_last_renewal_sends_nothing_and_is_recovered(
     shop: Shop,
 ) -> None:
-    """As after SIGSTOP, the clock has moved, and the timers of the process have not fired."""
+    """The state after SIGSTOP: the clock has moved, and the timers of the process have not fired."""
     await shop.register(1)
     bench, handler = Acting(MADE), Careful()
     handler.scripts[1] = bench.script
@@ -356,7 +356,7 @@ async def test_a_surplus_shard_with_a_step_under_way_is_given_back_when_the_step
     assert all([await shop.history(id_) == [("raw", "made")] for id_ in ids])
 
 
-async def test_of_a_resource_whose_kind_no_controller_runs_one_wake_is_left(shop: Shop) -> None:
+async def test_without_a_controller_of_the_kind_one_wake_a_resource_is_kept(shop: Shop) -> None:
     node = await shop.pool.fetchval("SELECT farrier.register_node('gpu-1')")
     for _ in range(3):
         await shop.pool.execute("SELECT farrier.enqueue('node', $1)", node)

@@ -74,7 +74,7 @@ async def test_a_resource_at_rest_is_run_each_period_without_a_statement(shop: S
     assert len(handler.order) == 500
 
 
-async def test_what_memory_decides_is_decided_again_over_a_fresh_snapshot_and_only_that_counts(shop: Shop) -> None:
+async def test_a_decision_over_memory_is_replaced_by_one_over_a_fresh_snapshot(shop: Shop) -> None:
     """The row was changed by hand: by the snapshot in memory the widget would be made, by the fresh one it is sold."""
     await shop.register(1)
     replica = Replica(shop, Scripted(default=rests), config=NEVER_AGAIN)
@@ -99,7 +99,7 @@ async def test_what_memory_decides_is_decided_again_over_a_fresh_snapshot_and_on
     assert await shop.history(1) == [("made", "sold")]
 
 
-async def test_garbage_over_memory_costs_its_own_run_only(shop: Shop) -> None:
+async def test_an_invalid_outcome_over_memory_costs_its_own_run_only(shop: Shop) -> None:
     """Both outcomes come from the same line and differ only in the delay, which is invalid the second time."""
     await shop.register(1)
     delay: list[Any] = [None]
@@ -134,7 +134,7 @@ async def test_a_step_that_memory_decides_does_not_begin_before_a_load(shop: Sho
         await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 1)
 
 
-async def test_a_reading_step_that_says_the_same_each_period_runs_each_period(shop: Shop) -> None:
+async def test_a_reading_step_with_an_unchanged_outcome_runs_each_period(shop: Shop) -> None:
     await shop.register(1)
 
     async def look(_services: object) -> Outcome[Shape, Answer]:
@@ -149,7 +149,7 @@ async def test_a_reading_step_that_says_the_same_each_period_runs_each_period(sh
     assert replica.controller.in_flight == 0
 
 
-async def test_a_wake_that_is_heard_during_a_load_leads_to_another(shop: Shop) -> None:
+async def test_a_wake_heard_during_a_load_leads_to_another_load(shop: Shop) -> None:
     await shop.register(1)
     io = Counting(shop)
     io.let_go = anyio.Event()
@@ -181,7 +181,7 @@ async def test_a_wake_during_a_step_outlives_its_commit_and_leads_to_another_run
     assert await shop.wakes(1) == 0
 
 
-async def test_what_was_inserted_or_changed_by_hand_is_found_by_the_resync(shop: Shop) -> None:
+async def test_rows_inserted_or_changed_by_hand_are_found_by_the_resync(shop: Shop) -> None:
     await shop.register(1)
     replica = Replica(shop, config=QUIET)
     async with at_work(replica):
@@ -197,7 +197,7 @@ async def test_what_was_inserted_or_changed_by_hand_is_found_by_the_resync(shop:
     assert await shop.answers() == [1]
 
 
-async def test_what_a_crash_of_the_server_left_untold_is_found_after_its_restart(shop: Shop) -> None:
+async def test_requests_whose_wakes_a_server_crash_lost_are_found_after_its_restart(shop: Shop) -> None:
     await shop.register(1)
     replica = Replica(shop, config=NEVER_AGAIN)
     async with at_work(replica):
@@ -229,7 +229,7 @@ async def test_a_resource_that_was_deleted_by_hand_is_forgotten(shop: Shop) -> N
     assert replica.ledger.errors == []
 
 
-async def test_a_step_is_marked_on_disk_before_it_begins_one_that_only_reads_too_and_until_its_end_is_recorded(
+async def test_every_step_is_marked_from_before_its_begin_until_its_end_is_recorded(
     shop: Shop,
 ) -> None:
     await shop.register(1, 2)
@@ -253,7 +253,7 @@ async def test_a_step_is_marked_on_disk_before_it_begins_one_that_only_reads_too
                 await anyio.lowlevel.checkpoint()
 
 
-async def test_a_snapshot_that_cannot_be_decoded_is_that_resource_s_trouble_until_it_is_mended(shop: Shop) -> None:
+async def test_a_snapshot_that_cannot_be_decoded_stops_only_its_own_resource(shop: Shop) -> None:
     await shop.register(1, 2)
     await shop.pool.execute("UPDATE farrier_toy.widgets SET state = 'molten' WHERE id = 2")
     replica = Replica(shop, config=QUIET)
@@ -266,7 +266,9 @@ async def test_a_snapshot_that_cannot_be_decoded_is_that_resource_s_trouble_unti
 
 
 @pytest.mark.parametrize("executed", [True, False])
-async def test_a_resource_whose_commit_got_no_reply_is_closed_until_that_is_settled(shop: Shop, executed: bool) -> None:
+async def test_a_resource_whose_commit_got_no_reply_does_not_run_until_it_is_settled(
+    shop: Shop, executed: bool
+) -> None:
     await shop.register(1)
 
     def make(widget: Widget, now: datetime) -> Decided:

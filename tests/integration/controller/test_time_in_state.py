@@ -11,7 +11,7 @@ from tests.support.toy import Scripted, Shape, State
 STEP = timedelta(seconds=8)
 
 
-async def test_the_step_that_ended_a_state_is_part_of_the_time_in_it(shop: Shop) -> None:
+async def test_the_time_in_a_state_includes_the_step_that_ended_it(shop: Shop) -> None:
     await shop.register(1)
     bench = Bench(Transition(to=Shape(State.MADE), reason="it was raw", cause="timer"))
     async with shop.running(Scripted(default=bench.script)) as (_, ledger):

@@ -66,7 +66,7 @@ async def test_a_widget_whose_process_died_is_recovered_once_and_then_handled_li
     assert await shop.marked(1) is None
 
 
-async def test_a_handler_that_does_not_care_decides_as_ever(shop: Shop) -> None:
+async def test_a_handler_without_a_recovery_decides_as_usual(shop: Shop) -> None:
     await crash(shop, 1)
     handler = Scripted()
     async with shop.running(handler, config=QUIET) as (_, ledger):
@@ -75,7 +75,7 @@ async def test_a_handler_that_does_not_care_decides_as_ever(shop: Shop) -> None:
     assert await shop.marked(1) is None
 
 
-async def test_a_mark_without_a_step_is_recovered_though_its_shard_was_given_back(shop: Shop) -> None:
+async def test_a_mark_without_a_step_is_recovered_although_its_shard_was_given_back(shop: Shop) -> None:
     """A statement whose reply was lost may leave such a mark."""
     await shop.register(1, 2)
     await shop.pool.execute(f"INSERT INTO farrier.marks VALUES (gen_random_uuid(), 'widget', 1, '{MARK}')")
@@ -106,7 +106,7 @@ async def test_a_widget_is_not_recovered_after_a_commit_an_interruption_or_a_sto
     assert handler.recovered == []
 
 
-async def test_a_step_that_was_cut_off_by_the_stop_is_recovered_by_the_next_process(shop: Shop) -> None:
+async def test_a_step_that_the_stop_cut_is_recovered_by_the_next_process(shop: Shop) -> None:
     await shop.register(1)
     bench, handler = Bench(MADE), Careful()
     hasty = msgspec.structs.replace(BRISK, drain_timeout=timedelta(0))
@@ -121,7 +121,7 @@ async def test_a_step_that_was_cut_off_by_the_stop_is_recovered_by_the_next_proc
 # --- what a step keeps when it is cut
 
 
-async def test_what_a_step_wants_kept_is_committed_when_a_request_cuts_it_short(shop: Shop) -> None:
+async def test_if_cut_is_committed_when_an_intent_cuts_the_step(shop: Shop) -> None:
     await shop.register(1)
     bench = Bench(MADE, reads_only=True, if_cut=CUT)
     handler = Scripted(default=bench.script)
@@ -138,7 +138,7 @@ async def test_what_a_step_wants_kept_is_committed_when_a_request_cuts_it_short(
     assert (ledger.errors, ledger.verdicts) == ([], [])
 
 
-async def test_what_a_step_wants_kept_is_committed_when_the_process_stops(shop: Shop) -> None:
+async def test_if_cut_is_committed_when_the_process_stops(shop: Shop) -> None:
     await shop.register(1)
     bench = Bench(MADE, if_cut=CUT)
     hasty = msgspec.structs.replace(BRISK, drain_timeout=timedelta(milliseconds=50))
@@ -151,7 +151,7 @@ async def test_what_a_step_wants_kept_is_committed_when_the_process_stops(shop: 
 
 
 @pytest.mark.parametrize("ends", ["by its deadline", "by an error"])
-async def test_what_a_step_wants_kept_is_committed_and_told_as_the_error_it_ended_in(shop: Shop, ends: str) -> None:
+async def test_if_cut_is_committed_when_the_step_fails_and_the_error_is_reported(shop: Shop, ends: str) -> None:
     await shop.register(1)
     bench = Bench(MADE, if_cut=CUT, deadline=timedelta(milliseconds=20 if ends == "by its deadline" else 60_000))
     handler = Scripted({1: bench.script})
@@ -171,7 +171,7 @@ async def test_what_a_step_wants_kept_is_committed_and_told_as_the_error_it_ende
     assert (await shop.widget(1))["state"] == "raw"
 
 
-async def test_what_a_step_wants_kept_is_not_committed_when_it_gets_to_its_end(shop: Shop) -> None:
+async def test_if_cut_is_not_committed_when_the_step_ends(shop: Shop) -> None:
     await shop.register(1)
     bench = Bench(MADE, if_cut=CUT)
     handler = Scripted({1: bench.script})
@@ -187,7 +187,7 @@ async def test_what_a_step_wants_kept_is_not_committed_when_it_gets_to_its_end(s
 # --- updates that leave the outcome alone
 
 
-async def test_a_quiet_update_is_stored_and_leaves_what_the_last_run_said(shop: Shop) -> None:
+async def test_a_quiet_update_is_stored_and_keeps_the_outcome_of_the_last_run(shop: Shop) -> None:
     await shop.register(1)
     handler = Scripted(default=lambda w, _: Wait(reason="waits for paint", writes=toy.answered(w)))
     async with shop.running(handler, config=QUIET) as (controller, ledger):

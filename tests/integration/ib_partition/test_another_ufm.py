@@ -20,7 +20,7 @@ async def move(fabric: Fabric, other: Manager) -> None:
     await fabric.fabrics.use({SITE: msgspec.structs.replace(settings, ufm=ufm)})
 
 
-async def test_what_somebody_has_under_the_number_there_is_left_alone_and_told(fabric: Fabric) -> None:
+async def test_a_foreign_partition_with_the_same_key_is_left_alone_and_reported(fabric: Fabric) -> None:
     made = await fabric.ready("ib", GUIDS[0])
     other = Manager()
     theirs = Partition("storage", mtu_limit=4, rate_limit=200.0, ports={GUIDS[30]: Port(), GUIDS[31]: Port()})
@@ -38,7 +38,7 @@ async def test_what_somebody_has_under_the_number_there_is_left_alone_and_told(f
 
 
 @pytest.mark.parametrize("name", ["api_pkey_0x10", "storage"])
-async def test_a_port_that_is_none_of_ours_is_enough_to_leave_it_alone(fabric: Fabric, name: str) -> None:
+async def test_a_single_foreign_port_marks_a_partition_as_foreign(fabric: Fabric, name: str) -> None:
     await fabric.ready("ib", GUIDS[0])
     other = Manager()
     other.partitions[KEY] = Partition(name, ports={GUIDS[0]: Port(), GUIDS[30]: Port()})
@@ -48,7 +48,7 @@ async def test_a_port_that_is_none_of_ours_is_enough_to_leave_it_alone(fabric: F
     assert other.changes == []
 
 
-async def test_where_the_number_is_free_it_is_claimed_and_made_anew(fabric: Fabric) -> None:
+async def test_in_a_ufm_where_the_key_is_free_the_partition_is_made_again(fabric: Fabric) -> None:
     made = await fabric.ready("ib", GUIDS[0], mtu_limit=4)
     other = Manager()
     await move(fabric, other)
@@ -72,7 +72,7 @@ async def test_the_same_ufm_at_another_address_goes_on_as_before(fabric: Fabric)
     assert await fabric.state(made) == "gone" and KEY not in fabric.manager.partitions
 
 
-async def test_what_is_to_be_deleted_is_not_given_up_by_a_ufm_that_never_had_it(fabric: Fabric) -> None:
+async def test_a_deletion_waits_for_the_ufm_in_which_the_partition_was_made(fabric: Fabric) -> None:
     made = await fabric.ready()
     await move(fabric, Manager())
     await fabric.asked("delete")

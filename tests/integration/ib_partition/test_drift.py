@@ -15,7 +15,7 @@ from tests.support.partitions import GUIDS, KEY, Fabric
 @pytest.mark.parametrize(
     ("name", "value"), [("mtu_limit", 2), ("rate_limit", 10.0), ("service_level", 7), ("ip_over_ib", False)]
 )
-async def test_services_that_drift_are_put_back(fabric: Fabric, name: str, value: object) -> None:
+async def test_service_settings_that_drift_are_restored(fabric: Fabric, name: str, value: object) -> None:
     made = await fabric.ready("ib", GUIDS[0], mtu_limit=4, rate_limit="200", service_level=3)
     wanted = msgspec.structs.asdict(fabric.manager.partitions[KEY])
     setattr(fabric.manager.partitions[KEY], name, value)
@@ -32,7 +32,7 @@ async def test_an_update_reaches_ufm_at_once_and_keeps_what_it_does_not_name(fab
     assert await fabric.history(made) == ["ready"]
 
 
-async def test_a_port_that_vanishes_in_ufm_is_put_back(fabric: Fabric) -> None:
+async def test_a_port_that_vanishes_in_ufm_is_added_again(fabric: Fabric) -> None:
     await fabric.ready("ib", *GUIDS[:2])
     del fabric.manager.partitions[KEY].ports[GUIDS[0]]
     await fabric.wait()
@@ -41,7 +41,7 @@ async def test_a_port_that_vanishes_in_ufm_is_put_back(fabric: Fabric) -> None:
 
 
 @pytest.mark.parametrize("drifted", [Port("limited"), Port("full", index0=True)])
-async def test_a_port_that_is_a_member_otherwise_is_put_back_without_leaving(fabric: Fabric, drifted: Port) -> None:
+async def test_a_port_with_a_changed_membership_is_restored_without_a_removal(fabric: Fabric, drifted: Port) -> None:
     await fabric.ready("ib", *GUIDS[:2])
     fabric.manager.partitions[KEY].ports[GUIDS[0]] = drifted
     await fabric.wait()
@@ -57,7 +57,7 @@ async def test_a_partition_that_vanishes_in_ufm_is_made_again_with_its_members(f
     assert await fabric.history(made) == ["ready"]
 
 
-async def test_a_port_that_nobody_asked_for_is_told_first_and_removed_when_it_stays(fabric: Fabric) -> None:
+async def test_a_port_without_a_member_is_reported_first_and_removed_when_it_stays(fabric: Fabric) -> None:
     made = await fabric.ready("ib", GUIDS[0])
     fabric.manager.partitions[KEY].ports[GUIDS[9]] = Port()
     await fabric.wait()
@@ -75,7 +75,7 @@ async def test_a_port_that_nobody_asked_for_is_told_first_and_removed_when_it_st
     assert await fabric.history(made) == ["ready"]
 
 
-async def test_a_port_is_not_removed_on_the_word_of_one_reading(fabric: Fabric) -> None:
+async def test_a_port_without_a_member_is_not_removed_after_a_single_reading(fabric: Fabric) -> None:
     await fabric.ready("ib", GUIDS[0])
     fabric.manager.partitions[KEY].ports[GUIDS[9]] = Port()
     await fabric.wait()
@@ -85,7 +85,7 @@ async def test_a_port_is_not_removed_on_the_word_of_one_reading(fabric: Fabric) 
     assert "remove" not in fabric.manager.changes
 
 
-async def test_a_port_that_is_asked_for_meanwhile_stays(fabric: Fabric) -> None:
+async def test_a_port_that_a_client_joins_meanwhile_stays(fabric: Fabric) -> None:
     await fabric.ready("ib", GUIDS[0])
     fabric.manager.partitions[KEY].ports[GUIDS[9]] = Port()
     await fabric.wait()
@@ -97,7 +97,7 @@ async def test_a_port_that_is_asked_for_meanwhile_stays(fabric: Fabric) -> None:
     assert "remove" not in fabric.manager.changes
 
 
-async def test_a_port_that_goes_and_comes_again_is_seen_for_the_first_time(fabric: Fabric) -> None:
+async def test_a_port_without_a_member_that_reappears_counts_as_first_seen(fabric: Fabric) -> None:
     made = await fabric.ready("ib", GUIDS[0])
     fabric.manager.partitions[KEY].ports[GUIDS[9]] = Port()
     await fabric.wait()
@@ -109,14 +109,14 @@ async def test_a_port_that_goes_and_comes_again_is_seen_for_the_first_time(fabri
     assert GUIDS[9] in fabric.ports
 
 
-async def test_ports_of_nobody_do_not_leave_by_way_of_another_change(fabric: Fabric) -> None:
+async def test_a_change_of_another_port_does_not_remove_a_port_without_a_member(fabric: Fabric) -> None:
     await fabric.ready("ib", GUIDS[0])
     fabric.manager.partitions[KEY].ports |= {GUIDS[9]: Port(), GUIDS[0]: Port("limited")}
     await fabric.wait()
     assert fabric.ports == {GUIDS[0]: "full", GUIDS[9]: "full"}
 
 
-async def test_the_name_is_ufms_own_unless_the_site_wants_ours(fabric: Fabric) -> None:
+async def test_ufm_keeps_its_own_name_unless_the_site_sets_ours(fabric: Fabric) -> None:
     made = await fabric.ready("tenant-a", GUIDS[0])
     assert fabric.manager.partitions[KEY].name == "api_pkey_0x10"
     await fabric.named()
@@ -129,7 +129,7 @@ async def test_the_name_is_ufms_own_unless_the_site_wants_ours(fabric: Fabric) -
     assert fabric.ports == {GUIDS[0]: "full"}
 
 
-async def test_drift_is_looked_for_every_period_and_not_more_often(fabric: Fabric) -> None:
+async def test_ufm_is_not_read_more_often_than_once_a_period(fabric: Fabric) -> None:
     await fabric.ready()
     before = len(fabric.manager.requests)
     await fabric.wait(timedelta(seconds=20))

@@ -18,7 +18,7 @@ from tests.support.partitions import GUIDS, KEY, SITE, Fabric
 SOON = timedelta(seconds=6)
 
 
-async def test_it_is_made_in_ufm_as_it_was_asked_for_and_then_it_is_ready(fabric: Fabric) -> None:
+async def test_a_partition_is_made_in_ufm_with_its_parameters_and_then_ready(fabric: Fabric) -> None:
     made = await fabric.create(mtu_limit=4, rate_limit="200", service_level=3, ip_over_ib=False)
     await fabric.settle()
     found = fabric.manager.partitions[KEY]
@@ -27,13 +27,13 @@ async def test_it_is_made_in_ufm_as_it_was_asked_for_and_then_it_is_ready(fabric
     assert (await fabric.row(made))["fabric_name"] == "api_pkey_0x10"
 
 
-async def test_what_is_left_out_is_ufms_own_default(fabric: Fabric) -> None:
+async def test_omitted_parameters_are_the_defaults_of_ufm(fabric: Fabric) -> None:
     made = await fabric.ready()
     row = await fabric.row(made)
     assert (row["pkey"], row["mtu_limit"], row["rate_limit"], row["service_level"]) == (KEY, 2, "2.5", 0)
 
 
-async def test_one_that_ufm_has_as_it_is_to_be_is_looked_at_and_not_touched(fabric: Fabric) -> None:
+async def test_a_partition_that_ufm_has_as_required_is_read_and_not_changed(fabric: Fabric) -> None:
     made = await fabric.ready("ib", *GUIDS[:3])
     before = list(fabric.manager.changes)
     version = (await fabric.row(made))["version"]
@@ -99,7 +99,7 @@ async def test_error_to_deleting(fabric: Fabric) -> None:
     assert await fabric.history(made) == ["error", "deleting", "gone"]
 
 
-async def test_provisioning_to_deleting_without_ufm_where_it_was_never_told(fabric: Fabric) -> None:
+async def test_provisioning_to_deleting_without_ufm_if_no_request_was_sent(fabric: Fabric) -> None:
     fabric.manager.faults.add(Fault(status=500, times=None))
     made = await fabric.create()
     await fabric.settle()
@@ -111,9 +111,9 @@ async def test_provisioning_to_deleting_without_ufm_where_it_was_never_told(fabr
 
 # For each edge of the model a test that takes it.
 WAYS: dict[tuple[str, str], Callable[[Fabric], Awaitable[None]]] = {
-    ("provisioning", "ready"): test_what_is_left_out_is_ufms_own_default,
+    ("provisioning", "ready"): test_omitted_parameters_are_the_defaults_of_ufm,
     ("provisioning", "error"): test_an_error_is_entered_once_however_long_it_lasts,
-    ("provisioning", "deleting"): test_provisioning_to_deleting_without_ufm_where_it_was_never_told,
+    ("provisioning", "deleting"): test_provisioning_to_deleting_without_ufm_if_no_request_was_sent,
     ("ready", "error"): test_ready_to_error_and_back_by_an_update,
     ("ready", "deleting"): test_ready_to_deleting_to_gone_and_ufm_has_it_no_more,
     ("error", "ready"): test_provisioning_to_error_to_ready_by_itself,
@@ -132,7 +132,7 @@ async def test_every_edge_of_the_model_is_taken(fabric: Fabric, edge: KindEdge) 
     assert (edge.source, edge.target) in {tuple(one) for one in taken}
 
 
-async def test_a_number_is_free_again_once_and_the_next_partition_has_it(fabric: Fabric) -> None:
+async def test_a_freed_number_goes_to_the_next_partition_and_is_freed_once(fabric: Fabric) -> None:
     first = await fabric.ready("first")
     assert (await fabric.asked("delete", "first"))[0] == "accepted"
     again = await fabric.ready("second")
@@ -155,7 +155,7 @@ async def test_a_number_is_kept_as_long_as_ufm_has_it(fabric: Fabric) -> None:
     assert await fabric.taken() == []
 
 
-async def test_a_number_is_kept_while_ufm_may_still_do_what_it_took(fabric: Fabric) -> None:
+async def test_a_number_is_kept_while_ufm_may_still_make_accepted_changes(fabric: Fabric) -> None:
     fabric.manager.asynchronous = True
     made = await fabric.create()
     await fabric.join(GUIDS[0])
@@ -172,7 +172,7 @@ async def test_a_number_is_kept_while_ufm_may_still_do_what_it_took(fabric: Fabr
     assert await fabric.state(made) == "gone" and await fabric.taken() == []
 
 
-async def test_what_comes_up_in_ufm_between_two_looks_is_seen_absent_anew(fabric: Fabric) -> None:
+async def test_a_key_that_appears_between_two_reads_restarts_the_proof_of_absence(fabric: Fabric) -> None:
     fabric.manager.refuses[KEY] = "no"
     made = await fabric.create()
     await fabric.settle()
@@ -189,7 +189,7 @@ async def test_what_comes_up_in_ufm_between_two_looks_is_seen_absent_anew(fabric
     assert await fabric.state(made) == "gone"
 
 
-async def test_a_number_that_ufm_has_already_is_not_taken_over(fabric: Fabric) -> None:
+async def test_a_key_that_ufm_has_already_is_not_taken_over(fabric: Fabric) -> None:
     theirs = Partition("somebody's", ports={GUIDS[0]: Port()})
     fabric.manager.partitions[KEY] = theirs
     made = await fabric.create()
@@ -203,7 +203,7 @@ async def test_a_number_that_ufm_has_already_is_not_taken_over(fabric: Fabric) -
     assert not fabric.manager.changes
 
 
-async def test_a_number_that_somebody_frees_in_ufm_is_taken_then(fabric: Fabric) -> None:
+async def test_a_key_that_is_freed_in_ufm_is_then_claimed(fabric: Fabric) -> None:
     fabric.manager.partitions[KEY] = Partition("somebody's")
     made = await fabric.create()
     await fabric.settle()
@@ -212,7 +212,7 @@ async def test_a_number_that_somebody_frees_in_ufm_is_taken_then(fabric: Fabric)
     assert await fabric.state(made) == "ready"
 
 
-async def test_a_ufm_that_does_things_later_is_waited_for(fabric: Fabric) -> None:
+async def test_changes_that_ufm_makes_later_are_waited_for(fabric: Fabric) -> None:
     fabric.manager.asynchronous = True
     made = await fabric.create()
     await fabric.settle()
@@ -224,7 +224,7 @@ async def test_a_ufm_that_does_things_later_is_waited_for(fabric: Fabric) -> Non
     assert (await fabric.row(made))["asked_at"] is None
 
 
-async def test_what_ufm_takes_and_never_does_is_asked_for_less_and_less_and_then_an_error(fabric: Fabric) -> None:
+async def test_a_change_that_ufm_accepts_and_never_makes_is_retried_with_back_off_then_an_error(fabric: Fabric) -> None:
     fabric.manager.knows_names = False
     await fabric.named()
     made = await fabric.create("tenant-a")
@@ -254,7 +254,9 @@ async def test_what_ufm_takes_and_never_does_is_asked_for_less_and_less_and_then
         ("set", "limit", f"with other properties: {GUIDS[0]}"),
     ],
 )
-async def test_it_is_told_what_ufm_takes_and_does_not_do(fabric: Fabric, op: str, action: str, words: str) -> None:
+async def test_changes_that_ufm_accepts_and_does_not_make_are_reported(
+    fabric: Fabric, op: str, action: str, words: str
+) -> None:
     made = await fabric.ready("ib", GUIDS[0])
     fabric.manager.faults.add(Fault(op=op, status=200, times=None, body=b"{}", content_type="application/json"))
     match action:
@@ -276,7 +278,7 @@ async def test_it_is_told_what_ufm_takes_and_does_not_do(fabric: Fabric, op: str
     assert await fabric.history(made) == ["ready", "error", "ready"]
 
 
-async def test_one_without_a_site_says_so_and_can_be_deleted(fabric: Fabric) -> None:
+async def test_a_partition_without_a_site_reports_that_and_can_be_deleted(fabric: Fabric) -> None:
     await fabric.conn.execute("SELECT farrier.set_pool('pkey', 1, 10)")
     request = await fabric.ask("create")
     made = await fabric.conn.fetchval("SELECT resource_id FROM farrier.resource_intents WHERE id = $1", request)
@@ -286,7 +288,7 @@ async def test_one_without_a_site_says_so_and_can_be_deleted(fabric: Fabric) -> 
     assert await fabric.state(made) == "gone"
 
 
-async def test_one_whose_site_has_no_ufm_waits_and_says_so(fabric: Fabric) -> None:
+async def test_a_partition_whose_site_has_no_ufm_waits_and_reports_that(fabric: Fabric) -> None:
     await fabric.fabrics.use({})
     made = await fabric.create()
     await fabric.settle()
@@ -297,7 +299,7 @@ async def test_one_whose_site_has_no_ufm_waits_and_says_so(fabric: Fabric) -> No
     assert await fabric.state(made) == "ready"
 
 
-async def test_partitions_that_look_at_ufm_within_a_while_cost_one_reading(fabric: Fabric) -> None:
+async def test_partitions_of_one_ufm_share_a_reading(fabric: Fabric) -> None:
     await fabric.conn.execute("SELECT farrier.set_pool($1, 1, 32766)", f"pkey:{SITE}")
     for number in range(60):
         await fabric.create(f"ib-{number}")
@@ -311,7 +313,7 @@ async def test_partitions_that_look_at_ufm_within_a_while_cost_one_reading(fabri
 @pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("broken", [Broken.DROP, Broken.TRUNCATE, Broken.GARBLE])
 @pytest.mark.parametrize("times", [1, 3])
-async def test_a_life_in_which_every_answer_is_broken_once_ends_as_any_other(
+async def test_a_partition_reaches_every_state_although_each_response_breaks_once(
     fabric: Fabric, broken: Broken, times: int
 ) -> None:
     for op in ("create", "add", "qos", "set", "remove", "delete"):

@@ -11,7 +11,7 @@ from tests.support import pg
 from tests.support.partitions import GUIDS, KEY, SITE, Fabric
 
 
-async def test_who_joins_is_a_member_in_ufm_and_who_leaves_is_none(fabric: Fabric) -> None:
+async def test_a_port_that_joins_is_added_in_ufm_and_one_that_leaves_is_removed(fabric: Fabric) -> None:
     await fabric.ready()
     assert await fabric.join(GUIDS[0]) == "pending"
     assert await fabric.join(GUIDS[1], "node-2", membership="limited") == "pending"
@@ -25,7 +25,7 @@ async def test_who_joins_is_a_member_in_ufm_and_who_leaves_is_none(fabric: Fabri
     assert await fabric.members() == {GUIDS[1]: "applied"}
 
 
-async def test_the_last_to_leave_takes_the_key_with_it_and_it_is_made_again(fabric: Fabric) -> None:
+async def test_when_the_last_member_leaves_ufm_drops_the_key_and_the_key_is_made_again(fabric: Fabric) -> None:
     made = await fabric.ready("ib", GUIDS[0], mtu_limit=4)
     await fabric.leave(GUIDS[0])
     await fabric.settle()
@@ -38,7 +38,7 @@ async def test_the_last_to_leave_takes_the_key_with_it_and_it_is_made_again(fabr
     assert await fabric.history(made) == ["ready"]
 
 
-async def test_joining_and_leaving_again_change_nothing_and_wake_nobody(fabric: Fabric) -> None:
+async def test_repeated_joins_and_leaves_change_nothing_and_enqueue_nothing(fabric: Fabric) -> None:
     await fabric.ready("ib", GUIDS[0])
     assert await fabric.join(GUIDS[0]) == "applied"
     assert await fabric.settle() == 0
@@ -59,7 +59,7 @@ async def test_members_that_wait_for_a_partition_are_made_with_it(fabric: Fabric
     assert await fabric.members() == {GUIDS[0]: "applied"}
 
 
-async def test_whoever_comes_back_before_it_has_left_stays(fabric: Fabric) -> None:
+async def test_a_port_that_joins_again_before_it_was_removed_stays(fabric: Fabric) -> None:
     await fabric.ready("ib", GUIDS[0])
     async with fabric.conn.transaction():
         for call in ("leave_partition($1, $2, $3)", "join_partition($1, $2, $3)"):
@@ -69,7 +69,7 @@ async def test_whoever_comes_back_before_it_has_left_stays(fabric: Fabric) -> No
     assert "remove" not in fabric.manager.changes
 
 
-async def test_a_port_that_is_leaving_may_be_anothers(fabric: Fabric) -> None:
+async def test_another_owner_may_join_with_a_port_that_is_leaving(fabric: Fabric) -> None:
     await fabric.ready("ib", GUIDS[0])
     await fabric.leave(GUIDS[0])
     assert await fabric.join(GUIDS[0], "node-7") == "pending"
@@ -78,7 +78,7 @@ async def test_a_port_that_is_leaving_may_be_anothers(fabric: Fabric) -> None:
     assert await fabric.conn.fetchval("SELECT owner FROM farrier.ib_members") == "node-7"
 
 
-async def test_another_membership_is_put_in_place_without_leaving(fabric: Fabric) -> None:
+async def test_a_membership_is_changed_without_removing_the_port(fabric: Fabric) -> None:
     await fabric.ready("ib", *GUIDS[:2])
     assert await fabric.join(GUIDS[0], membership="limited") == "pending"
     await fabric.settle()
@@ -86,7 +86,7 @@ async def test_another_membership_is_put_in_place_without_leaving(fabric: Fabric
     assert "remove" not in fabric.manager.changes
 
 
-async def test_one_bad_port_keeps_no_other_out_and_is_tried_again(fabric: Fabric) -> None:
+async def test_one_bad_port_does_not_keep_others_from_joining_and_is_retried(fabric: Fabric) -> None:
     made = await fabric.ready()
     fabric.manager.ports = set(GUIDS) - {GUIDS[3]}
     for guid in GUIDS[:8]:
@@ -105,7 +105,7 @@ async def test_one_bad_port_keeps_no_other_out_and_is_tried_again(fabric: Fabric
     assert set((await fabric.members()).values()) == {"applied"}
 
 
-async def test_one_bad_port_keeps_no_other_from_leaving_joining_or_being_told(fabric: Fabric) -> None:
+async def test_one_bad_port_does_not_keep_other_ports_from_being_changed_or_reported(fabric: Fabric) -> None:
     made = await fabric.ready("ib", *GUIDS[:4])
     fabric.manager.ports = set(GUIDS) - {GUIDS[0]}  # the port's server was removed, and UFM keeps its membership
     async with fabric.conn.transaction():
@@ -127,7 +127,7 @@ async def test_one_bad_port_keeps_no_other_from_leaving_joining_or_being_told(fa
     assert await fabric.state(made) == "ready"
 
 
-async def test_many_bad_ports_keep_nobody_from_leaving(fabric: Fabric) -> None:
+async def test_many_bad_ports_do_not_keep_a_port_from_leaving(fabric: Fabric) -> None:
     await fabric.ready("ib", *GUIDS[:2])
     fabric.manager.ports = set(GUIDS[:2])
     await fabric.conn.execute(
@@ -138,7 +138,7 @@ async def test_many_bad_ports_keep_nobody_from_leaving(fabric: Fabric) -> None:
     assert fabric.ports == {GUIDS[1]: "full"}
 
 
-async def test_a_replica_with_an_old_reading_puts_nobody_back_who_has_left(fabric: Fabric) -> None:
+async def test_a_replica_with_an_old_reading_does_not_add_removed_ports_again(fabric: Fabric) -> None:
     made = await fabric.ready("ib", *GUIDS[:3])
     async with fabric.another_replica() as another:
         client = another.client(SITE)
@@ -173,7 +173,7 @@ async def test_a_guid_is_the_same_however_it_is_spelled(fabric: Fabric) -> None:
     assert await fabric.members() == {GUIDS[0]: "applied"}
 
 
-async def test_what_was_asked_meanwhile_is_not_overwritten_by_a_run_that_knew_nothing_of_it(fabric: Fabric) -> None:
+async def test_a_join_after_an_unrecorded_removal_is_made_in_ufm(fabric: Fabric) -> None:
     made = await fabric.ready("ib", GUIDS[0])
     await fabric.leave(GUIDS[0])
     await fabric.crash(made)  # UFM has removed the port, and the member is still leaving
@@ -204,7 +204,7 @@ async def refusal(fabric: Fabric, statement: str, *arguments: object) -> pg.Post
         (("'ib'", "'0002c903000e0001'", "'me'", "4711"), "FR404", "4711"),
     ],
 )
-async def test_what_cannot_join_is_told_why(
+async def test_an_invalid_join_is_refused_with_the_reason(
     every_fabric: Fabric, arguments: tuple[str, ...], code: str, words: str
 ) -> None:
     await every_fabric.create()
@@ -212,7 +212,7 @@ async def test_what_cannot_join_is_told_why(
     assert error.sqlstate == code and words in str(error)
 
 
-async def test_a_port_of_somebody_else_neither_joins_nor_leaves(every_fabric: Fabric) -> None:
+async def test_an_owner_cannot_join_or_leave_with_another_owners_port(every_fabric: Fabric) -> None:
     await every_fabric.create()
     await every_fabric.join(GUIDS[0], "node-1")
     for call in ("join_partition", "leave_partition"):
@@ -220,7 +220,7 @@ async def test_a_port_of_somebody_else_neither_joins_nor_leaves(every_fabric: Fa
         assert error.sqlstate == "FR409" and "node-1" in str(error)
 
 
-async def test_nobody_joins_a_partition_that_is_being_deleted_or_is_gone(fabric: Fabric) -> None:
+async def test_a_partition_in_deletion_or_gone_refuses_joins(fabric: Fabric) -> None:
     await fabric.ready("ib", GUIDS[0])
     await fabric.asked("delete", drain=True)
     error = await refusal(fabric, "SELECT farrier.join_partition('ib', $1, 'node-2')", GUIDS[1])
@@ -232,7 +232,7 @@ async def test_nobody_joins_a_partition_that_is_being_deleted_or_is_gone(fabric:
     await fabric.leave(GUIDS[0])  # leaving a partition that is gone succeeds
 
 
-async def test_who_joins_while_the_deletion_commits_is_refused_at_its_own_commit(fabric: Fabric) -> None:
+async def test_a_join_concurrent_with_the_deletion_is_refused_at_its_commit(fabric: Fabric) -> None:
     made = await fabric.ready()
     fabric.manager.asynchronous = True  # so that the partition stays in deleting for a while
     async with fabric.db.connect() as client:
@@ -246,7 +246,7 @@ async def test_who_joins_while_the_deletion_commits_is_refused_at_its_own_commit
     assert await fabric.state(made) == "deleting" and await fabric.members() == {}
 
 
-async def test_a_deletion_that_was_decided_before_somebody_joined_is_decided_anew(fabric: Fabric) -> None:
+async def test_a_deletion_decided_before_a_join_is_decided_again(fabric: Fabric) -> None:
     made = await fabric.ready()
     request = await fabric.ask("delete")
     await fabric.join(GUIDS[0])
@@ -265,7 +265,7 @@ async def test_a_deletion_that_was_decided_before_somebody_joined_is_decided_ane
     assert (await fabric.answer(request))[0] == "rejected"
 
 
-async def test_many_who_join_and_leave_at_once_all_get_what_they_asked_for(fabric: Fabric) -> None:
+async def test_many_concurrent_joins_and_leaves_all_take_effect(fabric: Fabric) -> None:
     made = await fabric.ready()
 
     async def come_and_go(number: int) -> None:
@@ -282,7 +282,7 @@ async def test_many_who_join_and_leave_at_once_all_get_what_they_asked_for(fabri
     assert await fabric.state(made) == "ready"
 
 
-async def test_those_who_may_ask_may_join_and_look_and_not_write(fabric: Fabric) -> None:
+async def test_the_intents_role_may_join_leave_and_list_and_not_write(fabric: Fabric) -> None:
     await fabric.ready("ib", GUIDS[0])
     async with fabric.db.connect() as client:
         await client.execute("SET ROLE farrier_intents")

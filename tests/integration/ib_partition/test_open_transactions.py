@@ -1,7 +1,7 @@
 """No commit of the loop waits for a client's open transaction, whatever the client did in it and to which partition.
 
-A client acts on one partition and keeps its transaction open; partitions beside it, of the same batch, have their run
-unused
+A client acts on one partition and keeps its transaction open, while other partitions of the same batch run. A commit
+that waited for the client would never end, because the client ends its transaction only after these runs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ STAGES = ("provisioning", "ready, to add", "ready, to remove", "ready, to change
 
 
 async def prepare(fabric: Fabric, stage: str) -> None:
-    """Bring all three partitions to the begin of the stage; afterwards nothing runs."""
+    """Bring all three partitions to the beginning of the stage; afterwards nothing runs."""
     for number, name in enumerate((HELD, *OTHERS)):
         await fabric.create(name, pkey=0x10 + number)
         if stage == "provisioning":
@@ -64,7 +64,7 @@ async def prepare(fabric: Fabric, stage: str) -> None:
 
 
 async def ask(fabric: Fabric, stage: str, names: tuple[str, ...]) -> None:
-    """Make the requests of the stage, while the client's transaction is open."""
+    """Ask for the change of the stage, while the client's transaction is open."""
     for name in names:
         if stage in ("ready, to remove", "draining"):
             await fabric.leave(PORT, "owner", name)
@@ -109,15 +109,13 @@ ARRIVED = {
 @pytest.mark.matrix(keep=10)
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("name", ACTS)
-async def test_the_loop_goes_on_beside_a_client_that_acts_and_keeps_its_transaction_open(
-    every_fabric: Fabric, stage: str, name: str
-) -> None:
+async def test_the_loop_goes_on_beside_a_clients_open_transaction(every_fabric: Fabric, stage: str, name: str) -> None:
     fabric = every_fabric
     await prepare(fabric, stage)
     async with fabric.db.connect() as client:
         transaction = client.transaction()
         await transaction.start()
-        # A request for the member to leave comes before the client's statement, which then locks the member's row.
+        # The member is asked to leave before the client's statement, which then locks the member's row.
         early = stage in ("ready, to remove", "draining")
         if early:
             await ask(fabric, stage, (HELD,))
@@ -135,7 +133,7 @@ async def test_the_loop_goes_on_beside_a_client_that_acts_and_keeps_its_transact
     assert set(fabric.ledger.verdicts) <= {"conflict", "locked"}, "no commit was given up"
 
 
-async def test_a_port_that_leaves_an_ended_partition_by_name_or_id_is_content_and_an_unknown_one_is_refused(
+async def test_leaving_an_ended_partition_succeeds_and_leaving_an_unknown_one_is_refused(
     every_fabric: Fabric,
 ) -> None:
     made = await every_fabric.ready()

@@ -56,7 +56,7 @@ async def come_back(fabric: Fabric) -> None:
 
 @pytest.mark.matrix(keep=3)
 @every_way
-async def test_a_partition_that_is_ready_waits_and_loses_nothing(fabric: Fabric, way: str) -> None:
+async def test_a_ready_partition_waits_during_an_outage_and_loses_nothing(fabric: Fabric, way: str) -> None:
     made = await fabric.ready("ib", *GUIDS[:2])
     await go_down(fabric, way)
     await fabric.wait()
@@ -76,7 +76,7 @@ async def test_a_partition_that_is_ready_waits_and_loses_nothing(fabric: Fabric,
 
 @pytest.mark.matrix(keep=3)
 @every_way_but_lists
-async def test_a_partition_that_is_to_be_made_waits(fabric: Fabric, way: str) -> None:
+async def test_a_new_partition_is_made_after_the_outage(fabric: Fabric, way: str) -> None:
     await go_down(fabric, way)
     made = await fabric.create()
     await fabric.settle()
@@ -89,7 +89,7 @@ async def test_a_partition_that_is_to_be_made_waits(fabric: Fabric, way: str) ->
 
 @pytest.mark.matrix(keep=3)
 @every_way_but_lists
-async def test_a_partition_that_is_to_go_waits_and_keeps_its_number(fabric: Fabric, way: str) -> None:
+async def test_a_partition_in_deletion_keeps_its_number_during_the_outage(fabric: Fabric, way: str) -> None:
     made = await fabric.ready()
     await go_down(fabric, way)
     await fabric.asked("delete")
@@ -103,7 +103,7 @@ async def test_a_partition_that_is_to_go_waits_and_keeps_its_number(fabric: Fabr
 
 @pytest.mark.matrix(keep=3)
 @every_way
-async def test_a_partition_that_ufm_refused_stays_so_until_ufm_says_otherwise(fabric: Fabric, way: str) -> None:
+async def test_a_partition_that_ufm_refused_stays_in_error_until_ufm_accepts_it(fabric: Fabric, way: str) -> None:
     fabric.manager.refuses[KEY] = "no"
     made = await fabric.create()
     await fabric.settle()
@@ -117,7 +117,7 @@ async def test_a_partition_that_ufm_refused_stays_so_until_ufm_says_otherwise(fa
 
 @pytest.mark.matrix(keep=3)
 @every_way_but_lists
-async def test_a_drain_goes_on_when_ufm_is_there_again(fabric: Fabric, way: str) -> None:
+async def test_a_drain_goes_on_after_the_outage(fabric: Fabric, way: str) -> None:
     made = await fabric.ready("ib", GUIDS[0])
     await fabric.asked("delete", drain=True)
     await go_down(fabric, way)
@@ -128,7 +128,7 @@ async def test_a_drain_goes_on_when_ufm_is_there_again(fabric: Fabric, way: str)
     assert await fabric.history(made) == ["ready", "deleting", "gone"]
 
 
-async def test_a_key_whose_address_alone_is_not_found_is_neither_forgotten_nor_taken(fabric: Fabric) -> None:
+async def test_a_404_for_a_single_key_neither_deletes_nor_claims_the_key(fabric: Fabric) -> None:
     made = await fabric.ready()
     theirs = Partition("somebody's", ports={GUIDS[9]: Port()})
     fabric.manager.partitions[KEY + 1] = theirs
@@ -143,7 +143,7 @@ async def test_a_key_whose_address_alone_is_not_found_is_neither_forgotten_nor_t
     assert fabric.manager.partitions[KEY + 1] is theirs and list(theirs.ports) == [GUIDS[9]]
 
 
-async def test_a_ufm_that_cannot_be_asked_is_counted_and_told_with_its_site(fabric: Fabric) -> None:
+async def test_an_unreachable_ufm_is_counted_and_reported_with_its_site(fabric: Fabric) -> None:
     made = await fabric.ready()
     await go_down(fabric, "forbidden")
     await fabric.wait()
@@ -172,7 +172,7 @@ async def test_a_site_without_ufm_is_counted_although_its_partitions_are_ready(f
     assert (outcome["error"], outcome["reason"]) == ("ufm", f"site {SITE} has no [ufm] in this controller's settings")
 
 
-async def test_what_it_waits_for_is_told_in_words_that_stay(fabric: Fabric) -> None:
+async def test_the_outcome_of_a_waiting_partition_does_not_change(fabric: Fabric) -> None:
     made = await fabric.ready()
     await go_down(fabric, "500")
     await fabric.wait()
@@ -182,7 +182,7 @@ async def test_what_it_waits_for_is_told_in_words_that_stay(fabric: Fabric) -> N
     assert await fabric.conn.fetchval(query, made) == first
 
 
-async def test_partitions_that_wait_together_do_not_each_try_ufm(fabric: Fabric) -> None:
+async def test_partitions_that_wait_for_one_ufm_share_its_request(fabric: Fabric) -> None:
     for number in range(10):
         await fabric.ready(f"ib-{number}")
     await go_down(fabric, "not authorized")
@@ -194,7 +194,7 @@ async def test_partitions_that_wait_together_do_not_each_try_ufm(fabric: Fabric)
 # --- a process that dies between a change in UFM and its commit
 
 
-async def test_a_number_that_was_claimed_is_made_once_and_recognised(fabric: Fabric) -> None:
+async def test_a_partition_made_just_before_a_crash_is_recognised_and_not_made_again(fabric: Fabric) -> None:
     made = await fabric.create()
     await fabric.conn.execute(
         "UPDATE farrier.ib_partitions SET claimed_at = farrier.now(), claimed_in = 'http://ufm.test'"
@@ -215,7 +215,7 @@ async def test_a_number_is_claimed_before_anything_is_sent(fabric: Fabric) -> No
     assert await fabric.history(made) == ["ready"]
 
 
-async def test_members_that_were_added_by_one_that_died_are_not_added_again(fabric: Fabric) -> None:
+async def test_members_added_just_before_a_crash_are_not_added_again(fabric: Fabric) -> None:
     made = await fabric.ready("ib", GUIDS[0])
     await fabric.join(GUIDS[1], "node-2")
     await fabric.leave(GUIDS[0])
@@ -227,7 +227,7 @@ async def test_members_that_were_added_by_one_that_died_are_not_added_again(fabr
     assert await fabric.members() == {GUIDS[1]: "applied"}
 
 
-async def test_a_key_that_was_deleted_by_one_that_died_frees_its_number_once(fabric: Fabric) -> None:
+async def test_a_key_deleted_just_before_a_crash_frees_its_number_once(fabric: Fabric) -> None:
     made = await fabric.ready()
     fabric.manager.asynchronous = True
     await fabric.asked("delete")

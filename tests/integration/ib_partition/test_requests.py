@@ -33,7 +33,7 @@ async def refusal(fabric: Fabric, **params: object) -> pg.PostgresError:
         ({}, "FR409", "pool 'pkey' does not exist"),
     ],
 )
-async def test_what_cannot_be_made_is_refused_at_the_insert(
+async def test_an_invalid_creation_is_refused_at_the_insert(
     every_fabric: Fabric, params: dict[str, object], code: str, words: str
 ) -> None:
     error = await refusal(every_fabric, **params)
@@ -41,7 +41,7 @@ async def test_what_cannot_be_made_is_refused_at_the_insert(
     assert await every_fabric.taken() == []
 
 
-async def test_a_number_is_given_or_the_lowest_that_is_free(every_fabric: Fabric) -> None:
+async def test_a_partition_gets_the_given_number_or_the_lowest_free_one(every_fabric: Fabric) -> None:
     made = [
         await every_fabric.create("a", pkey=KEY + 1),
         await every_fabric.create("b"),
@@ -53,7 +53,7 @@ async def test_a_number_is_given_or_the_lowest_that_is_free(every_fabric: Fabric
     assert error.sqlstate == "FR409" and "taken" in str(error)
 
 
-async def test_a_pool_that_is_empty_says_so(every_fabric: Fabric) -> None:
+async def test_an_exhausted_pool_refuses_a_creation(every_fabric: Fabric) -> None:
     for number in range(16):
         await every_fabric.create(f"ib-{number}")
     error = await refusal(every_fabric, site=SITE)
@@ -63,7 +63,7 @@ async def test_a_pool_that_is_empty_says_so(every_fabric: Fabric) -> None:
 @pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("pool", ["pkey", "pkey:south", f"pkey:{SITE}"])
 @pytest.mark.parametrize(("first", "last"), [(0, 31), (-5, 31), (16, 32767)])
-async def test_a_pool_with_numbers_that_are_no_keys_is_refused(
+async def test_a_pool_with_numbers_outside_of_the_keys_is_refused(
     every_fabric: Fabric, pool: str, first: int, last: int
 ) -> None:
     with pytest.raises(pg.PostgresError, match="0x7ffe") as caught:
@@ -77,13 +77,13 @@ async def test_pools_of_other_kinds_may_have_any_numbers(every_fabric: Fabric) -
     assert (await every_fabric.row(await every_fabric.create(site="south")))["pkey"] == 1
 
 
-async def test_an_update_that_names_nothing_is_refused(fabric: Fabric) -> None:
+async def test_an_empty_update_of_a_partition_is_refused(fabric: Fabric) -> None:
     await fabric.ready()
     with pytest.raises(pg.PostgresError, match="at least one of"):
         await fabric.ask("update")
 
 
-async def test_an_update_to_an_mtu_that_is_none_is_rejected_and_changes_nothing(fabric: Fabric) -> None:
+async def test_an_update_to_an_invalid_mtu_is_rejected_and_changes_nothing(fabric: Fabric) -> None:
     made = await fabric.ready()
     assert await fabric.asked("update", mtu_limit=3, service_level=4) == (
         "rejected",
@@ -120,7 +120,7 @@ async def test_a_drain_begins_at_once_and_waits_for_the_members_to_leave(fabric:
     assert KEY not in fabric.manager.partitions and await fabric.taken() == [] and await fabric.members() == {}
 
 
-async def test_a_partition_that_ufm_never_heard_of_drains_without_it(fabric: Fabric) -> None:
+async def test_a_partition_that_was_never_sent_to_ufm_drains_without_it(fabric: Fabric) -> None:
     fabric.manager.faults.add(Fault(status=500, times=None))
     made = await fabric.create()
     await fabric.join(GUIDS[0])
@@ -132,7 +132,7 @@ async def test_a_partition_that_ufm_never_heard_of_drains_without_it(fabric: Fab
     assert await fabric.members() == {} and await fabric.taken() == []
 
 
-async def test_a_drain_that_waits_costs_no_run_but_that_of_its_period(fabric: Fabric) -> None:
+async def test_a_waiting_drain_costs_one_run_a_period(fabric: Fabric) -> None:
     await fabric.ready("ib", GUIDS[0])
     await fabric.asked("delete", drain=True)
     assert await fabric.settle() == 0
@@ -147,7 +147,7 @@ async def test_a_member_of_a_draining_partition_keeps_its_port(fabric: Fabric) -
     assert fabric.ports == {GUIDS[0]: "full"}
 
 
-async def test_what_is_asked_of_a_partition_that_is_being_deleted_is_answered(fabric: Fabric) -> None:
+async def test_intents_for_a_partition_in_deletion_are_answered(fabric: Fabric) -> None:
     made = await fabric.ready("ib", GUIDS[0])
     await fabric.asked("delete", drain=True)
     status, reason = await fabric.asked("update", mtu_limit=4)
@@ -156,7 +156,7 @@ async def test_what_is_asked_of_a_partition_that_is_being_deleted_is_answered(fa
     assert await fabric.state(made) == "deleting"
 
 
-async def test_requests_that_come_together_are_answered_in_order(fabric: Fabric) -> None:
+async def test_intents_of_one_transaction_are_answered_in_order(fabric: Fabric) -> None:
     made = await fabric.ready()
     async with fabric.conn.transaction():
         asked = [
@@ -175,7 +175,7 @@ async def test_requests_that_come_together_are_answered_in_order(fabric: Fabric)
     assert await fabric.state(made) == "gone" and (await fabric.row(made))["service_level"] == 2
 
 
-async def test_a_deletion_that_ufm_refuses_waits_and_says_so_and_its_number_is_kept(fabric: Fabric) -> None:
+async def test_a_deletion_that_ufm_refuses_waits_reports_that_and_keeps_the_number(fabric: Fabric) -> None:
     made = await fabric.ready()
     fabric.manager.refuses[KEY] = "in use by SHARP"
     await fabric.asked("delete")
@@ -187,7 +187,7 @@ async def test_a_deletion_that_ufm_refuses_waits_and_says_so_and_its_number_is_k
     assert await fabric.state(made) == "gone"
 
 
-async def test_a_key_that_somebody_else_deleted_meanwhile_is_gone_all_the_same(fabric: Fabric) -> None:
+async def test_a_404_for_the_deletion_of_a_key_ends_the_partition(fabric: Fabric) -> None:
     made = await fabric.ready()
     fabric.manager.faults.add(Fault(op="delete", status=404, body=b"does not exist", content_type="text/plain"))
     request = await fabric.ask("delete")

@@ -71,7 +71,7 @@ def changed(**changes: Any) -> Any:
         ("tests.support.crates:SPEC", "is not an Extension of farrier.library, but a KindSpec"),
     ],
 )
-def test_what_names_no_extension_is_refused_with_what_it_is(name: str, told: str) -> None:
+def test_a_name_that_leads_to_no_extension_is_refused_with_the_reason(name: str, told: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(told)):
         wiring.extensions([name])
 
@@ -159,7 +159,7 @@ async def test_a_name_that_another_package_has_taken_is_refused(conn: Connection
         await install(conn, spec=changed(relation="boxes.boxes"))
 
 
-async def test_a_state_that_something_is_in_cannot_be_taken_away(conn: Connection) -> None:
+async def test_a_state_that_a_resource_is_in_cannot_be_removed(conn: Connection) -> None:
     await install(conn)
     await conn.execute("INSERT INTO farrier_crates.crates (name) VALUES ('c-1')")
     renamed = {("wrapping" if name == "packing" else name): state for name, state in SPEC.states.items()}
@@ -172,7 +172,7 @@ async def test_a_state_that_something_is_in_cannot_be_taken_away(conn: Connectio
     assert not await install(conn, spec=other)
 
 
-async def test_a_state_that_something_is_in_cannot_become_its_end(conn: Connection) -> None:
+async def test_a_state_that_a_resource_is_in_cannot_become_terminal(conn: Connection) -> None:
     """A resource ends by entering a terminal state, so one that is in the state already would never end."""
     await install(conn)
     await conn.execute("INSERT INTO farrier_crates.crates (name) VALUES ('c-1'), ('c-2')")
@@ -193,7 +193,7 @@ class Unreadable(Params, frozen=True, kw_only=True):
     ] = ()
 
 
-async def test_a_pattern_that_the_database_cannot_read_is_refused_before_anybody_asks(conn: Connection) -> None:
+async def test_a_pattern_that_postgresql_rejects_is_refused_at_installation(conn: Connection) -> None:
     with pytest.raises(RefusedByModel, match="create has a pattern for labels that PostgreSQL rejects"):
         await install(conn, spec=changed(create=Unreadable))
     assert not await conn.fetchval(CRATES)
@@ -212,7 +212,7 @@ async def test_of_two_installations_at_once_one_makes_the_table(db: pg.Database)
     assert sorted(new) == [False, True]
 
 
-async def test_a_database_that_knows_a_kind_otherwise_is_told_how_to_be_mended(conn: Connection) -> None:
+async def test_a_missing_or_outdated_kind_is_refused_with_the_command_that_installs_it(conn: Connection) -> None:
     named = [(NAME, SPEC)]
     with pytest.raises(
         ConfigError, match=f"kind crate is not installed in this database; run: farrier kind install {NAME}"
@@ -227,9 +227,7 @@ async def test_a_database_that_knows_a_kind_otherwise_is_told_how_to_be_mended(c
 
 
 @pytest.mark.parametrize("embedded", [True, False])
-async def test_an_embedded_database_learns_of_kinds_by_itself_and_no_other_does(
-    db: pg.Database, embedded: bool
-) -> None:
+async def test_only_an_embedded_database_gets_kinds_without_a_command(db: pg.Database, embedded: bool) -> None:
     async with db.pool(1) as pool:
         database = wiring.Database(db.dsn, pool, embedded)
         if embedded:
@@ -269,7 +267,7 @@ def config(dsn: str) -> Config:
     )
 
 
-async def test_a_daemon_runs_it_beside_its_own_wakes_it_at_once_and_drains_it(
+async def test_a_daemon_runs_an_extension_enqueues_its_resources_at_once_and_drains_it(
     db: pg.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services, stop = Services(), anyio.Event()
@@ -293,7 +291,7 @@ async def test_a_daemon_runs_it_beside_its_own_wakes_it_at_once_and_drains_it(
     assert (services.opened, services.closed) == (1, 1)
 
 
-async def test_a_daemon_does_not_start_with_a_kind_that_its_database_does_not_know(
+async def test_a_daemon_does_not_start_with_a_kind_that_its_database_lacks(
     db: pg.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crates, "CRATE", extension(services=Services()), raising=False)
@@ -327,7 +325,7 @@ class Weighed(msgspec.Struct, frozen=True):
     kg: int
 
 
-async def test_writes_of_its_own_are_applied_with_the_rest_or_not_at_all(db: pg.Database) -> None:
+async def test_writes_of_an_extension_are_committed_with_its_run_or_not_at_all(db: pg.Database) -> None:
     weighing = extension(
         sql=crates.CREATE + WRITER,
         writer="farrier_crates.write",
@@ -372,7 +370,7 @@ def test_no_write_can_name_another_run() -> None:
     assert loop_of(weighing, None).rows.changes([run])["weights"] == [{"kg": 70, "run": 1}]
 
 
-async def test_a_write_that_no_section_is_known_for_is_refused_in_words() -> None:
+async def test_a_write_without_a_section_raises_an_error_that_names_it() -> None:
     run = weighed(
         Crate(
             id=1, version=1, name="c", state="packed", state_entered_at=NOW, created_at=NOW, size=1, labels=(), slot=1

@@ -108,13 +108,13 @@ async def conn(every_db: pg.Database) -> AsyncIterator[Connection]:
         ({"name": "site"}, "be no column that the database fills"),
     ],
 )
-def test_a_layer_that_does_not_hold_together_is_refused(layer: dict[str, Any], told: str) -> None:
+def test_an_inconsistent_layer_is_refused(layer: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError) as refused:
         msgspec.structs.replace(SPEC, layers=(msgspec.structs.replace(POWER, **layer),))
     assert told in str(refused.value)
 
 
-def test_a_kind_has_no_name_by_which_nodes_are_counted_and_its_snapshot_has_its_layers() -> None:
+def test_a_kind_with_a_reserved_name_or_a_snapshot_without_its_layers_is_refused() -> None:
     for name in ("node", "status", "management", "onboarding_stage"):
         with pytest.raises(ConfigError, match="its name must be none of"):
             racks(spec=msgspec.structs.replace(SPEC, name=name))
@@ -129,14 +129,14 @@ async def test_a_table_without_the_layers_columns_is_refused(every_db: pg.Databa
             await kinds.install(conn, wiring.installable(short))
 
 
-async def test_a_table_without_the_model_by_which_limits_differ_is_refused(every_db: pg.Database) -> None:
+async def test_a_kind_with_limits_by_model_needs_a_column_for_the_model(every_db: pg.Database) -> None:
     by_model = racks(spec=msgspec.structs.replace(SPEC, by_model=True))
     async with every_db.connect() as conn:
         with pytest.raises(RefusedByModel, match="lacks columns: model"):
             await kinds.install(conn, wiring.installable(by_model))
 
 
-async def test_each_layer_begins_by_itself_and_is_recorded(conn: Connection) -> None:
+async def test_each_layer_begins_in_its_initial_state_and_is_recorded(conn: Connection) -> None:
     recorded = await conn.fetch("SELECT layer, to_value FROM farrier.history WHERE kind = 'rack' ORDER BY layer")
     assert [tuple(row) for row in recorded] == [("power", "off"), ("state", "empty")]
     with pytest.raises(pg.PostgresError, match="a rack cannot begin as on in layer power"):
@@ -151,7 +151,9 @@ async def test_each_layer_has_its_edges_and_its_own_clock(conn: Connection, ever
         await conn.execute("UPDATE racks.racks SET power = 'off'")
 
 
-async def test_a_run_moves_a_layer_and_each_is_counted_by_its_label(every_db: pg.Database, conn: Connection) -> None:
+async def test_a_run_moves_a_layer_and_each_layer_is_counted_by_its_label(
+    every_db: pg.Database, conn: Connection
+) -> None:
     await conn.execute("UPDATE racks.racks SET state = 'filled'")
     async with every_db.pool(5) as pool:
         made = loop_of(racks(), None)

@@ -23,7 +23,7 @@ async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
 # --- who may
 
 
-async def test_the_intents_role_asks_and_lists_and_changes_no_state(yard: Yard) -> None:
+async def test_the_intents_role_inserts_intents_and_lists_and_changes_no_state(yard: Yard) -> None:
     async with yard.db.connect() as conn:
         await conn.execute("SET ROLE farrier_intents")
         await ask(conn, "create", "c-1", PACK)
@@ -45,7 +45,7 @@ async def test_the_intents_role_asks_and_lists_and_changes_no_state(yard: Yard) 
             assert refused.value.sqlstate == "42501", forbidden
 
 
-async def test_the_reader_reads_and_asks_for_nothing(yard: Yard) -> None:
+async def test_the_reader_reads_and_cannot_insert_an_intent(yard: Yard) -> None:
     await yard.create()
     async with yard.db.connect() as conn:
         await conn.execute("SET ROLE farrier_reader")
@@ -75,7 +75,7 @@ async def test_a_table_that_is_not_like_the_template_is_no_kind(yard: Yard) -> N
     assert refused.value.sqlstate == "FR400"
 
 
-async def test_a_kind_whose_states_nobody_filled_in_says_so(yard: Yard) -> None:
+async def test_a_kind_without_states_refuses_an_insert(yard: Yard) -> None:
     await yard.pool.execute("CREATE TABLE farrier_crates.barrels (LIKE farrier.resources INCLUDING ALL)")
     await yard.pool.execute("SELECT farrier.make_kind('barrel', 'farrier_crates.barrels')")
     with pytest.raises(pg.PostgresError, match="kind barrel has no states yet") as refused:
@@ -88,7 +88,7 @@ async def test_the_template_holds_no_rows(yard: Yard) -> None:
         await yard.pool.execute("INSERT INTO farrier.resources (name, state) VALUES ('x', 'y')")
 
 
-async def test_making_a_kind_and_filling_it_in_may_be_repeated(yard: Yard) -> None:
+async def test_make_kind_and_the_insert_of_its_model_may_be_repeated(yard: Yard) -> None:
     made = await yard.create()
     async with yard.db.connect() as conn:
         await conn.execute("SELECT farrier.make_kind('crate', 'farrier_crates.crates')")
@@ -107,7 +107,7 @@ async def test_a_kind_has_one_table_and_a_table_one_kind(yard: Yard) -> None:
     await yard.create()
 
 
-async def test_a_kind_with_a_table_of_its_own_gets_no_other(yard: Yard) -> None:
+async def test_a_kind_that_has_a_table_does_not_get_a_second_one(yard: Yard) -> None:
     await yard.pool.execute("CREATE TABLE farrier_crates.boxes (LIKE farrier.resources INCLUDING ALL)")
     with pytest.raises(pg.PostgresError, match="kind node already has table nodes") as refused:
         await yard.pool.execute("SELECT farrier.make_kind('node', 'farrier_crates.boxes')")
@@ -128,7 +128,7 @@ async def test_names_are_unique_in_tables_whose_long_names_begin_alike(yard: Yar
         assert refused.value.sqlstate == "23505"
 
 
-async def test_a_function_with_its_owners_rights_is_for_the_controller_and_whom_let_call_names(yard: Yard) -> None:
+async def test_a_security_definer_function_may_be_called_by_the_controller_and_granted_roles(yard: Yard) -> None:
     await yard.pool.execute("""
         CREATE FUNCTION farrier_crates.wipe() RETURNS text LANGUAGE sql SECURITY DEFINER AS 'SELECT current_user::text';
         CREATE FUNCTION farrier_crates.sum(integer) RETURNS integer LANGUAGE sql AS 'SELECT $1';

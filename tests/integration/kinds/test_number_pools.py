@@ -1,4 +1,4 @@
-"""Pools of numbers: the lowest first, no number twice, and no bounds that exclude a taken number."""
+"""A pool gives the lowest free number, gives no number twice, and refuses bounds that exclude a taken number."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def take(pool: Pool, id_: int, wanted: int | None = None) -> int:
     return number
 
 
-async def test_the_lowest_free_number_is_taken_and_freed_ones_come_again(pool: Pool) -> None:
+async def test_the_lowest_free_number_is_taken_and_freed_numbers_are_reused(pool: Pool) -> None:
     assert await take(pool, 1, 6) == 6
     assert [await take(pool, id_) for id_ in (2, 3, 4)] == [5, 7, 8]
     await pool.execute("SELECT farrier.free_numbers('crate', 3), farrier.free_numbers('crate', 3)")
@@ -49,7 +49,9 @@ async def test_the_lowest_free_number_is_taken_and_freed_ones_come_again(pool: P
         ("SELECT farrier.set_pool('vlan', 1, 6)", "these numbers outside of it are taken: 7 .*, 8 "),
     ],
 )
-async def test_what_a_pool_does_not_have_is_refused_and_changes_nothing(pool: Pool, statement: str, told: str) -> None:
+async def test_a_number_that_a_pool_cannot_give_is_refused_and_changes_nothing(
+    pool: Pool, statement: str, told: str
+) -> None:
     for id_ in (1, 2, 3, 4):
         await take(pool, id_)
     with pytest.raises(pg.PostgresError, match=told) as refused:
@@ -65,7 +67,7 @@ async def test_a_pool_that_ends_before_it_begins_is_refused(pool: Pool) -> None:
     assert refused.value.sqlstate == "FR400"
 
 
-async def test_a_pool_may_be_widened_to_both_sides_and_be_as_wide_as_integers_are(pool: Pool) -> None:
+async def test_a_pool_may_be_widened_at_both_ends_up_to_the_largest_integer(pool: Pool) -> None:
     await take(pool, 1)
     await pool.execute("SELECT farrier.set_pool('vlan', 4, 9)")
     assert await take(pool, 2) == 4
@@ -76,7 +78,7 @@ async def test_a_pool_may_be_widened_to_both_sides_and_be_as_wide_as_integers_ar
         await pool.fetchval(of_vni)
 
 
-async def test_any_number_at_once_get_different_numbers(pool: Pool) -> None:
+async def test_concurrent_takers_get_different_numbers(pool: Pool) -> None:
     await pool.execute("SELECT farrier.set_pool('vlan', 1, 60)")
     taken: list[int] = []
 
@@ -98,7 +100,7 @@ async def test_a_number_taken_in_a_transaction_that_fails_is_free_again(pool: Po
     assert await take(pool, 2) == 5
 
 
-async def test_numbers_that_were_wanted_ahead_are_passed_over_and_come_again(pool: Pool) -> None:
+async def test_numbers_taken_by_choice_are_skipped_and_reused_when_freed(pool: Pool) -> None:
     assert [await take(pool, 1, 5), await take(pool, 2, 6), await take(pool, 3)] == [5, 6, 7]
     await pool.execute("SELECT farrier.free_numbers('crate', 1), farrier.free_numbers('crate', 2)")
     assert await take(pool, 4, 6) == 6
@@ -122,7 +124,7 @@ async def test_a_pool_that_shrinks_and_grows_again_loses_no_number(pool: Pool) -
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_a_pool_gives_what_a_simple_model_of_it_gives(pool: Pool, seed: int) -> None:
+async def test_a_pool_agrees_with_a_simple_model(pool: Pool, seed: int) -> None:
     chance, first, last, held = random.Random(seed), 5, 8, dict[int, int]()
     for id_ in range(60):
         free = [n for n in range(first, last + 1) if n not in held]
@@ -148,7 +150,7 @@ async def test_a_pool_gives_what_a_simple_model_of_it_gives(pool: Pool, seed: in
     assert {row["number"]: row["id"] for row in rows} == held
 
 
-async def test_the_lowest_free_number_is_found_without_looking_at_those_that_are_taken(every_db: pg.Database) -> None:
+async def test_the_lowest_free_number_is_found_without_reading_the_taken_ones(every_db: pg.Database) -> None:
     """Measured by the rows and blocks read, and not by time: 20,000 numbers are taken, and two were given back."""
     async with every_db.connect() as conn, every_db.connect() as client:
         await conn.execute("SELECT farrier.set_pool('vni', 1, 16777215)")
@@ -176,7 +178,7 @@ READ = """
 """
 
 
-async def test_whoever_gives_numbers_back_waits_for_nobody_who_takes_one(every_db: pg.Database) -> None:
+async def test_freeing_numbers_does_not_wait_for_a_client_that_takes_one(every_db: pg.Database) -> None:
     """The loop gives numbers back, and must not wait for a client's transaction, which may stay open for long."""
     async with every_db.connect() as conn, every_db.connect() as client:
         await conn.execute("SELECT farrier.set_pool('vlan', 1, 9)")

@@ -57,7 +57,7 @@ async def traces(conn: Connection) -> list[str]:
     ]
 
 
-async def test_a_kind_with_something_alive_is_not_removed(conn: Connection) -> None:
+async def test_a_kind_with_a_live_resource_is_not_removed(conn: Connection) -> None:
     await ask(conn, "create", "c-1", PACK)
     with pytest.raises(RefusedByModel, match="resources of kind crate have not ended: 1 in all, such as c-1"):
         await kinds.remove(conn, "crate")
@@ -72,12 +72,12 @@ async def test_a_kind_with_something_alive_is_not_removed(conn: Connection) -> N
         ("network_segment", "is built in"),
     ],
 )
-async def test_what_cannot_be_removed_is_refused(conn: Connection, name: str, told: str) -> None:
+async def test_the_removal_of_an_unknown_or_built_in_kind_is_refused(conn: Connection, name: str, told: str) -> None:
     with pytest.raises(RefusedByModel, match=told):
         await kinds.remove(conn, name)
 
 
-async def test_a_removed_kind_leaves_its_table_and_requests_and_may_come_again(conn: Connection) -> None:
+async def test_a_removed_kind_leaves_its_table_and_intents_and_can_be_installed_again(conn: Connection) -> None:
     await ask(conn, "create", "c-1", PACK)
     late = await ask(conn, "delete", "c-1")
     await end(conn)
@@ -141,7 +141,9 @@ async def test_a_table_that_is_made_anew_gives_no_id_a_second_time(conn: Connect
     assert await conn.fetchval("SELECT slot FROM farrier_crates.crates") == 1
 
 
-async def test_a_removal_waits_for_nobody_in_front_of_others(every_db: pg.Database, conn: Connection) -> None:
+async def test_a_removal_gives_up_instead_of_blocking_clients_behind_its_lock(
+    every_db: pg.Database, conn: Connection
+) -> None:
     async with every_db.connect() as client:
         transaction = client.transaction()
         await transaction.start()
@@ -162,10 +164,10 @@ async def test_an_upgrade_of_a_kind_waits_for_no_open_transaction(every_db: pg.D
         await transaction.rollback()
 
 
-async def test_an_upgrade_that_takes_a_state_away_gives_way_to_those_behind_it(
+async def test_an_upgrade_that_removes_a_state_gives_way_to_waiting_clients(
     every_db: pg.Database, conn: Connection
 ) -> None:
-    """It locks the table, so that no resource enters that state meanwhile, and must not block clients for long."""
+    """The upgrade locks the table, so that no resource enters the state, and must not block clients for long."""
     lasts = KindState(why_none="it has ended")
     edges = (KindEdge("packing", "packed", "x"), KindEdge("packed", "gone", "x"))
     states = {**{name: SPEC.states[name] for name in ("packing", "packed")}, "gone": lasts}
@@ -183,7 +185,7 @@ async def test_an_upgrade_that_takes_a_state_away_gives_way_to_those_behind_it(
     await kinds.require(conn, [(NAME, fewer)])
 
 
-async def test_the_loop_of_a_kind_outlives_its_table_and_goes_on_with_a_new_one(db: pg.Database) -> None:
+async def test_the_loop_of_a_kind_survives_the_drop_of_its_table_and_uses_a_new_one(db: pg.Database) -> None:
     """A dropped schema must not end the controller, which also runs nodes."""
     async with crates.opened(db) as yard, db.connect() as conn:
         made = await yard.create()

@@ -62,7 +62,7 @@ async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
         ("delete", "c-1", '{"now": true}', "FR400", "parameter now is unknown; expected: none"),
     ],
 )
-async def test_a_request_that_cannot_be_right_is_refused_by_its_insert_and_leaves_nothing(
+async def test_an_invalid_intent_is_refused_by_its_insert_and_leaves_nothing(
     yard: Yard, action: str | None, crate: str | None, params: str | None, sqlstate: str, told: str
 ) -> None:
     await yard.create("c-1")
@@ -75,7 +75,7 @@ async def test_a_request_that_cannot_be_right_is_refused_by_its_insert_and_leave
     assert await yard.pool.fetchval("SELECT count(*) FROM farrier_crates.crates") == 1
 
 
-async def test_an_unknown_kind_is_refused_with_those_that_there_are(yard: Yard) -> None:
+async def test_an_unknown_kind_is_refused_with_a_list_of_the_known_kinds(yard: Yard) -> None:
     with pytest.raises(pg.PostgresError, match="unknown kind 'barrel'") as refused:
         await yard.pool.execute(
             "INSERT INTO farrier.resource_intents (kind, resource, action) VALUES ('barrel', 'b-1', 'delete')"
@@ -84,7 +84,7 @@ async def test_an_unknown_kind_is_refused_with_those_that_there_are(yard: Yard) 
     assert "crate" in (refused.value.hint or "")
 
 
-async def test_an_ended_resource_takes_no_requests_and_leaves_its_name_to_others(yard: Yard) -> None:
+async def test_an_ended_resource_takes_no_intents_and_its_name_is_free_again(yard: Yard) -> None:
     first = await yard.create()
     for state in ("packed", "emptying/unpack", "gone"):
         await yard.pool.execute("UPDATE farrier_crates.crates SET state = $1 WHERE id = $2", state, first)
@@ -100,7 +100,7 @@ async def test_an_ended_resource_takes_no_requests_and_leaves_its_name_to_others
 # --- answered at once, or by the handler
 
 
-async def test_create_makes_the_row_wakes_it_and_is_answered_in_the_same_insert(yard: Yard) -> None:
+async def test_create_makes_the_row_enqueues_it_and_is_answered_in_the_same_insert(yard: Yard) -> None:
     (asked,) = await yard.pool.fetch(
         KEYED + ", status, resource_id, answered_at",
         "c-1",
@@ -116,7 +116,7 @@ async def test_create_makes_the_row_wakes_it_and_is_answered_in_the_same_insert(
     assert await yard.pool.fetchval("SELECT count(*) FROM farrier.wakes WHERE kind = 'crate'") == 1
 
 
-async def test_what_a_client_gives_for_the_answer_is_not_taken_over(yard: Yard) -> None:
+async def test_an_answer_that_a_client_inserts_with_its_intent_is_ignored(yard: Yard) -> None:
     await yard.create()
     (asked,) = await yard.pool.fetch(
         "INSERT INTO farrier.resource_intents (kind, resource, resource_id, action, status, reason, answered_at)"
@@ -126,7 +126,7 @@ async def test_what_a_client_gives_for_the_answer_is_not_taken_over(yard: Yard) 
     assert asked["resource_id"] != 77
 
 
-async def test_other_requests_are_answered_by_the_handler_and_told_of(yard: Yard) -> None:
+async def test_the_handler_answers_other_intents_and_listeners_are_notified(yard: Yard) -> None:
     made = await yard.create()
     told: list[str] = []
     async with yard.db.connect() as listener:
@@ -176,7 +176,7 @@ async def test_an_answer_is_final(yard: Yard) -> None:
 # --- once only
 
 
-async def test_a_key_and_its_content_are_one_request_whatever_is_asked(yard: Yard) -> None:
+async def test_a_repeated_call_with_the_same_key_returns_the_first_intent(yard: Yard) -> None:
     create = await yard.pool.fetchval(CALL, "c-1", "create", PACK, "k-1")
     assert await yard.pool.fetchval(CALL, "c-1", "create", PACK, "k-1") == create
     delete = await yard.pool.fetchval(CALL, "c-1", "delete", "{}", "k-2")
@@ -186,14 +186,14 @@ async def test_a_key_and_its_content_are_one_request_whatever_is_asked(yard: Yar
 
 
 @pytest.mark.parametrize(("action", "params"), [("create", '{"size": 4}'), ("delete", "{}")])
-async def test_a_key_for_something_else_is_refused(yard: Yard, action: str, params: str) -> None:
+async def test_a_used_key_with_other_content_is_refused(yard: Yard, action: str, params: str) -> None:
     first = await yard.pool.fetchval(CALL, "c-1", "create", PACK, "k-1")
     with pytest.raises(pg.PostgresError, match=f"belongs to intent {first}, which requests create") as refused:
         await yard.pool.fetchval(CALL, "c-1", action, params, "k-1")
     assert refused.value.sqlstate == "FR400"
 
 
-async def test_a_plain_insert_with_a_used_key_is_refused_and_names_the_first(yard: Yard) -> None:
+async def test_a_plain_insert_with_a_used_key_is_refused_and_names_the_first_intent(yard: Yard) -> None:
     first = await yard.pool.fetchval(KEYED, "c-1", "create", PACK, "k-1")
     with pytest.raises(
         pg.PostgresError, match=f"already has an intent with idempotency key 'k-1': intent {first}"
@@ -202,7 +202,7 @@ async def test_a_plain_insert_with_a_used_key_is_refused_and_names_the_first(yar
     assert no.value.sqlstate == "23505"
 
 
-async def test_a_name_that_is_taken_is_no_earlier_request_of_ours(yard: Yard) -> None:
+async def test_a_create_of_a_taken_name_is_refused_under_another_key_or_none(yard: Yard) -> None:
     await yard.pool.fetchval(CALL, "c-1", "create", PACK, "k-1")
     for key in ("k-2", None):
         with pytest.raises(pg.PostgresError, match="crate 'c-1' already exists"):
@@ -240,10 +240,10 @@ async def test_of_two_creations_of_a_name_at_once_one_is_made(yard: Yard, keys: 
 @pytest.mark.parametrize(
     ("bounds", "params"), [((1, 4), '{"size": 3, "slot": 2}'), ((1, 1), PACK)], ids=["the number", "the last number"]
 )
-async def test_a_call_that_comes_again_before_the_first_is_committed_gets_the_firsts_id(
+async def test_a_call_repeated_before_the_first_is_committed_returns_the_same_intent(
     yard: Yard, bounds: tuple[int, int], params: str
 ) -> None:
-    """By then the first call has taken the number that the second one asks for."""
+    """The first call has already taken the number that the second call requests."""
     await yard.pool.execute("SELECT farrier.set_pool('slots', $1, $2)", *bounds)
     found: list[int] = []
 
@@ -265,7 +265,7 @@ async def test_a_call_that_comes_again_before_the_first_is_committed_gets_the_fi
 
 
 @pytest.mark.parametrize("given", ["c-1", "1"])
-async def test_a_call_may_be_repeated_when_what_it_ended_is_gone(yard: Yard, given: str) -> None:
+async def test_a_delete_may_be_repeated_with_its_key_after_the_resource_has_ended(yard: Yard, given: str) -> None:
     await yard.create()
     delete = await yard.pool.fetchval(CALL, given, "delete", "{}", "k-2")
     for state in ("packed", "emptying/unpack", "gone"):
@@ -276,7 +276,7 @@ async def test_a_call_may_be_repeated_when_what_it_ended_is_gone(yard: Yard, giv
     assert refused.value.sqlstate == "FR404"
 
 
-async def test_a_late_repetition_ends_no_later_resource_of_the_same_name(yard: Yard) -> None:
+async def test_a_repeated_delete_does_not_end_a_later_resource_of_the_same_name(yard: Yard) -> None:
     await yard.create()
     delete = await yard.pool.fetchval(CALL, "c-1", "delete", "{}", "k-2")
     for state in ("packed", "emptying/unpack", "gone"):
@@ -287,7 +287,7 @@ async def test_a_late_repetition_ends_no_later_resource_of_the_same_name(yard: Y
 
 
 @pytest.mark.parametrize("column", ["idempotency_key", "requested_by"])
-async def test_texts_that_travel_with_a_request_are_short(yard: Yard, column: str) -> None:
+async def test_key_and_client_of_an_intent_have_at_most_255_characters(yard: Yard, column: str) -> None:
     text = "SELECT string_agg(md5(n::text), '') FROM generate_series(1, 300) n"
     insert = (
         f"INSERT INTO farrier.resource_intents (kind, resource, action, params, {column})"
@@ -300,13 +300,13 @@ async def test_texts_that_travel_with_a_request_are_short(yard: Yard, column: st
     await yard.pool.execute(insert, PACK, 255)
 
 
-async def test_a_number_that_its_column_cannot_hold_is_refused_in_words(yard: Yard) -> None:
+async def test_a_number_out_of_range_of_its_column_is_refused_with_a_message(yard: Yard) -> None:
     with pytest.raises(pg.PostgresError, match=r"create: .*99999999999.* out of range") as refused:
         await yard.ask("create", "c-1", '{"size": 3, "slot": 99999999999}')
     assert refused.value.sqlstate == "FR400"
 
 
-async def test_an_answer_is_found_by_its_id_however_many_requests_are_pending(every_db: pg.Database) -> None:
+async def test_an_answer_is_found_by_its_id_however_many_resource_intents_are_pending(every_db: pg.Database) -> None:
     """The statement was planned when the table was almost empty, and the table was not analyzed since."""
     answer = """SELECT farrier.write_resources(format(
         '{"kind": [{"kind": "network_segment"}], "runs": [], "answers": [{"run": 1, "request": %s, "accepted": true}]}',

@@ -50,7 +50,7 @@ async def test_a_move_that_the_model_lacks_is_refused(yard: Yard, target: str) -
     assert refused.value.sqlstate == "FR409"
 
 
-async def test_a_resource_begins_in_its_kinds_first_state_only(yard: Yard) -> None:
+async def test_a_resource_can_only_begin_in_its_kinds_initial_state(yard: Yard) -> None:
     with pytest.raises(pg.PostgresError, match="a crate cannot begin as packed") as refused:
         await yard.pool.execute("INSERT INTO farrier_crates.crates (name, state) VALUES ('c-1', 'packed')")
     assert refused.value.sqlstate == "FR409"
@@ -82,7 +82,7 @@ async def test_a_snapshot_has_the_row_and_the_requests_that_wait_oldest_first(ya
     assert crate.requests[0].params == {"labels": ["a"]}
 
 
-async def test_a_column_that_is_a_span_of_time_is_read_and_written_as_one(yard: Yard) -> None:
+async def test_an_interval_column_is_read_and_written_as_a_timedelta(yard: Yard) -> None:
     await yard.pool.execute("ALTER TABLE farrier_crates.crates ADD keep interval NOT NULL DEFAULT '1 day 90 minutes'")
     made = await yard.create()
     rows: ResourceRows[KeptCrate, Answer] = ResourceRows(crates.SPEC, KeptCrate, columns=("keep",))
@@ -97,12 +97,12 @@ async def test_a_column_that_is_a_span_of_time_is_read_and_written_as_one(yard: 
     assert (await yard.crate(made))["keep"] == timedelta(seconds=1.5)
 
 
-async def test_a_snapshot_that_cannot_be_decoded_says_what_is_wrong_with_it() -> None:
+async def test_the_error_of_an_undecodable_snapshot_names_the_fault() -> None:
     with pytest.raises(UndecodableState, match=r"cannot decode a crate: .*missing required field"):
         crates.rows().decode('{"id": 1}')
 
 
-async def test_requests_that_interrupt_are_found_and_others_are_not(yard: Yard) -> None:
+async def test_only_resources_with_an_interrupting_intent_are_found_as_interrupted(yard: Yard) -> None:
     first, second = await yard.create("c-1"), await yard.create("c-2")
     await yard.ask("update", "c-1", '{"labels": []}')
     await yard.ask("delete", "c-2")
@@ -112,7 +112,7 @@ async def test_requests_that_interrupt_are_found_and_others_are_not(yard: Yard) 
 # --- commits
 
 
-async def test_a_run_on_an_older_version_writes_nothing_and_is_decided_anew_at_once(yard: Yard) -> None:
+async def test_a_run_on_an_older_version_writes_nothing_and_is_repeated_at_once(yard: Yard) -> None:
     first, second = await yard.create("c-1"), await yard.create("c-2")
     asked = [await yard.ask("delete", name) for name in ("c-1", "c-2")]
     await yard.pool.execute("UPDATE farrier_crates.crates SET version = 2 WHERE id = $1", first)
@@ -135,7 +135,7 @@ async def test_a_run_on_an_older_version_writes_nothing_and_is_decided_anew_at_o
     assert [(await yard.intent(id_))["status"] for id_ in asked] == ["pending", "accepted"]
 
 
-async def test_a_run_of_a_lost_shard_takes_no_other_runs_writes_with_it(yard: Yard) -> None:
+async def test_a_run_of_a_lost_shard_does_not_affect_other_runs(yard: Yard) -> None:
     first, second = await yard.create("c-1"), await yard.create("c-2")
     io, fence = yard.io(), await fences.owned(yard.pool, "crate")
     loaded = await io.load([first, second])
@@ -147,7 +147,7 @@ async def test_a_run_of_a_lost_shard_takes_no_other_runs_writes_with_it(yard: Ya
     assert [(await yard.crate(id_))["state"] for id_ in (first, second)] == ["packing", "packed"]
 
 
-async def test_what_the_table_refuses_is_blamed_on_the_run_that_wrote_it(yard: Yard) -> None:
+async def test_a_write_that_the_table_refuses_refuses_only_the_run_that_made_it(yard: Yard) -> None:
     first, second = await yard.create("c-1"), await yard.create("c-2")
     io, fence = yard.io(), await fences.owned(yard.pool, "crate")
     loaded = await io.load([first, second])
@@ -156,7 +156,7 @@ async def test_what_the_table_refuses_is_blamed_on_the_run_that_wrote_it(yard: Y
     assert (results[first].verdict, results[second].verdict) == (Verdict.REFUSED, Verdict.COMMITTED)
 
 
-async def test_a_request_that_commits_after_the_load_wakes_the_resource_once_more_though_the_run_ends_it(
+async def test_an_intent_committed_after_the_load_enqueues_the_resource_although_the_run_ends_it(
     yard: Yard,
 ) -> None:
     made = await yard.create()
@@ -174,7 +174,7 @@ class KeptCrate(Crate, frozen=True, kw_only=True):
     keep: timedelta
 
 
-async def test_a_request_that_a_handler_leaves_unanswered_is_refused_when_the_resource_ends(yard: Yard) -> None:
+async def test_an_intent_that_a_handler_left_unanswered_is_rejected_when_the_resource_ends(yard: Yard) -> None:
     made, asked = await yard.create(), await yard.ask("delete")
     other = await yard.create("c-2")
     waiting = await yard.ask("delete", "c-2")
@@ -187,7 +187,7 @@ async def test_a_request_that_a_handler_leaves_unanswered_is_refused_when_the_re
     assert (await yard.intent(waiting))["status"] == "pending", other
 
 
-async def test_a_request_that_commits_after_the_resource_ended_is_refused_by_one_more_run(yard: Yard) -> None:
+async def test_an_intent_committed_after_the_resource_ended_is_rejected_by_one_more_run(yard: Yard) -> None:
     made = await yard.create()
     async with yard.running() as owner, yard.db.connect() as client:
         await owner.settled()
@@ -203,7 +203,7 @@ async def test_a_request_that_commits_after_the_resource_ended_is_refused_by_one
         await yard.until("SELECT NOT EXISTS (SELECT FROM farrier.wakes WHERE kind = 'crate')")
 
 
-async def test_python_wakes_a_resource_as_sql_does(yard: Yard) -> None:
+async def test_python_enqueues_a_resource_as_sql_does(yard: Yard) -> None:
     made = await yard.create()
     async with open_enqueuer(yard.db.dsn) as enqueuer:
         await enqueuer.enqueue("crate", made)
@@ -243,7 +243,7 @@ def ended(loaded: Loaded[Crate], id_: int, fence: fences.Fence) -> Finished[Crat
 # --- a whole life
 
 
-async def test_a_life_is_in_the_history_and_ends_without_a_wake(yard: Yard) -> None:
+async def test_a_whole_life_is_in_the_history_and_leaves_no_wake(yard: Yard) -> None:
     made = await yard.create()
     async with yard.running():
         await yard.until("SELECT state = 'packed' FROM farrier_crates.crates WHERE id = $1", made)
@@ -265,7 +265,7 @@ async def test_a_life_is_in_the_history_and_ends_without_a_wake(yard: Yard) -> N
     assert not await yard.pool.fetchval("SELECT count(*) FROM farrier.pool_numbers")
 
 
-async def test_a_request_wakes_a_running_controller(yard: Yard) -> None:
+async def test_an_intent_reaches_a_running_controller(yard: Yard) -> None:
     made = await yard.create()
     async with yard.running() as owner:
         await owner.settled()
@@ -280,7 +280,7 @@ async def test_a_request_wakes_a_running_controller(yard: Yard) -> None:
 # --- listing
 
 
-async def test_the_listing_has_what_is_there_with_its_own_columns_and_its_last_outcome(yard: Yard) -> None:
+async def test_live_resources_are_listed_with_their_own_columns_and_last_outcome(yard: Yard) -> None:
     first, second = await yard.create("c-2"), await yard.create("c-1")
     for state in ("packed", "emptying/unpack", "gone"):
         await yard.pool.execute("UPDATE farrier_crates.crates SET state = $1 WHERE id = $2", state, first)
@@ -304,15 +304,13 @@ async def test_the_listing_has_what_is_there_with_its_own_columns_and_its_last_o
 @pytest.mark.parametrize(
     ("kind", "told"), [("barrel", "unknown kind 'barrel'"), ("node", "kind node has tables of its own")]
 )
-async def test_a_listing_of_an_unknown_kind_and_of_one_with_another_table_is_refused(
-    yard: Yard, kind: str, told: str
-) -> None:
+async def test_a_listing_of_an_unknown_kind_or_of_nodes_is_refused(yard: Yard, kind: str, told: str) -> None:
     with pytest.raises(pg.PostgresError, match=told):
         await yard.pool.fetch(f"SELECT * FROM farrier.list_resources('{kind}')")
 
 
 @pytest.mark.parametrize("schema", ["farrier_crates", "farrier"])
-async def test_what_a_kind_tells_of_a_resource_is_told_by_both_listings(yard: Yard, schema: str) -> None:
+async def test_the_detail_function_of_a_kind_adds_to_both_listings(yard: Yard, schema: str) -> None:
     """The detail comes from a function in the schema of the kind's table, and from no other schema."""
     await yard.create()
     await yard.pool.execute(
@@ -327,7 +325,7 @@ async def test_what_a_kind_tells_of_a_resource_is_told_by_both_listings(yard: Ya
     assert json.loads(listed) == json.loads(shown) == (own | {"mine": 1} if schema == "farrier_crates" else own)
 
 
-async def test_what_ends_gives_its_numbers_back_without_being_told_to(yard: Yard) -> None:
+async def test_a_resource_that_ends_frees_its_numbers(yard: Yard) -> None:
     made = await yard.create()
     await yard.pool.execute("SELECT farrier.take_number('slots', 'crate', $1)", made)
     for state in ("packed", "emptying/unpack"):

@@ -307,7 +307,7 @@ any_life = given(begins=st.integers(0, 5), script=st.lists(ACTS, min_size=4, max
 
 @settings(LIVES, max_examples=5)
 @any_life
-async def test_what_must_hold_holds_after_every_commit_and_nobody_waits_for_ever(
+async def test_the_invariants_hold_after_every_commit_and_no_node_waits_for_ever(
     pg_server: pg.Server, begins: int, script: list[Act]
 ) -> None:
     await lives(pg_server, begins, script)
@@ -316,7 +316,9 @@ async def test_what_must_hold_holds_after_every_commit_and_nobody_waits_for_ever
 @pytest.mark.full
 @settings(LIVES, max_examples=25)
 @any_life
-async def test_it_holds_in_many_lives(pg_server: pg.Server, begins: int, script: list[Act]) -> None:
+async def test_the_invariants_hold_in_many_generated_lives(
+    pg_server: pg.Server, begins: int, script: list[Act]
+) -> None:
     await lives(pg_server, begins, script)
 
 

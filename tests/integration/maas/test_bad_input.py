@@ -72,7 +72,7 @@ async def lives(node: Machine, minutes: int) -> str:
 
 
 @pytest.mark.parametrize("stage", ["wait_for_ready", "wait_for_deployed"])
-async def test_an_onboarding_leaves_a_machine_in_an_unknown_status_alone_and_says_its_name(
+async def test_an_onboarding_stops_at_a_machine_in_an_unknown_status_and_names_the_status(
     site: Site, wire: Wire, stage: str
 ) -> None:
     node = await begun(await manageable(site))
@@ -124,7 +124,7 @@ async def test_a_machine_that_is_listed_twice_is_read_once(site: Site, wire: Wir
     assert wire.ops.count("create") == 1
 
 
-async def test_a_machine_that_is_listed_twice_and_differently_is_asked_for_by_itself(site: Site, wire: Wire) -> None:
+async def test_a_machine_that_is_listed_twice_with_different_data_is_read_by_its_id(site: Site, wire: Wire) -> None:
     node = await active(site)
     wire.misread = listed(lambda machines: [shown for one in machines for shown in (one, unknown_status(one))])
     site.maas.observed.requests.clear()
@@ -136,7 +136,9 @@ async def test_a_machine_that_is_listed_twice_and_differently_is_asked_for_by_it
 
 
 @pytest.mark.parametrize("stage", ["wait_for_ready", "wait_for_agent_enrollment"])
-async def test_another_machine_than_was_asked_for_is_not_taken_for_it(site: Site, wire: Wire, stage: str) -> None:
+async def test_a_response_with_another_machine_id_is_not_taken_for_the_node_s_machine(
+    site: Site, wire: Wire, stage: str
+) -> None:
     node = await begun(await manageable(site))
     await until(node, stage)
     usual, sent, known = wire.misread, [*wire.sent], await maas_id(node)
@@ -150,7 +152,7 @@ async def test_another_machine_than_was_asked_for_is_not_taken_for_it(site: Site
     assert (await node.state())[0] == "active"
 
 
-async def test_a_stranger_with_our_name_is_a_conflict_for_a_person(site: Site, wire: Wire) -> None:
+async def test_another_machine_with_the_node_s_host_name_is_a_conflict_for_an_operator(site: Site, wire: Wire) -> None:
     """Another machine, with another BMC and another MAC address, was given the node's host name."""
     await created(Caller(site.maas.region), 7, hostname="gpu-1")
     node = await begun(await manageable(site, name="gpu-1"))
@@ -160,7 +162,7 @@ async def test_a_stranger_with_our_name_is_a_conflict_for_a_person(site: Site, w
     assert wire.sent == [] and await maas_id(node) is None
 
 
-async def test_a_machine_made_anew_under_our_name_is_not_the_one_that_was_deployed(site: Site, wire: Wire) -> None:
+async def test_a_new_machine_with_the_node_s_host_name_is_not_the_deployed_one(site: Site, wire: Wire) -> None:
     node = await active(site)
     machine = await record(node)
     wire.sent.clear()
@@ -175,7 +177,7 @@ async def test_a_machine_made_anew_under_our_name_is_not_the_one_that_was_deploy
 # --- clocks, keys, and answers that never end
 
 
-async def test_clocks_that_disagree_stop_everything_and_lose_nothing(site: Site, wire: Wire) -> None:
+async def test_clock_skew_stops_all_changes_and_loses_nothing(site: Site, wire: Wire) -> None:
     in_service = await active(site)
     node = await begun(await manageable(site, macs=["52:54:00:00:00:02"]))
     await until(node, "wait_for_ready")
@@ -184,7 +186,9 @@ async def test_clocks_that_disagree_stop_everything_and_lose_nothing(site: Site,
     assert await lives(in_service, 20) == "active"
     assert await region_fails(site) == "clock_skew"
     assert wire.sent == sent
-    assert (await node.state())[1:] == ("running", "wait_for_ready"), "the region's failure is none of the node"
+    assert (await node.state())[1:] == ("running", "wait_for_ready"), (
+        "a failure of the region is not a failure of the node"
+    )
     site.maas.region.keys.skew = 0.0
     await enrolled(await deployed(node))
     assert await region_fails(site) is None
@@ -212,7 +216,7 @@ BADLY: dict[str, tuple[Callable[[], httpx.Response], int]] = {
 
 
 class EachReadBadly:
-    """The first reads of each kind fail, so many times, and all later ones succeed."""
+    """The first `times` reads of each kind get the bad response, and all later ones succeed."""
 
     def __init__(self, bad: Callable[[], httpx.Response], times: int) -> None:
         self._bad = bad
@@ -228,7 +232,7 @@ class EachReadBadly:
 
 @pytest.mark.matrix(keep=2)
 @pytest.mark.parametrize("bad", BADLY)
-async def test_each_kind_of_read_may_go_wrong_once_and_the_node_is_onboarded_with_the_same_requests(
+async def test_one_bad_response_to_each_kind_of_read_changes_no_request_of_the_onboarding(
     site: Site, wire: Wire, bad: str
 ) -> None:
     wire.misread = struck = EachReadBadly(*BADLY[bad])
@@ -238,7 +242,7 @@ async def test_each_kind_of_read_may_go_wrong_once_and_the_node_is_onboarded_wit
     assert await node.path() == ["enrolling", "active"]
 
 
-async def test_an_answer_that_never_ends_is_given_up(db: pg.Database) -> None:
+async def test_a_response_that_never_ends_is_given_up(db: pg.Database) -> None:
     wire = Wire(Region(durations=QUICK))
     wire.patience = timedelta(milliseconds=300)
     async with sites.opened(db, region=wire, config=UNSYNCED) as site:

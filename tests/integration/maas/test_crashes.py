@@ -38,7 +38,7 @@ class Mortals:
         self.deaths = 0
 
     async def one(self, node: Machine | None, act: Act | None = None, *, goal: str) -> tuple[Machine, bool]:
-        """Run the next process, which begins with `act`. Returns the node, made if None, and whether it died."""
+        """Run the next process, which begins with `act`; return the node (a new one if None) and whether it died."""
         async with sites.opened(self._db, region=self._wire, config=DEMANDING, crash=True) as site:
             found = await manageable(site) if node is None else at(site, node)
             if act is not None:

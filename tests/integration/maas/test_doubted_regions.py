@@ -50,7 +50,7 @@ async def region_is(site: Site, state: str) -> bool:
 
 
 def another(request: httpx.Request, answer: httpx.Response, body: bytes) -> httpx.Response:
-    """A misread as of a region that has none of our machines."""
+    """Change the response to that of a region that has none of our machines."""
     path = request.url.path
     if request.method != "GET" or "/machines/" not in path:
         return instead(answer, body)
@@ -87,7 +87,7 @@ async def test_a_url_that_is_edited_while_the_region_is_away_freezes_no_node(
     assert (await node.state())[0] == "active"
 
 
-async def test_a_region_that_has_none_of_our_machines_takes_none_out_of_service(site: Site, wire: Wire) -> None:
+async def test_a_region_without_any_of_our_machines_takes_no_node_out_of_service(site: Site, wire: Wire) -> None:
     """The settings name another region's URL, or the region was restored without our machines."""
     await with_others(site)
     node = await active(site)
@@ -109,7 +109,7 @@ async def test_a_region_that_has_none_of_our_machines_takes_none_out_of_service(
     assert (await node.state())[0] == "active"
 
 
-async def test_a_node_in_flight_waits_while_its_region_is_another_one(site: Site, wire: Wire) -> None:
+async def test_an_onboarding_waits_while_its_region_is_another_one(site: Site, wire: Wire) -> None:
     await with_others(site)
     node = await begun(await manageable(site))
     await until(node, "wait_for_ready", every=5 * SECOND)

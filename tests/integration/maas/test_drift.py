@@ -19,7 +19,7 @@ Human = Callable[[Site, Record], None]
 
 
 def releases(site: Site, machine: Record) -> None:
-    """Release the machine as an operator does who mistook it for another."""
+    """Release the machine, as an operator does by mistake."""
     machine.owner = None
     site.maas.region.move(machine, Status.RELEASING)
     site.maas.region.move(machine, Status.READY)
@@ -77,7 +77,7 @@ async def test_a_contradiction_takes_two_readings_a_minute_apart(site: Site, hum
     assert await seen_for(node) >= MINUTE
 
 
-async def test_a_machine_that_was_deleted_is_missed_twice_before_that_counts(site: Site) -> None:
+async def test_a_deleted_machine_has_to_be_missed_twice_before_its_node_leaves_service(site: Site) -> None:
     """No event reports a deletion: the sweep misses the machine, which is then read by its id."""
     node = await active(site)
     site.maas.region.forget(await record(node))
@@ -91,7 +91,7 @@ async def test_a_machine_that_was_deleted_is_missed_twice_before_that_counts(sit
     assert await seen_for(node) >= MINUTE
 
 
-async def test_what_was_only_for_a_moment_is_nothing(site: Site) -> None:
+async def test_a_contradiction_that_lasts_for_one_reading_moves_nothing(site: Site) -> None:
     node = await active(site)
     machine = await record(node)
     marks_broken(site, machine)
@@ -103,14 +103,14 @@ async def test_what_was_only_for_a_moment_is_nothing(site: Site) -> None:
 
 @pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("human", [releases, marks_broken, rescues])
-async def test_it_is_back_by_itself_once_it_is_deployed_again_and_not_before(site: Site, human: Human) -> None:
+async def test_a_node_returns_to_service_once_its_machine_is_deployed_again(site: Site, human: Human) -> None:
     node = await active(site)
     machine = await record(node)
     human(site, machine)
     assert await lives(node, 3 * MINUTE) == "quarantined"
     assert await lives(node, 5 * MINUTE) == "quarantined"
     deploys_again(site, machine)
-    assert await lives(node, 50 * SECOND) == "quarantined", "a single reading is no proof of this, either"
+    assert await lives(node, 50 * SECOND) == "quarantined", "a single reading does not confirm the return either"
     assert await lives(node, 150 * SECOND) == "active"
 
 
@@ -125,7 +125,7 @@ async def test_an_operators_quarantine_is_not_lifted_because_a_drift_is_over(sit
     assert await node.quarantine() == "operator"
 
 
-async def test_a_region_that_is_down_for_an_hour_quarantines_nobody(site: Site) -> None:
+async def test_a_region_that_is_down_for_an_hour_quarantines_no_node(site: Site) -> None:
     nodes = [await active(site), await active(site, macs=["52:54:00:00:00:02"])]
     site.maas.region.faults.add(Fault(status=502, body=b"<html>Bad Gateway</html>", times=None))
     for minute in range(0, 70, 2):
@@ -139,7 +139,7 @@ async def test_a_region_that_is_down_for_an_hour_quarantines_nobody(site: Site) 
         assert "quarantined" not in await node.path()
 
 
-async def test_what_was_seen_before_the_region_was_lost_proves_nothing_later(site: Site) -> None:
+async def test_a_reading_from_before_an_outage_does_not_confirm_a_later_one(site: Site) -> None:
     """The first reading contradicts the status; then the region cannot be read until the machine is as before."""
     node = await active(site)
     machine = await record(node)
@@ -163,7 +163,7 @@ async def test_a_contradiction_from_before_the_region_was_lost_is_confirmed_once
     assert await lives(node, 3 * MINUTE) == "quarantined"
 
 
-async def test_nothing_is_sent_to_a_machine_because_it_drifts(site: Site, wire: Wire) -> None:
+async def test_no_request_is_sent_to_a_machine_that_drifts(site: Site, wire: Wire) -> None:
     node = await active(site)
     wire.sent.clear()
     releases(site, await record(node))
@@ -171,7 +171,7 @@ async def test_nothing_is_sent_to_a_machine_because_it_drifts(site: Site, wire: 
     assert wire.sent == []
 
 
-async def test_a_node_that_maas_knows_nothing_of_does_not_drift(site: Site) -> None:
+async def test_a_node_without_a_machine_in_maas_does_not_drift(site: Site) -> None:
     token = "a token of its own, as good as any other"
     node = await (await (await site.register(bootstrap_token=token)).enroll(token)).beat()
     assert await lives(node, 3 * MINUTE) == "active"

@@ -73,7 +73,7 @@ async def later(node: Machine) -> tuple[str, str]:
         (is_forgotten, "no longer exists in MAAS"),
     ],
 )
-async def test_a_retired_node_says_what_became_of_its_machine_and_is_not_reactivated(
+async def test_a_retired_node_reports_a_changed_machine_and_is_not_reactivated(
     site: Site, human: Human, says: str
 ) -> None:
     node = await drained(site)

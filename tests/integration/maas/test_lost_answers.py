@@ -36,9 +36,7 @@ async def site(db: pg.Database, wire: Wire) -> AsyncIterator[Site]:
 
 @pytest.mark.matrix(keep=2)
 @pytest.mark.parametrize("blow", BLOWS, ids=lambda blow: blow.name.lower())
-async def test_whatever_goes_wrong_once_with_each_change_the_node_goes_all_the_way(
-    site: Site, wire: Wire, blow: Blow
-) -> None:
+async def test_a_node_reaches_its_goal_although_each_change_fails_once(site: Site, wire: Wire, blow: Blow) -> None:
     wire.strike = strike = EachOnce(blow)
     node = await active(site)
     machine = await record(node)
@@ -51,13 +49,13 @@ async def test_whatever_goes_wrong_once_with_each_change_the_node_goes_all_the_w
     assert {*strike.struck} == ON_THE_WAY_IN | {"unlock", "release", "delete"}
     assert not site.maas.region.machines
     assert {*await node.path()} == {"enrolling", "active", "draining", "retired", "removing", "deleted"}
-    # The client recognises a change that was made; it sends only a change that was not made again.
+    # The client recognises a change that was made, and repeats only a change that was not made.
     assert {op: wire.ops.count(op) for op in ONLY_ONCE} == dict.fromkeys(ONLY_ONCE, 1 if blow.is_done_first else 2)
 
 
 @pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("blow", [Blow.LOST, Blow.LATE], ids=lambda blow: blow.name.lower())
-async def test_a_discovered_machine_is_set_right_although_the_answer_to_that_is_lost(
+async def test_a_discovered_machine_gets_its_name_and_bmc_although_the_response_is_lost(
     site: Site, wire: Wire, blow: Blow
 ) -> None:
     """The machine booted from the network before its node was registered, and has neither name nor BMC in MAAS."""
@@ -74,7 +72,7 @@ async def test_a_discovered_machine_is_set_right_although_the_answer_to_that_is_
 
 @pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("blow", [Blow.LOST, Blow.LATE, Blow.FAILS], ids=lambda blow: blow.name.lower())
-async def test_an_undo_whose_answers_are_lost_ends_all_the_same(site: Site, wire: Wire, blow: Blow) -> None:
+async def test_an_undo_ends_although_the_responses_to_its_changes_are_lost(site: Site, wire: Wire, blow: Blow) -> None:
     node = await begun(await manageable(site))
     await until(node, "wait_for_deployed")
     machine = await record(node)

@@ -42,8 +42,8 @@ async def test_an_outage_longer_than_every_limit_ends_no_stage_that_waits(site: 
     assert (await node.state())[:2] == ("active", "completed")
 
 
-async def test_an_outage_costs_a_stage_that_asks_no_attempt(site: Site) -> None:
-    """This includes an attempt that fails before the outage is known."""
+async def test_an_outage_costs_a_stage_that_sends_requests_no_attempt(site: Site) -> None:
+    """An attempt that fails before the outage is known does not count either."""
     node = await manageable(site)
     site.maas.region.faults.add(UNREADABLE["an error of its own"])
     await begun(node)
@@ -62,7 +62,7 @@ async def test_an_outage_ends_no_stage_of_a_decommission(site: Site) -> None:
     await until(node, "deleted")
 
 
-async def test_what_waits_longer_than_its_limit_after_an_outage_fails_as_ever(site: Site) -> None:
+async def test_a_stage_that_waits_longer_than_its_limit_after_an_outage_fails(site: Site) -> None:
     """Time in which the region could be read counts: after an outage, no stage waits without a limit."""
     node = await begun(await manageable(site))
     await until(node, "wait_for_agent_enrollment", every=30 * SECOND)

@@ -37,7 +37,7 @@ async def stages(node: Machine, layer: str, *, since: int = 0) -> list[str]:
 
 
 async def test_a_node_goes_through_every_stage_in_order_until_its_agent_is_up(db: pg.Database) -> None:
-    """With the default durations of the simulated region, and with the second hardware sync."""
+    """Tested with the default durations of the simulated region, and with the second hardware sync."""
     wire = Wire(Region())
     async with sites.opened(db, region=wire) as site:
         node = await begun(await manageable(site))
@@ -95,7 +95,7 @@ async def test_a_new_node_may_have_the_name_the_bmc_and_the_machine_of_a_deleted
 
 
 @pytest.mark.parametrize("running", [True, False], ids=["deployed", "released"])
-async def test_storage_cleanup_removes_the_record_of_a_machine_that_nothing_runs_on(
+async def test_storage_cleanup_removes_the_record_of_a_machine_that_is_not_deployed(
     db: pg.Database, wire: Wire, running: bool
 ) -> None:
     async with sites.opened(db, region=wire, config=FORGETS) as site:
@@ -125,7 +125,9 @@ async def test_a_node_that_is_deleted_while_it_is_commissioned_leaves_maas_as_be
     assert await node.path() == ["enrolling", "quarantined", "draining", "retired", "removing", "deleted"]
 
 
-async def test_where_records_are_not_kept_a_deleted_node_leaves_nothing_in_maas(db: pg.Database, wire: Wire) -> None:
+async def test_at_a_site_that_keeps_no_records_a_deleted_node_leaves_nothing_in_maas(
+    db: pg.Database, wire: Wire
+) -> None:
     async with sites.opened(db, region=wire, config=FORGETS) as site:
         node = await deployed(await begun(await manageable(site)))
         await node.asked("delete")
@@ -136,7 +138,7 @@ async def test_where_records_are_not_kept_a_deleted_node_leaves_nothing_in_maas(
 
 @pytest.mark.matrix(keep=2)
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
-async def test_what_is_cancelled_while_a_change_is_under_way_is_undone_and_can_be_begun_anew(
+async def test_an_onboarding_cancelled_during_a_change_in_maas_is_undone_and_can_be_repeated(
     site: Site, wire: Wire, number: int
 ) -> None:
     wire.strike = Nth(number, Blow.HELD)
@@ -158,7 +160,7 @@ async def test_what_is_cancelled_while_a_change_is_under_way_is_undone_and_can_b
 
 @pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("stage", ["wait_for_ready", "wait_for_deployed", "wait_for_agent_enrollment"])
-async def test_what_is_cancelled_while_it_waits_is_undone_and_can_be_begun_anew(
+async def test_an_onboarding_cancelled_while_it_waits_is_undone_and_can_be_repeated(
     site: Site, wire: Wire, stage: str
 ) -> None:
     node = await begun(await manageable(site))

@@ -21,7 +21,7 @@ async def failure(node: Machine) -> tuple[str, str]:
     return row["failure_class"], row["failure_detail"]
 
 
-async def test_a_database_that_is_made_anew_takes_nothing_of_the_one_before_for_its_own(
+async def test_a_new_database_does_not_take_machines_of_an_earlier_database_for_its_own(
     pg_server: pg.Server, db: pg.Database
 ) -> None:
     """In the new database the nodes are registered in the same order, so that all have the same ids."""
@@ -43,7 +43,7 @@ async def test_a_database_that_is_made_anew_takes_nothing_of_the_one_before_for_
         assert (machine.status, machine.owner) == (Status.DEPLOYED, ADMIN.username)
 
 
-async def test_what_somebody_with_our_key_deployed_instead_survives_a_cancel(site: Site, wire: Wire) -> None:
+async def test_a_deployment_that_an_administrator_made_with_our_key_survives_a_cancel(site: Site, wire: Wire) -> None:
     node = await deployed(await begun(await manageable(site)))
     machine, region = await record(node), site.maas.region
     human = Caller(region)
@@ -60,15 +60,15 @@ async def test_what_somebody_with_our_key_deployed_instead_survives_a_cancel(sit
     assert machine.status is Status.DEPLOYED and "release" not in wire.ops[before:]
 
 
-async def test_a_node_whose_machine_somebody_else_installed_leaves_service_until_it_is_ours_again(site: Site) -> None:
-    """All this happens between two readings, so that every reading shows the machine as deployed."""
+async def test_a_node_whose_machine_another_user_installed_leaves_service_until_it_is_ours_again(site: Site) -> None:
+    """Release and deployment happen between two readings, so that every reading shows the machine as deployed."""
     node = await active(site)
     machine = await record(node)
     installs(site, machine, OPERATOR.username)
     await lives(node, 2 * MINUTE)
     assert (await node.state())[0] == "quarantined" and await node.quarantine() == "state_disagreement"
     await lives(node, 5 * MINUTE)
-    assert (await node.state())[0] == "quarantined", "deployed is not enough"
+    assert (await node.state())[0] == "quarantined", "the machine has to be ours as well"
     installs(site, machine, ADMIN.username)
     await lives(node, 2 * MINUTE)
     assert (await node.state())[0] == "active"
@@ -87,7 +87,7 @@ async def lives(node: Machine, time: timedelta) -> None:
         await node.site.wait(30 * SECOND)
 
 
-async def test_a_machine_that_somebody_marked_broken_waits_for_a_person(site: Site, wire: Wire) -> None:
+async def test_a_machine_that_a_user_marked_broken_waits_for_an_operator(site: Site, wire: Wire) -> None:
     node = await begun(await manageable(site))
     await until(node, "wait_for_ready", every=SECOND)
     machine, region = await record(node), site.maas.region

@@ -1,4 +1,4 @@
-"""The machines that the database finds due to be read: a test for each reason, and for machines without one."""
+"""Which machines the database finds due to be read, and which not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _READ = """
     UPDATE farrier.node_observations
        SET state = $2, since = farrier.now(), read_at = farrier.now(), stale_since = NULL WHERE node_id = $1
 """
-# The entry times of a workflow that has run for so long.
+# Makes the node's onboarding one that has run for this long.
 _RUNNING = """
     UPDATE farrier.node_onboardings
        SET mode = $2, status = 'running', stage = 'wait_for_ready', status_entered_at = farrier.now() - $3::interval,
@@ -119,7 +119,7 @@ async def test_a_machine_that_was_never_read_is_due(rows: Rows) -> None:
     assert await rows.due() == ["new"]
 
 
-async def test_nothing_is_due_of_another_site_or_of_none(rows: Rows) -> None:
+async def test_machines_of_another_site_or_of_no_site_are_not_due(rows: Rows) -> None:
     await rows.node("south", read=None, site="south")
     await rows.node("nowhere", read=None, site=None)
     assert await rows.due() == []
@@ -131,7 +131,7 @@ async def test_a_machine_that_was_read_and_rests_is_not_due(rows: Rows, db: pg.D
     assert await rows.due() == []
 
 
-async def test_another_machine_of_the_node_is_due_and_what_was_seen_of_the_first_is_gone(rows: Rows) -> None:
+async def test_a_new_machine_id_of_a_node_is_due_and_the_old_observation_is_cleared(rows: Rows) -> None:
     node = await rows.node("first")
     await rows.change("UPDATE farrier.nodes SET maas_id = 'second' WHERE id = $1", node)
     assert await rows.due() == ["second"]
@@ -162,7 +162,7 @@ async def test_a_workflow_that_does_not_use_maas_moves_no_machine(rows: Rows, db
     assert await rows.due() == []
 
 
-async def test_which_modes_move_a_machine_the_model_says(rows: Rows, db: pg.Database) -> None:
+async def test_the_model_defines_which_modes_move_a_machine(rows: Rows, db: pg.Database) -> None:
     table = await rows.pool.fetch("SELECT mode, uses_maas FROM farrier.workflow_modes")
     assert {row["mode"]: not row["uses_maas"] for row in table} == {mode: mode in OUTSIDE_MAAS for mode in PATHS}
     node = await rows.node("moving", read="ready")
@@ -181,7 +181,7 @@ async def test_which_modes_move_a_machine_the_model_says(rows: Rows, db: pg.Data
         *(("quarantined", cause, cause in CAUSES) for cause in QuarantineCause),
     ],
 )
-async def test_a_contradiction_is_looked_at_again_when_that_may_confirm_it(
+async def test_a_contradicting_machine_is_due_when_a_second_reading_can_confirm_it(
     rows: Rows, db: pg.Database, status: str, cause: str | None, due: bool
 ) -> None:
     node = await rows.node("odd", read="ready")
@@ -192,7 +192,7 @@ async def test_a_contradiction_is_looked_at_again_when_that_may_confirm_it(
     assert await rows.due() == (["odd"] if due else [])
 
 
-async def test_which_states_contradict_a_node_the_model_says(rows: Rows, db: pg.Database) -> None:
+async def test_the_model_defines_which_states_contradict_a_node(rows: Rows, db: pg.Database) -> None:
     table = await rows.pool.fetch("SELECT state, statuses, causes FROM farrier.contradictions")
     found = {Contradiction(row["state"], frozenset(row["statuses"]), frozenset(row["causes"])) for row in table}
     assert found == set(contradictions())
@@ -212,8 +212,8 @@ async def test_a_node_runs_when_its_machine_is_confirmed_to_be_deployed_again(ro
         assert await rows.pool.fetchval(_WAKES, node) == ([node] if confirms else [])
 
 
-async def test_when_a_contradiction_is_confirmed_the_constant_of_the_model_says(rows: Rows, db: pg.Database) -> None:
-    """Both the query of due machines and the one that enqueues nodes use that constant."""
+async def test_a_constant_of_the_model_defines_when_a_contradiction_is_confirmed(rows: Rows, db: pg.Database) -> None:
+    """The query of due machines and the query that enqueues nodes use the constant."""
     node = await rows.node("odd", read="ready")
     await rows.becomes(node, "active")
     await rows.change("UPDATE farrier.constants SET confirmed_after = '20 seconds'")
@@ -223,7 +223,7 @@ async def test_when_a_contradiction_is_confirmed_the_constant_of_the_model_says(
         assert await rows.pool.fetchval(_WAKES, node) == ([node] if confirms else [])
 
 
-async def test_a_machine_that_cannot_be_told_of_is_passed_over_until_its_time(rows: Rows, db: pg.Database) -> None:
+async def test_an_unreadable_machine_is_not_due_until_its_retry_time(rows: Rows, db: pg.Database) -> None:
     await rows.node("odd", read=None)
     await rows.change(
         "UPDATE farrier.maas_regions SET unreadable = jsonb_build_object('odd', farrier.now() + interval '1 minute')"
@@ -233,7 +233,7 @@ async def test_a_machine_that_cannot_be_told_of_is_passed_over_until_its_time(ro
     assert await rows.due() == ["odd"]
 
 
-async def test_all_get_their_turn_within_the_sweep_a_request_s_worth_at_a_time(rows: Rows, db: pg.Database) -> None:
+async def test_the_sweep_reads_every_machine_in_requests_of_bounded_size(rows: Rows, db: pg.Database) -> None:
     await rows.nodes(120)
     turns = []
     for passed in range(1, 61):
@@ -251,7 +251,7 @@ async def test_all_get_their_turn_within_the_sweep_a_request_s_worth_at_a_time(r
     assert oldest < 21 * MINUTE
 
 
-async def test_turns_that_an_outage_held_up_are_not_made_up_for_at_once(rows: Rows, db: pg.Database) -> None:
+async def test_after_an_outage_the_sweep_does_not_catch_up_at_once(rows: Rows, db: pg.Database) -> None:
     await rows.nodes(120)
     await db.advance(timedelta(days=1))
     region = await rows.region()
@@ -268,7 +268,9 @@ async def test_a_small_site_is_swept_in_one_request(rows: Rows, db: pg.Database)
     assert len(await rows.due()) == 3
 
 
-async def test_the_most_urgent_come_first_and_no_more_than_a_look_takes(rows: Rows, db: pg.Database) -> None:
+async def test_the_most_urgent_machines_come_first_and_a_poll_reads_a_bounded_number(
+    rows: Rows, db: pg.Database
+) -> None:
     for number in range(160):
         await rows.node(f"new{number:03}", read=None)
     moving = await rows.node("moving", read="deploying")
@@ -282,7 +284,7 @@ async def test_the_most_urgent_come_first_and_no_more_than_a_look_takes(rows: Ro
     assert [one.urgent for one in region.due[:3]] == [False, False, False], "the machine in motion had no event"
 
 
-async def test_what_happened_to_a_machine_in_motion_waits_for_no_other_in_motion(rows: Rows, db: pg.Database) -> None:
+async def test_a_moving_machine_with_an_event_comes_before_other_moving_machines(rows: Rows, db: pg.Database) -> None:
     for number in range(160):
         await rows.change(_RUNNING, await rows.node(f"moving{number:03}", read="deploying"), "deploy", MINUTE)
     last = await rows.node("told", read="deploying")
@@ -294,9 +296,7 @@ async def test_what_happened_to_a_machine_in_motion_waits_for_no_other_in_motion
     assert due[0].system_id == "told" and len(due) == 150
 
 
-async def test_a_machine_that_something_happens_to_all_the_time_is_read_every_few_seconds(
-    rows: Rows, db: pg.Database
-) -> None:
+async def test_a_machine_with_constant_events_is_read_every_few_seconds_only(rows: Rows, db: pg.Database) -> None:
     busy = await rows.node("busy")
     happened = "UPDATE farrier.node_observations SET stale_since = farrier.now() WHERE node_id = $1"
     await db.advance(2 * SECOND)
@@ -332,7 +332,7 @@ async def test_a_region_full_of_machines_in_motion_starves_nothing(rows: Rows, d
     assert max(read.values()) <= 4
 
 
-async def test_a_turn_that_had_no_room_is_taken_later(rows: Rows, db: pg.Database) -> None:
+async def test_machines_of_the_sweep_that_did_not_fit_are_read_later(rows: Rows, db: pg.Database) -> None:
     """Fifty machines are due by the sweep, and half of them are read beside the many machines with events."""
     await rows.nodes(150)
     await db.advance(10 * MINUTE)
@@ -350,7 +350,7 @@ async def test_a_turn_that_had_no_room_is_taken_later(rows: Rows, db: pg.Databas
     assert (region.turn_at - begun) / (30 * MINUTE) == pytest.approx(taken / 150, abs=0.01)
 
 
-async def test_what_was_there_and_is_lost_is_counted_but_not_what_is_being_removed(rows: Rows, db: pg.Database) -> None:
+async def test_lost_machines_are_counted_but_not_those_of_a_decommission(rows: Rows, db: pg.Database) -> None:
     here, lost, leaving = [await rows.node(name) for name in ("here", "lost", "leaving")]
     never = await rows.node("never", read=None)
     await rows.change("SET session_replication_role = replica")
@@ -378,7 +378,7 @@ async def test_the_database_refuses_a_move_that_the_model_lacks(rows: Rows) -> N
         await rows.change("UPDATE farrier.maas_regions SET state = 'starting'")
 
 
-async def test_sites_may_be_told_again_and_those_that_are_not_named_stay(rows: Rows) -> None:
+async def test_sites_may_be_written_again_and_other_sites_stay(rows: Rows) -> None:
     await rows.change(
         "UPDATE farrier.maas_regions SET cursor = '{\"newest\": 7}', username = 'admin', next_try_at = farrier.now()"
     )

@@ -55,7 +55,7 @@ async def maas_id(node: Machine) -> str:
     return found
 
 
-async def test_a_node_that_gets_a_machine_has_it_read_with_the_next_look(site: Site) -> None:
+async def test_the_machine_of_a_new_node_is_read_at_the_next_poll(site: Site) -> None:
     node = await in_region(site)
     await site.wait(POLL)
     row = await seen(node)
@@ -66,7 +66,7 @@ async def test_a_node_that_gets_a_machine_has_it_read_with_the_next_look(site: S
     assert (await region_row(site))["username"] == ADMIN.username
 
 
-async def test_an_event_makes_a_change_seen_with_the_next_look(site: Site) -> None:
+async def test_a_change_with_an_event_is_read_at_the_next_poll(site: Site) -> None:
     node = await in_region(site)
     await site.wait(POLL)
     before = await seen(node)
@@ -77,7 +77,7 @@ async def test_an_event_makes_a_change_seen_with_the_next_look(site: Site) -> No
     assert after["since"] == after["read_at"] > before["read_at"]
 
 
-async def test_a_state_is_since_when_it_was_first_seen_however_often_it_is_read(site: Site) -> None:
+async def test_the_time_of_a_state_is_its_first_reading_however_often_it_is_read(site: Site) -> None:
     node = await in_region(site)
     await site.wait(POLL)
     first = await seen(node)
@@ -88,7 +88,7 @@ async def test_a_state_is_since_when_it_was_first_seen_however_often_it_is_read(
     assert msgspec.json.decode(again["told"])["hostname"] == "renamed"
 
 
-async def test_an_event_that_is_committed_behind_later_ones_is_seen_all_the_same(site: Site) -> None:
+async def test_an_event_that_is_committed_after_later_ones_is_not_missed(site: Site) -> None:
     late, prompt = await in_region(site, 1), await in_region(site, 2)
     await site.wait(POLL)
     region = site.maas.region
@@ -102,7 +102,7 @@ async def test_an_event_that_is_committed_behind_later_ones_is_seen_all_the_same
     assert [(await seen(node))["state"] for node in (late, prompt)] == ["broken", "ready"]
 
 
-async def test_a_machine_that_is_gone_is_absent_by_its_own_answer(site: Site) -> None:
+async def test_a_machine_is_recorded_absent_after_a_read_by_its_id(site: Site) -> None:
     node = await in_region(site)
     await site.wait(POLL)
     region, system_id = site.maas.region, await maas_id(node)
@@ -114,7 +114,7 @@ async def test_a_machine_that_is_gone_is_absent_by_its_own_answer(site: Site) ->
     assert ("machine", "absent") in site.maas.observed.requests
 
 
-async def test_a_lost_region_says_nothing_of_machines_and_what_happened_meanwhile_is_seen_once_it_is_back(
+async def test_changes_during_an_outage_of_the_region_are_read_after_it(
     site: Site,
 ) -> None:
     node = await in_region(site)
@@ -140,7 +140,7 @@ async def test_a_lost_region_says_nothing_of_machines_and_what_happened_meanwhil
     ) == ["observing", "failing", "observing"]
 
 
-async def test_a_failing_region_is_asked_once_a_minute_at_the_most(site: Site) -> None:
+async def test_a_failing_region_is_called_once_a_minute_at_most(site: Site) -> None:
     site.maas.region.faults.add(Fault(broken=Broken.GARBLE, times=None))
     for _ in range(6):
         await site.wait(MINUTE)
@@ -161,7 +161,7 @@ async def test_a_failing_region_is_asked_once_a_minute_at_the_most(site: Site) -
         Fault(path="*/machines/", broken=Broken.DROP, times=3),
     ],
 )
-async def test_a_bad_answer_loses_nothing(site: Site, fault: Fault) -> None:
+async def test_after_a_bad_response_the_change_is_read_later(site: Site, fault: Fault) -> None:
     node = await in_region(site)
     await site.wait(POLL)
     site.maas.region.faults.add(fault)
@@ -173,7 +173,7 @@ async def test_a_bad_answer_loses_nothing(site: Site, fault: Fault) -> None:
     assert (await region_row(site))["state"] == "observing"
 
 
-async def test_text_that_the_database_cannot_hold_costs_no_reading(site: Site) -> None:
+async def test_text_that_the_database_cannot_store_does_not_prevent_a_reading(site: Site) -> None:
     node = await in_region(site)
     machine = site.maas.region.machines[await maas_id(node)]
     machine.hostname = machine.error_description = "\0" * 2000
@@ -181,7 +181,7 @@ async def test_text_that_the_database_cannot_hold_costs_no_reading(site: Site) -
     assert (await seen(node))["state"] == "deployed"
 
 
-async def test_a_node_is_woken_by_what_changes_and_by_nothing_else(site: Site) -> None:
+async def test_only_a_changed_reading_enqueues_the_node(site: Site) -> None:
     node = await in_region(site)
     await site.wait(POLL)
     machine, wakes = site.maas.region.machines[await maas_id(node)], await woken(node)
@@ -200,7 +200,7 @@ async def test_a_node_is_woken_by_what_changes_and_by_nothing_else(site: Site) -
         assert await woken(node) == wakes + number, name
 
 
-async def test_an_event_of_no_node_s_machine_is_nobody_s(site: Site) -> None:
+async def test_an_event_of_a_machine_without_a_node_causes_no_read(site: Site) -> None:
     node = await in_region(site)
     await site.wait(POLL)
     stranger = await created(Caller(site.maas.region), 99)
@@ -221,7 +221,7 @@ async def test_an_idle_region_costs_one_request_a_poll(site: Site) -> None:
     assert site.maas.observed.operations == ["events"] * 12
 
 
-async def test_a_look_that_dies_with_its_process_is_made_again(db: pg.Database) -> None:
+async def test_a_read_of_the_region_that_dies_with_its_process_is_repeated(db: pg.Database) -> None:
     region = Region()
     async with sites.opened(db, region=region, crash=True) as site:
         await site.settled()
@@ -240,7 +240,7 @@ async def test_a_look_that_dies_with_its_process_is_made_again(db: pg.Database) 
         assert (await region_row(site))["state"] == "observing"
 
 
-async def test_a_region_that_was_put_back_has_every_machine_read_anew(site: Site) -> None:
+async def test_every_machine_is_read_again_after_the_region_was_restored_from_a_backup(site: Site) -> None:
     node = await in_region(site)
     await site.wait(POLL)
     before = await seen(node)
@@ -251,7 +251,7 @@ async def test_a_region_that_was_put_back_has_every_machine_read_anew(site: Site
     assert msgspec.json.decode((await region_row(site))["at"]) == {"newest": newest}
 
 
-async def test_a_workflow_sees_a_first_reading_since_its_stage_began(site: Site) -> None:
+async def test_a_new_stage_gets_a_fresh_reading_of_the_machine(site: Site) -> None:
     node = await in_region(site, status=Status.COMMISSIONING)
     await site.wait(POLL)
     await site.conn.execute(

@@ -45,7 +45,7 @@ async def delete(site: Site) -> tuple[str, str]:
     return answer["status"], answer["reason"]
 
 
-async def test_it_is_unconfigured_after_ten_minutes_and_observed_again_once_it_is_back(site: Site) -> None:
+async def test_a_region_without_a_site_is_unconfigured_after_ten_minutes_until_the_site_is_back(site: Site) -> None:
     await site.wait(POLL)
     site.maas.handler.use_sites({})
     await site.wait(UNCONFIGURED_AFTER - 10 * SECOND)
@@ -63,7 +63,7 @@ async def test_it_is_unconfigured_after_ten_minutes_and_observed_again_once_it_i
     ]
 
 
-async def test_one_that_fails_for_long_is_still_configured(site: Site) -> None:
+async def test_a_region_that_fails_for_long_is_not_unconfigured(site: Site) -> None:
     site.maas.region.faults.add(Fault(status=500, times=None))
     await site.wait(POLL)
     await site.wait(UNCONFIGURED_AFTER * 2)
@@ -82,7 +82,7 @@ async def test_a_failing_region_whose_site_is_gone_fails_no_more_and_can_be_dele
     assert tuple((await site.conn.fetch(_MOVES))[-1]) == ("unconfigured", "gone")
 
 
-async def test_one_whose_nodes_have_machines_there_is_kept_and_says_who_they_are(site: Site) -> None:
+async def test_a_region_with_machines_of_nodes_is_not_deleted_and_names_the_nodes(site: Site) -> None:
     node = await site.register(maas_id=await created(Caller(site.maas.region), 1))
     await unconfigured(site)
     status, reason = await delete(site)
@@ -90,14 +90,14 @@ async def test_one_whose_nodes_have_machines_there_is_kept_and_says_who_they_are
     assert await state(site) == "unconfigured"
 
 
-async def test_nobody_may_ask_for_a_region(site: Site) -> None:
+async def test_a_client_cannot_create_a_region(site: Site) -> None:
     with pytest.raises(pg.PostgresError, match="unknown action 'create' of kind maas_region"):
         await site.conn.execute(
             "INSERT INTO farrier.resource_intents (kind, resource, action) VALUES ('maas_region', 'west', 'create')"
         )
 
 
-async def test_a_deleted_site_may_come_again(db: pg.Database, site: Site) -> None:
+async def test_a_deleted_site_can_be_added_again(db: pg.Database, site: Site) -> None:
     await unconfigured(site)
     await delete(site)
     config = site.maas.config

@@ -38,7 +38,7 @@ async def test_the_lowest_free_address_is_given_out_and_the_same_owner_gets_its_
         ("ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe/127", {}, [f"{'ffff:' * 7}fffe", f"{'ffff:' * 7}ffff"]),
     ],
 )
-async def test_all_that_hosts_may_have_is_given_out_then_the_segment_is_full_and_all_can_come_back(
+async def test_all_addresses_of_hosts_can_be_allocated_until_the_segment_is_full_and_released(
     lan: Lan, prefix: str, more: dict[str, object], given: list[str]
 ) -> None:
     made = await lan.ready("lan", prefix, **more)
@@ -67,7 +67,7 @@ async def test_a_huge_prefix_is_one_row_however_large_it_is(lan: Lan, prefix: st
     assert await lan.give("a", first) is True
 
 
-async def test_a_listing_tells_how_much_is_used_and_free_without_the_gateway(lan: Lan) -> None:
+async def test_a_listing_counts_used_and_free_addresses_without_the_gateway(lan: Lan) -> None:
     await lan.ready("lan", "10.0.0.0/29", "2001:db8::/126", gateways=["10.0.0.1"])
     await lan.take("a")
     row = await lan.row(
@@ -107,7 +107,7 @@ async def test_an_owner_may_have_one_address_of_each_family(lan: Lan) -> None:
         ("2001:db8::1", "FR400", "2001:db8::1 is neither a prefix"),
     ],
 )
-async def test_an_address_that_cannot_be_had_is_refused_with_the_reason(
+async def test_an_unavailable_address_is_refused_with_the_reason(
     lan: Lan, wanted: str, sqlstate: str, told: str
 ) -> None:
     await lan.ready("lan", "10.0.0.0/28", gateways=["10.0.0.1"], reserved_first=2, reserved_last=1)
@@ -118,7 +118,7 @@ async def test_an_address_that_cannot_be_had_is_refused_with_the_reason(
     assert refused.value.sqlstate == sqlstate
 
 
-async def test_a_prefix_that_is_full_is_named_and_another_still_gives(lan: Lan) -> None:
+async def test_a_full_prefix_is_named_and_another_prefix_still_gives_addresses(lan: Lan) -> None:
     await lan.ready("lan", "10.0.0.0/31", "10.0.1.0/31")
     for owner in "ab":
         await lan.take(owner, "10.0.0.0/31")
@@ -140,7 +140,7 @@ async def test_a_node_that_is_deleted_gets_no_address(lan: Lan) -> None:
     assert refused.value.sqlstate == "FR404"
 
 
-async def test_requests_that_make_no_sense_are_refused(lan: Lan) -> None:
+async def test_invalid_allocations_are_refused(lan: Lan) -> None:
     await lan.ready()
     for owner in ("", "  ", "x" * 254):
         with pytest.raises(pg.PostgresError, match="owner must be a text"):
@@ -154,7 +154,7 @@ async def test_requests_that_make_no_sense_are_refused(lan: Lan) -> None:
     assert await lan.conn.fetchval("SELECT count(*) FROM farrier.segment_addresses") == 0
 
 
-async def test_nothing_is_given_out_before_a_segment_is_ready_and_when_it_has_ended(lan: Lan) -> None:
+async def test_no_address_is_allocated_before_a_segment_is_ready_or_after_it_ended(lan: Lan) -> None:
     made = await lan.create()
     with pytest.raises(
         pg.PostgresError, match="segment lan is provisioning; addresses can only be allocated in state ready"
@@ -168,7 +168,7 @@ async def test_nothing_is_given_out_before_a_segment_is_ready_and_when_it_has_en
         await lan.take("a", segment=str(made))
 
 
-async def test_a_release_may_come_again_and_only_from_the_owner(lan: Lan) -> None:
+async def test_a_release_may_be_repeated_and_only_by_the_owner(lan: Lan) -> None:
     made = await lan.ready()
     address = await lan.take("a")
     with pytest.raises(pg.PostgresError, match=r"10.0.0.1 of segment lan is taken by a, not by b") as refused:
@@ -179,7 +179,7 @@ async def test_a_release_may_come_again_and_only_from_the_owner(lan: Lan) -> Non
     assert (usage["allocated"], usage["last_released_at"] is not None) == (0, True)
 
 
-async def test_who_has_an_address_since_when_and_for_which_node_is_told(lan: Lan) -> None:
+async def test_addresses_are_listed_with_owner_time_and_node(lan: Lan) -> None:
     await lan.ready()
     node = await lan.conn.fetchval("SELECT farrier.register_node('gpu-1')")
     await lan.take("b")
@@ -207,7 +207,7 @@ async def test_sixteen_clients_at_once_get_different_addresses_the_lowest_there_
     assert sorted(got, key=octets) == lowest
 
 
-async def test_clients_that_take_and_give_at_once_leave_every_address_as_it_was(lan: Lan) -> None:
+async def test_concurrent_allocations_and_releases_leave_all_addresses_free(lan: Lan) -> None:
     made = await lan.ready("lan", "10.0.0.0/27")
     before = await lan.free(made)
     async with lan.db.pool(16) as pool, anyio.create_task_group() as group:
@@ -234,7 +234,7 @@ async def test_one_owner_that_asks_sixteen_times_at_once_gets_one_address(lan: L
     assert set(got) == {"10.0.0.1"}
 
 
-async def test_an_allocation_under_way_holds_a_deletion_up_and_then_is_a_reason_to_refuse_it(lan: Lan) -> None:
+async def test_an_open_allocation_delays_a_deletion_and_once_committed_refuses_it(lan: Lan) -> None:
     """The loop does not wait for the client: it runs the segment again after a second, and then finds the address."""
     made = await lan.ready()
     async with lan.db.connect() as client:
@@ -252,7 +252,7 @@ async def test_an_allocation_under_way_holds_a_deletion_up_and_then_is_a_reason_
     assert (status, "1 addresses are allocated, to late" in reason) == ("rejected", True)
 
 
-async def test_a_commit_that_adds_prefixes_waits_for_no_allocation_under_way(lan: Lan) -> None:
+async def test_a_commit_that_adds_prefixes_does_not_wait_for_an_open_allocation(lan: Lan) -> None:
     made = await lan.ready()
     async with lan.db.connect() as client:
         transaction = client.transaction()
@@ -300,7 +300,7 @@ async def test_an_allocation_that_waited_for_a_deletion_is_refused_whatever_its_
     assert await lan.conn.fetchval("SELECT count(*) FROM farrier.segment_addresses") == 0
 
 
-async def test_the_lowest_of_a_half_full_network_is_found_without_looking_at_its_addresses(lan: Lan) -> None:
+async def test_the_lowest_free_address_is_found_without_reading_the_taken_ones(lan: Lan) -> None:
     """Measured by the rows read, and not by time: a /16 with every second address taken."""
     made = await lan.ready("lan", "10.0.0.0/16")
     await lan.conn.execute(HALF_FULL, made)

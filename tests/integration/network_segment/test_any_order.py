@@ -95,7 +95,7 @@ class Model:
         return found
 
     def ranges(self) -> list[tuple[str, str]]:
-        """The free ranges, each as long as it can be inside its prefix."""
+        """The free ranges; adjacent ranges of a prefix are joined."""
         joined: list[list[Address]] = []
         for host in self.free():
             last = joined[-1][-1] if joined else None
@@ -127,9 +127,7 @@ _segments = itertools.count(1)
 
 @settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(plan=plans(), script=st.lists(STEPS, max_size=30))
-async def test_every_address_is_where_a_simple_model_has_it(
-    lan: Lan, plan: Plan, script: list[tuple[str, str, int]]
-) -> None:
+async def test_allocations_agree_with_a_simple_model(lan: Lan, plan: Plan, script: list[tuple[str, str, int]]) -> None:
     name = f"lan-{next(_segments)}"
     asked = {"site": name, "prefixes": plan.prefixes, "gateways": plan.gateways}
     reserved = {"reserved_first": plan.reserved_first, "reserved_last": plan.reserved_last}
@@ -185,7 +183,7 @@ async def gives(lan: Lan, name: str, model: Model, owner: str, address: Address)
             del model.held[address]
 
 
-def test_the_model_knows_the_rules() -> None:
+def test_the_model_of_this_test_follows_the_rules() -> None:
     plan = Plan(("10.0.0.0/29", "10.0.0.8/30"), ("10.0.0.3",), 0, 0)
     model = Model(plan)
     assert model.ranges() == [("10.0.0.1", "10.0.0.2"), ("10.0.0.4", "10.0.0.6"), ("10.0.0.9", "10.0.0.10")]

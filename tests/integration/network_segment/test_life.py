@@ -42,7 +42,7 @@ async def test_a_deletion_before_the_first_run_goes_through_ready(lan: Lan) -> N
     assert await lan.history(made) == [PROVISIONED, CLOSED, DRAINED, ENDED]
 
 
-async def test_the_period_counts_from_the_last_address_that_was_given_back_also_before_the_deletion(lan: Lan) -> None:
+async def test_the_period_counts_from_the_last_release_even_before_the_deletion(lan: Lan) -> None:
     made = await lan.ready()
     await lan.give("a", await lan.take("a"))
     await lan.advance(timedelta(minutes=3))
@@ -81,7 +81,7 @@ async def test_a_deletion_is_refused_with_the_first_ten_users_and_how_many_more(
     assert await lan.take("another") == "10.0.0.14"
 
 
-async def test_with_drain_it_gives_out_no_more_at_once_and_ends_when_the_last_address_is_back_for_the_period(
+async def test_a_drain_refuses_allocations_at_once_and_ends_a_period_after_the_last_release(
     lan: Lan,
 ) -> None:
     made = await lan.ready()
@@ -114,7 +114,7 @@ async def test_with_drain_it_gives_out_no_more_at_once_and_ends_when_the_last_ad
     assert await lan.history(made) == [PROVISIONED, CLOSED, DRAINED, ENDED]
 
 
-async def test_the_period_counts_from_when_others_see_that_the_address_is_back(lan: Lan) -> None:
+async def test_the_period_counts_from_the_commit_of_the_release(lan: Lan) -> None:
     """A release counts from its COMMIT, for a later deletion as well as for a drain that is under way."""
     deleted_later, draining = await lan.ready("later", "10.0.1.0/24"), await lan.ready("drains", "10.0.2.0/24")
     held = {name: await lan.take("a", segment=name) for name in ("later", "drains")}
@@ -139,7 +139,7 @@ async def test_the_period_counts_from_when_others_see_that_the_address_is_back(l
     assert [await lan.state(made) for made in (deleted_later, draining)] == ["gone", "gone"]
 
 
-async def test_the_last_release_is_not_moved_back_by_one_that_began_before_it_and_waited(lan: Lan) -> None:
+async def test_a_release_that_waited_does_not_set_the_last_release_back(lan: Lan) -> None:
     made = await lan.ready()
     first, second = await lan.take("a"), await lan.take("b")
     async with lan.db.connect() as client, lan.db.connect() as late:
@@ -156,7 +156,7 @@ async def test_the_last_release_is_not_moved_back_by_one_that_began_before_it_an
     assert row["allocated"] == 0 and row["last_released_at"] >= since
 
 
-async def test_a_release_wakes_a_segment_that_drains_and_one_in_use_is_left_alone(lan: Lan) -> None:
+async def test_a_release_enqueues_only_a_draining_segment(lan: Lan) -> None:
     made = await lan.ready()
     first, second = await lan.take("a"), await lan.take("b")
     await lan.give("a", first)
@@ -168,7 +168,7 @@ async def test_a_release_wakes_a_segment_that_drains_and_one_in_use_is_left_alon
     assert await lan.wakes(made) == 1
 
 
-async def test_an_hour_of_a_drain_that_is_held_up_is_no_history_no_new_clock_and_a_run_a_period(lan: Lan) -> None:
+async def test_a_long_drain_writes_no_history_keeps_its_clock_and_runs_once_a_period(lan: Lan) -> None:
     made = await lan.ready()
     for owner in segments.names(4):
         await lan.take(owner)
@@ -227,7 +227,7 @@ async def test_an_ended_segment_has_given_back_its_prefixes_and_numbers_and_its_
     assert await lan.give("a", "10.0.0.9") is False
 
 
-async def test_a_second_deletion_is_content_with_the_first_and_a_change_comes_too_late(lan: Lan) -> None:
+async def test_a_second_delete_is_accepted_and_an_update_is_rejected_during_a_deletion(lan: Lan) -> None:
     await lan.ready()
     await lan.take("a")
     await lan.ask("lan", "delete", drain=True)
@@ -241,7 +241,7 @@ async def test_a_second_deletion_is_content_with_the_first_and_a_change_comes_to
     )
 
 
-async def test_requests_are_answered_in_their_order_in_one_run(lan: Lan) -> None:
+async def test_intents_are_answered_in_their_order_in_one_run(lan: Lan) -> None:
     made = await lan.ready()
     change, delete = await lan.ask("lan", "update", mtu=9000), await lan.ask("lan", "delete")
     await lan.settle()
@@ -249,7 +249,7 @@ async def test_requests_are_answered_in_their_order_in_one_run(lan: Lan) -> None
     assert (await lan.segment(made))["mtu"] == 9000
 
 
-async def test_a_period_of_nothing_ends_a_drain_with_its_last_address(db: pg.Database) -> None:
+async def test_with_a_period_of_zero_a_drain_ends_with_its_last_address(db: pg.Database) -> None:
     async with segments.opened(db, period=timedelta(0)) as lan:
         made = await lan.ready()
         address = await lan.take("a")

@@ -37,7 +37,7 @@ async def read(conn: Connection) -> dict[str, int]:
     return counted
 
 
-async def test_no_call_looks_through_all_segments(lan: Lan) -> None:
+async def test_no_call_scans_all_segments(lan: Lan) -> None:
     async with lan.db.connect() as client:
         await client.execute("SET session_replication_role = replica")
         await client.execute(MANY)

@@ -61,14 +61,15 @@ STAGES = {
     "draining": "gone",
     "ending": "gone",
 }
-# The client may change the data that these runs are decided on, so they are repeated a second later.
+# Acts that may change addresses. A deletion is decided on addresses, so its run beside such an act is repeated a second
+# later.
 ADDRESSES = {"allocates", "allocates an address", "gives back", "gives back, wakes now", "gives nothing back"}
 HOLDS = {("ready, to delete", act) for act in ADDRESSES | {"allocates again", "takes and gives back"}}
 HOLDS_SITE = {("ready, to grow", "creates")}
 
 
 async def prepare(lan: Lan, stage: str) -> None:
-    """Bring all three segments to the begin of the stage; afterwards nothing runs."""
+    """Bring all three segments to the beginning of the stage; afterwards nothing runs."""
     await lan.conn.execute("SELECT farrier.set_pool('vlan:ams', 100, 199), farrier.set_pool('vni', 1, 99)")
     names = (HELD, *OTHERS)
     for number, name in enumerate(names):
@@ -90,7 +91,7 @@ async def prepare(lan: Lan, stage: str) -> None:
 
 
 async def ask(lan: Lan, stage: str, names: tuple[str, ...]) -> None:
-    """Make the requests of the stage, while the client's transaction is open."""
+    """Insert the intents of the stage, while the client's transaction is open."""
     for number, name in enumerate(names):
         if stage == "ready, to change":
             await lan.ask(name, "update", mtu=9000)
@@ -119,9 +120,7 @@ async def states(lan: Lan) -> dict[str, str]:
 @pytest.mark.matrix(keep=12)
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("name", ACTS)
-async def test_the_loop_goes_on_beside_a_client_that_acts_and_keeps_its_transaction_open(
-    lan: Lan, stage: str, name: str
-) -> None:
+async def test_the_loop_goes_on_beside_a_clients_open_transaction(lan: Lan, stage: str, name: str) -> None:
     await prepare(lan, stage)
     wakes_now = "wakes now" in name  # another request for the held segment would wait for the client
     async with lan.db.connect() as client:
@@ -148,7 +147,7 @@ async def test_the_loop_goes_on_beside_a_client_that_acts_and_keeps_its_transact
     assert set(lan.ledger.verdicts) <= {"conflict"}, "no commit was given up"
 
 
-async def test_numbers_of_before_there_was_a_pool_are_learned_without_holding_up_the_segment_that_has_them(
+async def test_numbers_older_than_the_pool_are_taken_into_it_without_delaying_their_segment(
     lan: Lan,
 ) -> None:
     old = await lan.ready("old", "10.0.0.0/24", vlan=100, vni=7)
@@ -171,7 +170,7 @@ async def test_numbers_of_before_there_was_a_pool_are_learned_without_holding_up
     assert (row["vlan"], row["vni"]) == (100, 7)
 
 
-async def test_a_number_that_is_kept_for_a_segment_from_before_the_pool_is_free_with_its_end(lan: Lan) -> None:
+async def test_a_number_older_than_the_pool_is_freed_when_its_segment_ends(lan: Lan) -> None:
     await lan.ready("old", "10.0.0.0/24", vlan=100, vni=7)
     await lan.conn.execute("SELECT farrier.set_pool('vlan:ams', 100, 199), farrier.set_pool('vni', 7, 99)")
     await lan.create("new", "10.0.1.0/24")

@@ -11,7 +11,7 @@ PAGE = (sources.ROOT / "docs" / "kinds" / "network-segment.md").read_text(encodi
 BLOCKS = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
 
 
-async def test_the_statements_of_the_page_do_what_it_says(lan: Lan) -> None:
+async def test_the_statements_of_the_page_work(lan: Lan) -> None:
     create, addresses = BLOCKS
     assert await lan.conn.fetchval(create.strip().rstrip(";") + " RETURNING status") == "accepted"
     await lan.settle()

@@ -75,7 +75,7 @@ from tests.support.segments import Lan
         ({"site": "fra", "prefixes": ["10.1.0.0/24"], "vni": 77}, "FR409", "VNI 77 is taken by segment lan"),
     ],
 )
-async def test_a_segment_that_cannot_be_is_refused_by_its_insert_and_leaves_nothing(
+async def test_an_invalid_segment_is_refused_by_its_insert_and_leaves_nothing(
     lan: Lan, params: dict[str, object], sqlstate: str, told: str
 ) -> None:
     await lan.create("lan", "10.0.0.0/24", "2001:db8::/64", vlan=7, vni=77)
@@ -126,7 +126,7 @@ async def test_a_segment_that_cannot_be_is_refused_by_its_insert_and_leaves_noth
         ),
     ],
 )
-async def test_a_change_that_may_not_be_is_answered_with_the_reason_and_changes_nothing(
+async def test_an_invalid_update_is_rejected_with_the_reason_and_changes_nothing(
     lan: Lan, asked: dict[str, object], told: str
 ) -> None:
     made = await lan.create("lan", "10.0.0.0/24", "2001:db8::/64", vlan=7, reserved_first=2)
@@ -141,13 +141,13 @@ async def test_a_change_that_may_not_be_is_answered_with_the_reason_and_changes_
     assert {**after, "version": 0} == {**before, "version": 0}
 
 
-async def test_an_update_of_nothing_is_refused_by_its_insert(lan: Lan) -> None:
+async def test_an_empty_update_is_refused_by_its_insert(lan: Lan) -> None:
     await lan.create()
     with pytest.raises(pg.PostgresError, match="update: needs at least one of: mtu, add_prefixes"):
         await lan.ask("lan", "update")
 
 
-async def test_prefixes_are_added_with_their_gateways_and_asking_again_changes_nothing_more(lan: Lan) -> None:
+async def test_prefixes_are_added_with_their_gateways_and_a_repetition_changes_nothing(lan: Lan) -> None:
     made = await lan.ready("lan", "10.0.0.0/30", reserved_first=1)
     request = await lan.ask(
         "lan", "update", add_prefixes=["10.0.1.0/29", "2001:DB8:0::/64"], gateways=["10.0.1.2", "2001:db8::1"], mtu=9000
@@ -169,7 +169,7 @@ async def test_prefixes_are_added_with_their_gateways_and_asking_again_changes_n
     assert {**after, "version": 0} == {**row, "version": 0}
 
 
-async def test_prefixes_of_other_sites_and_of_ended_segments_are_in_nobodys_way(lan: Lan) -> None:
+async def test_prefixes_of_other_sites_and_of_ended_segments_do_not_conflict(lan: Lan) -> None:
     await lan.ready("lan", "10.0.0.0/24")
     await lan.create("far", "10.0.0.0/24", site="fra")
     await lan.ask("lan", "delete")
@@ -177,7 +177,9 @@ async def test_prefixes_of_other_sites_and_of_ended_segments_are_in_nobodys_way(
     await lan.create("next", "10.0.0.0/16")
 
 
-async def test_of_two_creations_that_overlap_at_once_the_second_waits_and_is_told_by_whom(lan: Lan) -> None:
+async def test_of_two_concurrent_creations_that_overlap_the_second_waits_and_is_refused_with_the_firsts_name(
+    lan: Lan,
+) -> None:
     async with lan.db.connect() as first, lan.db.connect() as second:
         transaction = first.transaction()
         await transaction.start()
@@ -197,7 +199,7 @@ async def test_of_two_creations_that_overlap_at_once_the_second_waits_and_is_tol
     assert await lan.conn.fetchval("SELECT array_agg(name) FROM farrier.network_segments") == ["one"]
 
 
-async def test_a_creation_that_is_rolled_back_leaves_its_prefix_to_whoever_waited(lan: Lan) -> None:
+async def test_a_rolled_back_creation_leaves_its_prefix_to_the_one_that_waited(lan: Lan) -> None:
     async with lan.db.connect() as first, lan.db.connect() as second:
         transaction = first.transaction()
         await transaction.start()
@@ -209,7 +211,7 @@ async def test_a_creation_that_is_rolled_back_leaves_its_prefix_to_whoever_waite
     assert await lan.conn.fetchval("SELECT array_agg(name) FROM farrier.network_segments") == ["two"]
 
 
-async def test_the_constraint_alone_keeps_prefixes_apart_from_a_snapshot_that_cannot_see_the_other(lan: Lan) -> None:
+async def test_the_constraint_refuses_an_overlap_that_the_transactions_snapshot_cannot_see(lan: Lan) -> None:
     async with lan.db.connect() as first, lan.db.connect() as second:
         await first.execute("SELECT farrier.lock_keys('segment_prefixes', '{ams}')")  # makes the key's row
         blind = second.transaction(isolation="repeatable_read")
@@ -225,7 +227,7 @@ async def test_the_constraint_alone_keeps_prefixes_apart_from_a_snapshot_that_ca
     assert await lan.conn.fetchval("SELECT array_agg(name) FROM farrier.network_segments") == ["one"]
 
 
-async def test_of_many_creations_that_overlap_exactly_one_wins(lan: Lan) -> None:
+async def test_of_many_overlapping_creations_exactly_one_succeeds(lan: Lan) -> None:
     won: list[str] = []
 
     async def attempt(name: str, length: int) -> None:
@@ -262,7 +264,7 @@ async def test_a_commit_does_not_wait_for_a_client_that_adds_prefixes_at_the_sit
     assert await lan.answer(request) == ("rejected", "10.5.0.0/24 overlaps 10.5.0.0/16 of segment new")
 
 
-async def test_numbers_come_from_the_pools_and_one_from_before_there_was_a_pool_is_not_given_twice(lan: Lan) -> None:
+async def test_numbers_come_from_the_pools_and_an_older_number_is_not_given_twice(lan: Lan) -> None:
     old = await lan.create("old", "10.0.0.0/24", vlan=100)
     await lan.pool.execute("SELECT farrier.set_pool('vlan:ams', 100, 102)")
     new = await lan.create("new", "10.0.1.0/24")
@@ -283,7 +285,7 @@ async def test_numbers_come_from_the_pools_and_one_from_before_there_was_a_pool_
     ("site", "number", "told"),
     [("ams", {"vlan": 7}, "VLAN 7 is taken by segment one"), ("fra", {"vni": 7}, "VNI 7 is taken by segment one")],
 )
-async def test_of_two_creations_at_once_that_want_one_number_the_second_waits_and_is_told_by_whom(
+async def test_of_two_concurrent_creations_with_one_number_the_second_waits_and_is_refused_with_the_firsts_name(
     lan: Lan, site: str, number: dict[str, int], told: str
 ) -> None:
     async with lan.db.connect() as first, lan.db.connect() as second:
@@ -302,7 +304,7 @@ async def test_of_two_creations_at_once_that_want_one_number_the_second_waits_an
             await transaction.commit()
 
 
-async def test_creations_at_two_sites_of_which_one_makes_two_segments_take_turns_and_do_not_deadlock(lan: Lan) -> None:
+async def test_concurrent_creations_at_two_sites_do_not_deadlock(lan: Lan) -> None:
     await lan.conn.execute(
         "SELECT farrier.set_pool('vni', 1, 9), farrier.set_pool('vlan:ams', 1, 9), farrier.set_pool('vlan:fra', 1, 9)"
     )
@@ -323,7 +325,7 @@ async def test_creations_at_two_sites_of_which_one_makes_two_segments_take_turns
     assert names == ["one", "three", "two"]
 
 
-async def test_without_pools_a_segment_has_the_numbers_that_were_given_or_none(lan: Lan) -> None:
+async def test_without_pools_a_segment_has_the_given_numbers_or_none(lan: Lan) -> None:
     row = await lan.segment(await lan.create())
     assert (row["vlan"], row["vni"], row["mtu"]) == (None, None, 1500)
 

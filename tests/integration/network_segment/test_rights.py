@@ -48,7 +48,7 @@ async def may(conn: Connection, role: str, statement: str) -> bool:
         ("farrier_agent", []),
     ],
 )
-async def test_a_role_may_do_its_part_and_nothing_else(lan: Lan, role: str, allowed: list[str]) -> None:
+async def test_each_role_may_make_its_own_calls_and_no_other(lan: Lan, role: str, allowed: list[str]) -> None:
     await lan.ready()
     assert [each for each in (ASK, GIVE, LIST, *WRITES) if await may(lan.conn, role, each)] == allowed
 

@@ -1,7 +1,7 @@
-"""The behaviour of BMCs that Ironic and Metal3 prove in their own tests, proven here with farrier's result.
+"""The behaviour of BMCs that Ironic and Metal3 test in their own suites, tested here for farrier.
 
-Ids are those of the comparison: A enroll and verify, B adopt, C delete and power (Ironic); D unmanaged and credentials,
-E externally provisioned, F pause and back-off (Metal3). The comparison leaves out the missing numbers.
+The letters of the ids: A enroll and verify, B adopt, C delete and power (Ironic); D unmanaged and credentials,
+E externally provisioned, F pause and back-off (Metal3). Missing numbers are behaviour that was not compared.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tests.support import acceptance_of_ironic, acceptance_of_metal3, pg
 from tests.support.acceptance import NOT_HERE, ROWS, OnDatabase
 
 SECTIONS = (acceptance_of_ironic, acceptance_of_metal3)
-"""Importing them fills the table."""
+"""Importing these modules fills `ROWS`."""
 
 NUMBERS = {
     "A": (1, 3, 4, 5, 6, 7, 8, 9, 13, 14),
@@ -26,7 +26,7 @@ EVERY_ID = {f"{letter}{number:02}" for letter, numbers in NUMBERS.items() for nu
 
 
 def scenarios() -> dict[str, OnDatabase]:
-    """Each scenario once, by the ids of all rows that it proves."""
+    """Each scenario once; its key has the ids of all rows that it proves."""
     rows: dict[OnDatabase, list[str]] = {}
     for id_, row in sorted(ROWS.items()):
         rows.setdefault(row.run, []).append(id_)
@@ -34,15 +34,15 @@ def scenarios() -> dict[str, OnDatabase]:
 
 
 @pytest.mark.parametrize("run", scenarios().values(), ids=scenarios())
-async def test_rows(db: pg.Database, run: OnDatabase) -> None:
+async def test_each_scenario_of_the_comparison_holds(db: pg.Database, run: OnDatabase) -> None:
     await run(db)
 
 
-def test_every_row_is_proven_or_said_to_have_no_equivalent() -> None:
+def test_every_row_has_a_scenario_or_a_reason() -> None:
     assert ROWS.keys() | NOT_HERE.keys() == EVERY_ID
     assert not ROWS.keys() & NOT_HERE.keys()
 
 
-def test_a_row_that_is_better_says_why() -> None:
+def test_every_row_that_claims_to_be_better_says_why() -> None:
     better = [row.better for row in ROWS.values() if row.better]
     assert better and all(len(why.split()) >= 3 for why in better)

@@ -55,7 +55,7 @@ async def test_an_agentless_node_is_active_in_the_commit_that_proves_it(site: Si
     assert (commit["management"], commit["onboarding"], commit["status"]) == ("manageable", "reconciled", "active")
 
 
-async def test_so_is_a_node_whose_agent_is_well_already(site: Site) -> None:
+async def test_a_node_whose_agent_is_healthy_is_active_in_the_commit_that_proves_it(site: Site) -> None:
     machine = await site.with_bmc()
     await (await machine.enroll()).beat()
     await machine.asked("adopt")
@@ -63,7 +63,7 @@ async def test_so_is_a_node_whose_agent_is_well_already(site: Site) -> None:
     assert (commit["management"], commit["onboarding"], commit["status"]) == ("manageable", "reconciled", "active")
 
 
-async def test_without_its_agent_a_node_is_manageable_and_its_onboarding_waits(site: Site) -> None:
+async def test_the_onboarding_of_an_adopted_node_waits_for_its_agent(site: Site) -> None:
     machine = await (await site.with_bmc()).asked("adopt")
     assert await layers(machine) == ("enrolling", "manageable", "running")
     assert await machine.path("onboarding_stage") == [
@@ -76,14 +76,14 @@ async def test_without_its_agent_a_node_is_manageable_and_its_onboarding_waits(s
     assert await layers(machine) == ("active", "manageable", "reconciled")
 
 
-async def test_a_machine_that_is_switched_off_is_proven_and_waited_for(site: Site) -> None:
+async def test_the_onboarding_of_a_machine_that_is_off_waits_for_its_power(site: Site) -> None:
     machine = await site.with_bmc(agentless=True)
     reads(site, power=PowerState.OFF)
     await machine.asked("adopt")
     assert await layers(machine) == ("enrolling", "manageable", "running")
 
 
-async def test_a_node_outside_of_maas_skips_it_and_says_so(site: Site) -> None:
+async def test_the_adoption_of_a_node_without_maas_id_skips_the_maas_stage_and_records_why(site: Site) -> None:
     machine = await (await site.with_bmc(agentless=True)).asked("adopt")
     skipped = await site.conn.fetchval(
         "SELECT skipped::text FROM farrier.node_onboardings WHERE node_id = $1", machine.id
@@ -91,7 +91,7 @@ async def test_a_node_outside_of_maas_skips_it_and_says_so(site: Site) -> None:
     assert msgspec.json.decode(skipped) == [{"stage": "create_or_find_in_maas", "why": "the node has no MAAS id"}]
 
 
-async def test_a_node_in_maas_is_proven_and_then_needs_a_release_that_knows_maas(site: Site) -> None:
+async def test_a_node_with_a_maas_id_and_no_site_is_proven_and_then_waits_for_an_operator(site: Site) -> None:
     machine = await (await site.with_bmc(agentless=True, maas_id="abc123")).asked("adopt")
     assert await layers(machine) == ("enrolling", "manageable", "failed_manual_intervention")
     assert (await machine.look())["failure_class"] == "invalid_config"
@@ -138,7 +138,7 @@ async def test_another_machine_is_not_adopted_and_the_node_is_quarantined(site: 
     assert bmc["serial"] == "SN-1", "what was recorded stays"
 
 
-async def test_a_machine_that_nothing_was_recorded_of_is_refused_before_anything_is_dialled(site: Site) -> None:
+async def test_adopt_is_rejected_before_any_call_if_no_identity_is_recorded(site: Site) -> None:
     reads(site, serial=None, uuid="00000000-0000-0000-0000-000000000000")
     machine = await site.with_bmc(agentless=True)
     dialled = len(site.bmc.calls)
@@ -149,7 +149,7 @@ async def test_a_machine_that_nothing_was_recorded_of_is_refused_before_anything
 @pytest.mark.parametrize(
     ("macs", "ends"), [((MAC,), "manageable"), (("aa:bb:cc:00:00:09",), "adopt_failed"), ((), "adopt_failed")], ids=str
 )
-async def test_registered_mac_addresses_are_enough_to_know_a_machine_by(
+async def test_registered_mac_addresses_suffice_to_identify_a_machine(
     site: Site, macs: tuple[str, ...], ends: str
 ) -> None:
     reads(site, serial=None, uuid=None)
@@ -171,7 +171,7 @@ async def test_a_machine_that_reports_nothing_recorded_is_not_adopted_and_not_ca
 # --- intents that interrupt it
 
 
-async def test_a_delete_is_answered_once_the_adoption_has_made_way(site: Site) -> None:
+async def test_a_delete_is_answered_once_the_adoption_was_interrupted(site: Site) -> None:
     machine = await site.adopting(await site.with_bmc(agentless=True))
     dialled = len(site.bmc.calls)
     await machine.tell("delete")
@@ -186,7 +186,7 @@ async def test_a_delete_is_answered_once_the_adoption_has_made_way(site: Site) -
     [("pause", {"reason": "fire drill"}), ("set_bmc", {"credential": "env:OTHER"})],
     ids=["pause", "set_bmc"],
 )
-async def test_an_adoption_that_made_way_waits_for_an_operator(site: Site, action: str, params: dict[str, str]) -> None:
+async def test_an_interrupted_adoption_waits_for_an_operator(site: Site, action: str, params: dict[str, str]) -> None:
     machine = await site.adopting(await site.with_bmc(agentless=True))
     await machine.tell(action, **params)
     await site.cut_short()
@@ -197,7 +197,7 @@ async def test_an_adoption_that_made_way_waits_for_an_operator(site: Site, actio
     assert (await machine.state())[0] == "active"
 
 
-async def test_a_cancelled_adoption_ends_its_onboarding_and_can_be_asked_for_again(site: Site) -> None:
+async def test_a_cancelled_adoption_ends_its_onboarding_and_can_be_repeated(site: Site) -> None:
     machine = await site.adopting(await site.with_bmc(agentless=True))
     await machine.tell("cancel")
     await site.cut_short()
@@ -206,7 +206,7 @@ async def test_a_cancelled_adoption_ends_its_onboarding_and_can_be_asked_for_aga
     assert (await machine.state())[0] == "active"
 
 
-async def test_another_address_is_another_machine_to_look_at(site: Site) -> None:
+async def test_a_changed_bmc_address_is_read_again_by_the_adoption(site: Site) -> None:
     """When the BMC gets another address while the node waits for its agent, the adoption reads the machine again."""
     machine = await (await site.with_bmc()).asked("adopt")
     probes = len(site.bmc.calls)
@@ -273,7 +273,7 @@ async def test_a_node_that_was_in_service_is_not_adopted_out_of_quarantine(site:
     assert "has been in service" in await told(machine, "adopt")
 
 
-async def test_what_was_observed_does_not_stand_in_for_the_probe(site: Site) -> None:
+async def test_observed_state_does_not_replace_the_read_that_proves_the_machine(site: Site) -> None:
     machine = await site.with_bmc()
     await (await machine.enroll()).beat()
     site.bmc.script = lambda _target: another_machine()
@@ -331,7 +331,7 @@ async def test_logins_of_adoptions_that_crashes_cut_off_are_counted(db: pg.Datab
         assert await layers(machine) == ("enrolling", "adopt_failed", "failed_manual_intervention")
 
 
-async def test_adopting_is_left_at_its_deadline_although_its_process_died(db: pg.Database) -> None:
+async def test_adopting_ends_at_its_deadline_although_its_process_died(db: pg.Database) -> None:
     async with sites.opened(db, crash=True) as site:
         await site.adopting(await site.with_bmc("gpu-1", agentless=True))
     async with sites.opened(db) as peer:

@@ -1,4 +1,4 @@
-"""The snapshot after a move, where the handler computes it without a load: it equals the one that a load returns."""
+"""The snapshot that the handler computes after a change of status equals the one that a load returns."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def is_released(machine: Machine) -> None:
     ],
     ids=["silent", "heard", "alerts", "requests"],
 )
-async def test_the_node_that_a_move_of_its_status_leaves_is_the_one_that_is_loaded(
+async def test_the_computed_snapshot_after_a_status_change_equals_the_loaded_one(
     site: Site, befalls: list[Callable[[Machine], Awaitable[None]]], path: list[str]
 ) -> None:
     machine = await site.active()

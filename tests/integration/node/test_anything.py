@@ -132,14 +132,14 @@ any_life = given(begins=st.integers(0, 3), script=st.lists(ACTS, min_size=5, max
 
 @settings(LIVES, max_examples=15)
 @any_life
-async def test_what_must_hold_holds_after_every_commit(site: Site, begins: int, script: list[Act]) -> None:
+async def test_the_invariants_hold_after_every_commit(site: Site, begins: int, script: list[Act]) -> None:
     await lives(site, begins, script)
 
 
 @pytest.mark.full
 @settings(LIVES, max_examples=60)
 @any_life
-async def test_it_holds_in_many_lives(site: Site, begins: int, script: list[Act]) -> None:
+async def test_the_invariants_hold_in_many_generated_lives(site: Site, begins: int, script: list[Act]) -> None:
     await lives(site, begins, script)
 
 

@@ -26,7 +26,7 @@ async def store(machine: Machine, table: str, column: str, value: str) -> None:
 
 
 @BEYOND
-async def test_labels_beyond_reading_cost_a_text_and_no_run(site: Site, value: str) -> None:
+async def test_a_node_with_undecodable_labels_still_runs(site: Site, value: str) -> None:
     machine, other = await site.register("gpu-1"), await site.register("gpu-2")
     await store(machine, "nodes", "labels", value)
     for each in (machine, other):
@@ -34,7 +34,7 @@ async def test_labels_beyond_reading_cost_a_text_and_no_run(site: Site, value: s
 
 
 @BEYOND
-async def test_every_node_is_listed_and_shown_whatever_one_has_as_its_labels(
+async def test_every_node_is_listed_and_shown_although_one_has_undecodable_labels(
     site: Site, db: pg.Database, value: str
 ) -> None:
     machine = await site.register("gpu-1")
@@ -49,7 +49,7 @@ async def test_every_node_is_listed_and_shown_whatever_one_has_as_its_labels(
 
 
 @BEYOND
-async def test_a_node_is_cancelled_and_its_tasks_are_listed_whatever_an_agent_gave_as_its_result(
+async def test_an_undecodable_task_result_stops_neither_cancel_nor_the_list_of_tasks(
     site: Site, db: pg.Database, value: str
 ) -> None:
     machine = await (await site.active()).asked("drain")
@@ -61,7 +61,7 @@ async def test_a_node_is_cancelled_and_its_tasks_are_listed_whatever_an_agent_ga
         assert (await PostgresQueries(connections).tasks(machine.name)).rows
 
 
-async def test_a_node_runs_whatever_its_agent_has_told_of_its_health(site: Site) -> None:
+async def test_a_node_with_an_undecodable_health_report_still_runs(site: Site) -> None:
     machine = await site.active()
     await store(machine, "node_agents", "health", DEEP)
     assert (await machine.ask("drain")).status == "accepted"
@@ -74,12 +74,12 @@ def dialled(target: BmcTarget) -> BmcReading:
 
 
 @pytest.mark.parametrize("address", ["https://[::1", "https://[zz]", "https://a\u2100b.example", "h\x01ost"])
-async def test_an_address_that_is_none_says_so_and_waits_for_another(site: Site, address: str) -> None:
+async def test_an_invalid_bmc_address_is_reported_and_not_retried_until_it_changes(site: Site, address: str) -> None:
     site.bmc.script = dialled
     machine = await site.register(bmc_address="https://10.0.0.1")
     await site.conn.execute("UPDATE farrier.nodes SET bmc_address = $1 WHERE id = $2", address, machine.id)
     await machine.asked("set_bmc", credential="env:BMC")
-    await site.wait(HOUR)  # within it the credential's version is recorded, and the BMC tried once more
+    await site.wait(HOUR)  # meanwhile the credential's version is recorded, and the BMC is tried once more
     moves = await machine.moves()
     await site.wait(HOUR)
     known = await machine.bmc()

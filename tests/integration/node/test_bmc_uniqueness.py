@@ -32,7 +32,7 @@ async def refusal(conn: Connection, name: str, address: str | None, macs: list[s
 
 
 async def until_blocked(db: pg.Database) -> None:
-    """Return once a session of this database waits for another's transaction."""
+    """Return once a session of this database waits for the transaction of another session."""
     async with db.connect() as conn:
         with anyio.fail_after(PATIENCE):
             while not await conn.fetchval(BLOCKED):
@@ -83,13 +83,13 @@ async def test_one_address_is_known_in_every_spelling(every_db: pg.Database) -> 
         ("https://[2001:db8::1]", "https://[2001:db8::1:443]"),
     ],
 )
-async def test_other_addresses_are_other_bmcs(every_db: pg.Database, one: str, other: str) -> None:
+async def test_different_addresses_are_different_bmcs(every_db: pg.Database, one: str, other: str) -> None:
     async with every_db.connect() as conn:
         await register(conn, "gpu-1", one)
         await register(conn, "gpu-2", other)
 
 
-async def test_what_is_no_address_was_stored_before_and_breaks_no_commit(every_db: pg.Database) -> None:
+async def test_an_invalid_address_that_is_stored_already_breaks_no_commit(every_db: pg.Database) -> None:
     """A commit accepts such an address; the verification of its node reports the error."""
     async with every_db.connect() as conn:
         await register(conn, "gpu-1", None)
@@ -111,7 +111,7 @@ async def test_systems_behind_one_bmc_are_told_apart_by_their_paths(site: Site) 
 
 
 async def test_an_address_without_a_path_is_the_whole_bmc(site: Site) -> None:
-    """The system behind it is found only later, and may be the one that the other node names."""
+    """The system behind the address is discovered only later, and may be the system that the other node names."""
     part, whole = "https://twin.example/redfish/v1/Systems/1", "https://Twin.example:443"
     await site.register("gpu-1", bmc_address=part)
     assert "already belongs to node gpu-1" in await refusal(site.conn, "gpu-2", whole)
@@ -121,7 +121,7 @@ async def test_an_address_without_a_path_is_the_whole_bmc(site: Site) -> None:
     )
 
 
-async def test_a_node_may_name_its_system_and_make_room_for_its_neighbour(site: Site) -> None:
+async def test_a_node_that_names_its_system_leaves_the_other_systems_of_its_bmc_free(site: Site) -> None:
     whole = "https://twin.example"
     first = await site.register("gpu-1", bmc_address=whole, bmc_credential="env:BMC")
     second = await site.register("gpu-2")
@@ -161,7 +161,7 @@ async def test_an_address_is_free_again_when_it_is_changed_cleared_or_its_node_d
     await register(site.conn, "gpu-4", "https://b.example")
 
 
-async def test_two_spellings_given_at_once_do_not_both_get_the_bmc(db: pg.Database) -> None:
+async def test_of_two_concurrent_spellings_of_a_bmc_only_one_is_accepted(db: pg.Database) -> None:
     """Neither node's snapshot shows the other's intent: the database refuses one commit, the next run rejects it."""
     async with sites.opened(db, refusals=(1,)) as site:
         machines = [await site.register(), await site.register()]
@@ -203,7 +203,7 @@ async def test_a_mac_address_belongs_to_one_node_in_every_spelling(every_db: pg.
     ],
     ids=["bmc", "mac"],
 )
-async def test_the_second_of_two_registrations_at_once_is_told_whose_it_is(
+async def test_the_second_of_two_concurrent_registrations_is_refused_with_the_first_nodes_name(
     every_db: pg.Database, first: tuple[Any, ...], second: tuple[Any, ...], reason: str
 ) -> None:
     texts = []
@@ -223,7 +223,7 @@ async def test_the_second_of_two_registrations_at_once_is_told_whose_it_is(
     assert texts == [reason]
 
 
-async def test_the_claims_follow_whoever_writes(db: pg.Database) -> None:
+async def test_an_update_by_hand_cannot_take_another_nodes_bmc(db: pg.Database) -> None:
     """The constraint refuses not only calls of functions but also an UPDATE by hand, with a message for the client."""
     async with db.connect() as conn:
         await register(conn, "gpu-1", "https://a.example")

@@ -37,7 +37,7 @@ async def test_a_token_enrols_once(site: Site) -> None:
     assert sqlstate == "FR403" and "was used at" in text
 
 
-async def test_a_token_is_farriers_by_its_form(site: Site) -> None:
+async def test_a_generated_token_has_the_documented_form(site: Site) -> None:
     machine = await site.register()
     token = await site.conn.fetchval("SELECT farrier.issue_bootstrap($1)", machine.name)
     assert re.fullmatch("fbt_[0-9a-f]{72}", token) and token == bootstrap.token(token[4:68])
@@ -47,7 +47,7 @@ async def test_a_token_is_farriers_by_its_form(site: Site) -> None:
 @pytest.mark.parametrize(
     "spoil", [str.upper, lambda t: t[:-1], lambda t: t + "0", lambda t: t[4:], lambda t: t[:9] + "z" + t[10:]]
 )
-async def test_one_that_is_cut_or_mistyped_is_refused_before_it_is_looked_for(site: Site, spoil: Any) -> None:
+async def test_a_cut_or_mistyped_token_is_refused_without_a_lookup(site: Site, spoil: Any) -> None:
     machine = await site.register(bootstrap_token="token")
     spoilt = spoil(tokens.named("token"))
     mistyped = tokens.named("token")[:-1] + ("1" if tokens.named("token")[-1] == "0" else "0")
@@ -68,7 +68,7 @@ async def test_a_token_is_not_stored(site: Site) -> None:
     assert len(rows) == 1 and tokens.named("open-sesame")[4:68] not in rows[0]["row"]
 
 
-async def test_a_token_lives_three_days(site: Site) -> None:
+async def test_a_token_expires_after_three_days(site: Site) -> None:
     await site.register(bootstrap_token="early")
     await site.register(bootstrap_token="late")
     await site.wait(72 * HOUR - SECOND)
@@ -87,7 +87,7 @@ async def test_issuing_a_token_makes_the_earlier_worthless(site: Site) -> None:
     assert (await machine.state())[0] == "enrolling"
 
 
-async def test_a_revoked_or_unknown_token_opens_nothing(site: Site) -> None:
+async def test_a_revoked_or_unknown_token_is_refused(site: Site) -> None:
     machine = await site.register(bootstrap_token="token")
     await site.conn.execute("SELECT farrier.revoke_bootstrap($1)", machine.name)
     assert "was revoked at" in (await refusal(site, ENROLL, tokens.named("token"), "{}"))[1]
@@ -135,7 +135,7 @@ OF_NAMES = """
 """
 
 
-async def test_a_name_has_the_same_form_in_every_table_whoever_writes_it(every_db: pg.Database) -> None:
+async def test_the_form_of_names_is_checked_in_every_table_for_every_writer(every_db: pg.Database) -> None:
     usable = ("a", "Z9", "0a", "1.2", "a._-b", "1" * 252 + "x", "x" * 253)
     unusable = ("", "0", "0123456789", "1" * 253, "x" * 254, "1" * 253 + "x", "-a", "a.", "_", "7-", "a b", "a/b")
     lines = ("a\n", "\na", "a\nb", "1\n", "1\n2", "a\r", "a\t")
@@ -223,14 +223,14 @@ async def test_a_malformed_health_is_refused(site: Site) -> None:
     assert (await machine.state())[0] == "enrolling"
 
 
-async def test_what_the_database_takes_the_handler_understands(site: Site) -> None:
+async def test_every_health_report_that_the_database_accepts_is_decoded_by_the_handler(site: Site) -> None:
     for health in WELL_FORMED:
         machine = await site.enrolled()
         await machine.report(health)
         assert (await machine.state())[0] == "active", health
 
 
-def test_the_words_of_the_handler_are_those_that_are_tested() -> None:
+def test_every_field_of_a_health_report_is_tested() -> None:
     assert set(Health.__struct_fields__) == {"ok", "alerts", "ssh_seed"}
 
 
@@ -247,7 +247,7 @@ async def woken(machine: Machine) -> int:
     return await wakes_of.times(machine.site.conn, "node", machine.id)
 
 
-async def test_a_heartbeat_wakes_its_node_only_if_it_says_something_new(site: Site) -> None:
+async def test_a_heartbeat_enqueues_its_node_only_if_it_reports_a_change(site: Site) -> None:
     machine = await site.enrolled()
 
     async def wakes(**health: Any) -> bool:
@@ -265,7 +265,7 @@ async def test_a_heartbeat_wakes_its_node_only_if_it_says_something_new(site: Si
     assert await wakes(ok=True, alerts=[{"id": "hot"}]), "back after a silence"
 
 
-async def test_only_the_failed_seeds_that_are_counted_wake(site: Site) -> None:
+async def test_only_the_first_three_failed_ssh_seeds_enqueue_the_node(site: Site) -> None:
     machine = await site.enrolled()
     seen = []
     for _ in range(5):

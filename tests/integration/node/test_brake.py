@@ -28,7 +28,7 @@ OFFLINE_BY_SITE = "SELECT site, count(*) FROM farrier.nodes WHERE status = 'offl
 
 @pytest.fixture
 async def site(db: pg.Database) -> AsyncIterator[Site]:
-    """A site half of whose nodes may leave service at once, and always one."""
+    """A site whose brake lets half of the nodes, and at least one, leave service within the window."""
     async with sites.opened(db) as opened:
         await catalog.set_settings(opened.conn, HALF)
         yield opened
@@ -82,7 +82,7 @@ async def status_of(machines: Sequence[Machine]) -> list[str]:
     return [(await machine.state())[0] for machine in machines]
 
 
-async def test_a_site_that_falls_silent_as_a_whole_stays_in_service(site: Site) -> None:
+async def test_when_all_nodes_of_a_site_fall_silent_all_stay_in_service(site: Site) -> None:
     machines = await fleet(site, 6)
     for _ in range(4):
         await later(site, 10 * MINUTE)
@@ -90,7 +90,7 @@ async def test_a_site_that_falls_silent_as_a_whole_stays_in_service(site: Site) 
     assert "kept in service by the brake of its site" in await waits_for(site, machines[0])
 
 
-async def test_a_few_that_fall_silent_leave_service(site: Site) -> None:
+async def test_a_few_silent_nodes_leave_service(site: Site) -> None:
     machines = await fleet(site, 6)
     await site.pass_time(2 * MINUTE)
     await beat(machines[3:])
@@ -98,7 +98,7 @@ async def test_a_few_that_fall_silent_leave_service(site: Site) -> None:
     assert await status_of(machines) == ["offline"] * 3 + ["active"] * 3
 
 
-async def test_those_that_left_within_the_window_count(site: Site) -> None:
+async def test_nodes_that_left_within_the_window_count(site: Site) -> None:
     machines = await fleet(site, 6)
     await site.pass_time(2 * MINUTE)
     await beat(machines[3:])
@@ -107,7 +107,7 @@ async def test_those_that_left_within_the_window_count(site: Site) -> None:
     assert await status_of(machines) == ["offline"] * 3 + ["active"] * 3
 
 
-async def test_fewer_than_a_bound_are_never_held(site: Site) -> None:
+async def test_one_silent_node_may_always_leave_service(site: Site) -> None:
     machines = await fleet(site, 2)
     await site.pass_time(2 * MINUTE)
     await beat(machines[1:])
@@ -115,7 +115,7 @@ async def test_fewer_than_a_bound_are_never_held(site: Site) -> None:
     assert await status_of(machines) == ["offline", "active"]
 
 
-async def test_it_ends_by_itself_when_the_heartbeats_are_back_and_what_is_dead_leaves(site: Site) -> None:
+async def test_the_brake_ends_when_heartbeats_return_and_a_dead_node_leaves_service(site: Site) -> None:
     machines = await fleet(site, 6)
     await later(site, 10 * MINUTE)
     for _ in range(10):
@@ -125,7 +125,7 @@ async def test_it_ends_by_itself_when_the_heartbeats_are_back_and_what_is_dead_l
     assert await site.conn.fetchval("SELECT count(*) FROM farrier.brakes_holding") == 0
 
 
-async def test_an_operator_lets_the_moves_go_on(site: Site) -> None:
+async def test_an_operator_can_lift_the_brake(site: Site) -> None:
     machines = await fleet(site, 6)
     await later(site, 10 * MINUTE)
     await site.conn.execute("SELECT farrier.lift_brake('ams1', 'power failure in hall 2')")
@@ -134,7 +134,7 @@ async def test_an_operator_lets_the_moves_go_on(site: Site) -> None:
     assert await site.conn.fetchval("SELECT reason FROM farrier.brake_lifts") == "power failure in hall 2"
 
 
-async def test_a_lift_can_be_ended(site: Site) -> None:
+async def test_an_operator_can_end_a_lift(site: Site) -> None:
     machines = await fleet(site, 6)
     await later(site, 10 * MINUTE)
     await site.conn.execute("SELECT farrier.lift_brake('ams1', 'the wrong site', '24 hours')")
@@ -143,7 +143,7 @@ async def test_a_lift_can_be_ended(site: Site) -> None:
     assert await status_of(machines) == ["active"] * 6
 
 
-async def test_a_lift_is_refused_where_no_node_is_held(site: Site) -> None:
+async def test_a_lift_is_refused_if_the_brake_holds_no_node(site: Site) -> None:
     machines = await fleet(site, 6)
     await later(site, 10 * MINUTE)
     for _ in range(10):
@@ -154,7 +154,7 @@ async def test_a_lift_is_refused_where_no_node_is_held(site: Site) -> None:
     assert refusal.value.sqlstate == "FR409"
 
 
-async def test_an_open_lift_holds_up_no_commit(site: Site) -> None:
+async def test_an_uncommitted_lift_does_not_delay_a_commit(site: Site) -> None:
     machines = await fleet(site, 6)
     await later(site, 10 * MINUTE)
     async with site.db.connect() as client, client.transaction():
@@ -163,7 +163,7 @@ async def test_an_open_lift_holds_up_no_commit(site: Site) -> None:
         assert not await admitted(site.conn, machines)
 
 
-async def test_one_site_does_not_hold_another_and_no_site_is_one(site: Site) -> None:
+async def test_each_site_has_its_own_brake_and_nodes_without_a_site_share_one(site: Site) -> None:
     await fleet(site, 6)
     await fleet(site, 1, "fra1")
     await fleet(site, 1, None)

@@ -1,4 +1,4 @@
-"""The database's clock is set back while a run is under way: its possible effects outside still count."""
+"""The database's clock is set back while a run is under way: requests that the run may have sent still count."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_a_reset_that_is_being_sent_is_not_sent_again_and_its_answer_says_
 
 
 @pytest.mark.parametrize("power", ["on", "off"])
-async def test_another_change_of_power_is_done_anew_after_reading(site: Site, power: str) -> None:
+async def test_switching_on_or_off_is_repeated_after_a_read(site: Site, power: str) -> None:
     machine = await site.with_bmc()
     site.bmc.hold(only_power=True)
     asked = await machine.tell("set_power", power=power)

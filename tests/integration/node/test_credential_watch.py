@@ -30,10 +30,10 @@ async def test_a_new_version_of_a_good_credential_is_verified_in_place_before_it
     site.bmc.let_go()
     await site.settled()
     assert await machine.path("management") == ["enroll", "verifying", "manageable", "verifying", "manageable"]
-    assert (await machine.state())[0] == "active", "the status does not depend on it"
+    assert (await machine.state())[0] == "active", "the status does not depend on the BMC"
 
 
-async def test_a_new_version_that_is_wrong_leaves_the_node_in_enroll_and_its_error_told(site: Site) -> None:
+async def test_a_wrong_new_version_leaves_the_node_in_enroll_with_its_error(site: Site) -> None:
     machine = await site.with_bmc()
     site.secrets.current = "v2"
     site.bmc.fail(refused("v2"))
@@ -47,7 +47,7 @@ async def test_a_new_version_that_is_wrong_leaves_the_node_in_enroll_and_its_err
     )
 
 
-async def test_while_the_version_stays_nothing_is_verified_again(site: Site) -> None:
+async def test_an_unchanged_version_causes_no_verification(site: Site) -> None:
     machine = await site.with_bmc()
     for _ in range(5):
         await site.wait(MINUTE)
@@ -87,7 +87,7 @@ async def test_a_secret_that_was_missing_is_used_as_soon_as_it_is_there(site: Si
     assert await management(machine) == "manageable"
 
 
-async def test_details_that_no_secret_mends_are_tried_once_more_and_left_alone(site: Site) -> None:
+async def test_a_failure_that_no_new_secret_mends_is_retried_once_only(site: Site) -> None:
     """The address lies in no allowed network: the failure has the same class, although the credential resolves."""
     site.bmc.fail(BmcError(BmcFailure.INCOMPLETE, "10.0.0.1 is in no allowed network", dialled=False))
     machine = await site.with_bmc()
@@ -97,7 +97,7 @@ async def test_details_that_no_secret_mends_are_tried_once_more_and_left_alone(s
     assert await management(machine) == "enroll"
 
 
-async def test_a_manageable_node_whose_secret_is_gone_says_so_and_goes_on_once_it_is_back(site: Site) -> None:
+async def test_a_manageable_node_reports_a_missing_secret_and_goes_on_once_it_is_back(site: Site) -> None:
     machine = await site.with_bmc()
     site.secrets.current = None
     await site.wait(DUE)

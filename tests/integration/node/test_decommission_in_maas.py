@@ -121,7 +121,7 @@ async def test_a_machine_that_an_administrator_released_meanwhile_is_adopted_and
     assert await machine.path("decommission") == ["pending", "running", "reconciled"]
 
 
-async def test_a_bmc_that_is_mended_lets_the_release_be_made(site: Site) -> None:
+async def test_a_repaired_bmc_lets_the_release_be_made(site: Site) -> None:
     machine, simulated = await in_service(site)
     site.maas.region.natures[simulated.system_id] = Nature(bmc_error="no route")
     await cleaned(machine, "full_decommission")

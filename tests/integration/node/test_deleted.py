@@ -18,7 +18,7 @@ from tests.support.site import FINISH, MINUTE, Machine, Site
 OTHER, ASSET = "SN-OF-ANOTHER", "ASSET-4711"
 ADDRESS, CREDENTIAL, MAC = "https://10.77.0.1", "env:BMC_OF_THE_DEPARTED", "02:77:00:00:00:01"
 STAGE = "SELECT stage FROM farrier.node_decommissions WHERE node_id = $1 ORDER BY id DESC LIMIT 1"
-# All tables and views but history, and the logins that the login cap needs for five minutes.
+# All tables and views except history and except the logins that the login cap needs for five minutes.
 EVERYWHERE = """
     SELECT c.relname FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
      WHERE s.nspname = 'farrier' AND c.relkind IN ('r', 'v') AND c.relname NOT IN ('history', 'bmc_logins') ORDER BY 1
@@ -105,7 +105,9 @@ async def traces(site: Site) -> list[str]:
 
 
 @pytest.mark.parametrize("path", [removed, deleted_unseen, adopted_as_another])
-async def test_no_table_and_no_view_keeps_what_names_or_opens_the_machine(site: Site, path: Any) -> None:
+async def test_no_table_or_view_keeps_data_that_identify_the_machine_or_give_access_to_it(
+    site: Site, path: Any
+) -> None:
     machine = await path(site)
     assert (await machine.look())["status"] == "deleted"
     assert await site.conn.fetchval("SELECT name FROM farrier.nodes") == machine.name
@@ -125,8 +127,8 @@ async def test_a_task_leaves_traces_where_they_are_sought(site: Site) -> None:
     assert "node_tasks" in {text.partition(":")[0] for text in await traces(site)}
 
 
-async def test_whoever_deletes_it_by_hand_leaves_nothing_either(site: Site) -> None:
-    """A trigger removes the data, so also from a row that is restored or edited by hand."""
+async def test_data_of_a_deleted_node_are_removed_even_after_an_update_by_hand(site: Site) -> None:
+    """A trigger removes the data, even from a row that is restored or edited by hand."""
     machine = await site.removing()
     await site.conn.execute(
         "UPDATE farrier.nodes SET bmc_address = $2, bmc_credential = $3 WHERE id = $1", machine.id, ADDRESS, CREDENTIAL
@@ -137,7 +139,7 @@ async def test_whoever_deletes_it_by_hand_leaves_nothing_either(site: Site) -> N
     assert await traces(site) == []
 
 
-async def test_no_view_shows_a_management_state_of_it(site: Site) -> None:
+async def test_no_view_shows_a_management_state_of_a_deleted_node(site: Site) -> None:
     machine = await removed(site)
     row = await site.conn.fetchrow("SELECT * FROM farrier.node_lifecycle WHERE id = $1", machine.id)
     assert row is not None and row["name"] == machine.name
@@ -150,7 +152,7 @@ async def test_no_view_shows_a_management_state_of_it(site: Site) -> None:
     assert page.rows[0].management is None and page.rows[0].bmc_credential is None
 
 
-async def test_its_failed_logins_count_for_five_minutes_and_are_gone_after_the_next_login_anywhere(site: Site) -> None:
+async def test_failed_logins_of_a_deleted_node_are_kept_for_five_minutes_and_then_removed(site: Site) -> None:
     def refuse(target: BmcTarget) -> BmcReading:
         if "10.77" in target.address:
             raise BmcError(BmcFailure.AUTH, "refused", credential_version="v1")
@@ -170,7 +172,7 @@ async def test_its_failed_logins_count_for_five_minutes_and_are_gone_after_the_n
 # --- stage cleanup_secrets
 
 
-async def test_its_secrets_are_cleaned_up_when_the_tables_hold_none_of_them(site: Site) -> None:
+async def test_cleanup_secrets_ends_when_no_table_holds_a_secret_of_the_node(site: Site) -> None:
     """The stage also removes data that are written while it runs."""
     machine = await site.removing()
     lease = await machine.claim(TaskType.UNINSTALL)
@@ -202,7 +204,7 @@ async def test_its_secrets_are_cleaned_up_when_the_tables_hold_none_of_them(site
     assert not await site.conn.fetchval("SELECT EXISTS (SELECT FROM farrier.node_agents)")
 
 
-async def test_the_stage_is_not_through_while_a_table_holds_one_of_them(site: Site) -> None:
+async def test_cleanup_secrets_does_not_end_while_a_table_holds_a_secret_of_the_node(site: Site) -> None:
     machine = await site.removing()
     lease = await machine.claim(TaskType.UNINSTALL)
     assert lease is not None

@@ -47,18 +47,18 @@ def options(name: str) -> list[str]:
             return [option, value]
 
 
-def test_each_detail_has_a_value_here() -> None:
+def test_every_detail_has_a_test_value() -> None:
     assert set(VALUES) == set(DETAILS)
 
 
 @pytest.mark.parametrize("name", VALUES)
-async def test_a_service_registers_a_node_with_it(conn: Connection, name: str) -> None:
+async def test_a_service_registers_a_node_with_each_detail(conn: Connection, name: str) -> None:
     await conn.execute(REGISTER, json.dumps({name: VALUES[name]}))
     assert (await details(conn))[name] == VALUES[name]
 
 
 @pytest.mark.parametrize("name", VALUES)
-async def test_the_command_line_registers_a_node_with_it_and_shows_it(farrier: Prompt, name: str) -> None:
+async def test_the_command_line_registers_a_node_with_each_detail_and_shows_it(farrier: Prompt, name: str) -> None:
     await farrier("node", "add", "gpu-1", *options(name))
     assert (await farrier("node", "show", "gpu-1", "--json")).json[name] == VALUES[name]
     text = (await farrier("node", "show", "gpu-1")).out
@@ -72,7 +72,7 @@ async def test_the_command_line_registers_a_node_with_it_and_shows_it(farrier: P
 
 
 @pytest.mark.parametrize("name", VALUES)
-async def test_intent_set_changes_it_and_history_has_both_values(site: Site, name: str) -> None:
+async def test_intent_set_changes_each_detail_and_history_has_both_values(site: Site, name: str) -> None:
     machine = await site.register("gpu-1")
     before = await details(site.conn)
     await machine.asked("set", **{name: VALUES[name]})
@@ -86,7 +86,7 @@ async def test_intent_set_changes_it_and_history_has_both_values(site: Site, nam
 
 
 @pytest.mark.parametrize("name", LISTED)
-async def test_lists_and_pages_show_it_and_are_filtered_by_it(
+async def test_lists_and_pages_show_each_detail_and_filter_by_it(
     farrier: Prompt, web: httpx.AsyncClient, conn: Connection, name: str
 ) -> None:
     value = VALUES[name]
@@ -104,7 +104,7 @@ async def test_lists_and_pages_show_it_and_are_filtered_by_it(
     assert await conn.fetchval(f"SELECT {name} FROM farrier.node_inventory WHERE name = 'gpu-1'") == value
 
 
-async def test_what_no_node_may_have_is_refused_in_words(site: Site) -> None:
+async def test_an_invalid_detail_is_refused_with_a_message(site: Site) -> None:
     machine = await site.register("gpu-1")
     before = await details(site.conn)
     for name, value, said in REFUSED:
@@ -117,7 +117,7 @@ async def test_what_no_node_may_have_is_refused_in_words(site: Site) -> None:
     assert await details(site.conn) == before
 
 
-async def test_the_details_of_a_registration_win_over_its_parameters(conn: Connection) -> None:
+async def test_details_of_a_registration_override_its_parameters(conn: Connection) -> None:
     given = '{"site": "dc-2"}'
     await conn.execute("SELECT farrier.register_node('gpu-1', site => 'dc-1', details => $1::jsonb)", given)
     assert (await details(conn))["site"] == "dc-2"

@@ -98,7 +98,7 @@ async def test_a_machine_that_two_nodes_find_is_taken_by_one_of_them_only(site: 
     assert "gpu-7.a" in detail and found.system_id in detail
 
 
-async def test_what_never_passes_ends_with_a_person_after_five_commissionings(site: Site) -> None:
+async def test_after_five_failed_commissionings_the_onboarding_waits_for_an_operator(site: Site) -> None:
     site.maas.region.default_nature = Nature(commission=CommissionFate.SCRIPT_FAILS)
     machine = await (await site.with_bmc(macs=[MAC])).asked("onboard", mode="deploy")
     for _ in range(MOST_WAITS):

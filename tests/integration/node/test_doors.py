@@ -60,7 +60,7 @@ async def refused(act: Any) -> str:
 
 
 @pytest.mark.parametrize(("door", "most"), DOORS)
-async def test_json_that_nobody_could_read_is_refused(site: Site, door: Any, most: int) -> None:
+async def test_json_nested_too_deeply_is_refused(site: Site, door: Any, most: int) -> None:
     told = await refused(door(site, deep(3000)))
     assert "nested more than 64 levels deep" in told
 
@@ -79,13 +79,13 @@ async def test_json_that_is_too_large_is_refused(site: Site, door: Any, most: in
 
 
 @pytest.mark.parametrize(("door", "most"), DOORS)
-async def test_as_much_as_is_allowed_gets_in(site: Site, door: Any, most: int) -> None:
+async def test_the_largest_allowed_json_is_accepted(site: Site, door: Any, most: int) -> None:
     largest = {"x": "", "n": [10**308, -(10**308), 0.1], "deep": json.loads(deep(63))}
     largest["x"] = "y" * (most - len(json.dumps(largest)))
     await door(site, json.dumps(largest))
 
 
-async def test_a_fault_is_found_wherever_it_is(every_db: pg.Database) -> None:
+async def test_json_fault_finds_a_fault_at_any_depth_and_place(every_db: pg.Database) -> None:
     check = "SELECT farrier.json_fault($1::jsonb, 65536)"
     objects = '{"a": ' * 65 + "1" + "}" * 65
     mixed = '{"a": [1, ' * 33 + "1" + "]}" * 33
@@ -102,7 +102,7 @@ async def test_a_fault_is_found_wherever_it_is(every_db: pg.Database) -> None:
             assert await conn.fetchval(check, faulty) is not None, faulty
 
 
-async def test_params_are_too_shallow_to_hold_any_of_it(site: Site) -> None:
+async def test_deep_or_huge_params_of_an_intent_are_refused(site: Site) -> None:
     machine = await site.register()
     for params in (deep(3000), '{"reason": ' + deep(3000) + "}", '{"reason": ' + "9" * 5000 + "}"):
         with pytest.raises(pg.PostgresError) as error:
@@ -114,14 +114,14 @@ async def test_params_are_too_shallow_to_hold_any_of_it(site: Site) -> None:
 
 
 @pytest.mark.parametrize("name", ["idempotency_key", "requested_by"])
-async def test_a_key_and_a_name_of_a_request_have_255_characters(site: Site, name: str) -> None:
+async def test_key_and_client_of_an_intent_have_at_most_255_characters(site: Site, name: str) -> None:
     machine = await site.register()
     ask = f"SELECT farrier.intent($1, 'quarantine', '{{\"reason\": \"x\"}}', {name} => $2)"
     await site.conn.execute(ask, machine.name, "ä" * 255)
     assert await refused(site.conn.execute(ask, machine.name, "k" * 256)) == f"{name} is longer than 255 characters"
 
 
-async def test_what_the_server_has_no_room_for_is_malformed_and_no_outage(site: Site, db: pg.Database) -> None:
+async def test_a_value_that_postgresql_cannot_store_is_refused_and_no_outage(site: Site, db: pg.Database) -> None:
     machine = await site.register()
     async with db.pool(size=1) as connections:
         requests = PostgresRequests(connections, db.dsn)
@@ -174,7 +174,7 @@ DETAILS = [
 ]
 
 
-async def test_set_bmc_register_node_and_the_model_take_the_same(every_db: pg.Database) -> None:
+async def test_set_bmc_register_node_and_the_model_accept_the_same_bmc_details(every_db: pg.Database) -> None:
     async with every_db.connect() as conn:
         await conn.execute("SELECT farrier.register_node('gpu-1')")
         for number, (detail, text, good) in enumerate(DETAILS):
@@ -234,7 +234,7 @@ async def test_a_machine_of_another_node_is_refused_with_its_name(site: Site, db
             await PostgresRequests(connections, db.dsn).register([Registration(name="x", site="eu-1", maas_id="abc")])
 
 
-async def test_nothing_cannot_be_woken(site: Site) -> None:
+async def test_enqueue_without_a_kind_and_an_id_is_refused(site: Site) -> None:
     assert await refused(site.conn.execute("SELECT farrier.enqueue(NULL, NULL)")) == (
         "expected a kind and an ID; got null and null"
     )

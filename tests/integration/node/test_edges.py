@@ -51,7 +51,7 @@ async def test_edges_are_taken_by_their_triggers(site: Site, path: Path) -> None
         assert any(cause.startswith(edge.cause) for cause in causes), (edge, moves)
 
 
-def test_all_edges_of_the_model_are_taken_or_said_to_need_a_later_release() -> None:
+def test_every_edge_of_the_model_has_a_path_or_a_reason_in_later() -> None:
     taken = {edge[:3] for path_edges in EVERY_PATH.values() for edge in path_edges}
     every = {(layer, *pair) for layer, pairs in edges.ALLOWED.items() for pair in pairs}
     assert taken | LATER.keys() == every

@@ -28,7 +28,7 @@ async def test_a_stage_that_fails_for_good_is_counted_once_though_its_stop_takes
     assert counted(site) == [("decommission", "drain_node", "task_failed")]
 
 
-async def test_a_workflow_that_an_operator_freezes_is_counted_as_that(site: Site) -> None:
+async def test_a_workflow_that_an_operator_freezes_is_counted_as_operator_request(site: Site) -> None:
     await paths.drain_that_an_operator_freezes(site)
     assert counted(site) == [("decommission", "drain_node", "operator_request")]
 
@@ -46,7 +46,7 @@ async def test_a_workflow_that_ends_well_counts_no_failure(site: Site) -> None:
     assert counted(site) == []
 
 
-async def test_what_is_counted_has_its_series_from_the_start(site: Site) -> None:
+async def test_every_failure_that_can_be_counted_has_its_series_from_the_start(site: Site) -> None:
     await paths.uninstall_that_fails(site)
     sink = PrometheusSink(vocabulary())
     before = series(sink)

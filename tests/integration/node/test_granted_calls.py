@@ -111,7 +111,7 @@ async def call(conn: Connection, function: str, arguments: str, known: dict[str,
 
 
 @pytest.mark.parametrize("role", list(CALLS))
-async def test_what_a_role_may_call_it_can_call(every_db: pg.Database, role: str) -> None:
+async def test_every_function_granted_to_a_role_works_under_that_role(every_db: pg.Database, role: str) -> None:
     known = await prepared(every_db)
     async with every_db.connect() as conn:
         await conn.execute(f"SET ROLE {role}")

@@ -28,7 +28,7 @@ ROWS = {
 
 # Runs the checks of COMMIT at once.
 AT_COMMIT = "SET CONSTRAINTS ALL IMMEDIATE"
-# For nodes without a live workflow.
+# Makes the nodes name no live workflow.
 UNNAMED = "UPDATE farrier.nodes SET live_workflow_kind = NULL, live_workflow_id = NULL"
 
 
@@ -57,7 +57,7 @@ async def register(conn: Connection) -> None:
 
 
 @pytest.mark.parametrize("layer", Layer)
-async def test_an_edge_passes_exactly_if_the_model_has_it(every_db: pg.Database, layer: Layer) -> None:
+async def test_the_database_accepts_exactly_the_edges_of_the_model(every_db: pg.Database, layer: Layer) -> None:
     table, column = ROWS[layer]
     async with every_db.connect() as conn:
         await register(conn)
@@ -68,7 +68,9 @@ async def test_an_edge_passes_exactly_if_the_model_has_it(every_db: pg.Database,
 
 
 @pytest.mark.parametrize("kind", WorkflowKind)
-async def test_a_pair_passes_exactly_if_the_mapping_has_it(db: pg.Database, kind: WorkflowKind) -> None:
+async def test_the_database_accepts_exactly_the_pairs_of_status_in_the_mapping(
+    db: pg.Database, kind: WorkflowKind
+) -> None:
     """Tested for a live workflow in the commit that begins it, and for an ended one in the commit that ends it."""
     table = f"farrier.node_{kind}s"
     others = "UPDATE farrier.node_onboardings SET status = 'cancelled'"
@@ -103,14 +105,16 @@ async def test_a_pair_passes_exactly_if_the_mapping_has_it(db: pg.Database, kind
         pytest.param("", "UPDATE farrier.node_onboardings SET status = 'cancelled'", id="ends behind the node's back"),
     ],
 )
-async def test_a_node_names_the_one_workflow_that_is_live(every_db: pg.Database, before: str, move: str) -> None:
+async def test_a_commit_is_refused_unless_the_node_names_its_one_live_workflow(
+    every_db: pg.Database, before: str, move: str
+) -> None:
     async with every_db.connect() as conn:
         await register(conn)
         assert await refusal(conn, "", AT_COMMIT) is None
         assert await refusal(conn, before, f"{move}; {AT_COMMIT}") == REFUSED
 
 
-async def test_a_node_without_a_live_workflow_passes_exactly_if_the_mapping_has_it(every_db: pg.Database) -> None:
+async def test_without_a_live_workflow_the_database_accepts_exactly_the_mapped_statuses(every_db: pg.Database) -> None:
     """A node enters `draining` or `removing` only in the commit that begins the decommission that owns the status."""
     ended = "UPDATE farrier.node_onboardings SET status = 'cancelled'"
     async with every_db.connect() as conn:
@@ -147,7 +151,7 @@ async def test_the_decommission_of_a_node_does_not_end_without_the_node_leaving_
 
 
 @pytest.mark.parametrize("kind", WorkflowKind)
-async def test_one_kind_is_live_once(db: pg.Database, kind: WorkflowKind) -> None:
+async def test_a_node_has_at_most_one_live_workflow_of_a_kind(db: pg.Database, kind: WorkflowKind) -> None:
     one = f"INSERT INTO farrier.node_{kind}s (node_id, mode) VALUES (1, 'soft_reset')"
     async with db.connect() as conn:
         await register(conn)
@@ -173,6 +177,6 @@ async def test_a_layer_begins_only_where_the_model_begins_it(every_db: pg.Databa
 
 
 def test_every_end_of_a_workflow_is_an_edge_from_running() -> None:
-    """The test of pairs relies on this."""
+    """The test of the pairs in the mapping relies on this."""
     for kind in WorkflowKind:
         assert all((WorkflowStatus.RUNNING, end) in edges.ALLOWED[Layer(kind)] for end in TERMINAL)

@@ -70,7 +70,7 @@ async def test_a_malformed_intent_is_refused_by_its_insert(every_db: pg.Database
         (1, "adopt", "requires api_version 2 or later; this intent has 1"),
     ],
 )
-async def test_a_version_that_does_not_fit_is_refused_with_both_numbers(
+async def test_an_unsupported_api_version_is_refused_with_the_supported_range(
     db: pg.Database, version: int | None, action: str, told: str
 ) -> None:
     async with db.connect() as conn:
@@ -81,7 +81,7 @@ async def test_a_version_that_does_not_fit_is_refused_with_both_numbers(
 
 
 @pytest.mark.parametrize("action", [action for action, spec in actions.ACTIONS.items() if spec.since > 1])
-async def test_the_hint_is_the_statement_that_is_taken(db: pg.Database, action: str) -> None:
+async def test_the_hint_is_a_statement_that_is_accepted(db: pg.Database, action: str) -> None:
     """Tested for every action that is newer than version 1, with all columns of the refused INSERT."""
     params = {"set": {"site": "ams1"}, "pause": {"reason": "it's \\ loud"}}.get(action, {})
     async with db.connect() as conn:
@@ -108,7 +108,7 @@ async def test_the_hint_is_the_statement_that_is_taken(db: pg.Database, action: 
     ("params", "key", "by"),
     [({"reason": "x" * 16_384}, "k", "ann"), ({"reason": "x"}, "k" * 256, "ann"), ({"reason": "x"}, "k", "a" * 256)],
 )
-async def test_what_is_too_long_for_a_hint_is_refused_for_its_size(
+async def test_an_intent_that_is_too_long_for_a_hint_is_refused_for_its_size(
     db: pg.Database, params: dict[str, str], key: str, by: str
 ) -> None:
     """The hint would have to be truncated, and would then not be a valid statement."""
@@ -125,7 +125,7 @@ async def test_what_is_too_long_for_a_hint_is_refused_for_its_size(
         assert (refused.value.sqlstate, refused.value.hint) == ("FR400", None)
 
 
-async def test_a_client_that_is_newer_than_the_database_learns_what_it_speaks(db: pg.Database) -> None:
+async def test_a_client_newer_than_the_database_is_refused_with_the_supported_versions(db: pg.Database) -> None:
     newer = actions.API_MAX + 1
     async with db.connect() as conn:
         for ask in (
@@ -162,7 +162,7 @@ async def test_an_unknown_node_is_refused(db: pg.Database, node: str) -> None:
         assert refused.value.sqlstate == "FR404"
 
 
-async def test_a_node_goes_by_its_name_or_its_id(site: Site) -> None:
+async def test_a_node_is_addressed_by_its_name_or_its_id(site: Site) -> None:
     machine = await site.active()
     for name in (machine.name, str(machine.id)):
         id_ = await insert(site.conn, "quarantine", '{"reason": "x"}', name)
@@ -216,7 +216,7 @@ async def test_a_key_belongs_to_one_node(db: pg.Database) -> None:
 # --- answered
 
 
-async def test_one_run_answers_several_in_order_of_id_up_to_the_first_that_moves(site: Site) -> None:
+async def test_one_run_answers_intents_in_order_of_id_up_to_the_first_that_moves_the_node(site: Site) -> None:
     machine = await site.active()
     answers = await machine.ask_together(
         ("reactivate", {}), ("release", {}), ("drain", {}), ("drain", {}), ("remove", {})
@@ -229,13 +229,13 @@ async def test_one_run_answers_several_in_order_of_id_up_to_the_first_that_moves
     assert times[0] == times[1] == times[2] < times[3] <= times[4]
 
 
-async def test_more_requests_than_one_run_sees_are_all_answered_now(site: Site) -> None:
+async def test_more_intents_than_one_run_loads_are_all_answered_now(site: Site) -> None:
     machine = await site.active()
     answers = await machine.ask_together(*[("release", {})] * 250)
     assert {answer.status for answer in answers} == {"rejected"}
 
 
-async def test_a_flood_that_reaches_a_node_as_it_goes_is_answered(site: Site) -> None:
+async def test_many_intents_for_a_node_that_is_deleted_are_all_answered(site: Site) -> None:
     machine = await site.register(bootstrap_token="token")
     answers = await machine.ask_together(("delete", {}), *[("quarantine", {"reason": "x"})] * 250)
     assert [answer.status for answer in answers] == [ACCEPTED] + ["rejected"] * 250
@@ -268,7 +268,7 @@ async def test_a_rejection_names_the_states_in_which_it_would_be_accepted(
     assert await machine.moves() == before
 
 
-async def test_while_a_workflow_is_live_others_are_rejected_with_its_id(site: Site) -> None:
+async def test_while_a_workflow_is_live_other_workflows_are_rejected_with_its_id(site: Site) -> None:
     machine = await site.draining()
     for action, params in (("remove", {}), ("decommission", {"mode": "soft_reset"})):
         answer = await machine.ask(action, **params)
@@ -281,7 +281,7 @@ async def test_while_a_workflow_is_live_others_are_rejected_with_its_id(site: Si
         assert answer.reason is not None and "onboarding" in answer.reason and "is live" in answer.reason
 
 
-async def test_of_two_edits_the_newer_is_meant(site: Site) -> None:
+async def test_of_two_set_bmc_intents_the_newer_supersedes_the_older(site: Site) -> None:
     machine = await site.register()
     older, newer = await machine.ask_together(
         ("set_bmc", {"address": "https://10.0.0.1"}), ("set_bmc", {"address": "https://10.0.0.2"})
@@ -290,7 +290,7 @@ async def test_of_two_edits_the_newer_is_meant(site: Site) -> None:
     assert (await machine.look())["bmc_address"] == "https://10.0.0.2"
 
 
-async def test_what_only_verifying_forbids_waits_until_it_is_left(site: Site) -> None:
+async def test_an_intent_that_only_verifying_forbids_waits_for_its_end(site: Site) -> None:
     machine = await site.verifying(await site.with_bmc(auto_manage=False))
     waiting = await machine.tell("manage")
     site.wake()
@@ -314,7 +314,7 @@ async def test_a_delete_does_not_wait_for_a_bmc(site: Site) -> None:
 # --- resume
 
 
-async def test_resume_duplicates_nothing_while_its_task_is_fresh_or_its_lease_live(site: Site) -> None:
+async def test_resume_issues_no_second_task_while_one_is_queued_or_leased(site: Site) -> None:
     machine = await site.draining()
     assert (await machine.ask("resume")).reason == "node.drain is in progress"
     lease = await machine.claim(TaskType.DRAIN)

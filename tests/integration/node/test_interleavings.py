@@ -98,14 +98,14 @@ async def answered(client: Connection) -> list[Any]:
     return [row["times"] for row in rows]
 
 
-async def test_before_the_load(client: Connection, by_hand: ByHand) -> None:
+async def test_an_intent_before_the_load_is_answered_once(client: Connection, by_hand: ByHand) -> None:
     await ask(client)
     assert (await by_hand.commit(by_hand.finish(await by_hand.load()))).verdict is Verdict.COMMITTED
     assert not await by_hand.is_woken()
     assert await answered(client) == [1]
 
 
-async def test_between_load_and_commit(client: Connection, by_hand: ByHand) -> None:
+async def test_an_intent_between_load_and_commit_is_answered_once(client: Connection, by_hand: ByHand) -> None:
     run = by_hand.finish(await by_hand.load())
     await ask(client)
     assert (await by_hand.commit(run)).verdict is Verdict.COMMITTED
@@ -125,7 +125,9 @@ async def to_the_brink(client: Connection, by_hand: ByHand) -> Finished[Node, Wr
         await by_hand.commit(run)
 
 
-async def test_just_before_the_commit_that_deletes_the_node(client: Connection, by_hand: ByHand) -> None:
+async def test_an_intent_before_the_commit_that_deletes_the_node_is_answered_once(
+    client: Connection, by_hand: ByHand
+) -> None:
     run = await to_the_brink(client, by_hand)
     await ask(client)
     await by_hand.commit(run)
@@ -136,7 +138,7 @@ async def test_just_before_the_commit_that_deletes_the_node(client: Connection, 
     assert not await by_hand.is_woken()
 
 
-async def test_while_the_deleted_node_runs_for_the_last_time(
+async def test_an_intent_during_the_last_run_of_a_deleted_node_is_answered_once(
     client: Connection, by_hand: ByHand, db: pg.Database
 ) -> None:
     """An intent, inserted before the node is deleted, is committed during the node's last run: one more run follows."""
@@ -156,7 +158,9 @@ async def test_while_the_deleted_node_runs_for_the_last_time(
     assert not await by_hand.is_woken()
 
 
-async def test_after_the_last_run_of_the_deleted_node(client: Connection, by_hand: ByHand, db: pg.Database) -> None:
+async def test_an_intent_after_the_last_run_of_a_deleted_node_is_answered_once(
+    client: Connection, by_hand: ByHand, db: pg.Database
+) -> None:
     """The client's COMMIT succeeds; the intent's wake causes one more run, which rejects the intent."""
     run = await to_the_brink(client, by_hand)
     async with db.connect() as slow:

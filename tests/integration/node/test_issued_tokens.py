@@ -49,7 +49,7 @@ async def refusal(site: Site, token: str) -> str:
     return str(refused.value)
 
 
-async def test_what_is_stored_of_a_token_is_what_the_database_makes_of_it(site: Site) -> None:
+async def test_python_and_the_database_compute_the_same_digest_of_a_token(site: Site) -> None:
     made = await site.conn.fetchval("SELECT encode(farrier.digest($1), 'hex')", "tökén")
     assert made == bootstrap.digest("tökén")
 
@@ -68,7 +68,7 @@ async def test_an_issued_token_lives_as_long_as_it_was_given(site: Site) -> None
     assert "expired at" in await refusal(site, "token")
 
 
-async def test_another_token_makes_the_earlier_unused_one_worthless(site: Site) -> None:
+async def test_another_token_revokes_the_earlier_unused_one(site: Site) -> None:
     machine, other = await site.register(), await site.register()
     await issued(site, machine, "first")
     await issued(site, other, "of another node")
@@ -78,7 +78,7 @@ async def test_another_token_makes_the_earlier_unused_one_worthless(site: Site) 
     assert await site.conn.fetchval(_ENROLL, named("of another node"))
 
 
-async def test_the_same_token_again_is_one_token_whose_time_begins_anew(site: Site) -> None:
+async def test_issuing_the_same_token_again_restarts_its_lifetime(site: Site) -> None:
     machine = await site.register()
     await issued(site, machine, "token")
     await site.wait(TTL - SECOND)

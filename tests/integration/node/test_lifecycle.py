@@ -108,7 +108,7 @@ async def test_an_onboarding_that_needs_maas_is_refused(site: Site) -> None:
     assert "no MAAS configured" in await told(await site.register(), "onboard", mode="deploy")
 
 
-async def test_a_full_decommission_skips_what_is_in_no_maas(site: Site) -> None:
+async def test_a_full_decommission_of_a_node_without_maas_id_skips_its_stages_in_maas(site: Site) -> None:
     machine = await (await site.active()).asked("decommission", mode="full_decommission")
     for type_ in ("RELEASE_ALLOCATIONS", "DRAIN", "CLEANUP_STORAGE", "SCRUB_GPU", "VALIDATE_CLEAN", "UNINSTALL"):
         await machine.finish(TaskType[type_])
@@ -159,7 +159,7 @@ async def test_a_node_that_never_was_active_is_deleted_by_the_tables_own_edges(s
 
 
 @pytest.mark.parametrize("how", ["bootstrap_issued", "enrolling"])
-async def test_what_a_deleted_node_had_is_free_again(site: Site, how: str) -> None:
+async def test_name_and_details_of_a_deleted_node_are_free_again(site: Site, how: str) -> None:
     machine = await never_active(site, how)
     await machine.asked("delete")
     row = await machine.look()
@@ -176,7 +176,7 @@ async def test_what_a_deleted_node_had_is_free_again(site: Site, how: str) -> No
     assert len(await machine.path()) >= 5
 
 
-async def test_a_deleted_node_takes_nothing_any_more(site: Site) -> None:
+async def test_a_deleted_node_accepts_no_intent_token_or_heartbeat(site: Site) -> None:
     machine = await (await site.register(bootstrap_token="token")).asked("delete")
     for statement, sqlstate in (
         ("SELECT farrier.intent('gpu-1', 'drain')", "FR404"),
@@ -195,7 +195,7 @@ async def test_a_node_that_was_in_service_is_not_deleted(site: Site) -> None:
     assert "decommission or remove it" in await told(machine, "delete")
 
 
-async def test_an_agent_of_a_removed_node_speaks_for_it_no_more(site: Site) -> None:
+async def test_a_removed_node_has_no_agent_and_no_wake(site: Site) -> None:
     machine = await (await site.removing()).finish(TaskType.UNINSTALL)
     assert not await site.conn.fetchval("SELECT count(*) FROM farrier.node_agents")
     assert not await site.conn.fetchval("SELECT count(*) FROM farrier.wakes")
@@ -222,7 +222,7 @@ async def test_an_address_that_another_node_has_is_refused_with_its_name(site: S
     assert (await other.look())["management"] == "manageable"
 
 
-async def test_two_nodes_that_are_given_one_address_at_once_do_not_both_get_it(db: pg.Database) -> None:
+async def test_of_two_nodes_that_set_one_address_at_once_only_one_gets_it(db: pg.Database) -> None:
     """Neither node's snapshot shows the other's intent: the database refuses one commit, the next run rejects it."""
     async with sites.opened(db, refusals=(1,)) as site:
         machines = [await site.register(), await site.register()]
@@ -270,7 +270,7 @@ async def test_a_verification_that_a_crash_cut_off_is_counted_and_begun_again(db
                 assert (await machine.look())["management"] == "enroll"
 
 
-async def test_unmanaged_rests_and_partial_details_dial_nothing(site: Site) -> None:
+async def test_no_bmc_is_called_for_a_node_without_or_with_partial_bmc_details(site: Site) -> None:
     machine = await site.register()
     await site.wait(HOUR)
     assert (await machine.look())["management"] == "unmanaged"
@@ -301,9 +301,7 @@ async def test_an_unmanaged_node_may_be_active(site: Site) -> None:
         "quarantine = '{\"cause\": 1}'",
     ],
 )
-async def test_a_row_that_makes_no_sense_is_an_outcome_of_its_node_and_of_no_other(
-    db: pg.Database, damage: str
-) -> None:
+async def test_an_inconsistent_row_is_an_error_of_its_own_node_only(db: pg.Database, damage: str) -> None:
     async with sites.opened(db, unreadable=True) as site:
         sick, well = await site.active(), await site.active()
         await site.conn.execute(

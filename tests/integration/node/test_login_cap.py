@@ -21,7 +21,7 @@ from tests.support.site import SECOND, Machine, Site
 CHASSIS = "https://10.0.0.1"
 SYSTEM = CHASSIS + "/redfish/v1/Systems/{}"
 BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-# The nodes among these that may not log in now.
+# Of the given nodes, those that may not log in now.
 OVER_CAP = """
     SELECT farrier.over_login_cap(jsonb_agg(jsonb_build_object(
                'run', id, 'address', $2::text, 'trying', farrier.now(), 'tries', jsonb_build_array(farrier.now()))))
@@ -63,7 +63,7 @@ class Account:
             await site.settled()
 
     async def goes_on(self, minutes: int, *machines: Machine) -> None:
-        """Insert an intent `manage` for every node again and again."""
+        """Insert an intent `manage` for every node twice a minute."""
         for _ in range(2 * minutes):
             for machine in machines:
                 await machine.asked("manage")
@@ -87,7 +87,7 @@ async def test_nodes_behind_one_bmc_share_its_three_failed_logins(site: Site) ->
     assert len(account.refused) >= 6, "they go on once the window has passed"
 
 
-async def test_nodes_of_two_processes_share_them_too(db: pg.Database) -> None:
+async def test_nodes_of_two_processes_share_the_failed_logins_of_a_bmc(db: pg.Database) -> None:
     async with sites.opened(db, shards=ODD) as one, sites.opened(db, shards=EVEN) as two:
         account = Account(one, two)
         machines = [await behind(one, 1), await behind(two, 2)]
@@ -95,7 +95,7 @@ async def test_nodes_of_two_processes_share_them_too(db: pg.Database) -> None:
         assert account.most == 3
 
 
-async def test_regular_reads_of_two_processes_share_them_too(db: pg.Database) -> None:
+async def test_regular_reads_of_two_processes_share_the_failed_logins_of_a_bmc(db: pg.Database) -> None:
     """The password changes while the nodes are manageable, so each node's regular reads fail."""
     async with sites.opened(db, shards=ODD) as one, sites.opened(db, shards=EVEN) as two:
         account = Account(one, two)
@@ -116,7 +116,7 @@ async def test_regular_reads_of_two_processes_share_them_too(db: pg.Database) ->
         assert await logins(one) == 0
 
 
-async def test_two_commits_at_the_same_moment_do_not_both_get_the_last_one(db: pg.Database) -> None:
+async def test_two_concurrent_commits_do_not_both_get_the_last_login(db: pg.Database) -> None:
     async with sites.opened(db, shards=ODD) as one, sites.opened(db, shards=EVEN) as two, db.connect() as gate:
         account = Account(one, two)
         machines = [await behind(one, 1), await behind(two, 2)]
@@ -144,7 +144,7 @@ async def test_the_database_has_the_cap_of_the_model(db: pg.Database) -> None:
     assert tuple(stored or ()) == (LOGIN_CAP, LOGIN_WINDOW)
 
 
-async def test_without_the_cap_the_database_grants_no_login(site: Site) -> None:
+async def test_without_its_constants_the_database_grants_no_login(site: Site) -> None:
     machines = [await behind(site, system) for system in range(10)]
     await site.conn.execute("DELETE FROM farrier.constants")
     with pytest.raises(pg.PostgresError, match="returned no rows"):
@@ -165,7 +165,7 @@ async def test_the_database_grants_as_many_logins_within_the_window_as_its_const
 
 
 @pytest.mark.parametrize("spelled", ["10.0.0.1:443", "HTTPS://10.0.0.1/redfish/v1/Systems/7"])
-async def test_a_deleted_nodes_failures_count_for_who_is_registered_at_its_address(site: Site, spelled: str) -> None:
+async def test_failed_logins_of_a_deleted_node_count_for_the_next_node_at_its_address(site: Site, spelled: str) -> None:
     account = Account(site)
     for name in ("a", "b", "c", "d", "e"):
         machine = await site.register(name, bmc_address=spelled, bmc_credential="env:BMC")
@@ -179,7 +179,7 @@ async def test_a_deleted_nodes_failures_count_for_who_is_registered_at_its_addre
 
 
 @pytest.mark.parametrize("given", ["registered", "edited", "manageable"])
-async def test_a_bmc_that_is_given_to_another_node_keeps_its_count(site: Site, given: str) -> None:
+async def test_a_bmc_that_another_node_gets_keeps_its_count_of_failed_logins(site: Site, given: str) -> None:
     account = Account(site)
     other = None
     if given != "registered":
@@ -203,7 +203,7 @@ async def test_a_bmc_that_is_given_to_another_node_keeps_its_count(site: Site, g
     assert account.most == 3
 
 
-async def test_failures_at_one_bmc_are_nobodys_elsewhere(site: Site) -> None:
+async def test_failed_logins_at_one_bmc_do_not_count_at_another(site: Site) -> None:
     account = Account(site)
     await account.goes_on(1, await site.register(bmc_address=CHASSIS, bmc_credential="env:BMC"))
     account.good.add("/redfish/v1/Systems/1")
@@ -211,7 +211,7 @@ async def test_failures_at_one_bmc_are_nobodys_elsewhere(site: Site) -> None:
     assert (await other.look())["management"] == "manageable"
 
 
-async def test_a_success_gives_the_try_back(site: Site) -> None:
+async def test_a_successful_login_does_not_count_towards_the_cap(site: Site) -> None:
     account = Account(site)
     account.good |= {f"/redfish/v1/Systems/{system}" for system in range(1, 9)}
     machines = [await behind(site, system) for system in range(1, 9)]
@@ -222,7 +222,7 @@ async def test_a_success_gives_the_try_back(site: Site) -> None:
     assert await logins(site) == 0
 
 
-async def test_healthy_neighbours_wait_for_logins_under_way_and_not_for_five_minutes(site: Site) -> None:
+async def test_nodes_behind_a_healthy_bmc_wait_only_for_the_logins_under_way(site: Site) -> None:
     account = Account(site)
     account.good |= {f"/redfish/v1/Systems/{system}" for system in range(1, 7)}
     machines = [await behind(site, system) for system in range(1, 7)]

@@ -27,14 +27,14 @@ To: TypeAlias = Callable[[Site], Awaitable[Machine]]
 # --- which machine
 
 
-async def test_the_first_verification_records_who_the_machine_is(site: Site) -> None:
+async def test_the_first_verification_records_the_machines_identity(site: Site) -> None:
     site.bmc.script = lambda _target: msgspec.structs.replace(READING, macs=("aa:bb:cc:00:00:01",))
     bmc = await (await site.with_bmc()).bmc()
     assert (bmc["serial"], bmc["uuid"], bmc["macs"]) == (READING.serial, READING.uuid, ["aa:bb:cc:00:00:01"])
     assert site.bmc.asked_for_macs == [True]
 
 
-async def test_what_was_recorded_first_stays_over_verifications(site: Site) -> None:
+async def test_a_verification_keeps_the_identity_that_was_recorded_first(site: Site) -> None:
     site.bmc.script = lambda _target: msgspec.structs.replace(READING, macs=("aa:bb:cc:00:00:01",))
     machine = await site.with_bmc()
     site.bmc.script = lambda _target: msgspec.structs.replace(READING, serial=" sn-1", macs=())
@@ -58,7 +58,7 @@ async def test_a_verification_that_sees_another_machine_fails_and_waits_for_an_e
 
 
 @pytest.mark.parametrize("clears", [True, False], ids=["cleared and given again", "another address"])
-async def test_forgetting_the_bmc_is_how_a_replaced_machine_is_accepted(site: Site, clears: bool) -> None:
+async def test_a_replaced_machine_is_accepted_after_its_bmc_was_cleared_or_changed(site: Site, clears: bool) -> None:
     machine = await site.with_bmc()
     address = (await machine.look())["bmc_address"]
     site.bmc.script = lambda _target: adoption.another_machine()
@@ -115,7 +115,7 @@ async def test_manage_finds_the_system_of_a_bmc_whose_firmware_renamed_it(site: 
     assert "sync_failure" not in bmc
 
 
-async def test_so_does_a_verification_for_a_new_version_of_the_credential(site: Site) -> None:
+async def test_a_verification_for_a_new_credential_version_finds_the_renamed_system_too(site: Site) -> None:
     machine = await renamed(site)
     site.secrets.current = "v2"
     await site.wait(2 * MINUTE)
@@ -129,7 +129,7 @@ async def test_another_machine_behind_the_new_path_is_still_refused(site: Site) 
     assert ((await machine.look())["management"], bmc["failure"]) == ("enroll", "identity_mismatch")
 
 
-async def test_a_path_that_the_address_names_is_never_left(site: Site) -> None:
+async def test_a_system_path_in_the_address_is_never_replaced(site: Site) -> None:
     machine = await renamed(site, address=f"https://10.0.0.1{OLD}")
     await machine.asked("manage")
     assert (await machine.bmc())["failure"] == "unsupported"
@@ -154,7 +154,7 @@ async def test_an_exception_of_the_client_itself_is_a_failure_like_any_other(sit
     assert [node.name for node in failed.rows] == [machine.name]
 
 
-async def test_so_it_is_in_an_adoption_a_read_and_a_change_of_power(site: Site) -> None:
+async def test_an_exception_of_the_client_is_a_failure_in_adoption_read_and_power_change_too(site: Site) -> None:
     adopted, read = await site.with_bmc(), await site.with_bmc()
     site.bmc.fail(RuntimeError("a bug"))
     await adopted.ask("adopt")
@@ -193,7 +193,7 @@ async def test_power_that_was_not_read_is_unknown(site: Site) -> None:
 # --- when
 
 
-async def test_cancel_stops_a_verification_that_no_workflow_asked_for(site: Site) -> None:
+async def test_cancel_stops_a_verification_outside_of_a_workflow(site: Site) -> None:
     machine = await site.active()
     await machine.asked("set_bmc", address="https://10.0.9.1", credential="env:BMC")
     await site.verifying(machine)
@@ -219,7 +219,7 @@ async def test_cancel_of_an_onboarding_stops_the_verification_too(site: Site, au
     assert (await machine.look())["management"] == ("manageable" if auto_manage else "enroll")
 
 
-async def test_a_bmc_that_asks_for_patience_gets_it(site: Site) -> None:
+async def test_a_bmc_is_not_called_before_its_retry_after_has_passed(site: Site) -> None:
     site.bmc.fail(BmcError(BmcFailure.UNREACHABLE, "HTTP 503", retry_after=4 * MINUTE))
     await site.with_bmc()
     dialled = len(site.bmc.calls)
@@ -229,7 +229,7 @@ async def test_a_bmc_that_asks_for_patience_gets_it(site: Site) -> None:
     assert len(site.bmc.calls) > dialled
 
 
-async def test_what_was_not_dialled_is_no_failed_login(site: Site) -> None:
+async def test_a_failure_without_a_connection_is_not_counted_as_a_failed_login(site: Site) -> None:
     site.bmc.fail(BmcError(BmcFailure.AUTH, "refused three times; waits", dialled=False, retry_after=2 * MINUTE))
     machine = await site.with_bmc()
     for _ in range(4):
@@ -278,8 +278,8 @@ async def test_a_delete_never_touches_a_bmc(site: Site, to: To) -> None:
     assert (len(site.bmc.calls), len(site.bmc.reads), len(site.bmc.powers)) == called
 
 
-async def test_a_request_for_another_node_s_bmc_costs_a_verification_no_login(site: Site) -> None:
-    """Such an intent does not interrupt the verification, and is rejected after it; only one that can be met does."""
+async def test_an_intent_for_another_node_s_bmc_does_not_interrupt_a_verification(site: Site) -> None:
+    """The intent cannot be met, and is rejected after the verification."""
     await site.register("holder", bmc_address="https://taken.example")
     machine = await site.verifying(await site.with_bmc())
     dialled = len(site.bmc.calls)
@@ -294,7 +294,7 @@ async def test_a_request_for_another_node_s_bmc_costs_a_verification_no_login(si
     assert "tries" not in await machine.bmc()
 
 
-async def test_a_request_that_can_be_met_cuts_a_verification_short(site: Site) -> None:
+async def test_an_intent_that_can_be_met_interrupts_a_verification(site: Site) -> None:
     machine = await site.verifying(await site.with_bmc())
     given = await machine.tell("set_bmc", address="https://free.example")
     await site.cut_short()

@@ -33,7 +33,7 @@ async def lan(db: pg.Database) -> AsyncIterator[Tenancy]:
 
 @pytest.fixture
 async def every_lan(every_db: pg.Database) -> AsyncIterator[Tenancy]:
-    """The same on each supported server in turn, for tests of behaviour that is implemented in SQL."""
+    """The site of `lan` on each supported server in turn, for tests of behaviour that is implemented in SQL."""
     async with tenancy.opened(every_db) as opened:
         await opened.segment(gateways=["10.9.0.1"], mtu=9000)
         await opened.partition()
@@ -47,7 +47,7 @@ async def test_a_node_has_its_address_and_its_membership_before_it_is_deployed(l
     assert "address: tenant-a 10.9.0.2/24 via 10.9.0.1" in await onboarded.user_data_of(node)
 
 
-async def test_people_are_shown_what_a_node_has(every_lan: Tenancy, every_db: pg.Database) -> None:
+async def test_the_node_view_shows_ports_addresses_and_memberships(every_lan: Tenancy, every_db: pg.Database) -> None:
     node = await every_lan.active()
     async with every_db.pool(1) as pool:
         (shown,) = (await PostgresQueries(pool).node(node.name)).rows
@@ -58,7 +58,7 @@ async def test_people_are_shown_what_a_node_has(every_lan: Tenancy, every_db: pg
     assert (other.ib_guids, other.addresses, other.memberships) == (None, (), ())
 
 
-async def test_what_a_node_uses_is_not_deleted_and_the_answer_names_the_node(lan: Tenancy) -> None:
+async def test_a_segment_or_partition_in_use_is_not_deleted_and_the_answer_names_the_node(lan: Tenancy) -> None:
     node = await lan.active()
     for kind, name in (("network_segment", SEGMENT), ("ib_partition", PARTITION)):
         status, reason = await lan.asked(kind, name, "delete")
@@ -80,14 +80,14 @@ async def test_a_drain_ends_once_the_node_is_decommissioned_and_not_before(every
 
 
 @pytest.mark.parametrize("mode", ["soft_reset", "storage_cleanup"])
-async def test_a_node_that_stays_in_service_keeps_what_it_has(lan: Tenancy, mode: str) -> None:
+async def test_a_node_that_stays_in_service_keeps_its_address_and_membership(lan: Tenancy, mode: str) -> None:
     node = await lan.active()
     await cleaned(await node.asked("decommission", mode=mode))
     await until(node, "completed")
     assert (await lan.addresses(node), list(lan.ports)) == (["10.9.0.2"], [PORT])
 
 
-async def test_what_is_installed_anew_keeps_its_address(lan: Tenancy) -> None:
+async def test_a_reimaged_node_keeps_its_address_although_a_lower_one_is_free(lan: Tenancy) -> None:
     await lan.site.conn.fetchval("SELECT farrier.allocate_address($1, 'somebody')", SEGMENT)
     node = await lan.active()
     await cleaned(await node.asked("decommission", mode="reimage"))
@@ -98,7 +98,7 @@ async def test_what_is_installed_anew_keeps_its_address(lan: Tenancy) -> None:
     assert "10.9.0.3/24" in await onboarded.user_data_of(node)
 
 
-async def test_what_is_emptied_to_stay_empty_gives_back_what_it_had(lan: Tenancy) -> None:
+async def test_a_reimage_that_retires_the_node_gives_back_address_and_membership(lan: Tenancy) -> None:
     node = await lan.active()
     await cleaned(await node.asked("decommission", mode="reimage", retire=True))
     await until(node, "completed")
@@ -108,7 +108,7 @@ async def test_what_is_emptied_to_stay_empty_gives_back_what_it_had(lan: Tenancy
     assert not lan.ports
 
 
-async def test_while_ufm_is_down_a_node_waits_and_then_goes_on_by_itself(lan: Tenancy) -> None:
+async def test_a_node_waits_while_ufm_is_down_and_then_goes_on_by_itself(lan: Tenancy) -> None:
     lan.manager.faults.add(DOWN)
     node = await onboarded.begun(await lan.node())
     await until(node, STAGE)
@@ -120,7 +120,7 @@ async def test_while_ufm_is_down_a_node_waits_and_then_goes_on_by_itself(lan: Te
     assert list(lan.ports) == [PORT]
 
 
-async def test_the_partition_wakes_the_node_that_waits_for_it(every_lan: Tenancy) -> None:
+async def test_a_partition_enqueues_the_node_that_waits_for_it(every_lan: Tenancy) -> None:
     every_lan.manager.faults.add(DOWN)
     node = await onboarded.begun(await every_lan.node())
     await until(node, STAGE)
@@ -132,7 +132,7 @@ async def test_the_partition_wakes_the_node_that_waits_for_it(every_lan: Tenancy
     assert (await node.state())[2] != STAGE
 
 
-async def test_an_address_that_is_released_wakes_the_node_that_waits_for_it(db: pg.Database) -> None:
+async def test_a_released_address_enqueues_the_node_that_waits_for_it(db: pg.Database) -> None:
     async with tenancy.opened(db, partitions=()) as lan:
         await lan.segment("10.9.0.0/30")
         for owner in ("x", "y"):
@@ -165,7 +165,7 @@ async def test_a_node_for_which_a_segment_is_full_waits_and_others_go_on(db: pg.
         assert await lan.addresses(late) == ["10.9.1.1"]
 
 
-async def test_what_is_made_later_wakes_those_that_wait_for_it(db: pg.Database) -> None:
+async def test_a_segment_and_a_partition_made_later_enqueue_the_node_that_waits_for_them(db: pg.Database) -> None:
     async with tenancy.opened(db) as lan:
         node = await lan.begun()
         assert "segment tenant-a does not exist" in await lan.reason(node)
@@ -178,7 +178,7 @@ async def test_what_is_made_later_wakes_those_that_wait_for_it(db: pg.Database) 
         assert (await lan.addresses(node), list(lan.ports)) == (["10.9.0.1"], [PORT])
 
 
-async def test_what_is_of_another_site_needs_a_person(db: pg.Database) -> None:
+async def test_a_segment_of_another_site_stops_the_onboarding_for_an_operator(db: pg.Database) -> None:
     async with tenancy.opened(db, partitions=()) as lan:
         await lan.segment(site="south")
         node = await onboarded.begun(await lan.node())
@@ -191,7 +191,7 @@ async def test_what_is_of_another_site_needs_a_person(db: pg.Database) -> None:
         assert await lan.addresses(node) == []
 
 
-async def test_a_node_whose_ports_nobody_knows_waits_until_they_are_told(lan: Tenancy) -> None:
+async def test_a_node_without_recorded_ports_waits_until_an_operator_sets_them(lan: Tenancy) -> None:
     node = await onboarded.begun(await onboarded.manageable(lan.site))
     await until(node, STAGE)
     assert "set_ib_ports" in await lan.reason(node)
@@ -201,14 +201,14 @@ async def test_a_node_whose_ports_nobody_knows_waits_until_they_are_told(lan: Te
     assert await lan.members() == {"0002c903000e0009": "applied"}
 
 
-async def test_a_node_without_ports_is_a_member_of_nothing(lan: Tenancy) -> None:
+async def test_a_node_without_ports_joins_no_partition(lan: Tenancy) -> None:
     node = await onboarded.manageable(lan.site)
     await lan.has_ports(node)
     await deployed(await begun(node))
     assert (await lan.addresses(node), await lan.members()) == (["10.9.0.2"], {})
 
 
-async def test_an_agent_tells_its_ports_where_nobody_has(every_lan: Tenancy) -> None:
+async def test_ports_that_an_agent_reports_are_recorded_unless_an_operator_set_them(every_lan: Tenancy) -> None:
     node, given = await onboarded.manageable(every_lan.site), await every_lan.node()
     facts = '{"ib_guids": ["0x0002C903000EAAAA", "nonsense"]}'
     for each in (node, given):
@@ -226,7 +226,7 @@ async def test_a_port_belongs_to_one_node(lan: Tenancy) -> None:
 
 
 @pytest.mark.parametrize("stage", ["wait_for_deployed", "wait_for_agent_enrollment"])
-async def test_what_is_cancelled_gives_back_what_it_took(lan: Tenancy, stage: str) -> None:
+async def test_a_cancelled_onboarding_gives_back_address_and_membership(lan: Tenancy, stage: str) -> None:
     node = await begun(await lan.node())
     await until(node, stage)
     assert await lan.addresses(node)
@@ -236,7 +236,7 @@ async def test_what_is_cancelled_gives_back_what_it_took(lan: Tenancy, stage: st
     assert (await lan.addresses(node), list(lan.ports)) == ([], [])
 
 
-async def test_what_begins_anew_has_one_address(lan: Tenancy) -> None:
+async def test_an_onboarding_that_is_restarted_keeps_one_address(lan: Tenancy) -> None:
     node = await begun(await lan.node())
     await until(node, "wait_for_deployed")
     for action in ("restart_clean", "rerun"):
@@ -246,7 +246,7 @@ async def test_what_begins_anew_has_one_address(lan: Tenancy) -> None:
         assert (await lan.addresses(node), list(lan.ports)) == (["10.9.0.2"], [PORT])
 
 
-async def test_a_node_that_is_deleted_gives_back_what_it_took(lan: Tenancy) -> None:
+async def test_a_deleted_node_gives_back_address_and_membership(lan: Tenancy) -> None:
     node = await begun(await lan.node())
     await until(node, "wait_for_deployed")
     await node.asked("delete")
@@ -256,7 +256,7 @@ async def test_a_node_that_is_deleted_gives_back_what_it_took(lan: Tenancy) -> N
     await lan.has_ports(await lan.node(), PORT)  # another node may have the same port afterwards
 
 
-async def test_a_segment_that_is_drained_before_the_deployment_is_not_held_up(db: pg.Database) -> None:
+async def test_a_node_that_is_not_deployed_yet_does_not_hold_up_a_drain_of_its_segment(db: pg.Database) -> None:
     async with tenancy.opened(db) as lan:
         await lan.segment()
         node = await lan.begun()  # its onboarding waits, because the partition does not exist
@@ -267,16 +267,14 @@ async def test_a_segment_that_is_drained_before_the_deployment_is_not_held_up(db
         await lan.until_gone("farrier.network_segments", SEGMENT)
 
 
-async def test_somebody_who_takes_an_address_for_a_node_beforehand_chooses_it(lan: Tenancy) -> None:
+async def test_an_address_that_a_client_allocated_for_the_node_is_used(lan: Tenancy) -> None:
     node = await lan.node()
     await lan.site.conn.execute("SELECT farrier.allocate_address($1, $2, '10.9.0.77')", SEGMENT, node.name)
     await deployed(await begun(node))
     assert await lan.addresses(node) == ["10.9.0.77"]
 
 
-async def test_a_client_that_does_not_commit_holds_up_nobody_but_those_who_want_the_same(
-    lan: Tenancy, db: pg.Database
-) -> None:
+async def test_an_open_allocation_delays_only_nodes_that_use_the_same_segment(lan: Tenancy, db: pg.Database) -> None:
     """The client holds the segment's lock; the loop does not wait for it, and runs the node again each second."""
     node = await lan.node()
     async with db.connect() as client:
@@ -292,7 +290,7 @@ async def test_a_client_that_does_not_commit_holds_up_nobody_but_those_who_want_
     assert (await lan.addresses(node), await lan.members()) == (["10.9.0.2"], {PORT: "applied"})
 
 
-async def test_the_loop_may_do_all_of_it_in_the_controllers_role(db: pg.Database) -> None:
+async def test_the_controllers_role_suffices_for_nodes_that_use_networks(db: pg.Database) -> None:
     async with db.connect() as owner:
         name = await owner.fetchval("SELECT current_database()")
         await owner.execute(f"ALTER DATABASE {name} SET role = 'farrier_controller'")
@@ -314,9 +312,7 @@ async def test_the_loop_may_do_all_of_it_in_the_controllers_role(db: pg.Database
 
 
 @pytest.mark.parametrize("many", [8, pytest.param(24, marks=pytest.mark.full)])
-async def test_many_nodes_at_once_have_an_address_each_and_wait_for_one_another_by_no_lock(
-    lan: Tenancy, many: int
-) -> None:
+async def test_many_concurrent_nodes_get_one_address_each_without_a_deadlock(lan: Tenancy, many: int) -> None:
     """The nodes' commits lock rows that the commits of segment and partition lock, too."""
     nodes = [await lan.node() for _ in range(many)]
     async with lan.site.conn.transaction():
@@ -354,7 +350,7 @@ async def with_tokens(lan: Tenancy, many: int) -> list[tuple[Machine, int]]:
     return [(node, await lan.site.conn.fetchval(_VERSION, node.id)) for node in nodes]
 
 
-async def test_a_run_that_cannot_have_its_address_now_leaves_nothing_and_the_others_all(
+async def test_a_run_that_cannot_get_its_address_now_writes_nothing_and_other_runs_are_written(
     every_lan: Tenancy, every_db: pg.Database
 ) -> None:
     (first, one), (second, two) = await with_tokens(every_lan, 2)
@@ -366,7 +362,7 @@ async def test_a_run_that_cannot_have_its_address_now_leaves_nothing_and_the_oth
         await client.execute("SELECT farrier.release_address($1, '10.9.0.2', 'vm-1')", SEGMENT)
 
 
-async def test_a_run_that_was_overtaken_takes_nothing(every_lan: Tenancy) -> None:
+async def test_a_run_on_an_older_version_takes_no_address(every_lan: Tenancy) -> None:
     (first, one), (second, two) = await with_tokens(every_lan, 2)
     runs = ((first, one - 1), (second, two))
     unwritten = await every_lan.site.conn.fetch(_WRITE, changes(*runs, wants=[first, second]))
@@ -374,7 +370,7 @@ async def test_a_run_that_was_overtaken_takes_nothing(every_lan: Tenancy) -> Non
     assert (await every_lan.addresses(first), await every_lan.addresses(second)) == ([], ["10.9.0.2"])
 
 
-async def test_a_segment_that_is_not_ready_yet_is_passed_over_and_refuses_no_run(every_db: pg.Database) -> None:
+async def test_a_segment_that_is_not_ready_is_skipped_without_an_error(every_db: pg.Database) -> None:
     """No loop runs here, so the segment does not become ready."""
     async with every_db.connect() as conn:
         create = "INSERT INTO farrier.resource_intents (kind, resource, action, params) VALUES ($1, $2, 'create', $3)"
@@ -385,14 +381,14 @@ async def test_a_segment_that_is_not_ready_yet_is_passed_over_and_refuses_no_run
         assert await conn.fetchval("SELECT count(*) FROM farrier.segment_addresses") == 0
 
 
-async def test_a_run_that_is_written_again_takes_nothing_twice(every_lan: Tenancy) -> None:
+async def test_a_repeated_write_of_a_run_takes_no_second_address(every_lan: Tenancy) -> None:
     ((node, version),) = await with_tokens(every_lan, 1)
     for _ in range(2):
         assert await every_lan.site.conn.fetch(_WRITE, changes((node, version), wants=[node])) == []
     assert await every_lan.addresses(node) == ["10.9.0.2"]
 
 
-async def test_a_node_that_anybody_deletes_gives_back_what_it_had(every_lan: Tenancy) -> None:
+async def test_a_node_that_is_deleted_by_hand_gives_back_address_and_membership(every_lan: Tenancy) -> None:
     """Tested by an UPDATE by hand that marks the node's row as deleted."""
     node = await every_lan.active()
     await cleaned(await node.asked("decommission", mode="full_decommission"))

@@ -1,5 +1,5 @@
-"""Actions on nodes, segments, partitions, UFM and processes in any order: only an entitled node holds an address or
-membership, and only one; none is lost; and when all nodes are deleted, all of them are free.
+"""Actions on nodes, segments, partitions, UFM and processes in any order: no address or membership is held by two nodes,
+held without a right to it, or lost; when all nodes are deleted, all addresses and memberships are free.
 
 Hypothesis generates the scripts, for two nodes and a segment with room for three besides the gateway.
 """
@@ -88,7 +88,7 @@ def waits(by: timedelta) -> Act:
 
 
 def strikes(number: int) -> Act:
-    """The process dies at the change of a machine with this number."""
+    """The process dies in the change in MAAS with this number, counted from now on."""
 
     async def strike(it: Life) -> None:
         it.wire.strike = Nth(number, Blow.HELD_AFTER)
@@ -190,7 +190,7 @@ ACTS = st.one_of(
 @pytest.mark.timeout(180)  # takes some 30 s of a processor, which other tests may use, too
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(begins=st.integers(0, 2), script=st.lists(ACTS, min_size=4, max_size=10))
-async def test_nothing_is_held_by_two_or_by_nobody_or_lost(
+async def test_no_address_or_membership_is_held_twice_or_lost(
     pg_server: pg.Server, begins: int, script: list[Act]
 ) -> None:
     async with pg_server.database() as db, AsyncExitStack() as stack:

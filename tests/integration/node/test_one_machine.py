@@ -65,7 +65,7 @@ async def known(machine: Machine) -> tuple[str, str | None]:
 # --- verifying and adopting
 
 
-async def test_a_machine_that_another_node_has_is_not_verified_and_the_error_names_that_node(site: Site) -> None:
+async def test_a_machine_of_another_node_is_not_verified_and_the_error_names_that_node(site: Site) -> None:
     first, second = await two_names(site)
     assert await known(first) == ("manageable", None)
     assert await known(second) == ("enroll", "identity_taken")
@@ -101,7 +101,7 @@ async def test_a_deployment_of_a_machine_that_another_node_has_stops(site: Site)
     assert (row["status"], row["failure_class"]) == ("quarantined", "identity_taken")
 
 
-async def test_power_of_a_machine_is_switched_by_the_node_that_has_it_and_by_no_other(site: Site) -> None:
+async def test_power_of_a_machine_is_switched_only_by_the_node_that_has_it(site: Site) -> None:
     first, second = await two_names(site)
     assert (await second.ask("set_power", power="off")).status == "rejected"
     assert site.bmc.sent == []
@@ -148,14 +148,14 @@ async def test_a_machine_is_recognised_in_every_spelling(site: Site, one: Given,
         ),
     ],
 )
-async def test_what_tells_no_machine_from_another_is_no_obstacle(site: Site, one: Given, other: Given) -> None:
+async def test_placeholder_identities_do_not_make_two_machines_one(site: Site, one: Given, other: Given) -> None:
     bare = replace(READING, serial=None, uuid=None)
     site.bmc.script = answers(**{"10_0_0_1": replace(bare, **one), "10_0_0_2": replace(bare, **other)})
     await site.with_bmc()
     assert await known(await site.with_bmc()) == ("manageable", None)
 
 
-async def test_a_mac_address_registered_for_another_node_tells_where_nothing_else_does(site: Site) -> None:
+async def test_a_registered_mac_address_identifies_a_machine_without_serial_and_uuid(site: Site) -> None:
     await site.register("gpu-1", macs=["aa:bb:cc:00:00:01"])
     same_everywhere(site, serial=None, uuid=None, macs=("aa:bb:cc:00:00:01",))
     second = await site.with_bmc("gpu-2")
@@ -163,10 +163,11 @@ async def test_a_mac_address_registered_for_another_node_tells_where_nothing_els
     assert (await second.bmc())["last_error"] == "this machine belongs to node gpu-1: it has the same MAC address"
 
 
-async def test_of_two_nodes_verified_at_the_same_moment_one_has_the_machine_and_the_other_says_so(
+async def test_of_two_nodes_verified_at_once_one_gets_the_machine_and_the_other_names_it(
     db: pg.Database,
 ) -> None:
-    # Usually both steps read before either commits, and the database refuses one; else the second step sees the first.
+    # Usually both steps read before either commits, and the database refuses one commit. Otherwise the second step
+    # reads what the first has committed.
     async with sites.opened(db, refusals=(0, 1)) as site:
         same_everywhere(site)
         site.bmc.hold()
@@ -195,7 +196,7 @@ async def test_of_two_nodes_verified_at_the_same_moment_one_has_the_machine_and_
 
 
 @pytest.mark.parametrize("way", ["clear_bmc", "set_bmc", "delete"])
-async def test_giving_up_a_machine_frees_it_for_the_node_that_has_it_now(site: Site, way: str) -> None:
+async def test_a_machine_that_a_node_gives_up_is_free_for_another_node(site: Site, way: str) -> None:
     first, second = await two_names(site)
     if way == "set_bmc":
         site.bmc.script = lambda target: reading(target) if target.address == "https://10.0.7.7" else READING
@@ -225,7 +226,7 @@ async def test_a_board_that_moved_between_two_nodes_is_accepted_the_documented_w
 # --- the database
 
 
-async def test_the_database_refuses_a_second_node_with_the_machine_whoever_writes(every_db: pg.Database) -> None:
+async def test_the_database_refuses_a_second_node_with_the_machine_for_every_writer(every_db: pg.Database) -> None:
     async with every_db.connect() as conn:
         await conn.execute("ALTER TABLE farrier.nodes DISABLE TRIGGER begin_resource")
         bmc = msgspec.json.encode({"serial": "SN-1", "manufacturer": "Dell Inc.", "uuid": UUID}).decode()
@@ -285,14 +286,14 @@ async def old(empty_db: pg.Database) -> pg.Database:
     return empty_db
 
 
-async def test_duplicates_from_before_do_not_stop_a_migration_and_are_reported(old: pg.Database) -> None:
+async def test_older_duplicates_do_not_stop_a_migration_and_are_reported(old: pg.Database) -> None:
     async with old.connect() as conn:
         assert await duplicates(conn) == (Duplicate("serial", ("gpu-1", "gpu-2")),)
         assert await conn.fetchval("SELECT farrier.same_machine(1)") == ["gpu-2"]
         assert await conn.fetchval("SELECT farrier.same_machine(3)") == []
 
 
-async def test_power_of_duplicates_from_before_is_switched_for_none_until_one_is_left(old: pg.Database) -> None:
+async def test_power_of_older_duplicates_is_not_switched_until_one_node_is_left(old: pg.Database) -> None:
     async with sites.opened(old) as site:
         site.bmc.script = site.bmc.read_script = lambda target: replace(
             READING, serial="SN-3" if "gpu-3" in target.address else "SN-1", uuid=None, power=site.bmc.power
@@ -310,7 +311,7 @@ async def test_power_of_duplicates_from_before_is_switched_for_none_until_one_is
         assert await known(first) == ("enroll", "identity_taken"), "the remaining node has the machine now"
 
 
-async def test_a_duplicate_from_before_that_is_verified_again_ends_as_taken(old: pg.Database) -> None:
+async def test_an_older_duplicate_that_is_verified_again_gets_identity_taken(old: pg.Database) -> None:
     async with sites.opened(old) as site:
         same_everywhere(site, uuid=None)
         second = Machine(site, "gpu-2", 2)

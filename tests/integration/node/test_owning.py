@@ -1,4 +1,4 @@
-"""A node in `draining` or `removing` needs a live decommission: one without it reports that, and `resume` makes it.
+"""A node in `draining` or `removing` needs a live decommission: `why` reports a missing one, and `resume` makes it.
 
 Such a node comes from a backup, or from an UPDATE by hand past the guards, as in these tests.
 """
@@ -76,9 +76,7 @@ async def test_resume_makes_the_decommission_and_the_node_goes_on(site: Site, st
 @pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("status", CARRIED_BY)
-async def test_resume_of_an_agentless_node_gives_up_by_force_what_an_agent_would_do(
-    site: Site, status: str, way: str
-) -> None:
+async def test_resume_of_an_agentless_node_makes_a_forced_decommission(site: Site, status: str, way: str) -> None:
     machine = await found(site, status, way, agentless=True)
     asked = await machine.ask("resume")
     assert asked.status == "accepted" and "no decommission of it is live" in str(asked.reason)
@@ -92,7 +90,7 @@ async def test_resume_of_an_agentless_node_gives_up_by_force_what_an_agent_would
 @pytest.mark.parametrize("status", CARRIED_BY)
 async def test_a_decommission_that_resume_made_is_cancelled_like_any_other(site: Site, status: str) -> None:
     machine = await found(site, status, WAYS["it is gone"])
-    await site.wait(HOUR)  # so that it is not healthy again at once
+    await site.wait(HOUR)  # so that the node is not healthy again at once
     await (await machine.asked("resume")).asked("cancel")
     assert (await machine.state())[0] == ("offline" if status == "draining" else "retired")
 
@@ -129,7 +127,7 @@ async def test_a_task_whose_lease_ran_out_meanwhile_is_issued_again(site: Site) 
     assert [task["status"] for task in await machine.tasks()] == ["expired", "queued"]
 
 
-async def test_a_lease_that_runs_out_ends_no_decommission(site: Site) -> None:
+async def test_an_expired_lease_does_not_end_a_decommission(site: Site) -> None:
     for machine, type_ in ((await site.draining(), TaskType.DRAIN), (await site.removing(), TaskType.UNINSTALL)):
         before = await machine.look()
         for _ in range(3):

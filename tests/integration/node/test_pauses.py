@@ -10,7 +10,7 @@ from tests.support.site import MINUTE, Site
 ACCEPTED = "accepted"
 
 
-async def test_a_pause_holds_requests_until_it_ends(site: Site) -> None:
+async def test_a_pause_holds_intents_until_it_ends(site: Site) -> None:
     machine = await (await site.active()).asked("pause", reason="fire drill")
     held = [await machine.tell("drain") for _ in range(120)]
     await site.settled()
@@ -23,13 +23,13 @@ async def test_a_pause_holds_requests_until_it_ends(site: Site) -> None:
 
 
 @pytest.mark.parametrize(("action", "ends_as"), [("cancel", "enrolling"), ("delete", "deleted")])
-async def test_a_pause_does_not_hold_what_ends_things(site: Site, action: str, ends_as: str) -> None:
+async def test_a_pause_does_not_hold_cancel_and_delete(site: Site, action: str, ends_as: str) -> None:
     machine = await (await site.enrolled()).asked("pause", reason="fire drill")
     assert (await machine.ask(action)).status == ACCEPTED
     assert (await machine.look())["status"] == ends_as
 
 
-async def test_what_a_pause_held_is_answered_when_its_node_is_deleted(site: Site) -> None:
+async def test_intents_that_a_pause_held_are_answered_when_the_node_is_deleted(site: Site) -> None:
     machine = await (await site.with_bmc()).asked("pause", reason="fire drill")
     held = [
         await machine.tell("set_power", power="off"),

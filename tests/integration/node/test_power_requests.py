@@ -24,7 +24,7 @@ LEASE = 15 * SECOND
 
 
 async def switching(site: Site, machine: Machine, **params: object) -> int:
-    """Ask for a change of power, which is sent and held without a response; returns the id of the intent."""
+    """Insert a set_power intent, whose request is sent and held without a response; return the intent's id."""
     site.bmc.hold(only_power=True)
     id_ = await machine.tell("set_power", **params)
     site.wake()
@@ -36,7 +36,7 @@ async def switching(site: Site, machine: Machine, **params: object) -> int:
 
 
 @pytest.mark.parametrize(("wanted", "state"), [("off", "off"), ("on", "on"), ("reset", "on")])
-async def test_it_is_done_proven_by_reading_and_answered_with_that(site: Site, wanted: str, state: str) -> None:
+async def test_set_power_is_answered_with_the_power_that_was_read_back(site: Site, wanted: str, state: str) -> None:
     machine = await site.with_bmc()
     moves = await machine.moves()
     answer = await machine.ask("set_power", power=wanted)
@@ -47,14 +47,14 @@ async def test_it_is_done_proven_by_reading_and_answered_with_that(site: Site, w
     assert await machine.moves() == moves, "a change of power moves no layer of the node"
 
 
-async def test_it_may_be_asked_for_again(site: Site) -> None:
+async def test_set_power_may_be_repeated(site: Site) -> None:
     machine = await site.with_bmc()
     for _ in range(3):
         assert (await machine.ask("set_power", power="off")).status == "accepted"
     assert (await machine.bmc())["power"] == "off"
 
 
-async def test_it_stays_pending_until_the_result_is_known_and_requests_behind_it_wait(site: Site) -> None:
+async def test_set_power_stays_pending_until_its_result_is_known_and_later_intents_wait(site: Site) -> None:
     machine = await site.with_bmc()
     first = await switching(site, machine, power="off")
     second = await machine.tell("pause", reason="fire drill")
@@ -68,7 +68,7 @@ async def test_it_stays_pending_until_the_result_is_known_and_requests_behind_it
     assert await site.conn.fetchval(order) == [first, second]
 
 
-async def test_of_two_only_the_newer_is_done_unless_the_older_has_begun(site: Site) -> None:
+async def test_of_two_set_power_intents_only_the_newer_is_done_unless_the_older_has_begun(site: Site) -> None:
     machine = await site.with_bmc()
     answers = await machine.ask_together(("set_power", {"power": "off"}), ("set_power", {"power": "on"}))
     assert [answer.status for answer in answers] == ["superseded", "accepted"]
@@ -81,7 +81,7 @@ async def test_of_two_only_the_newer_is_done_unless_the_older_has_begun(site: Si
     assert site.bmc.sent[1:] == [PowerRequest.OFF, PowerRequest.RESET]
 
 
-async def test_the_bmc_s_reason_is_the_answer(site: Site) -> None:
+async def test_the_answer_to_a_failed_set_power_is_the_bmcs_reason(site: Site) -> None:
     machine = await site.with_bmc()
 
     def refuse(*_: object) -> None:
@@ -93,7 +93,7 @@ async def test_the_bmc_s_reason_is_the_answer(site: Site) -> None:
     assert (await machine.look())["management"] == "manageable"
 
 
-async def test_while_a_workflow_that_uses_maas_is_live_it_is_rejected_with_its_id(site: Site) -> None:
+async def test_set_power_is_rejected_while_a_workflow_that_uses_maas_is_live(site: Site) -> None:
     machine = await (await site.with_bmc(maas_id="abc123")).asked("onboard", mode="manual")
     await (await machine.enroll()).beat()
     await machine.asked("decommission", mode="full_decommission")
@@ -103,7 +103,7 @@ async def test_while_a_workflow_that_uses_maas_is_live_it_is_rejected_with_its_i
     assert site.bmc.sent == []
 
 
-async def test_while_paused_it_waits_and_while_verifying_too(site: Site) -> None:
+async def test_set_power_waits_while_the_node_is_paused_or_verifying(site: Site) -> None:
     machine = await (await site.with_bmc()).asked("pause", reason="fire drill")
     paused = await machine.ask("set_power", power="off")
     assert (paused.status, site.bmc.sent) == ("pending", [])
@@ -121,7 +121,7 @@ async def test_while_paused_it_waits_and_while_verifying_too(site: Site) -> None
 # --- a power that is kept
 
 
-async def test_a_power_that_is_to_be_kept_is_restored_and_otherwise_only_observed(site: Site) -> None:
+async def test_enforced_power_is_restored_and_other_power_is_only_observed(site: Site) -> None:
     machine = await site.with_bmc()
     site.bmc.power = PowerState.OFF
     await site.wait(DUE)
@@ -139,9 +139,9 @@ async def test_a_power_that_is_to_be_kept_is_restored_and_otherwise_only_observe
     assert len(site.bmc.sent) == 3
 
 
-async def test_it_is_not_restored_while_the_node_is_paused_or_over_and_over(site: Site) -> None:
+async def test_enforced_power_is_restored_with_back_off_and_not_during_a_pause(site: Site) -> None:
     machine = await (await site.with_bmc()).asked("set_power", power="on", enforce=True)
-    site.bmc.power_script = lambda _target, _wanted: READING  # and off again before the next read
+    site.bmc.power_script = lambda _target, _wanted: READING  # the power is off again before the next read
     site.bmc.power = PowerState.OFF
     for _ in range(5):
         await site.wait(MINUTE)
@@ -156,7 +156,7 @@ async def test_it_is_not_restored_while_the_node_is_paused_or_over_and_over(site
     assert len(site.bmc.sent) == sent
 
 
-async def test_a_reset_cannot_be_kept(site: Site) -> None:
+async def test_a_reset_cannot_be_enforced(site: Site) -> None:
     answer = await (await site.with_bmc()).ask("set_power", power="reset", enforce=True)
     assert answer.status == "rejected" and "only possible with on or off" in (answer.reason or "")
 
@@ -167,7 +167,7 @@ async def test_a_reset_cannot_be_kept(site: Site) -> None:
 @pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("wanted", PowerRequest)
 @pytest.mark.parametrize("dies", ["before it reads", "after it sent", "cut off by its end"])
-async def test_a_process_that_dies_between_the_commits_loses_no_answer_and_resets_nothing_twice(
+async def test_a_process_killed_between_the_commits_loses_no_answer_and_resets_nothing_twice(
     db: pg.Database, wanted: PowerRequest, dies: str
 ) -> None:
     async with sites.opened(db, crash=dies != "cut off by its end") as site:
@@ -192,7 +192,7 @@ async def test_a_process_that_dies_between_the_commits_loses_no_answer_and_reset
         assert 1 <= len(after["tries"]) <= 2, "a login whose result is unknown stays counted"
 
 
-async def test_a_node_that_is_not_its_old_self_after_a_crash_is_not_switched(db: pg.Database) -> None:
+async def test_another_machine_behind_the_address_after_a_crash_is_not_switched(db: pg.Database) -> None:
     async with sites.opened(db, crash=True) as site:
         machine = await site.with_bmc()
         id_ = await switching(site, machine, power="off")
@@ -205,7 +205,7 @@ async def test_a_node_that_is_not_its_old_self_after_a_crash_is_not_switched(db:
         assert later.bmc.powers == []
 
 
-async def test_what_was_to_be_kept_is_kept_after_a_crash(db: pg.Database) -> None:
+async def test_power_is_still_enforced_after_a_crash(db: pg.Database) -> None:
     async with sites.opened(db, crash=True) as site:
         machine = await (await site.with_bmc()).asked("set_power", power="on", enforce=True)
         site.bmc.hold(only_power=True)
@@ -221,7 +221,7 @@ async def test_what_was_to_be_kept_is_kept_after_a_crash(db: pg.Database) -> Non
         assert (await Machine(later, machine.name, machine.id).bmc())["desired_power"] == "on"
 
 
-async def test_a_process_that_dies_at_any_of_its_messages_resets_at_most_once_and_answers_once(db: pg.Database) -> None:
+async def test_a_process_killed_at_any_message_resets_at_most_once_and_answers_once(db: pg.Database) -> None:
     """The process dies at each of its messages to the database in turn: the BMC gets one reset or none, and the answer
     reports which, or that the outcome is unknown."""
     async with sites.opened(db) as site:

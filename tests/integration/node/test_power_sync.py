@@ -46,7 +46,7 @@ async def test_power_is_read_regularly_by_one_request_and_leaves_no_history(site
     assert await machine.moves() == moves
 
 
-async def test_what_a_node_waits_for_is_waited_for_since_it_began_and_not_since_the_last_read(site: Site) -> None:
+async def test_a_regular_read_does_not_renew_the_time_of_the_outcome(site: Site) -> None:
     machine = await site.with_bmc()
     told = "SELECT at FROM farrier.outcomes WHERE kind = 'node' AND id = $1"
     await site.wait(MINUTE / 2)
@@ -57,7 +57,7 @@ async def test_what_a_node_waits_for_is_waited_for_since_it_began_and_not_since_
 
 
 @pytest.mark.parametrize("why", ["unmanaged", "enroll", "error", "adopt_failed", "paused"])
-async def test_no_bmc_is_read_that_is_not_ours_to_read(site: Site, why: str) -> None:
+async def test_a_bmc_is_not_read_regularly_while_the_node_is_not_manageable_or_paused(site: Site, why: str) -> None:
     machine = await (site.register() if why == "unmanaged" else site.with_bmc(auto_manage=why != "enroll"))
     if why == "error":
         await machine.asked("clear_bmc")
@@ -148,7 +148,7 @@ async def test_a_read_that_fails_stores_when_power_was_last_confirmed(site: Site
     assert bmc["power_at"] > stored
 
 
-async def test_a_request_stores_when_power_was_last_confirmed(site: Site) -> None:
+async def test_an_intent_stores_when_power_was_last_confirmed(site: Site) -> None:
     machine = await site.with_bmc()
     await behind(machine)
     stored = (await machine.bmc())["power_at"]
@@ -156,7 +156,7 @@ async def test_a_request_stores_when_power_was_last_confirmed(site: Site) -> Non
     assert (await machine.bmc())["power_at"] > stored
 
 
-async def test_a_takeover_finds_fresh_what_is_stored_and_reads_at_once(db: pg.Database) -> None:
+async def test_a_controller_that_takes_the_node_over_keeps_its_outcome_and_reads_at_once(db: pg.Database) -> None:
     told = "SELECT at FROM farrier.outcomes WHERE kind = 'node' AND id = $1"
     async with sites.opened(db) as site:
         machine = await site.with_bmc(agentless=True)
@@ -175,7 +175,7 @@ async def test_a_takeover_finds_fresh_what_is_stored_and_reads_at_once(db: pg.Da
         assert await site.conn.fetchval(told, machine.id) == since
 
 
-async def test_a_clock_that_is_set_back_makes_reads_neither_rare_nor_what_they_confirmed_new(site: Site) -> None:
+async def test_after_the_clock_is_set_back_reads_go_on_and_confirmed_power_stays_old(site: Site) -> None:
     machine = await site.with_bmc()
     await site.wait(2 * HOUR)  # so that its verification lies further back than the clock is set
     await behind(machine)
@@ -240,7 +240,7 @@ async def test_clients_of_sql_see_a_failing_read_with_advice_while_power_is_read
     assert tuple(row)[1:] == (None, BMC_ADVICE[BmcFailure.TLS])
 
 
-async def test_a_bmc_that_never_answers_delays_no_other(site: Site) -> None:
+async def test_a_silent_bmc_does_not_delay_the_reads_of_others(site: Site) -> None:
     dead, well = await site.with_bmc(), await site.with_bmc()
     before, other = (await dead.bmc())["power_at"], (await well.look())["bmc_address"]
     site.bmc.hold(address=(await dead.look())["bmc_address"])
@@ -258,7 +258,7 @@ async def test_a_bmc_that_never_answers_delays_no_other(site: Site) -> None:
 # --- logins whose result is unknown
 
 
-async def test_requests_that_cut_reads_short_cannot_hide_logins_from_the_cap(site: Site) -> None:
+async def test_intents_that_cut_reads_short_cannot_hide_logins_from_the_cap(site: Site) -> None:
     machine = await site.with_bmc()
     for cuts in range(1, 4):
         site.bmc.hold()
@@ -302,7 +302,7 @@ async def test_a_read_that_a_crash_cut_off_counts_before_the_next_one_is_sent(db
         assert len(site.bmc.reads) == 1
 
 
-async def test_crash_upon_crash_no_bmc_sees_more_logins_than_the_cap(db: pg.Database) -> None:
+async def test_repeated_crashes_do_not_exceed_the_login_cap(db: pg.Database) -> None:
     """Each process dies in the middle of a read that the BMC refuses."""
     await crashed_reading(db)
     reads = 1
@@ -323,7 +323,7 @@ async def test_crash_upon_crash_no_bmc_sees_more_logins_than_the_cap(db: pg.Data
 # --- another machine
 
 
-async def test_another_machine_behind_the_address_is_told_and_its_power_not_believed(site: Site) -> None:
+async def test_another_machine_behind_the_address_is_reported_and_its_power_ignored(site: Site) -> None:
     machine = await site.with_bmc()
     site.bmc.read_script = lambda _target: replace(READING, serial="SN-9", power=PowerState.OFF)
     await site.wait(DUE)

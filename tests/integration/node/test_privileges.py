@@ -156,20 +156,20 @@ async def test_only_the_controller_writes_tables(every_db: pg.Database, role: st
         )
     statements += [f"UPDATE farrier.{table} SET {column} = DEFAULT" for table, column in columns]
     if role == "farrier_intents":
-        for table in ("intents", "resource_intents"):  # the two rights of this role, which another test tries
+        for table in ("intents", "resource_intents"):  # this role may insert into these two tables
             statements.remove(f"INSERT INTO farrier.{table} DEFAULT VALUES")
     async with acting_as(every_db, role) as conn:
         assert await refused(conn, *statements) == statements
     assert any(statement.startswith("UPDATE farrier.nodes SET status ") for statement in statements)
 
 
-async def test_every_table_of_the_schema_is_tried(every_db: pg.Database) -> None:
+async def test_the_list_of_tables_in_these_tests_is_complete(every_db: pg.Database) -> None:
     async with every_db.connect() as conn:
         rows = await conn.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'farrier' ORDER BY 1")
         assert [row["tablename"] for row in rows] == sorted(EVERY_TABLE)
 
 
-async def test_the_intents_role_asks_registers_and_reads_views(every_db: pg.Database) -> None:
+async def test_the_intents_role_inserts_intents_registers_nodes_and_reads_views(every_db: pg.Database) -> None:
     async with acting_as(every_db, "farrier_intents") as conn:
         node = await conn.fetchval(f"SELECT farrier.register_node('gpu-1', bootstrap_token => '{TOKEN}')")
         await conn.execute("INSERT INTO farrier.intents (node, action) VALUES ('gpu-1', 'drain')")
@@ -190,7 +190,7 @@ async def test_the_intents_role_asks_registers_and_reads_views(every_db: pg.Data
         assert await refused(conn, *forbidden) == forbidden
 
 
-async def test_the_agents_role_speaks_for_agents_only(every_db: pg.Database) -> None:
+async def test_the_agents_role_may_only_call_the_functions_of_agents(every_db: pg.Database) -> None:
     async with every_db.connect() as owner:
         await owner.execute(f"SELECT farrier.register_node('gpu-1', bootstrap_token => '{TOKEN}')")
     async with acting_as(every_db, "farrier_agent") as conn:
@@ -210,7 +210,7 @@ async def test_the_agents_role_speaks_for_agents_only(every_db: pg.Database) -> 
         assert await refused(conn, *forbidden) == forbidden
 
 
-async def test_the_workers_role_works_on_tasks_and_does_nothing_else(every_db: pg.Database) -> None:
+async def test_the_workers_role_may_only_work_on_tasks(every_db: pg.Database) -> None:
     async with every_db.connect() as owner:
         await owner.execute(f"SELECT farrier.register_node('gpu-1', bootstrap_token => '{TOKEN}')")
         await owner.execute("SELECT farrier.grant_worker(session_user, '{node.drain}')")
@@ -257,7 +257,7 @@ async def test_the_reader_sees_no_secret_and_calls_nothing(every_db: pg.Database
         assert await refused(conn, *forbidden) == forbidden
 
 
-async def test_the_controller_changes_neither_the_model_nor_what_has_happened(every_db: pg.Database) -> None:
+async def test_the_controller_changes_neither_the_model_nor_history(every_db: pg.Database) -> None:
     async with acting_as(every_db, "farrier_controller") as conn:
         statements = [
             *writes_to(*OF_THE_MODEL, "settings"),

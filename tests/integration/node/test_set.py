@@ -40,7 +40,7 @@ async def refused(machine: Machine, **params: Any) -> str:
     return str(refusal.value)
 
 
-async def test_history_says_who_changed_what_from_what_to_what(site: Site) -> None:
+async def test_history_names_the_client_the_detail_and_both_values(site: Site) -> None:
     machine = await (await site.register()).asked("set", site="dc-1", macs=["02:00:00:00:00:01"])
     await machine.asked("set", site="dc-2", labels={"rack": "7"}, macs=["02-00-00-00-00-01"])
     said = "set site, macs by an operator", "set site, labels, macs by an operator"
@@ -71,13 +71,11 @@ async def test_a_value_is_removed_by_name(site: Site) -> None:
 
 
 @pytest.mark.parametrize(("params", "said"), [({"unset": ["name"]}, "unset"), ({}, "needs at least one of")])
-async def test_a_set_that_names_no_detail_is_refused_when_it_is_inserted(
-    site: Site, params: dict[str, Any], said: str
-) -> None:
+async def test_an_empty_set_intent_is_refused_by_its_insert(site: Site, params: dict[str, Any], said: str) -> None:
     assert said in await refused(await site.register(), **params)
 
 
-async def test_what_another_node_has_is_refused_with_its_name(site: Site) -> None:
+async def test_a_detail_of_another_node_is_refused_with_its_name(site: Site) -> None:
     await site.register("gpu-8", macs=["02:00:00:00:00:08"], maas_id="abc123", site="dc-1")
     machine = await site.register("gpu-9")
     for params in ({"macs": ["02:00:00:00:00:09", "02-00-00-00-00-08"]}, {"maas_id": "abc123", "site": "dc-1"}):
@@ -104,7 +102,7 @@ async def test_a_value_that_a_live_workflow_uses_is_refused_with_the_workflow(si
     await (await machine.asked("cancel")).asked("set", agentless=True)
 
 
-async def test_a_node_in_service_whose_agentless_is_set_is_judged_by_its_bmc_from_then_on(site: Site) -> None:
+async def test_a_node_that_becomes_agentless_in_service_is_judged_by_its_bmc(site: Site) -> None:
     machine = await (await site.active()).asked("set", agentless=True)
     assert (await machine.look())["status"] in ("active", "offline")
     await site.wait(10 * MINUTE)  # missing heartbeats do not count for an agentless node

@@ -85,7 +85,7 @@ async def test_the_view_has_the_clocks_that_node_show_has(site: Site, make: Any,
     assert await seen_by_sql(site, machine) == await seen_by_python(site, machine)
 
 
-async def test_the_inventory_says_since_when_a_node_is_above_its_limit(site: Site) -> None:
+async def test_the_inventory_shows_since_when_a_node_is_above_its_limit(site: Site) -> None:
     machine = await offline(site)
     row = "SELECT status_entered_at, status_limit, status_above_since FROM farrier.node_inventory WHERE id = $1"
     kept = await seen(site, row, machine)
@@ -105,7 +105,7 @@ async def test_the_inventory_shows_no_workflow_and_no_stage(site: Site) -> None:
     assert not [name for name in names if "workflow" in name or "stage" in name]
 
 
-async def test_a_sites_limit_comes_before_a_models_and_that_before_the_common_one(site: Site) -> None:
+async def test_a_sites_limit_overrides_a_models_which_overrides_the_common_limit(site: Site) -> None:
     machine = await offline(site)
     limits = Limits(
         everywhere={"status.offline": 2 * HOUR},
@@ -131,7 +131,7 @@ async def test_a_limit_that_left_the_settings_is_the_default_again(site: Site) -
     assert await site.conn.fetchval(query, machine.id) == 30 * MINUTE
 
 
-async def test_an_alert_is_shown_in_the_agents_own_words(site: Site) -> None:
+async def test_an_alert_is_shown_as_the_agent_reported_it(site: Site) -> None:
     machine = await site.active()
     await machine.report({"ok": False, "alerts": ALERTS})
     stored = await site.conn.fetchval(

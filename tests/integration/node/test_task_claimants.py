@@ -51,7 +51,7 @@ async def logged_in(site: Site, name: str = "scrubber") -> AsyncIterator[tuple[C
 # --- agents
 
 
-async def test_an_agent_takes_its_own_nodes_task_and_no_others(site: Site) -> None:
+async def test_an_agent_claims_tasks_of_its_own_node_only(site: Site) -> None:
     first, second = await site.draining(), await site.draining()
     assert await refusal(site.conn, CLAIM, first.name, second.key) == "FR403 wrong agent key for node gpu-1"
     (row,) = await site.conn.fetch(CLAIM, second.name, second.key)
@@ -60,7 +60,7 @@ async def test_an_agent_takes_its_own_nodes_task_and_no_others(site: Site) -> No
     assert [task["status"] for task in await first.tasks()] == ["queued"]
 
 
-async def test_another_nodes_key_neither_keeps_nor_ends_a_task_though_its_lease_is_known(site: Site) -> None:
+async def test_another_nodes_key_can_neither_renew_nor_finish_a_task(site: Site) -> None:
     victim, thief = await site.draining(), await site.draining()
     lease = await claimed(victim)
     for node, said in ((victim.name, "FR403 wrong agent key"), (thief.name, "FR410 ")):
@@ -71,7 +71,7 @@ async def test_another_nodes_key_neither_keeps_nor_ends_a_task_though_its_lease_
 
 
 @pytest.mark.parametrize("key", ["not the key", "", None])
-async def test_without_its_key_an_agent_learns_nothing_of_tasks(site: Site, key: str | None) -> None:
+async def test_an_agent_without_its_key_learns_nothing_of_tasks(site: Site, key: str | None) -> None:
     """The refusal is the same for nodes with and without a task, and for existing and missing tasks."""
     busy, idle = await site.draining(), await site.active()
     lease = await claimed(busy)
@@ -85,7 +85,7 @@ async def test_without_its_key_an_agent_learns_nothing_of_tasks(site: Site, key:
             assert await refusal(site.conn, *call) == f"FR403 wrong agent key for node {machine.name}"
 
 
-async def test_what_became_of_another_nodes_task_is_not_said(site: Site) -> None:
+async def test_an_agent_does_not_learn_the_status_of_another_nodes_task(site: Site) -> None:
     other, asking = await site.draining(), await site.active()
     lease = await claimed(other)
     said = set()
@@ -95,7 +95,7 @@ async def test_what_became_of_another_nodes_task_is_not_said(site: Site) -> None
     assert said == {"FR410 this lease token is not the current one of task N (status unknown)"}
 
 
-async def test_a_key_of_an_earlier_enrolment_opens_nothing(site: Site) -> None:
+async def test_a_key_of_an_earlier_enrolment_is_refused(site: Site) -> None:
     machine = await site.draining()
     old = machine.key
     await machine.enroll()
@@ -113,7 +113,7 @@ async def test_a_finish_may_be_repeated_by_an_agent_that_its_task_has_ended(site
     assert (await refusal(site.conn, CLAIM, str(machine.id), machine.key)).startswith("FR404")
 
 
-async def test_types_have_a_length(site: Site) -> None:
+async def test_task_types_in_a_claim_are_bounded_in_number_and_length(site: Site) -> None:
     machine = await site.active()
     claim = "SELECT farrier.claim_task($1, $2, $3)"
     for types in (["x" * 65], ["x"] * 65, None):
@@ -142,7 +142,7 @@ async def test_a_worker_needs_no_agent_key_and_takes_what_its_login_was_granted_
         assert [task["claimed_by"] for task in await first.tasks()] == [f"worker {login}"]
 
 
-async def test_history_names_the_agent_or_the_worker_that_did_it(site: Site) -> None:
+async def test_history_names_the_agent_or_worker_of_a_task(site: Site) -> None:
     by_agent, by_worker = await site.draining(), await site.draining()
     await by_agent.finish(DRAIN)
     reasons = "SELECT reason FROM farrier.history WHERE id = $1 AND layer = 'status' AND to_value = 'retired'"
@@ -165,7 +165,7 @@ async def test_a_grant_may_be_for_one_site(site: Site) -> None:
         assert await worker.fetchrow(CLAIM_WORK, None) is not None
 
 
-async def test_a_worker_neither_keeps_nor_ends_what_another_claimed(site: Site) -> None:
+async def test_a_worker_can_neither_renew_nor_finish_another_workers_task(site: Site) -> None:
     machine, other = await site.draining(), await site.draining()
     lease = await claimed(machine)
     async with logged_in(site) as (one, login), logged_in(site, "other") as (two, other_login):
@@ -203,7 +203,7 @@ async def test_a_worker_is_known_by_the_login_and_not_by_a_role_that_it_sets(sit
         await granted.fetch(CLAIM_WORK, None)
 
 
-async def test_what_is_no_login_and_what_is_no_task_is_not_granted(site: Site) -> None:
+async def test_a_grant_for_an_unknown_login_or_task_type_is_refused(site: Site) -> None:
     assert (await refusal(site.conn, GRANT, "nobody-by-this-name", ["node.drain"], None)).startswith("FR404")
     for types in (["node.drian"], [], None):
         assert (await refusal(site.conn, GRANT, "farrier_worker", types, None)).startswith("FR400")

@@ -40,7 +40,7 @@ async def test_a_queued_task_is_claimed_once(site: Site) -> None:
     assert await machine.claim(UNINSTALL) is None
 
 
-async def test_claiming_a_task_wakes_its_node(site: Site) -> None:
+async def test_claiming_a_task_enqueues_its_node(site: Site) -> None:
     machine = await site.draining()
     await woken.count(site.conn)
     assert await machine.claim(DRAIN) is not None
@@ -60,13 +60,13 @@ async def test_a_lease_is_extended_by_its_holder_only(site: Site) -> None:
 
 
 @pytest.mark.parametrize("lease", [timedelta(0), timedelta(days=2), None])
-async def test_a_lease_is_of_a_sensible_length(site: Site, lease: timedelta | None) -> None:
+async def test_a_lease_length_out_of_bounds_is_refused(site: Site, lease: timedelta | None) -> None:
     machine = await site.active()
     claim = "SELECT farrier.claim_task($1, '{node.drain}', $2, lease => $3)"
     assert await refusal(site.conn, claim, machine.name, machine.key, lease) == "FR400"
 
 
-async def test_a_lease_that_ran_out_is_issued_again_for_ever_and_the_old_token_is_worthless(site: Site) -> None:
+async def test_a_task_is_reissued_after_every_expired_lease_and_the_old_token_is_refused(site: Site) -> None:
     machine = await site.draining()
     for attempt in range(1, 9):
         lease = await machine.claim(DRAIN, 10 * SECOND)
@@ -79,14 +79,14 @@ async def test_a_lease_that_ran_out_is_issued_again_for_ever_and_the_old_token_i
     assert await machine.state() == ("draining", "running", "drain_node")
 
 
-async def test_a_task_that_nobody_claims_waits_for_ever(site: Site) -> None:
+async def test_a_task_that_no_agent_claims_waits_for_ever(site: Site) -> None:
     machine = await site.draining()
     await site.wait(100 * HOUR)
     assert await machine.state() == ("draining", "running", "drain_node")
     assert await statuses(machine) == ["queued"]
 
 
-async def test_finishing_twice_is_finishing_once(site: Site) -> None:
+async def test_a_repeated_finish_changes_nothing(site: Site) -> None:
     machine = await site.draining()
     lease = await machine.claim(DRAIN)
     assert lease is not None
@@ -178,7 +178,7 @@ async def test_after_five_attempts_a_removal_waits_for_an_operator(site: Site) -
     assert (await machine.state())[0] == "deleted"
 
 
-async def test_what_was_left_behind_has_a_class_of_its_own(site: Site) -> None:
+async def test_a_failed_validation_has_its_own_failure_class(site: Site) -> None:
     machine = await (await site.active()).asked("decommission", mode="soft_reset")
     for type_ in (TaskType.RELEASE_ALLOCATIONS, DRAIN, TaskType.SCRUB_GPU):
         await machine.finish(type_)
@@ -187,7 +187,7 @@ async def test_what_was_left_behind_has_a_class_of_its_own(site: Site) -> None:
     assert (row["status"], row["failure_class"]) == ("retired", "validation_failed")
 
 
-async def test_a_failed_stage_leaves_the_drain_under_way_alone(site: Site) -> None:
+async def test_a_failed_stage_does_not_end_the_drain_under_way(site: Site) -> None:
     machine = await (await site.active()).asked("decommission", mode="soft_reset")
     await machine.finish(TaskType.RELEASE_ALLOCATIONS, succeeded=False, times=5)
     assert await machine.state() == ("draining", "failed_retryable", "force_release_allocations")
@@ -205,7 +205,7 @@ async def test_agents_work_while_their_node_is_retired(site: Site) -> None:
 # --- force
 
 
-async def test_force_gives_up_what_is_unfinished_after_ten_minutes_and_remembers_it(site: Site) -> None:
+async def test_force_gives_up_unfinished_tasks_after_ten_minutes_and_records_it(site: Site) -> None:
     machine = await (await site.active()).asked("decommission", mode="soft_reset", force=True, reason="dead")
     await machine.claim(TaskType.RELEASE_ALLOCATIONS, HOUR)
     await site.wait(9 * MINUTE)
@@ -265,7 +265,7 @@ async def test_a_stopped_drain_takes_its_task_from_the_agent(site: Site, action:
     assert await statuses(machine) == ["cancelled"]
 
 
-async def test_a_stop_is_honoured_before_anything_else_and_once(site: Site) -> None:
+async def test_mark_manual_intervention_required_is_carried_out_first_and_once(site: Site) -> None:
     machine = await site.draining()
     answers = await machine.ask_together(("mark_manual_intervention_required", {}), ("resume", {}), beat=True)
     assert [answer.status for answer in answers] == ["accepted", "rejected"]

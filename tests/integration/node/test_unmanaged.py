@@ -1,4 +1,4 @@
-"""A node without a BMC: it rests without error or limit, calls no service, and is marked as unmanaged for consumers."""
+"""A node without a BMC rests without error or limit, calls no service, and is shown as unmanaged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from farrier.model.why import explain
 from tests.support.site import MINUTE, Site
 
 
-async def test_it_rests_without_error_and_nothing_is_attempted(site: Site) -> None:
+async def test_an_unmanaged_node_rests_without_error_and_no_login_is_tried(site: Site) -> None:
     machine = await site.register()
     for _ in range(3):
         await site.wait(timedelta(hours=10))
@@ -24,7 +24,7 @@ async def test_it_rests_without_error_and_nothing_is_attempted(site: Site) -> No
     assert await machine.path("management") == ["unmanaged"]
 
 
-async def test_no_limit_runs_for_it_and_no_error_is_told(site: Site) -> None:
+async def test_no_limit_runs_for_an_unmanaged_node_and_no_error_is_reported(site: Site) -> None:
     machine = await site.register()
     await site.wait(timedelta(days=400))
     page = await PostgresQueries(site.pool).node(machine.name)
@@ -34,7 +34,7 @@ async def test_no_limit_runs_for_it_and_no_error_is_told(site: Site) -> None:
 
 
 @pytest.mark.parametrize("action", ["manage", "adopt", "set_power"])
-async def test_what_needs_a_bmc_is_rejected_with_the_reason(site: Site, action: str) -> None:
+async def test_an_action_that_needs_a_bmc_is_rejected_with_the_reason(site: Site, action: str) -> None:
     machine = await site.register()
     answer = await machine.ask(action, **({"power": "on"} if action == "set_power" else {}))
     assert answer.status == "rejected"
@@ -42,7 +42,7 @@ async def test_what_needs_a_bmc_is_rejected_with_the_reason(site: Site, action: 
     assert site.bmc.logins == 0
 
 
-async def test_clearing_what_it_does_not_have_changes_nothing(site: Site) -> None:
+async def test_clear_bmc_of_a_node_without_a_bmc_changes_nothing(site: Site) -> None:
     machine = await site.register()
     assert (await machine.ask("clear_bmc")).status == "accepted"
     assert (await machine.look())["management"] == "unmanaged"
@@ -57,14 +57,16 @@ async def test_clearing_what_it_does_not_have_changes_nothing(site: Site) -> Non
     ],
     ids=["both", "address", "credential"],
 )
-async def test_any_detail_wakes_it(site: Site, details: dict[str, str], management: str) -> None:
+async def test_set_bmc_with_any_detail_moves_the_node_to_enroll(
+    site: Site, details: dict[str, str], management: str
+) -> None:
     machine = await (await site.register()).asked("set_bmc", **details)
     assert (await machine.look())["management"] == management
     assert (await machine.path("management"))[:2] == ["unmanaged", "enroll"]
     assert bool(site.bmc.logins) == (management == "manageable"), "with only one detail no BMC is called"
 
 
-async def test_it_may_be_in_service(site: Site) -> None:
+async def test_an_unmanaged_node_can_be_in_service(site: Site) -> None:
     machine = await site.active()
     assert ((await machine.state())[0], (await machine.look())["management"]) == ("active", "unmanaged")
 
@@ -79,7 +81,7 @@ async def test_deleting_never_touches_a_bmc(site: Site, has_bmc: bool) -> None:
     assert site.bmc.logins == dialled
 
 
-async def test_consumers_can_tell_it_apart(site: Site) -> None:
+async def test_consumers_see_that_a_node_is_unmanaged(site: Site) -> None:
     """The view for schedulers and the queries behind API and pages show that the node is unmanaged."""
     without, with_one = await site.active(), await site.with_bmc()
     seen = await site.conn.fetch("SELECT name, unmanaged, schedulable FROM farrier.node_inventory ORDER BY id")

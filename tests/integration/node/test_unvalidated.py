@@ -27,14 +27,14 @@ async def failed(site: Site) -> Machine:
 
 
 async def given_up(site: Site) -> Machine:
-    """Such a node whose decommission was cancelled."""
+    """A retired node whose decommission failed its validation and was cancelled."""
     machine = await (await failed(site)).asked("cancel")
     assert (await machine.state())[:2] == ("retired", "cancelled")
     return machine
 
 
 async def quarantined(site: Site) -> Machine:
-    """Such a node that was reactivated, with a healthy agent."""
+    """The node of `given_up` after `reactivate` and a heartbeat of its healthy agent."""
     machine = await (await given_up(site)).asked("reactivate")
     await machine.beat()
     return machine
@@ -45,7 +45,7 @@ async def is_quarantined(machine: Machine) -> None:
     assert await machine.quarantine() == CAUSE
 
 
-async def test_reactivating_a_node_whose_validation_failed_leads_into_quarantine_and_not_into_service(
+async def test_reactivate_quarantines_a_node_whose_validation_failed(
     site: Site,
 ) -> None:
     machine = await given_up(site)
@@ -60,7 +60,7 @@ async def test_reactivating_a_node_whose_validation_failed_leads_into_quarantine
     assert (await machine.path())[before:] == ["offline", "quarantined"]
 
 
-async def test_a_release_says_why_or_is_refused(site: Site) -> None:
+async def test_release_requires_a_reason_for_an_unvalidated_node(site: Site) -> None:
     machine = await quarantined(site)
     refused = await machine.ask("release")
     assert refused.status == "rejected" and "reason" in str(refused.reason)
@@ -71,7 +71,7 @@ async def test_a_release_says_why_or_is_refused(site: Site) -> None:
 
 
 @pytest.mark.parametrize("mode", ["soft_reset", "storage_cleanup"])
-async def test_a_cleanup_whose_validation_succeeds_puts_it_back_into_service(site: Site, mode: str) -> None:
+async def test_a_validated_cleanup_puts_the_node_back_into_service(site: Site, mode: str) -> None:
     machine = await (await quarantined(site)).asked("decommission", mode=mode)
     for type_ in (*CLEANING, TaskType.CLEANUP_STORAGE, TaskType.VALIDATE_CLEAN):
         if await machine.tasks(type_) and (await machine.tasks(type_))[-1]["status"] == "queued":
@@ -81,13 +81,13 @@ async def test_a_cleanup_whose_validation_succeeds_puts_it_back_into_service(sit
     assert await machine.quarantine() is None
 
 
-async def test_a_validation_that_is_tried_again_and_succeeds_clears_it(site: Site) -> None:
+async def test_a_repeated_validation_that_succeeds_clears_the_node(site: Site) -> None:
     machine = await (await (await failed(site)).asked("retry_stage")).finish(TaskType.VALIDATE_CLEAN)
     await machine.beat()
     assert (await machine.state())[0] == "active" and await machine.quarantine() is None
 
 
-async def test_a_validation_that_was_cancelled_counts_as_one_that_failed(site: Site) -> None:
+async def test_a_cancelled_validation_counts_as_a_failed_one(site: Site) -> None:
     machine = await (await site.active()).asked("decommission", mode="soft_reset")
     for type_ in CLEANING:
         await machine.finish(type_)
@@ -95,7 +95,7 @@ async def test_a_validation_that_was_cancelled_counts_as_one_that_failed(site: S
     await is_quarantined(await machine.beat())
 
 
-async def test_draining_it_clears_nothing(site: Site) -> None:
+async def test_a_drain_does_not_clear_the_node(site: Site) -> None:
     machine = await (await quarantined(site)).asked("drain")
     await machine.finish(TaskType.DRAIN)
     assert (await machine.state())[0] == "retired"
@@ -103,19 +103,19 @@ async def test_draining_it_clears_nothing(site: Site) -> None:
     await is_quarantined(machine)
 
 
-async def test_a_drain_that_fails_on_the_way_clears_nothing(site: Site) -> None:
+async def test_a_failed_drain_does_not_clear_the_node(site: Site) -> None:
     machine = await (await quarantined(site)).asked("drain")
     await machine.finish(TaskType.DRAIN, succeeded=False, times=5)
     await is_quarantined(machine)
 
 
-async def test_another_quarantine_clears_nothing(site: Site) -> None:
+async def test_another_quarantine_does_not_clear_the_node(site: Site) -> None:
     machine = await (await quarantined(site)).asked("quarantine", reason="fans")
     await is_quarantined(machine)
     assert (await machine.ask("release")).status == "rejected"
 
 
-async def test_alerts_that_come_and_go_while_its_drain_is_undone_clear_nothing(site: Site) -> None:
+async def test_alerts_during_the_undo_of_its_drain_do_not_clear_the_node(site: Site) -> None:
     machine = await (await quarantined(site)).asked("drain")
     await machine.beat("gpu-1")
     await machine.asked("restart_clean")
@@ -126,14 +126,14 @@ async def test_alerts_that_come_and_go_while_its_drain_is_undone_clear_nothing(s
     await is_quarantined(machine)
 
 
-async def test_an_onboarding_of_the_retired_node_clears_nothing(site: Site) -> None:
+async def test_an_onboarding_does_not_clear_the_retired_node(site: Site) -> None:
     machine = await (await given_up(site)).asked("onboard", mode="manual")
     await (await machine.enroll()).beat()
     assert (await machine.state())[1] == "completed"
     await is_quarantined(machine)
 
 
-async def test_why_says_what_a_reactivation_leads_to_and_what_leads_out(site: Site) -> None:
+async def test_why_reports_the_result_of_a_reactivation_and_the_way_out(site: Site) -> None:
     machine = await given_up(site)
     page = await PostgresQueries(site.pool).node(machine.name)
     said = why.explain(page.rows[0], page.now, Limits())

@@ -57,9 +57,7 @@ async def test_a_row_that_is_inserted_has_ended_exactly_if_its_status_has(db: pg
 
 
 @pytest.mark.parametrize("status", ENDS)
-async def test_the_end_is_when_the_status_was_entered_and_stays_through_later_writes(
-    db: pg.Database, status: str
-) -> None:
+async def test_ended_at_is_the_entry_of_the_status_and_stays_through_later_writes(db: pg.Database, status: str) -> None:
     async with db.connect() as conn:
         await live(conn, WorkflowKind.DECOMMISSION)
         before = await db.now()
@@ -72,7 +70,7 @@ async def test_the_end_is_when_the_status_was_entered_and_stays_through_later_wr
             assert await conn.fetchval("SELECT ended_at FROM farrier.node_decommissions") == ended, write
 
 
-async def test_an_end_that_is_given_with_a_row_is_kept(db: pg.Database) -> None:
+async def test_an_ended_at_that_is_inserted_with_a_row_is_kept(db: pg.Database) -> None:
     """A restore inserts rows with `ended_at`."""
     async with db.connect() as conn:
         await live(conn, WorkflowKind.ONBOARDING)
@@ -92,7 +90,7 @@ async def test_a_live_workflow_is_given_no_end(db: pg.Database) -> None:
         assert not await has_ended(conn, WorkflowKind.ONBOARDING)
 
 
-async def test_a_status_that_only_a_newer_program_knows_leaves_the_end_as_it_is_written(db: pg.Database) -> None:
+async def test_an_unknown_status_leaves_ended_at_as_the_writer_set_it(db: pg.Database) -> None:
     async with db.connect() as conn:
         await live(conn, WorkflowKind.ONBOARDING)
         await conn.execute("UPDATE farrier.node_onboardings SET status = 'adrift'")
@@ -101,7 +99,7 @@ async def test_a_status_that_only_a_newer_program_knows_leaves_the_end_as_it_is_
         assert await has_ended(conn, WorkflowKind.ONBOARDING)
 
 
-async def test_the_database_says_of_each_status_what_the_model_does(db: pg.Database) -> None:
+async def test_the_database_classifies_each_status_as_the_model_does(db: pg.Database) -> None:
     async with db.connect() as conn:
         rows = await conn.fetch("SELECT * FROM farrier.workflow_statuses")
     said = {name: {row["status"] for row in rows if row[name]} for name in ("ended", "succeeded", "failed", "at_work")}
@@ -109,14 +107,14 @@ async def test_the_database_says_of_each_status_what_the_model_does(db: pg.Datab
     assert {row["status"] for row in rows} == set(WorkflowStatus)
 
 
-# Another release's classification of a status as ended or live, and the rows that it wrote by that.
+# Makes the database classify a status as ended or live as another release did.
 BEFORE = "UPDATE farrier.workflow_statuses SET ended = NOT ended WHERE status = $1"
 NAME_LIVE = "UPDATE farrier.nodes SET status = $1, live_workflow_kind = $2, live_workflow_id = $3"
 NAMED = "SELECT live_workflow_kind, live_workflow_id FROM farrier.nodes"
 
 
 @pytest.mark.parametrize("kind", WorkflowKind)
-async def test_a_status_that_ends_workflows_in_this_model_only_ends_those_that_have_it(
+async def test_sync_ends_workflows_whose_status_this_model_counts_as_ended(
     every_db: pg.Database, kind: WorkflowKind
 ) -> None:
     async with every_db.connect() as conn:
@@ -132,7 +130,7 @@ async def test_a_status_that_ends_workflows_in_this_model_only_ends_those_that_h
 
 
 @pytest.mark.parametrize(("kind", "status"), [("onboarding", "enrolling"), ("decommission", "draining")])
-async def test_a_status_that_no_longer_ends_workflows_makes_those_that_have_it_live(
+async def test_sync_makes_workflows_live_whose_status_this_model_counts_as_live(
     every_db: pg.Database, kind: str, status: str
 ) -> None:
     async with every_db.connect() as conn:
@@ -147,7 +145,7 @@ async def test_a_status_that_no_longer_ends_workflows_makes_those_that_have_it_l
         assert tuple(await conn.fetchrow(NAMED) or ()) == (kind, 1)
 
 
-async def test_a_node_whose_status_does_not_go_with_the_end_of_its_workflow_refuses_it(db: pg.Database) -> None:
+async def test_sync_refuses_to_end_a_workflow_whose_end_contradicts_the_nodes_status(db: pg.Database) -> None:
     async with db.connect() as conn:
         await live(conn, WorkflowKind.ONBOARDING)
         await conn.execute(BEFORE, "cancelled")

@@ -24,7 +24,7 @@ def fail(_widget: Widget, _now: datetime) -> Decided:
     return Step[Shape, Answer, object](name="probe", act=no_answer, deadline=timedelta(seconds=9), reads_only=True)
 
 
-async def test_a_change_is_one_line_with_what_caused_it(shop: Shop) -> None:
+async def test_a_transition_is_logged_in_one_line_with_its_cause(shop: Shop) -> None:
     def make(widget: Widget, _now: datetime) -> Decided:
         if widget.state is not State.RAW:
             return DoNothing()
@@ -40,7 +40,7 @@ async def test_a_change_is_one_line_with_what_caused_it(shop: Shop) -> None:
     assert (line["source"], line["target"], line["reason"], line["cause"]) == ("raw", "made", "it was raw", "timer")
 
 
-async def test_an_error_is_one_line_with_its_label_and_its_text(shop: Shop) -> None:
+async def test_an_error_is_logged_in_one_line_with_its_label_and_text(shop: Shop) -> None:
     with capture_logs() as logged:
         async with shop.running(Scripted(default=fail)) as (_, ledger):
             await shop.register(1)
@@ -51,7 +51,7 @@ async def test_an_error_is_one_line_with_its_label_and_its_text(shop: Shop) -> N
     assert "no answer" in line["error"]
 
 
-async def test_what_a_step_leads_to_in_the_log_has_the_name_of_whom_it_is_for(shop: Shop) -> None:
+async def test_log_lines_during_a_step_have_the_kind_id_and_name_of_its_resource(shop: Shop) -> None:
     found: dict[str, Any] = {}
 
     async def look(_services: object) -> Any:
@@ -65,7 +65,7 @@ async def test_what_a_step_leads_to_in_the_log_has_the_name_of_whom_it_is_for(sh
     assert found == {"kind": "widget", "id": 1, "name": "widget-1"}
 
 
-async def test_a_commit_that_somebody_else_was_ahead_of_is_news_and_no_trouble(shop: Shop) -> None:
+async def test_a_version_conflict_is_logged_as_information_and_not_as_an_error(shop: Shop) -> None:
     async def beaten(_services: object) -> Any:
         await shop.pool.execute("UPDATE farrier_toy.widgets SET version = version + 1")
         return Transition(to=Shape(State.MADE), reason="it was raw", cause="timer")
@@ -80,7 +80,7 @@ async def test_a_commit_that_somebody_else_was_ahead_of_is_news_and_no_trouble(s
     assert line == {"event": "commit.not_won", "log_level": "info"} | told
 
 
-async def test_an_answer_is_one_line_though_nothing_changes(shop: Shop) -> None:
+async def test_an_answer_is_logged_in_one_line_even_without_a_transition(shop: Shop) -> None:
     await shop.register(1)
     request = await shop.ask(1)
     with capture_logs() as logged:
