@@ -167,7 +167,9 @@ async def test_an_intent_committed_after_the_load_enqueues_the_resource_although
     assert (await io.listing([made % SHARDS])).ids == {made: True}
     again = await io.load([made])
     assert len(again.wakes[made]) == 1
-    assert [request.id for request in again.resources[made].requests] in ([], [asked])
+    assert again.resources[made].requests == ()
+    answered = await yard.intent(asked)
+    assert (answered["status"], answered["reason"]) == ("rejected", "this crate has ended")
 
 
 class KeptCrate(Crate, frozen=True, kw_only=True):

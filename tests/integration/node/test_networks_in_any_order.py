@@ -1,5 +1,5 @@
-"""Actions on nodes, segments, partitions, UFM and processes in any order: no address or membership is held by two nodes,
-held without a right to it, or lost; when all nodes are deleted, all addresses and memberships are free.
+"""Actions on nodes, segments, partitions, UFM and processes in any order: no address or membership is held by two
+nodes, held without a right to it, or lost; when all nodes are deleted, all addresses and memberships are free.
 
 Hypothesis generates the scripts, for two nodes and a segment with room for three besides the gateway.
 """
