@@ -102,8 +102,8 @@ async def _action(session: Session, kind: str, action: str) -> ActionView:
     intent_kind.known(action, f"action of {output.words(kind)}s", await intent_kind.actions(session, kind))
     if action == CREATE:
         raise typer.BadParameter(f"create is for a new name; use farrier resource intent {kind} NAME create")
-    kinds = await session.resources.kinds(counted=False)
-    return next(each for known in kinds if known.kind == kind for each in known.actions if each.action == action)
+    (known,) = await session.resources.kinds(kind, counted=False)
+    return next(each for each in known.actions if each.action == action)
 
 
 def _target(action: ActionView, resource: ResourceView) -> Target:

@@ -143,12 +143,7 @@ async def refuse_unknown(session: Session, kind: str, *states: str) -> None:
     """Raise a usage error for a state that the kind does not have. The database refuses an unknown kind."""
     if not states:
         return
-    known = [
-        state.state
-        for each in await session.resources.kinds(counted=False)
-        if each.kind == kind
-        for state in each.states
-    ]
+    known = [state.state for each in await session.resources.kinds(kind, counted=False) for state in each.states]
     for state in states:
         if known and not any(is_in(each, state) for each in known):
             raise typer.BadParameter(
@@ -260,8 +255,8 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
 
 async def _fields(session: Session, kind: str, action: str) -> Mapping[str, Field]:
     """Return the rules of an action's parameters. An unknown action has none; the database refuses it."""
-    found = await session.resources.kinds(counted=False)
-    return next((a.params.fields for k in found if k.kind == kind for a in k.actions if a.action == action), {})
+    found = await session.resources.kinds(kind, counted=False)
+    return next((a.params.fields for k in found for a in k.actions if a.action == action), {})
 
 
 async def ask(session: Session, asked: Asking) -> None:

@@ -217,8 +217,8 @@ class RemoteResourceQueries:
     def __init__(self, api: AsyncFarrier) -> None:
         self._api = api
 
-    async def kinds(self, *, counted: bool = True) -> tuple[KindView, ...]:
-        query = () if counted else (("counted", "false"),)
+    async def kinds(self, kind: str | None = None, *, counted: bool = True) -> tuple[KindView, ...]:
+        query = (*((("kind", kind),) if kind is not None else ()), *(() if counted else (("counted", "false"),)))
         return (await self._api.call(Call(path="/resources", type=calls.Kinds, query=query))).kinds
 
     async def resources(

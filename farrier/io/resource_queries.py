@@ -41,9 +41,9 @@ class PostgresResourceQueries:
     def __init__(self, connections: Pool) -> None:
         self._pool = connections
 
-    async def kinds(self, *, counted: bool = True) -> tuple[KindView, ...]:
+    async def kinds(self, kind: str | None = None, *, counted: bool = True) -> tuple[KindView, ...]:
         async with refusals.borrowed(self._pool) as conn:
-            return await reading.fetch(conn, KindView, _KINDS, counted)
+            return await reading.fetch(conn, KindView, _KINDS, kind, counted)
 
     async def resources(
         self, wanted: WantedResources, *, after: tuple[str, int] = ("", 0), limit: int = 1000

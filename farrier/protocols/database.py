@@ -186,9 +186,9 @@ class ResourceQueries(Protocol):
     raise `RefusedByModel` for a kind that is not registered, for a resource that never existed and for data that the
     connection's role may not read, and `DatabaseUnreachable`."""
 
-    async def kinds(self, *, counted: bool = True) -> tuple[KindView, ...]:
-        """All kinds, including nodes, with their states, actions and, if `counted`, the numbers of their resources.
-        Without counting, the cost does not depend on these numbers."""
+    async def kinds(self, kind: str | None = None, *, counted: bool = True) -> tuple[KindView, ...]:
+        """All kinds, including nodes, or only `kind`, with their states, actions and, if `counted`, the numbers of
+        their resources. Without counting, the cost does not depend on these numbers. For an unknown kind, none."""
 
     async def resources(
         self, wanted: WantedResources, *, after: tuple[str, int] = ("", 0), limit: int = 1000

@@ -182,9 +182,8 @@ async def _of_kind(request: Request, action: str, shown: ResourceView | None) ->
 
 async def _kind(request: Request, name: str) -> KindView:
     """Raises HTTPException for a kind that is not registered."""
-    for kind in await backend_of(request).resources.kinds(counted=False):
-        if kind.kind == name:
-            return kind
+    for kind in await backend_of(request).resources.kinds(name, counted=False):
+        return kind
     raise HTTPException(HTTPStatus.NOT_FOUND, f"no kind is named {name!r}")
 
 

@@ -5,7 +5,7 @@ Each list has a search, a filter for each column, an order, and pages that follo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -117,14 +117,13 @@ async def resources(request: Request) -> Response:
         ended=given.get("ended", "") not in ("", "0", "false"),
     )
     found = await backend.resources.resources(chosen, after=after(request), limit=_ROWS)
-    known = [each for each in await backend.resources.kinds() if each.kind == kind]
     address = Address(given.multi_items())
     values = {
         "at": "resources",
         "every": LIVE_SECONDS,
         "now": found.now,
         "kind": kind,
-        "layers": list(_layers(known)),
+        "layers": list(_layers(await backend.resources.kinds(kind))),
         "chosen": chosen,
         "given": given,
         "address": address,
@@ -136,7 +135,7 @@ async def resources(request: Request) -> Response:
     return render.page(request, "resources.html", values)
 
 
-def _layers(known: list[KindView]) -> Iterator[tuple[str, list[tuple[str, int | None]]]]:
+def _layers(known: Iterable[KindView]) -> Iterator[tuple[str, list[tuple[str, int | None]]]]:
     """The layers of a kind with the number of resources in each state; None for a state in which a resource has
     ended."""
     for kind in known:

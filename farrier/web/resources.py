@@ -52,7 +52,8 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
     name: Name
 
 
-class Counting(msgspec.Struct, frozen=True, kw_only=True):
+class KindFilter(msgspec.Struct, frozen=True, kw_only=True):
+    kind: Annotated[str | None, Meta(description="Only this kind.")] = None
     counted: Annotated[bool, Meta(description="Count the resources in each state.")] = True
 
 
@@ -98,9 +99,10 @@ class Members(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[MemberView, ...]
 
 
-async def list_kinds(call: Call[Counting, None]) -> Response:
+async def list_kinds(call: Call[KindFilter, None]) -> Response:
     """List all kinds, including nodes, with their states, limits, actions and parameters."""
-    return operation.json(Kinds(kinds=await call.backend.resources.kinds(counted=call.given.counted)))
+    given = call.given
+    return operation.json(Kinds(kinds=await call.backend.resources.kinds(given.kind, counted=given.counted)))
 
 
 @of_a_kind
@@ -144,7 +146,7 @@ OPERATIONS = [
     Operation(
         path="/resources",
         respond=list_kinds,
-        given=Counting,
+        given=KindFilter,
         answers={200: Answer(what="The kinds.", body=Kinds)},
     ),
     Operation(

@@ -25,7 +25,7 @@ LOOKING = {
     "any_resource": "'network_segment', 'lan'",
     "resource_names": "'network_segment', ARRAY[$segment]",
     "count_resources": "'{network_segment}', '{ready}', '{site}', '{ams1}', '{1 minute}'",
-    "count_states": "",
+    "count_states": "NULL",
     "late_resources": "'{network_segment}', '{ready}', '{site}', '{ams1}', '{1 minute}', 10",
     "list_resources": "'network_segment'",
     "shard_of": "$segment",
