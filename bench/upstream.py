@@ -32,6 +32,8 @@ _CREDENTIAL = {"username": "farrier", "password": "never-used-elsewhere"}
 _BMC = """{"power": "on", "good_version": "1", "tried_version": "1", "system_path": "/redfish/v1/Systems/1",
            "manager_path": "/redfish/v1/Managers/1"}"""
 # An address of each node's own, of its BMC and of its NIC; nothing is sent to either.
+# A statement for all nodes at once; it is not measured.
+_SECONDS = 60
 _REGISTER = """
     SELECT farrier.register_node(
                'gpu-' || n, site => $2, bmc_credential => $3,
@@ -114,10 +116,10 @@ async def upstream(
 
 async def register(ground: Ground, there: Upstream, nodes: int, *, first: int = 1) -> Sequence[str]:
     """Register nodes with verified BMCs that wait for an onboarding; returns their names."""
-    await ground.pool.execute(_REGISTER, first, SITE, there.credential, nodes)
+    await ground.pool.execute(_REGISTER, first, SITE, there.credential, nodes, timeout=_SECONDS)
     async with ground.pool.acquire() as conn, conn.transaction():
         await conn.execute(fleet.WITHOUT_GUARDS)
-        await conn.execute(_VERIFIED, _BMC)
+        await conn.execute(_VERIFIED, _BMC, timeout=_SECONDS)
         await conn.execute(fleet.WITH_GUARDS)
     await fleet.settle(ground)
     return [f"gpu-{number}" for number in range(first, first + nodes)]
@@ -125,4 +127,4 @@ async def register(ground: Ground, there: Upstream, nodes: int, *, first: int = 
 
 async def onboard(ground: Ground, names: Sequence[str]) -> None:
     """Submit intents for the onboarding of these nodes in mode deploy, with one statement."""
-    await ground.pool.execute(_ASK, names)
+    await ground.pool.execute(_ASK, names, timeout=_SECONDS)
