@@ -29,11 +29,17 @@ class _Commands(TyperGroup):
     ) -> tuple[str | None, _click.Command | None, list[str]]:
         match args:
             case [name, kind, *rest] if name in self.commands and kind in _WITH_OWN_COMMANDS:
-                own = typer.main.get_group(load(kind)).commands
-                if name == "act" and rest and rest[0] in own:
-                    return f"{kind} {rest[0]}", own[rest[0]], rest[1:]
-                return f"{name} {kind}", own.get(name) or typer.main.get_group(load(name)).commands["submit"], rest
+                own = typer.main.get_group(load(kind))
+                if name == "act" and rest and not rest[0].startswith("-"):
+                    action, command, after = own.resolve_command(ctx, rest)
+                    return f"{name} {kind} {action}", command, after
+                if name != "act":
+                    return f"{name} {kind}", own.commands.get(name) or _submit(), rest
         return super().resolve_command(ctx, args)
+
+
+def _submit() -> _click.Command:
+    return typer.main.get_group(load("intent")).commands["submit"]
 
 
 resource = typer.Typer(

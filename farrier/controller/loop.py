@@ -248,7 +248,8 @@ class Loop(Generic[R, S, W, V]):
                     self._run_fresh(entry, at, planned)
             await anyio.lowlevel.checkpoint()
         self._to_commit.ring()  # not before: runs that were loaded together are committed together
-        self.steps.begin(entries, planned)
+        if planned or self.steps.slots.waiting:
+            self.steps.begin(entries, planned)
 
     def _take_in(self, entry: Entry[R], loaded: Loaded[R], now: float) -> bool:
         """Record what the load returned for the resource. Returns whether to run the resource."""

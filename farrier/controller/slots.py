@@ -7,7 +7,8 @@ runs every period, and leaves the queue when a run needs no slot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import islice
 from typing import Generic, TypeVar
 
 from farrier.controller.agenda import Entry
@@ -21,31 +22,24 @@ class Slots(Generic[R]):
     def __init__(self, number: int) -> None:
         self._number = number
         self._taken = 0
-        self._queue: dict[int, Entry[R]] = {}
-        self._promised: dict[int, Entry[R]] = {}
-
-    @property
-    def free(self) -> int:
-        """How many slots are neither taken nor promised."""
-        return self._number - self._taken - len(self._promised)
+        # In order. The first ones are those to which a slot is promised.
+        self.waiting: dict[int, Entry[R]] = {}
+        self._promised: set[int] = set()
 
     def take(self, ran: Sequence[Entry[R]], wanting: Collection[Entry[R]]) -> list[Entry[R]]:
         """Record that the resources `ran`, and that `wanting` of them need a slot. Returns those that have one now; the
-        others are in the queue. The caller gives each slot back."""
-        promised = {entry.id for entry in ran if self._promised.pop(entry.id, None)}
+        others wait. The caller gives each slot back."""
         wanted = {entry.id for entry in wanting}
-        for entry in ran:
-            if entry.id not in wanted:
-                self._queue.pop(entry.id, None)
+        self._leave(entry.id for entry in ran if entry.id not in wanted)
         taking: list[Entry[R]] = []
-        for entry in sorted(wanting, key=lambda each: each.id not in promised):
-            is_next = entry.id in promised or next(iter(self._queue), entry.id) == entry.id
-            if is_next and self.free > 0:
-                self._queue.pop(entry.id, None)
+        for entry in sorted(wanting, key=lambda each: each.id not in self._promised):
+            is_first = len(self.waiting) == len(self._promised) < self._number - self._taken
+            if entry.id in self._promised or is_first:
+                self._leave((entry.id,))
                 self._taken += 1
                 taking.append(entry)
             else:
-                self._queue[entry.id] = entry
+                self.waiting[entry.id] = entry
         return taking
 
     def give_back(self) -> None:
@@ -53,14 +47,16 @@ class Slots(Generic[R]):
         self._taken -= 1
 
     def promise(self) -> list[Entry[R]]:
-        """Promise the free slots to the first in the queue, and return these: they are to be loaded and run."""
-        first = [entry for entry, _ in zip(self._queue.values(), range(self.free), strict=False)]
-        for entry in first:
-            self._promised[entry.id] = self._queue.pop(entry.id)
+        """Promise the free slots to the resources that wait longest. Returns these: they are to be loaded and run."""
+        first = list(islice(self.waiting.values(), len(self._promised), self._number - self._taken))
+        self._promised.update(entry.id for entry in first)
         return first
 
     def forget(self, is_lost: Callable[[int], bool]) -> None:
         """Remove the lost resources from the queue."""
-        for place in (self._queue, self._promised):
-            for id_ in [id_ for id_ in place if is_lost(id_)]:
-                del place[id_]
+        self._leave([id_ for id_ in self.waiting if is_lost(id_)])
+
+    def _leave(self, ids: Iterable[int]) -> None:
+        for id_ in ids:
+            self.waiting.pop(id_, None)
+            self._promised.discard(id_)

@@ -82,7 +82,7 @@ class Steps(Generic[R, S, W, V]):
         self._markings = 0
         self._marking = anyio.Lock()  # one statement at a time, so that they run in order
         self._news = Wakeup()
-        self._slots: Slots[R] = Slots(host.config.max_in_flight)
+        self.slots: Slots[R] = Slots(host.config.max_in_flight)
         self._closed = False
         self._maybe_interrupted = Wakeup()
 
@@ -95,13 +95,13 @@ class Steps(Generic[R, S, W, V]):
         now = self._host.clock.monotonic()
         # A step of the same resource that began before its shard was lost may not have ended yet.
         ready = {} if self._closed else {p.entry.id: p for p in planned if p.entry.id not in self._acting}
-        chosen = [ready[entry.id] for entry in self._slots.take(ran, [plan.entry for plan in ready.values()])]
+        chosen = [ready[entry.id] for entry in self.slots.take(ran, [plan.entry for plan in ready.values()])]
         for plan in chosen:
             if self._agenda.acts(plan.entry, plan.step.name):
                 self._acting[plan.entry.id] = Acting(self._host.may_act, reads_only=plan.step.reads_only)
                 self._planned.append(plan)
             else:
-                self._slots.give_back()
+                self.slots.give_back()
         for plan in planned:
             waits = self._host.config.period.total_seconds() if plan.entry.id in ready else _AGAIN_AFTER
             self._agenda.defer(plan.entry, now + waits)
@@ -111,7 +111,7 @@ class Steps(Generic[R, S, W, V]):
 
     def _call(self) -> None:
         """Run the first in the queue, as many as slots are free."""
-        for entry in self._slots.promise():
+        for entry in self.slots.promise():
             if entry.phase is Phase.IDLE:  # otherwise it is being loaded
                 self._agenda.requeue(entry)
 
@@ -174,7 +174,7 @@ class Steps(Generic[R, S, W, V]):
         """Forget a lost shard, with its marks."""
         self._ended = {id_ for id_ in self._ended if id_ % SHARDS != shard}
         self._removing = {id_ for id_ in self._removing if id_ % SHARDS != shard}
-        self._slots.forget(lambda id_: id_ % SHARDS == shard)
+        self.slots.forget(lambda id_: id_ % SHARDS == shard)
 
     def _not_begun(self, plan: Planned[R, S, W, V]) -> None:
         self._over(plan.entry)
@@ -183,8 +183,9 @@ class Steps(Generic[R, S, W, V]):
     def _over(self, entry: Entry[R]) -> None:
         """Free the slot of a step that has ended."""
         del self._acting[entry.id]
-        self._slots.give_back()
-        self._call()
+        self.slots.give_back()
+        if self.slots.waiting:
+            self._call()
 
     def _nothing_done(self, plan: Planned[R, S, W, V]) -> None:
         """Load and run the resource again, after a step without any effect. If the run was to recover from an earlier

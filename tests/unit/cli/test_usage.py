@@ -14,6 +14,7 @@ from farrier import cli
 
 NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent", "FARRIER_DATABASE_DSN": None, "FARRIER_CONFIG": None}
 MISTAKES = {
+    "resource act node frobnicate gpu-1": "No such command 'frobnicate'",
     "nodes": "No such command 'nodes'. Did you mean 'node'",
     "node lst": "No such command 'lst'. Did you mean 'list'",
     "node list --nonsense": "No such option: --nonsense",
