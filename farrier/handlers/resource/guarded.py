@@ -35,7 +35,9 @@ class Guarded(StateHandler[R, R, Any, Any]):
     @override
     def recover(self, resource: R, now: datetime, step: str) -> Decision[R, Any, Any]:
         accepted, refusals = self._sorted(resource)
-        return _with(refusals, self._inner.recover(accepted, now, step))
+        decision = self._inner.recover(accepted, now, step)
+        # A run that only answers would be recorded as the end of the recovery. The run after the step answers.
+        return decision if isinstance(decision, Step) else _with(refusals, decision)
 
     @override
     def after(self, resource: R, moved: Transition[R, Any], now: datetime) -> R | None:

@@ -191,6 +191,11 @@ def test_refusals_do_not_wait_for_a_step_which_begins_at_once_after_them() -> No
     assert guarded.handle(crate("packing"), NOW) is STEP
 
 
+def test_a_step_that_recovers_from_another_one_is_not_put_off_for_a_refusal() -> None:
+    guarded = crates.KIND.guarded(Deciding(STEP))
+    assert guarded.recover(crate("packing", asked(1, "delete")), NOW, "unpack") is STEP
+
+
 def test_a_kind_of_another_package_is_guarded_without_its_help() -> None:
     made: Extension[Crate, Answer, Any] = Extension(spec=crates.SPEC, snapshot=Crate, handler=CrateHandler())
     assert isinstance(loop_of(made, None).handler, Guarded)
