@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from enum import StrEnum
 from typing import Annotated, assert_never
 
@@ -9,23 +11,29 @@ import typer
 
 from farrier.cli import output
 from farrier.config import kinds
-from farrier.model import diagram, kind_diagram
+from farrier.model import diagram, kind_diagram, markdown
 from farrier.model.built_in import BUILT_IN
 from farrier.model.edges import NODE, Layer
 from farrier.model.kinds import KindLayer, KindSpec
 from farrier.model.params import describe
 
+# A line of text on the narrowest terminal.
+_LINE = 80
+
 
 class Format(StrEnum):
     """Format in which the model is printed."""
 
+    TEXT = "text"
     MD = "md"
     MERMAID = "mermaid"
     JSON = "json"
 
 
 def model(
-    form: Annotated[Format, typer.Option("--format", help="Print tables, diagrams or data.")] = Format.MD,
+    form: Annotated[
+        Format, typer.Option("--format", help="Print tables, tables with diagrams, diagrams, or data.")
+    ] = Format.TEXT,
     layer: Annotated[Layer | None, typer.Option(help="With --format mermaid: the diagram of this layer only.")] = None,
     kind: Annotated[
         str, typer.Option(help="The model of this kind: node, network_segment …, or package.module:NAME.")
@@ -36,6 +44,8 @@ def model(
         raise typer.BadParameter("--layer requires --format mermaid and the kind node")
     if kind != NODE:
         _of_kind(_spec(kind), form)
+    elif form is Format.TEXT:
+        _print(diagram.markdown())
     elif form is Format.MD:
         typer.echo(diagram.markdown(), nl=False)
     elif form is Format.JSON:
@@ -59,6 +69,8 @@ def _spec(kind: str) -> KindSpec:
 
 def _of_kind(spec: KindSpec, form: Format) -> None:
     match form:
+        case Format.TEXT:
+            _print(kind_diagram.markdown(spec))
         case Format.MD:
             typer.echo(kind_diagram.markdown(spec), nl=False)
         case Format.MERMAID:
@@ -67,6 +79,20 @@ def _of_kind(spec: KindSpec, form: Format) -> None:
             output.json(_as_json(spec))
         case _ as never:
             assert_never(never)
+
+
+def _print(text: str) -> None:
+    """Print the headings, sentences and tables of a text in Markdown, without its diagrams."""
+    blocks = re.sub(r"```.*?```\n", "", text, flags=re.DOTALL).split("\n\n")
+    for block in filter(None, (block.strip() for block in blocks)):
+        rows = markdown.rows_of(block)
+        if rows is not None:
+            output.table(rows[0], ([cell.replace("`", "") for cell in row] for row in rows[1:]))
+            typer.echo()
+        elif block.startswith("## "):
+            typer.secho(block.removeprefix("## "), bold=True)
+        else:
+            typer.echo(textwrap.fill(block, _LINE))
 
 
 def _as_json(spec: KindSpec) -> dict[str, object]:

@@ -14,6 +14,7 @@ import msgspec
 
 from farrier.model import actions, duration, edges, expected, failures, mapping, sla, stages
 from farrier.model.edges import Layer
+from farrier.model.markdown import table
 from farrier.model.workflow import DecommissionMode, Mode, OnboardingMode
 
 # Both workflows have the same edges, so one section shows them.
@@ -46,8 +47,8 @@ def markdown() -> str:
         "## Limits of stages\n\n" + _stage_limit_table(),
         "## Intents\n\n" + _action_table(),
         "## Failure classes\n\n" + _failure_table(),
-        "## Quarantine causes\n\n" + _table(("cause", "recommended action"), failures.QUARANTINE_ADVICE.items()),
-        "## BMC failures\n\n" + _table(("class", "recommended action"), failures.BMC_ADVICE.items()),
+        "## Quarantine causes\n\n" + table(("cause", "recommended action"), failures.QUARANTINE_ADVICE.items()),
+        "## BMC failures\n\n" + table(("class", "recommended action"), failures.BMC_ADVICE.items()),
     ]
     return "\n".join(sections)
 
@@ -70,21 +71,15 @@ def as_json() -> dict[str, object]:
     }
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    head = tuple(head)
-    lines = [head, ("---",) * len(head), *rows]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-
-
 def _layer_section(layer: Layer, title: str) -> str:
     rows = [(edge.source, edge.target, edge.owner, edge.trigger) for edge in edges.EDGES[layer]]
     picture = f"```mermaid\n{mermaid(layer)}```\n"
-    return f"## {title}\n\n{picture}\n{_table(('from', 'to', 'changed by', 'when'), rows)}"
+    return f"## {title}\n\n{picture}\n{table(('from', 'to', 'changed by', 'when'), rows)}"
 
 
 def _stage_table(kind: type[stages.OnboardingStage | stages.DecommissionStage], modes: tuple[Mode, ...]) -> str:
     rows = [(str(stage), *(_mark(stage, mode) for mode in modes)) for stage in kind]
-    return _table(("stage", *map(str, modes)), rows)
+    return table(("stage", *map(str, modes)), rows)
 
 
 def _mark(stage: stages.Stage, mode: Mode) -> str:
@@ -101,12 +96,12 @@ def _mapping_table() -> str:
         for (kind, status), nodes in mapping.ALLOWED.items()
     ]
     alone = ("no live workflow", ", ".join(n for n in edges.STATES[Layer.STATUS] if n in mapping.WITHOUT_WORKFLOW))
-    return _table(("workflow", "node status"), [*rows, alone])
+    return table(("workflow", "node status"), [*rows, alone])
 
 
 def _expected_table() -> str:
     rows = [(str(status), fits.text, fits.note) for status, fits in expected.EXPECTED.items()]
-    return _table(("node status", "in MAAS", "note"), rows)
+    return table(("node status", "in MAAS", "note"), rows)
 
 
 def _sla_table() -> str:
@@ -121,7 +116,7 @@ def _sla_table() -> str:
         for state, default in states.items()
     ]
     ends = [(str(layer), "end to end", _human(limit), "") for layer, limit in sla.END_TO_END.items()]
-    return _table(("layer", "state", "limit", "note"), [*rows, *ends])
+    return table(("layer", "state", "limit", "note"), [*rows, *ends])
 
 
 def _stage_limit_table() -> str:
@@ -131,7 +126,7 @@ def _stage_limit_table() -> str:
         for stage, limit in limits.items()
     ]
     note = f"A stage that lasts {sla.STAGE_DEADLINE_FACTOR} times its limit fails as `timeout`."
-    return f"{note}\n\n{_table(('workflow', 'stage', 'limit'), rows)}"
+    return f"{note}\n\n{table(('workflow', 'stage', 'limit'), rows)}"
 
 
 def _action_table() -> str:
@@ -147,7 +142,7 @@ def _action_table() -> str:
         )
         for action, spec in actions.ACTIONS.items()
     ]
-    return _table(("action", "parameters", "since", "status", "management", "accepted", "what it does"), rows)
+    return table(("action", "parameters", "since", "status", "management", "accepted", "what it does"), rows)
 
 
 def _params(action: actions.Action) -> str:
@@ -179,7 +174,7 @@ def _failure_table() -> str:
         )
         for name, advice in failures.FAILURES.items()
     ]
-    return _table(("class", "retried by itself", "unsafe", "recommended action"), rows)
+    return table(("class", "retried by itself", "unsafe", "recommended action"), rows)
 
 
 def _limits() -> Iterable[tuple[str, timedelta | None]]:

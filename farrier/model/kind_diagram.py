@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from farrier.model import duration
 from farrier.model.kinds import KindLayer, KindSpec, KindState
+from farrier.model.markdown import table
 from farrier.model.params import Params, describe
 
 
@@ -29,7 +28,7 @@ def markdown(spec: KindSpec) -> str:
         )
         for name, action in spec.requests.items()
     ]
-    return f"{''.join(layers)}{_table(('action', 'parameters', 'accepted in', 'effect'), actions)}"
+    return f"{''.join(layers)}{table(('action', 'parameters', 'accepted in', 'effect'), actions)}"
 
 
 def _picture(layer: KindLayer) -> str:
@@ -42,7 +41,7 @@ def _picture(layer: KindLayer) -> str:
 
 def _limits(layer: KindLayer) -> str:
     states = [(f"`{state}`", _limit(rule), rule.why_none) for state, rule in layer.states.items()]
-    return _table(("state", "limit", "note"), states)
+    return table(("state", "limit", "note"), states)
 
 
 def _id(state: str) -> str:
@@ -61,8 +60,3 @@ def _limit(rule: KindState) -> str:
 def _params(params: type[Params]) -> str:
     fields = describe(params).fields
     return ", ".join(f"{name}{'' if field.required else '?'}" for name, field in fields.items())
-
-
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    head = tuple(head)
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in (head, ("---",) * len(head), *rows))

@@ -50,6 +50,8 @@ LISTS = (
     "token list",
     "sla list",
     "sla breaches",
+    "model",
+    "model --kind network_segment",
 )
 
 

@@ -11,9 +11,11 @@ from typer.testing import CliRunner, Result
 
 from farrier import cli, config
 from farrier.model import diagram, kind_diagram, limits
+from farrier.model.actions import Action
 from farrier.model.built_in import BUILT_IN
 from farrier.model.edges import Layer
 from farrier.model.kinds import KindSpec
+from farrier.model.status import NodeStatus
 from tests.support import crates
 
 
@@ -74,17 +76,23 @@ def test_whatever_lists_or_shows_speaks_json(words: str) -> None:
 
 
 def test_the_model_is_printed_in_every_format() -> None:
-    assert run("model").stdout == run("model", "--format", "md").stdout == diagram.markdown()
-    assert run("model", "--kind", "node").stdout == diagram.markdown()
+    assert run("model", "--format", "md").stdout == diagram.markdown()
+    assert run("model", "--format", "md", "--kind", "node").stdout == diagram.markdown()
     assert msgspec.json.decode(run("model", "--format", "json").stdout) == diagram.as_json()
     assert run("model", "--format", "mermaid", "--layer", "status").stdout == diagram.mermaid(Layer.STATUS)
     everything = run("model", "--format", "mermaid").stdout
     assert all(diagram.mermaid(layer) in everything for layer in Layer)
 
 
+def test_the_model_for_people_has_each_state_and_action_and_no_diagram() -> None:
+    shown = run("model").stdout
+    assert {*map(str, NodeStatus), *map(str, Action)} <= set(shown.split())
+    assert "```" not in shown and "| " not in shown
+
+
 @pytest.mark.parametrize("spec", BUILT_IN, ids=lambda spec: spec.name)
 def test_another_kind_s_model_is_printed_in_every_format(spec: KindSpec) -> None:
-    assert run("model", "--kind", spec.name).stdout == kind_diagram.markdown(spec)
+    assert run("model", "--kind", spec.name, "--format", "md").stdout == kind_diagram.markdown(spec)
     assert run("model", "--kind", spec.name, "--format", "mermaid").stdout == kind_diagram.mermaid(spec)
     told = msgspec.json.decode(run("model", "--kind", spec.name, "--format", "json").stdout)
     assert set(told["states"]) == set(spec.states)
@@ -95,7 +103,8 @@ def test_another_kind_s_model_is_printed_in_every_format(spec: KindSpec) -> None
 
 
 def test_the_model_of_a_kind_of_another_package_is_printed_by_where_it_is() -> None:
-    assert run("model", "--kind", "tests.support.crates:SPEC").stdout == kind_diagram.markdown(crates.SPEC)
+    place = ("--kind", "tests.support.crates:SPEC")
+    assert run("model", *place, "--format", "md").stdout == kind_diagram.markdown(crates.SPEC)
     refused = run("model", "--kind", "crate")
     assert refused.exit_code == 2
     assert "network_segment" in refused.stderr.replace("\n", " ")
