@@ -70,12 +70,12 @@ def read(path: Path) -> tuple[list[Row], list[Fault]]:
     rows: list[Row] = []
     faults: list[Fault] = []
     for where, given in forms[path.suffix.lower()](text):
-        row, wrong = given if isinstance(given, tuple) else _row(where, given)
+        row, wrong = given if isinstance(given, tuple) else checked(where, given)
         rows += [row] if row is not None else []
         faults += wrong
     if not rows and not faults:
         raise Wrong("the file has no nodes")
-    return rows, [*faults, *_doubled(rows)]
+    return rows, [*faults, *doubled(rows)]
 
 
 _Given = Mapping[str, Any] | tuple[Row | None, list[Fault]]
@@ -147,7 +147,8 @@ def _of_json(text: str) -> Iterator[tuple[str, _Given]]:
             yield where, (None, [Fault(where, "", f"expected an object with the field name, got {given!r}"[:120])])
 
 
-def _row(where: str, given: Mapping[str, Any]) -> tuple[Row | None, list[Fault]]:
+def checked(where: str, given: Mapping[str, Any]) -> tuple[Row | None, list[Fault]]:
+    """The row with these fields, or its mistakes."""
     faults = list(_faults(where, given))
     if faults:
         return None, faults
@@ -186,7 +187,7 @@ def _about(value: Any, text: str) -> str:
     return text if has_it else f"{repr(value)[:80]} {text}"
 
 
-def _doubled(rows: Sequence[Row]) -> Iterator[Fault]:
+def doubled(rows: Sequence[Row]) -> Iterator[Fault]:
     """A fault for each name and each address that an earlier row has, too."""
     first: dict[tuple[str, Any], str] = {}
     for row in rows:

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
+
 import typer
 
-from farrier.cli import regions
+from farrier.cli import import_file, regions
 from farrier.cli.connection import Session
-from farrier.cli.import_file import Row
+from farrier.cli.import_file import Fault, Row
 from farrier.config.reading import nearest
 from farrier.handlers.node.onboarding.discovery import macs_of
+from farrier.model.details import CONTROL
+from farrier.model.identity import PLACEHOLDERS
 from farrier.model.maas import Machine
 from farrier.model.maas_changes import LookUp
 from farrier.model.views import Wanted
 
 _PAGE = 1000
-# What MAAS reports for a value that it could not read.
-_UNKNOWN = "Unknown"
+_MOST_MODEL = 100
+_BLANKS = re.compile(rf"[\s{CONTROL}]+")
 
 
-async def rows(session: Session, site: str) -> list[Row]:
-    """One row for each machine of the region, with the name of the node that has the machine, or else its host name."""
+async def rows(session: Session, site: str) -> tuple[list[Row], list[Fault]]:
+    """One row for each machine of the region, with the name of the node that has the machine, or else its host name;
+    and what keeps machines from being nodes."""
+    machines = await _machines(session, site)
+    names = await _names(session, site)
+    checked = [_checked(site, machine, names.get(machine.system_id)) for machine in machines]
+    found = [row for row, _ in checked if row is not None]
+    faults = [fault for _, wrong in checked for fault in wrong]
+    return found, [*faults, *import_file.doubled(found), *await _of_others(session, site, found)]
+
+
+async def _machines(session: Session, site: str) -> Sequence[Machine]:
     sites = regions.configured(session.settings)
     if site not in sites:
         raise typer.BadParameter(f"--maas: no site {site!r}; {nearest(site, sites)}")
@@ -32,8 +47,7 @@ async def rows(session: Session, site: str) -> list[Row]:
         machines = await client.machines(LookUp.ID, sorted(await client.power_addresses()))
     if not machines:
         raise typer.BadParameter(f"--maas: the region of site {site} has no machines")
-    names = await _names(session, site)
-    return [_row(site, machine, names.get(machine.system_id)) for machine in machines]
+    return machines
 
 
 async def _names(session: Session, site: str) -> dict[str, str]:
@@ -48,11 +62,51 @@ async def _names(session: Session, site: str) -> dict[str, str]:
     return found
 
 
-def _row(site: str, machine: Machine, name: str | None) -> Row:
-    values: dict[str, object] = {"site": site, "maas_id": machine.system_id}
-    model = machine.hardware_info.system_product if machine.hardware_info is not None else None
-    if model and model != _UNKNOWN:
-        values["model"] = model
-    if macs := macs_of(machine):
-        values["macs"] = list(macs)
-    return Row(where=f"machine {machine.system_id}", name=name or machine.hostname, values=values, bmc={})
+async def _of_others(session: Session, site: str, found: Sequence[Row]) -> list[Fault]:
+    """A fault for each row whose name a node of another machine or another site has: host names are unique only
+    within a region."""
+    by_name = {row.name: row for row in found}
+    names = tuple(by_name)
+    faults: list[Fault] = []
+    for start in range(0, len(names), _PAGE):
+        page = await session.queries.inventory(Wanted(names=names[start : start + _PAGE]), limit=_PAGE)
+        for node in page.rows:
+            row = by_name[node.name]
+            machine = row.values["maas_id"]
+            if node.site not in (None, site):
+                faults.append(_name_fault(row, f"{node.name!r} is a node of site {node.site}", site))
+            elif node.maas_id not in (None, machine):
+                faults.append(_name_fault(row, f"{node.name!r} is a node with machine {node.maas_id}", site))
+    return faults
+
+
+def _name_fault(row: Row, text: str, site: str) -> Fault:
+    return Fault(row.where, "name", f"{text}; {_another_name(site, row.values['maas_id'])}")
+
+
+def _another_name(site: str, system_id: object) -> str:
+    return f"register the machine under another name: farrier node add NAME --site {site} --maas-id {system_id}"
+
+
+def _checked(site: str, machine: Machine, name: str | None) -> tuple[Row | None, list[Fault]]:
+    row, faults = import_file.checked(f"machine {machine.system_id}", _given(site, machine, name))
+    advice = _another_name(site, machine.system_id)
+    return row, [Fault(one.where, one.field, f"{one.text}; {advice}") for one in faults]
+
+
+def _given(site: str, machine: Machine, name: str | None) -> Mapping[str, object]:
+    """The fields of the machine's node. None: MAAS does not know the value."""
+    info = machine.hardware_info
+    return {
+        "name": name or machine.hostname,
+        "site": site,
+        "maas_id": machine.system_id,
+        "model": _model(info.system_product if info is not None else None),
+        "macs": list(macs_of(machine)) or None,
+    }
+
+
+def _model(reported: str | None) -> str | None:
+    """The model in the form of the detail. MAAS keeps what the firmware reports: any text, or a filler."""
+    text = _BLANKS.sub(" ", reported or "").strip()[:_MOST_MODEL].rstrip()
+    return None if text.lower() in ("", *PLACEHOLDERS) else text

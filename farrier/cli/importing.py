@@ -56,7 +56,7 @@ async def import_(  # noqa: PLR0913 - one parameter is one option
         raise typer.BadParameter("give either a FILE or --maas SITE")
     if as_json and not dry_run:
         raise typer.BadParameter("--json prints the preview; add --dry-run")
-    rows = await import_maas.rows(session, maas) if maas is not None else _rows(file or Path())
+    rows = await _of_region(session, maas) if maas is not None else _rows(file or Path())
     steps = await import_plan.plan(session, rows)
     _preview(steps, as_json=as_json)
     counts = Counter(step.verb for step in steps)
@@ -74,16 +74,23 @@ def _rows(file: Path) -> list[Row]:
     except import_file.Wrong as error:
         raise typer.BadParameter(f"{file}: {error}; nothing was imported") from None
     if faults:
-        _refuse(file, faults)
+        _refuse(str(file), faults)
     return rows
 
 
-def _refuse(file: Path, faults: Sequence[Fault]) -> None:
+async def _of_region(session: Session, site: str) -> list[Row]:
+    rows, faults = await import_maas.rows(session, site)
+    if faults:
+        _refuse(f"region of site {site}", faults)
+    return rows
+
+
+def _refuse(source: str, faults: Sequence[Fault]) -> None:
     for fault in faults[:_MOST_FAULTS]:
-        typer.echo(f"farrier: {file}: {fault}", err=True)
+        typer.echo(f"farrier: {source}: {fault}", err=True)
     more = f", of which {_MOST_FAULTS} are shown" if len(faults) > _MOST_FAULTS else ""
     what = "1 mistake" if len(faults) == 1 else f"{len(faults)} mistakes{more}"
-    typer.echo(f"farrier: {file} has {what}; nothing was imported", err=True)
+    typer.echo(f"farrier: {source} has {what}; nothing was imported", err=True)
     raise typer.Exit(ExitCode.USAGE)
 
 

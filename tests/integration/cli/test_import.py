@@ -159,6 +159,63 @@ async def test_the_machines_of_a_region_become_nodes_once(at_region: Prompt, db:
     assert again.err == "0 to create, 1 to change, 1 unchanged\n"
 
 
+def kept(region: Region, system_id: str, hostname: str, **info: str) -> None:
+    region.keep(Machine(system_id=system_id, hostname=hostname, hardware_info=info))
+
+
+@pytest.mark.usefixtures("machines")
+@pytest.mark.parametrize(
+    ("details", "text"),
+    [
+        ("'{}', site => 'south'", "'gpu-1' is a node of site south"),
+        ("'{}', site => 'north', maas_id => '4th3r'", "'gpu-1' is a node with machine 4th3r"),
+    ],
+)
+async def test_a_node_that_has_another_machine_keeps_it(
+    at_region: Prompt, db: pg.Database, details: str, text: str
+) -> None:
+    async with db.connect() as conn:
+        await conn.execute(f"SELECT farrier.register_node('gpu-1', labels => {details})")
+    refused = await at_region("import", "--maas", "north", "--yes", ends=ExitCode.USAGE)
+    first, last = refused.err.splitlines()
+    assert first.startswith(f"farrier: region of site north: machine m4ch1n: field name: {text}; ")
+    assert first.endswith("farrier node add NAME --site north --maas-id m4ch1n")
+    assert last == "farrier: region of site north has 1 mistake; nothing was imported"
+    assert await asked(db) == [] and "gpu-2" not in (await at_region("node", "list")).out
+
+
+@pytest.mark.usefixtures("machines")
+async def test_a_host_name_that_no_node_can_have_is_named_and_accepted_under_another(
+    at_region: Prompt, region: tuple[Region, str]
+) -> None:
+    kept(region[0], "m4ch3n", "123")  # as MAAS 3.7.3 accepts it
+    refused = await at_region("import", "--maas", "north", "--dry-run", ends=ExitCode.USAGE)
+    assert "machine m4ch3n: field name: '123' is not valid" in refused.err
+    assert "farrier node add NAME --site north --maas-id m4ch3n" in refused.err
+    await at_region("node", "add", "gpu-3", "--site", "north", "--maas-id", "m4ch3n")
+    assert (await at_region("import", "--maas", "north", "--yes")).err.endswith("2 nodes registered\n")
+
+
+@pytest.mark.parametrize(
+    ("reported", "model"),
+    [
+        ("PowerEdge R750 ", "PowerEdge R750"),
+        ("tab\tproduct", "tab product"),
+        (" ", None),
+        ("To Be Filled By O.E.M.", None),
+        ("Unknown", None),
+        ("X" * 150, "X" * 100),
+    ],
+)
+async def test_whatever_the_firmware_reports_as_the_model_a_node_can_have(
+    at_region: Prompt, region: tuple[Region, str], reported: str, model: str | None
+) -> None:
+    kept(region[0], "m4ch1n", "gpu-1", system_product=reported)
+    await at_region("import", "--maas", "north", "--yes")
+    assert (await at_region("node", "show", "gpu-1", "--json")).json["model"] == model
+    assert (await at_region("import", "--maas", "north")).err.startswith("0 to create, 0 to change, 1 unchanged")
+
+
 @pytest.mark.usefixtures("machines")
 async def test_the_region_is_only_read(at_region: Prompt, region: tuple[Region, str]) -> None:
     methods: set[str] = set()
