@@ -1,7 +1,8 @@
 """The speed of reading and removing history with ten million changes.
 
-Pages by time, by node and of one node, at their beginning, in the middle and at the end; a page without matches;
-retention. The changes are those of a hundred days, in the order in which a fleet makes them. One node makes a thousand
+Reads pages in three lists: all changes by time, all changes by node, and the changes of one node. Reads pages at the
+beginning, in the middle and at the end of each list. Also reads a page without matches, and removes old changes. The
+changes are those of a hundred days, in the order in which a fleet makes them. One node makes a thousand
 a day, more than one with a dead BMC does.
 """
 

@@ -1,4 +1,5 @@
-"""The speed of transitions: with their history per second, and the first four transitions of a thousand nodes."""
+"""Measures how many transitions with their history farrier commits a second, and the time in which
+a thousand new nodes make their first four transitions."""
 
 from __future__ import annotations
 
@@ -63,8 +64,8 @@ async def _lives(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 
 TRANSITIONS = Benchmark(
     name="transitions",
-    what="nodes go offline and come back, by their agents' heartbeats: transitions committed with history a second, as "
-    "a share of those of the yardstick",
+    what="nodes go offline and return, by their agents' heartbeats: transitions a second, each committed with its "
+    "history, divided by the yardstick's transitions a second",
     nodes=20_000,
     goals=(Goal("of_yardstick", "×", Bound.AT_LEAST, 0.09), Goal("transitions", "/s")),
     open=_there_and_back,

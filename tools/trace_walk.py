@@ -89,8 +89,8 @@ class Walk(msgspec.Struct, frozen=True):
 
 
 class Way(msgspec.Struct, frozen=True, kw_only=True):
-    """A walk to be traced: the functions under which it begins, and the one before which it ends, if it ends before
-    they do. No more than `limit` functions are on it."""
+    """A walk to be traced. The tracer records the functions that run under the functions in `begins`. It stops before
+    the first call of `ends`; without `ends`, it records until `tracing` ends. A walk has at most `limit` functions."""
 
     title: str
     begins: Mapping[str, _Begins]

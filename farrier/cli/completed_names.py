@@ -103,6 +103,6 @@ async def _within_patience(settings: Config, found: Callable[[Session], Awaitabl
 
 
 def _runs(settings: Config) -> bool:
-    """Whether the database is a server that runs, or an embedded one that need not be started."""
+    """Whether a connection starts no server: a DSN is set, or the embedded server is running."""
     database = settings.database
     return bool(database.dsn) or EmbeddedServer(Path(database.embedded or default_directory())).is_running()

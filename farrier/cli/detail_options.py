@@ -38,7 +38,7 @@ def described(command: Taking[Mapping[str, Any], P]) -> Taken[P]:
 
 
 def narrowed(command: Taking[Wanted, P]) -> Taken[P]:
-    """A command that receives a filter of nodes, without names."""
+    """A command that receives a filter of nodes. The filter selects by state, label and detail, not by name."""
     others = inspect.signature(_wanted, eval_str=True).parameters.values()
     return _with(command, [*map(_filter, LISTED), *others][:-1], lambda given: _wanted(**given))
 

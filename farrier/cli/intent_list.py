@@ -66,7 +66,7 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
 
 
 async def _pages(session: Session, kind: str, wanted: WantedIntents, limit: int) -> AsyncIterator[Page[IntentView]]:
-    """Pages until there are `limit` intents or no more."""
+    """Yield pages until they have `limit` intents in total, or until no intent is left."""
     before: int | None = None
     while limit:
         page = await intent_kind.some(session, kind, wanted, before, min(limit, listing.PAGE))

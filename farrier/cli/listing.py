@@ -1,7 +1,8 @@
 """Lists rows in the form that -o, --sort-by and --watch select.
 
 A command gives `show` a `Listing` and the `Form` of its options; one that reads pages in its own order gives them to a
-`Printer`. All forms but sorted ones and JSONPath hold one page at a time.
+`Printer`. With --sort-by, --watch or JSONPath, the whole list is in memory;
+otherwise one page.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class Rows(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class Listing(Rows[T], frozen=True, kw_only=True):
-    """What a command lists. `pages` reads it anew. `fields` are those of the JSON object of a row. `newest`: it has
-    at most so many rows, those with the highest IDs."""
+    """What a command lists. `pages` reads it anew. `fields` are those of the JSON object of a row. `newest` is the
+    largest number of rows; the list then has the rows with the highest IDs. None: the list has all rows."""
 
     pages: Callable[[], AsyncIterator[Page[T]]]
     id: Callable[[T], Hashable]

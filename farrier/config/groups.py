@@ -282,7 +282,8 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Settings of vault: references, which lead to one path of one KV version 2 mount."""
+    """Settings for references that begin with `vault:`. They name secrets of one KV version 2 mount, below
+    `path_prefix`."""
 
     address: Annotated[
         str, Meta(description="https://host[:port] of Vault or of the proxy in front of it. Empty: no Vault.")
@@ -354,8 +355,8 @@ class HistoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             ge=0,
             le=36_500,
             description="Number of days after which farrier removes history, a few thousand rows at a time. It keeps "
-            "the newest entry of each layer of a resource. 0: farrier removes nothing; this is the default, "
-            "because removed history cannot be recovered. Set the same value on all replicas.",
+            "the newest entry of each layer of a resource that has not ended. 0: farrier removes nothing; "
+            "this is the default, because removed history cannot be recovered. Set the same value on all replicas.",
         ),
     ] = 0
 

@@ -199,7 +199,7 @@ class Agenda(Generic[R]):
         if entry.phase is not Phase.LOADING:
             return False
         entry.snapshot, entry.wakes = snapshot, wakes
-        # Spreads the second loads of entries that were first loaded together over the whole period.
+        # Entries of a shard that was just taken are first loaded together. Their second loads spread over one resync.
         share = entry.id * _SPREAD % 1 if entry.reload_at == 0.0 else 1.0
         entry.reload_at = now + self._reload_every * share
         entry.phase = Phase.RUNNING

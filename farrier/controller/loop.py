@@ -214,7 +214,7 @@ class Loop(Generic[R, S, W, V]):
     async def _load(self) -> None:
         """Load and run resources in batches, until the process stops."""
         while not self._stopping:
-            # If commits are behind, or without the right to act, the next commit or sweep rings the bell again.
+            # Nothing is loaded while commits are behind, or the process may not act. A later commit or sweep rings.
             may = self._host.may_act() and len(self._finished) <= 2 * self._host.config.batch
             entries = self.agenda.load(self._host.config.batch) if may else ()
             if entries:

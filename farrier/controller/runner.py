@@ -218,7 +218,7 @@ class Runner(Generic[R, S, W, V]):
 
 
 def _with_error(kept: Run[R, S, W], failed: Run[R, S, W]) -> Run[R, S, W]:
-    """The run with the outcome that a failed step keeps, which is recorded and counted as the error."""
+    """The run of a failed step: it commits the state and writes of `kept`, and records the error of `failed`."""
     error = failed.finished
     finished = msgspec.structs.replace(
         kept.finished, outcome=error.outcome, record=error.record, outcome_key=error.outcome_key

@@ -167,7 +167,7 @@ class Steps(Generic[R, S, W, V]):
             self._news.set("step")
 
     def is_quiet(self, shard: int) -> bool:
-        """Whether no mark of the shard is still to be removed."""
+        """Whether the marks of all ended steps in the shard have been removed."""
         return not any(id_ % SHARDS == shard for id_ in (*self._ended, *self._removing))
 
     def lost(self, shard: int) -> None:

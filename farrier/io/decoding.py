@@ -3,7 +3,7 @@
 Used by every `rows.Rows` and by all queries for display, so that an unreadable value affects only its own resource or
 row. The database refuses values of nodes that Python cannot decode. Other values can be unreadable: a JSON parameter of
 an intent for a kind of another package, or a row that was edited by hand. If only a part is unreadable, a text replaces
-it, so that the node is listed and may be cancelled.
+that part, so that lists still show the node and the node still accepts the intent `cancel`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Counts what the loop and the service clients report: `protocols.MetricsSink` and `protocols.ServiceObserver` in one.
 
-Never blocks and never raises. A label that the vocabulary lacks makes a new series; an undeclared sample of a kind's
-metric makes none and is logged.
+Never blocks and never raises. A label value that the vocabulary lacks creates a new series. A sample of a kind's own
+metric that the kind did not declare creates no series, and is logged.
 """
 
 from __future__ import annotations

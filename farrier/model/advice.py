@@ -137,7 +137,7 @@ def _all(case: Case) -> Iterator[Advice]:
     yield from map(Advice, _of_region(case))
     yield from map(Advice, _of_clocks(node, case.late))
     for request in asked[:1]:
-        yield Advice(f"wait: the next run answers intent {request.id} once nothing delays it")
+        yield Advice(f"wait: farrier answers intent {request.id} as soon as nothing delays the answer")
 
 
 def _of_failure(case: Case) -> Iterator[Advice]:

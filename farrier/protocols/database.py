@@ -63,8 +63,8 @@ class Subscription(Protocol):
 
     async def heard(self, patience: timedelta) -> frozenset[str]:
         """Wait up to `patience` for notifications; empty if none came. A notification is `KIND:ID,ID`, `KIND:*` for
-        more IDs than it can hold, or `shards` when a controller gave shards back. Notifications from before the call
-        count. Raises `DatabaseUnreachable` if the connection is lost."""
+        more IDs than it can hold, or `shards` when a controller gave shards back. The result includes notifications
+        that arrived before the call. Raises `DatabaseUnreachable` if the connection is lost."""
 
     async def prove(self) -> None:
         """Send a notification to this connection and wait for it. Raises `DatabaseUnreachable` if it does not arrive:

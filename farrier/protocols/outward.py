@@ -53,8 +53,8 @@ class BmcClient(Protocol):
 
 
 class CredentialStore(Protocol):
-    """Resolves references (`file:/run/creds/bmc-1`) to secrets. References to this machine are read at each call.
-    Secrets of a server are kept for some seconds, so that frequent calls are cheap."""
+    """Resolves references (`file:/run/creds/bmc-1`) to secrets. A secret in a file or a variable of this machine is
+    read at each call. A secret of a server is kept for some seconds, so that frequent calls are cheap."""
 
     async def resolve(self, reference: str) -> Credential:
         """The secret of `reference`. Raises `CredentialError`, whose text contains no secret; `temporary`: the same
@@ -76,7 +76,7 @@ class NodeCredentials(Protocol):
         """The version of the secret for the target's BMC. Sends nothing to the BMC."""
 
     async def for_region(self, target: BmcTarget) -> Credential:
-        """The secret for the region of the node's site, which logs in to the target's BMC."""
+        """The credential with which the MAAS region of the node's site logs in to the target's BMC."""
 
     async def token(self, reference: str) -> str:
         """A secret that an operator configured, not one that a node names."""

@@ -158,7 +158,7 @@ class BodyTooLarge(aiohttp.ClientPayloadError):
 
 
 class _Bounded(aiohttp.ClientResponse):
-    """A response that stops reading at the bound, before or after decompression."""
+    """A response that stops reading when its body, after decompression, exceeds `LARGEST_BODY_BYTES`."""
 
     whole: bytes | None = None
 

@@ -27,7 +27,8 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, bmc: URL) -> AsyncIterator[None]:
-        """Wait until no other call uses this BMC and a place is free; hold both in the block."""
+        """Wait until no other call uses this BMC and a place is free. The block holds the BMC until its end, and the
+        place for at most `patience`."""
         lock = self._one_at_a_time.setdefault(bmc, anyio.Lock())
         async with lock:
             await self._places.acquire()

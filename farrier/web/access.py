@@ -91,7 +91,7 @@ class Access:
         given = _bearer(request)
         if given is None:
             return None if _is_api(request) else await self._of_session(request)
-        # Found once for a request, whose guard and endpoint both ask.
+        # The guard and the endpoint of a request both call this; the token is looked up only once.
         if not hasattr(request.state, "caller"):
             request.state.caller = await self.owner(request, given)
         found: Caller = request.state.caller

@@ -194,7 +194,7 @@ async def _of_resource(call: Call[Any, Any], intent: int) -> IntentView:
 
 
 def answered(intent: IntentView, path: str) -> Response:
-    """The response to the client that submitted the intent. Raises Refused if the intent was not accepted."""
+    """The response to the client that submitted the intent. Raises Refused if it was rejected or superseded."""
     headers = {"Location": f"/api/v1/{path}/{intent.id}"}
     if intent.status == asked.IntentStatus.PENDING:
         return operation.json(intent, HTTPStatus.ACCEPTED, headers)

@@ -24,7 +24,7 @@ from farrier.web.backend import Backend
 from farrier.web.hosts import KnownHosts
 from farrier.web.refusals import left, no_token, refused, undecodable, unforeseen, unreachable, wrong_path
 
-# Pages run only the script of this server, and no other page may embed one.
+# The browser runs only scripts from this server on these pages, and lets no page embed these pages in a frame.
 _POLICY = (
     b"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
     b"frame-ancestors 'none'; base-uri 'none'"

@@ -20,7 +20,7 @@ from farrier.protocols import Clock
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# The pause between pulses, and the longest delay before stored times are mended. A commit of one row every two seconds
+# The pause between pulses, and the pause between checks for stored times to mend. A commit of one row every two seconds
 # is no load for a server.
 _PULSE_SECONDS = 2.0
 

@@ -322,8 +322,8 @@ def order_of(job: Workflow, seen: MaasObservation | None) -> object:
 def explore(
     starts: Iterable[Place], stimuli: dict[str, Stimulus], *, found_in: list[Place] | None = None
 ) -> dict[object, set[object]]:
-    """Return for each place the places that one stimulus leads to, all as `kind_of`. An assertion fails if an invariant
-    does not hold. `found_in` collects one place of each kind."""
+    """Return, for each kind of place (`kind_of`), the kinds of the places to which one stimulus leads. An assertion
+    fails if an invariant does not hold. `found_in` collects one place of each kind."""
     new = deque(list(rest(start))[-1] for start in starts)
     found: dict[object, set[object]] = {kind_of(place): set() for place in new}
     while new:

@@ -50,7 +50,7 @@ def rate_of_seen(counted: Definition, *by: str, where: str = "") -> str:
 
 
 def quantile(share: float, histogram: Definition, *by: str, where: str = "", span: str = _SPAN) -> str:
-    """The upper bound of `share` of the observations of all processes."""
+    """The quantile: the value that `share` of the observations of all processes do not exceed."""
     buckets = _rate(histogram, f"{histogram.series}_bucket", where, span)
     return f"histogram_quantile({share}, sum{_by((*histogram.labels, 'le'), ('le', *by))}({buckets}))"
 

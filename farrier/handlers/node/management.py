@@ -4,8 +4,8 @@ Nodes in `enroll` with complete details are verified after the back-off of the l
 an intent requested the verification. Verification only reads. It ends with its result, at its deadline, with an intent
 that must not wait, or with the recovery after a crash.
 
-The commit before a login counts a try, which allows one login. An interrupted verification goes back to `enroll` and
-counts another try, so neither a crash nor an intent can hide a login from the cap.
+The commit before a login counts a try, which allows one login. An interrupted verification goes back to `enroll`, and
+the next verification counts a new try. So every login counts for the login cap, even after a crash or an intent.
 """
 
 from __future__ import annotations

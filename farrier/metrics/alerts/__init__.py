@@ -2,8 +2,8 @@
 
 Rules take the names of metrics from `definitions` and `gauges`, so a rule cannot use a metric that does not exist.
 Figures of the fleet are equal on every replica: a rule takes the maximum of the replicas that have counted recently.
-Counters of a process are summed over replicas. No rule compares with `farrier_state_sla_seconds`: a node may have its
-own limit, and the counts of nodes above a limit include that.
+Counters of a process are summed over replicas. No rule compares with `farrier_state_sla_seconds`, which
+lacks the limits of sites and models; the counts of resources above a limit use those limits.
 """
 
 from __future__ import annotations

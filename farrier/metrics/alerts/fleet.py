@@ -51,8 +51,8 @@ _BMC_AWAY_BECAUSE = "a BMC that resets or updates is unreachable for ten to twen
 _MANY = 0.05  # of all; one or two in a hundred fail without a common cause
 _MANY_AT_LEAST = 5  # a share of a small fleet is a single machine
 
-# Names of five nodes are enough to begin; `farrier sla breaches` lists the others. Metrics name only a hundred nodes,
-# so there may be no name for this state.
+# Names of five nodes are enough to begin; `farrier sla breaches` lists the others. The metric names at most a hundred
+# nodes of the fleet, so it may name no node in the state of the alert.
 _WORST = (
     "{{ with printf `topk(5, max by (node) ("
     f"{gauges.NODE_ABOVE_SLA.name}"
@@ -216,8 +216,8 @@ def _region_unconfigured() -> Alert:
 
 
 def _observations_stale() -> tuple[Alert, Alert]:
-    """Alerts for outdated observations: a ticket for single machines, and a page for many, as if no controller reads
-    their region."""
+    """Alerts for outdated observations: a ticket for single machines, and a page for many. Many are usually outdated
+    because no controller reads their region."""
     stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", "maas")))
     nodes = f"sum ({fleet(latest(gauges.RESOURCES, equals('kind', NODE)), 'state')})"
     return (

@@ -24,7 +24,7 @@ RUNBOOKS = "runbooks"
 
 _CHECKOUT = Runbooks()
 DEFAULTS: Mapping[str, str] = {PAGES: "http://127.0.0.1:9464", RUNBOOKS: _CHECKOUT.before.rstrip("/")}
-"""Their values in the files: a replica on this machine with the default port, and the pages of a checkout."""
+"""The values of both variables in the dashboards' files: a replica on this machine, and the pages of a checkout."""
 
 HERE = Path(__file__).parent
 

@@ -34,7 +34,7 @@ HOLDS = ("segment_addresses", "ib_members", "node_uses", "node_ib_ports")
 
 
 class Life:
-    """Nodes, and the processes that run them one after the other."""
+    """Nodes, and the process that runs them. After this process dies, another process takes them over."""
 
     def __init__(self, db: pg.Database, stack: AsyncExitStack) -> None:
         self.db = db

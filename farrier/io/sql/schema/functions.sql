@@ -1,5 +1,5 @@
--- Returns the functions with the name of a function of the set: whether each has the recorded parameters and result,
--- and whether it was created by hand in addition to the recorded one.
+-- Returns each function in schema farrier whose name is in schema_objects. as_recorded: it has the recorded parameters
+-- and result. by_hand: it does not, and another function has the same name, so an operator created this one.
 SELECT f.name, f.identity, f.description, f.as_recorded, NOT f.as_recorded AND f.of_this_name > 1 AS by_hand
   FROM (SELECT o.name, format('farrier.%I(%s)', p.proname, pg_get_function_identity_arguments(p.oid)) AS identity,
                pg_describe_object('pg_proc'::regclass, p.oid, 0) AS description,

@@ -1,8 +1,8 @@
--- Registers a node, enqueues it, and returns its id. No write to a BMC or to MAAS begins before an intent gives the onboarding a
--- mode. With bootstrap_token there is no onboarding yet: the node waits for its agent. `details` has values by name, as in intent
--- `set`, and takes precedence over the parameter of the same name. api_version is only checked: all supported versions of the API
--- register alike. FR400 for malformed values, FR406 for the version, unique_violation for a name, MAAS id, BMC, MAC address or token
--- that another node has.
+-- Registers a node, enqueues it, and returns its id. The onboarding writes to the BMC or to MAAS only after an intent
+-- has given it a mode. With bootstrap_token there is no onboarding yet: the node waits for its agent. `details` has
+-- values by name, as in intent `set`, and takes precedence over the parameter of the same name. api_version is only
+-- checked: all supported versions of the API register alike. FR400 for malformed values, FR406 for the
+-- version, unique_violation for a name, MAAS id, BMC, MAC address or token that another node has.
 CREATE OR REPLACE FUNCTION farrier.register_node(
     name text, bmc_address text DEFAULT NULL, bmc_credential text DEFAULT NULL, macs text[] DEFAULT '{}',
     labels jsonb DEFAULT '{}', site text DEFAULT NULL, model text DEFAULT NULL, maas_id text DEFAULT NULL,

@@ -1,8 +1,9 @@
--- Writes the partitions of a commit and the states of their members; the writer of kind ib_partition. Waits for no client: a run is
--- due again in a second while a client has locked its partition, or a member of a partition that ends; it skips a
--- locked member, which the next run writes. A run that deletes a partition and has missed a member is due again at
--- once. A partition that ends releases its number. Sections besides those of write_resources: `marks` [{run, guid, seq,
--- state, reason}], `left` [{run, guid, seq}].
+-- Writes the partitions of a commit and the states of their members; the writer of kind ib_partition. Waits for no
+-- client. A run is not written, and is due again in a second, while a client has locked the run's partition. The same
+-- holds for a run that ends a partition, while a client has locked a member of that partition. In all other runs the
+-- function leaves out members that a client has locked; the next run of the partition writes them. A run that deletes
+-- a partition and has missed a member is due again at once. A partition that ends releases its number. Sections besides
+-- those of write_resources: `marks` [{run, guid, seq, state, reason}], `left` [{run, guid, seq}].
 CREATE OR REPLACE FUNCTION farrier.write_ib_partitions(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column

@@ -1,8 +1,8 @@
 -- Writes the segments of a commit; the writer of kind network_segment. Waits for no client. Sections besides those of
 -- write_resources: `closes` [{run, unused}], segments that begin to drain. Such a run is due again in a second while a
 -- client allocates or releases an address of the segment, and at once if the segment has addresses and the run's
--- snapshot had none, or the reverse. `grows` [{run, site}], segments that get more prefixes. Such a run is due again in
--- a second while another transaction adds prefixes at the site.
+-- snapshot had none, or the reverse. `grows` [{run, site}], segments that get more prefixes. While another transaction
+-- adds prefixes at the site, such a run is due again in a second.
 CREATE OR REPLACE FUNCTION farrier.write_network_segments(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
