@@ -1,8 +1,8 @@
 """The cost of polling power: of the client alone, and of a daemon that polls a fleet of BMCs every minute.
 
-Each poll is one GET over a new connection, with the BMC's certificate verified and a credential read from a file. The
-client alone runs in this process, over BMCs in another; its floor is the same handshake and the same bytes over the
-bare event loop. The BMCs count the requests.
+Each poll is one GET over a new connection, with the BMC's certificate verified and a credential read from a file. To
+measure the client alone, this process runs the client, and another process runs the BMCs. The floor of this measurement
+is the same handshake and the same bytes on the event loop without farrier. The BMCs count the requests.
 """
 
 from __future__ import annotations

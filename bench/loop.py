@@ -75,7 +75,7 @@ class Tally(PrometheusSink):
         self._changed.set()
 
     async def until(self, *, runs: int = 0, transitions: int = 0) -> None:
-        """Return once so many runs, and so many of them transitions, have ended since this sink was made."""
+        """Return once at least `runs` runs and `transitions` transitions have ended since this sink was made."""
         with anyio.fail_after(PATIENCE.total_seconds()):
             while self.runs < runs or self.transitions < transitions:
                 self._changed = anyio.Event()

@@ -1,5 +1,5 @@
-"""Several daemons on one database: the throughput that a second one adds, and the time until one does the work of
-another."""
+"""Several daemons on one database: the throughput that a second daemon adds, and the time until the other
+daemon runs the nodes of a daemon that was killed or stopped."""
 
 from __future__ import annotations
 

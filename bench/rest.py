@@ -37,7 +37,7 @@ _FLEET = 100_000
 
 _BACKEND = "SELECT pg_backend_pid()"
 _LOG = "SELECT pg_current_wal_insert_lsn() - '0/0'"
-# Changes of the tables that a controller writes about itself, and of all others.
+# The numbers of changed rows: in the tables in which a controller records itself, and in all other tables.
 _CHANGES = """
     SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del) FILTER (WHERE relname = ANY ($1)), 0),
            coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del) FILTER (WHERE relname <> ALL ($1)), 0)

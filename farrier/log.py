@@ -55,7 +55,8 @@ _BURST_OVER = 60.0
 _BURST = 100
 # Largest number of remembered subjects, at about 300 bytes each. With more, a subject may be logged too often.
 _MOST_REMEMBERED = 10_000
-# Largest number of events that are counted separately. farrier has fewer than a hundred; libraries use a dozen loggers.
+# Largest number of events that are counted separately. farrier has fewer than a hundred. All
+# lines of a logger of a library count as one event; libraries use a dozen loggers.
 _MOST_EVENTS = 1_000
 _OTHER = "other"
 _LIMITED = (logging.WARNING, logging.ERROR)

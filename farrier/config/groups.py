@@ -250,8 +250,8 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
         str,
         Meta(
             description="Local directory in which farrier records open sessions, so that the next process can close "
-            "the sessions of a killed process. Required if auth is session. Several processes may share "
-            "the directory. Empty: the unit's StateDirectory."
+            "the sessions of a killed process. Several processes may share the directory. Empty: "
+            "bmc-sessions in the StateDirectory of the systemd unit. Without a unit, auth session requires a value."
         ),
     ] = ""
     allowed_networks: Annotated[

@@ -154,8 +154,8 @@ class Layout(StrEnum):
 
 
 class StorageSite(_Table, frozen=True, kw_only=True):
-    """The storage layout of a machine. The boot disk is the only disk whose model, or else path, matches; no other disk
-    is laid out."""
+    """The storage layout of a machine. The boot disk is the one disk whose model matches. If no model matches, it is
+    the one disk whose path matches. No other disk is laid out."""
 
     boot_disk_model: Annotated[
         str,

@@ -7,7 +7,7 @@ of events.
 An entry is one resource. A run over its snapshot in memory may only decide that there is nothing to do. Any other
 decision is dropped: the resource is loaded, and the run over the fresh snapshot counts. Each load returns a snapshot
 together with the wakes that it read, and the commit of its run deletes only these wakes. An entry whose commit got no
-reply is closed until the loop knows whether the commit happened.
+reply is neither loaded nor run until the loop knows whether the commit happened.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Wheel(Generic[T]):
         taken: list[T] = []
         after = int(now / TICK) + 1
         first = after if self._first is None else self._first
-        # After a long pause most slots between are empty, and are not visited.
+        # After a long pause most slots from `first` to `after` are empty. Then only the slots with entries are visited.
         is_short = after - first <= len(self._slots)
         for slot in range(first, after) if is_short else sorted(slot for slot in self._slots if slot < after):
             waiting = self._slots.get(slot)

@@ -1,8 +1,8 @@
 """Switches the power of one system: decides what to send, sends it once, and reads until it takes effect.
 
 The BMC client creates a `PowerChange` for each call. Every read and the action are separate turns, so that other calls
-to the BMC can run while a machine takes minutes. Raises the errors that occur; the client converts them to a `BmcError`
-with whether the action may have arrived.
+to the BMC can run while a machine takes minutes. The client converts each error except
+`LeaseLost` to a `BmcError`, whose `sent` is true if the action may have reached the BMC.
 
 `off` sends `ForceOff`, which always takes effect. An operating system may ignore `GracefulShutdown`, and a node is
 drained before an orderly shutdown, so `GracefulShutdown` is sent only if the BMC allows nothing else.

@@ -282,6 +282,6 @@ class HttpClient(Generic[_C, _E]):
 
 
 class Send(Protocol):
-    """Sends a request: the client's method, or a slot that is kept."""
+    """Sends a request: `HttpClient.send`, or the function that `HttpClient.slot` yields."""
 
     async def __call__(self, request: Request, understand: Callable[[Answer], _T]) -> _T: ...

@@ -1,7 +1,8 @@
 """`farrier.protocols.MaasClient` over one MAAS region.
 
 Before a change, the client checks on a reading at most `FRESH` old that no other user owns the machine; the region
-itself would let an administrator act on any machine. The client stores only the user of its key.
+itself would let an administrator act on any machine. The client keeps no readings: it remembers
+only the user of its key, and how many deployments are in progress.
 """
 
 from __future__ import annotations

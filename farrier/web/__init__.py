@@ -1,5 +1,6 @@
-"""HTTP: metrics, health, a small JSON API and two views for operators.
+"""HTTP: metrics, health, a JSON API and pages for operators.
 
-Reads through `protocols.Queries` and submits intents through `protocols.Requests`, and depends on no other part of
-farrier. Listens from before the database is reached until after the drain, so that a probe always gets a response.
+Reads through `protocols.ServerQueries` and `protocols.ResourceQueries`, and submits intents through
+`protocols.Requests`, so it does not depend on `io`. Listens from before the database is reached until after the drain,
+so that a probe always gets a response.
 """

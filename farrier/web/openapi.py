@@ -134,7 +134,7 @@ def _types(each: Operation) -> Iterable[Any]:
 
 
 def _key(type_: Any) -> str:
-    """A type, which may be a union and so have no hash of its own."""
+    """The key of a type, which may be a union, in the mapping of schemas."""
     return repr(type_)
 
 

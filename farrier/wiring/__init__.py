@@ -1,7 +1,7 @@
 """The composition root: creates the parts of farrier from the configuration, and connects them through protocols.
 
-The only package that imports several packages of the same level. `daemon` calls it, and runs the objects that it
-returns; nothing runs before that. Everything that is opened is a context, and is closed in reverse order, even if a
+Only this package, `daemon` and `cli` import several packages of the same level. `daemon` and some commands call it, and
+run the objects that it returns. Everything that is opened is a context, and is closed in reverse order, even if a
 later step fails.
 """
 

@@ -26,9 +26,10 @@ from farrier.protocols import MaasClient
 # this read also reads machines.
 PAGE = 1000
 MOST_PAGES = 10
-# A request for this many machines takes 0.9 s of one of the region's workers. farrier sends at most four requests at a
-# time, so at least one remains for the handlers of nodes.
+# A request for this many machines takes 0.9 s of one of the region's workers.
 CHUNK = 50
+# How many requests of one read run at the same time. The client of a region sends at most four requests at a time, so
+# one remains for the handlers of nodes.
 AT_ONCE = 3
 # Largest number of machines that one read requests individually. Each request takes a third of a second, so this many
 # requests take ten seconds, three at a time. Further machines wait for the next read, which first reads the events that

@@ -1,7 +1,7 @@
 """Answers the pending intents of a node, in order of ID, up to and including the first that changes the node.
 
 The table of actions (`model.actions`) decides whether an intent fits the states; the response of its action decides the
-result. The handler passes the table of responses. An intent that only a transient state or a pause forbids stays
+result. The handler passes the responses to `answer`. An intent that only a transient state or a pause forbids stays
 pending. An intent whose answer needs a step stays pending too, with all later intents.
 """
 

@@ -109,7 +109,8 @@ def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: 
 
 
 def _usable(node: Node, policy: Policy) -> Site | Waiting:
-    """The node's site; a wait if its region is not configured here or may be another one."""
+    """The node's site. A wait if this controller's settings have no MAAS for the site, or if another region may be
+    at the URL."""
     site = policy.site_of(node)
     if site is None or site.maas is None:
         return elsewhere(node)

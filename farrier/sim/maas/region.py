@@ -71,7 +71,8 @@ class Region:
         return next(self._ids.setdefault(kind, itertools.count(1)))
 
     def next_system_id(self) -> str:
-        """Six characters, the same ones each time, that do not look like a number."""
+        """The next machine's ID: six characters that do not look like a number. Each region creates the same IDs in
+        the same order."""
         number = self.next_id("machine")
         text = ""
         for _ in range(5):

@@ -1,8 +1,8 @@
 """Actions of people, agents, regions and processes on nodes in MAAS, in any order, through the real loop: the
 invariants hold after every commit, no forbidden request is sent, and no node waits for MAAS for ever.
 
-Hypothesis generates the scripts. People act in MAAS as another administrator, with the region's own requests. A process
-dies while a change that it has sent is held.
+Hypothesis generates the scripts. People send requests of the MAAS API to the simulated region as another administrator.
+A process dies while a change that it has sent is held.
 """
 
 from __future__ import annotations

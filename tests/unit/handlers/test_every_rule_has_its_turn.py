@@ -54,7 +54,7 @@ from tests.support.stored import OPEN, stored
 PERIOD = ControllerConfig().period
 # The time from a commit to the next run that follows at once.
 SOON = timedelta(milliseconds=5)
-# The number of runs without a move of the node in which a rule's decision may be passed over.
+# Largest number of successive runs in which a rule's decision may be passed over. Transitions do not count.
 RUNS_AT_MOST = 4
 # The number of successive runs that may each require another run at once.
 AT_ONCE_AT_MOST = 25

@@ -115,7 +115,7 @@ async def test_without_a_line_nobody_is_refused_however_long_a_turn_takes(at: Pl
 
 
 async def _at_once(at: Place) -> int:
-    """The number of turns at once while twice as many callers wait."""
+    """The number of turns that run at the same time when `2 * CONCURRENCY` callers request one each."""
     inside = 0
 
     async def stay() -> None:

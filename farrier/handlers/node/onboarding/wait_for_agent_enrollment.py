@@ -74,8 +74,8 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> Done | Failed | Wait
 
 
 def _was_heard_in_this_attempt(node: Node, agent: Agent) -> bool:
-    """Whether the agent's last heartbeat is newer than the operator's last request for another attempt. An older
-    heartbeat does not show a repair."""
+    """Whether the agent sent its last heartbeat after the workflow's status last changed, such as to begin another
+    attempt. An older heartbeat does not show a repair."""
     assert node.workflow is not None, "a stage runs in a workflow"
     return agent.last_heartbeat_at is not None and agent.last_heartbeat_at >= node.workflow.status_entered_at
 

@@ -1,5 +1,6 @@
--- Returns objects that have the name of an object of the set but do not belong to it, or have another type, as
--- PostgreSQL describes them. $1 are the kinds of the set's objects, $2 their names, $3 whether each is recorded.
+-- Returns each object of the database that has the name of an object of the set, but that farrier did not record or
+-- that has another type: PostgreSQL's description of it, and the object of the set. For the objects of the set, $1 are
+-- the kinds, $2 the names, and $3 whether farrier recorded each.
 WITH wanted AS (
     SELECT w.*, to_regnamespace('farrier') AS namespace
       FROM unnest($1::text[], $2::text[], $3::boolean[]) AS w (kind, name, recorded)

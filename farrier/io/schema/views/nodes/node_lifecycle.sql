@@ -1,6 +1,7 @@
 -- One row for each node, deleted ones included, for operators: all layers with their clocks, the newest workflow, the recommended
--- action, the outcome of the last run, and the last reports of MAAS and the agent. Power was last read at power_at or,
--- while power_failure is null, later: a reading that confirms the power is stored only every node.confirmed_every.
+-- action, the outcome of the last run, and the last reports of MAAS and the agent. power_at is the time of the last
+-- stored reading of the power. While power_failure is null, the last reading may be later: an unchanged reading is
+-- stored only every node.confirmed_every.
 CREATE OR REPLACE VIEW farrier.node_lifecycle AS
 SELECT n.id, n.name, n.status, n.status_entered_at,
        CASE WHEN n.status <> 'deleted' THEN n.management END AS management,
