@@ -2223,11 +2223,11 @@ BEGIN
     END IF;
 END $$;
 
--- Registers a node, enqueues it, and returns its id. No write to a BMC or to MAAS begins before an intent gives the onboarding a
--- mode. With bootstrap_token there is no onboarding yet: the node waits for its agent. `details` has values by name, as in intent
--- `set`, and takes precedence over the parameter of the same name. api_version is only checked: all supported versions of the API
--- register alike. FR400 for malformed values, FR406 for the version, unique_violation for a name, MAAS id, BMC, MAC address or token
--- that another node has.
+-- Registers a node, enqueues it, and returns its id. The onboarding writes to the BMC or to MAAS only after an intent
+-- has given it a mode. With bootstrap_token there is no onboarding yet: the node waits for its agent. `details` has
+-- values by name, as in intent `set`, and takes precedence over the parameter of the same name. api_version is only
+-- checked: all supported versions of the API register alike. FR400 for malformed values, FR406 for the
+-- version, unique_violation for a name, MAAS id, BMC, MAC address or token that another node has.
 CREATE OR REPLACE FUNCTION farrier.register_node(
     name text, bmc_address text DEFAULT NULL, bmc_credential text DEFAULT NULL, macs text[] DEFAULT '{}',
     labels jsonb DEFAULT '{}', site text DEFAULT NULL, model text DEFAULT NULL, maas_id text DEFAULT NULL,
@@ -4703,8 +4703,8 @@ CREATE OR REPLACE FUNCTION farrier.why_not_free(of_segment bigint, of_prefix cid
 -- Writes the segments of a commit; the writer of kind network_segment. Waits for no client. Sections besides those of
 -- write_resources: `closes` [{run, unused}], segments that begin to drain. Such a run is due again in a second while a
 -- client allocates or releases an address of the segment, and at once if the segment has addresses and the run's
--- snapshot had none, or the reverse. `grows` [{run, site}], segments that get more prefixes. Such a run is due again in
--- a second while another transaction adds prefixes at the site.
+-- snapshot had none, or the reverse. `grows` [{run, site}], segments that get more prefixes. While another transaction
+-- adds prefixes at the site, such a run is due again in a second.
 CREATE OR REPLACE FUNCTION farrier.write_network_segments(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -4931,11 +4931,12 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Writes the partitions of a commit and the states of their members; the writer of kind ib_partition. Waits for no client: a run is
--- due again in a second while a client has locked its partition, or a member of a partition that ends; it skips a
--- locked member, which the next run writes. A run that deletes a partition and has missed a member is due again at
--- once. A partition that ends releases its number. Sections besides those of write_resources: `marks` [{run, guid, seq,
--- state, reason}], `left` [{run, guid, seq}].
+-- Writes the partitions of a commit and the states of their members; the writer of kind ib_partition. Waits for no
+-- client. A run is not written, and is due again in a second, while a client has locked the run's partition. The same
+-- holds for a run that ends a partition, while a client has locked a member of that partition. In all other runs the
+-- function leaves out members that a client has locked; the next run of the partition writes them. A run that deletes
+-- a partition and has missed a member is due again at once. A partition that ends releases its number. Sections besides
+-- those of write_resources: `marks` [{run, guid, seq, state, reason}], `left` [{run, guid, seq}].
 CREATE OR REPLACE FUNCTION farrier.write_ib_partitions(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -5347,8 +5348,9 @@ SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n
  WHERE n.status <> 'deleted';
 
 -- One row for each node, deleted ones included, for operators: all layers with their clocks, the newest workflow, the recommended
--- action, the outcome of the last run, and the last reports of MAAS and the agent. Power was last read at power_at or,
--- while power_failure is null, later: a reading that confirms the power is stored only every node.confirmed_every.
+-- action, the outcome of the last run, and the last reports of MAAS and the agent. power_at is the time of the last
+-- stored reading of the power. While power_failure is null, the last reading may be later: an unchanged reading is
+-- stored only every node.confirmed_every.
 CREATE OR REPLACE VIEW farrier.node_lifecycle AS
 SELECT n.id, n.name, n.status, n.status_entered_at,
        CASE WHEN n.status <> 'deleted' THEN n.management END AS management,
