@@ -48,7 +48,7 @@ async def test_an_accepted_intent_is_200_and_a_rejected_one_is_a_problem(web: ht
     accepted = await post(web, "intents?wait=30", PAUSE)
     assert (accepted.status_code, accepted.json()["status"]) == (200, "accepted")
     assert accepted.headers["location"] == "/api/v1/intents/1"
-    rejected = await post(web, "intents?wait=30", MANAGE)
+    rejected = await post(web, "intents?wait=1", MANAGE)
     assert rejected.status_code == 202, "a paused node answers it later"
     await post(web, "intents?wait=30", {"node": "gpu-1", "action": "unpause"})
     answered = await web.get(rejected.headers["location"], params={"wait": 30})
