@@ -160,8 +160,8 @@ async def test_if_cut_is_committed_when_the_step_fails_and_the_error_is_reported
             bench.raises = ValueError("of all things")
             bench.let_go.set()
         await ledger.until(lambda: ledger.outcomes.total() == 1)
-        handler.scripts.clear()
         stored = await shop.outcome(1)
+        handler.scripts.clear()
         await shop.ask(1)
         await ledger.until(lambda: ledger.outcomes["do_nothing"] >= 1)
     label = "timeout" if ends == "by its deadline" else "internal"
