@@ -27,6 +27,7 @@ from farrier.config import Config, HttpConfig, site_files, token_file
 from farrier.config.sites import Sites
 from farrier.errors import ConfigError, DatabaseUnreachable, ExitCode, FarrierError, InternalError
 from farrier.metrics.sink import PrometheusSink
+from farrier.signals import distinct
 from farrier.systemd import Notifier
 from farrier.web.access import Access, is_loopback
 from farrier.web.server import serving
@@ -246,7 +247,7 @@ async def _main(config: Config, reload: Callable[[], Config]) -> ExitCode:
         async with anyio.create_task_group() as beside:
             with anyio.CancelScope() as life:
                 again = partial(_reload, config, reload, daemon, notifier)
-                beside.start_soon(obey, received, daemon, stop, life, again)
+                beside.start_soon(obey, distinct(received), daemon, stop, life, again)
                 await daemon.run()
             beside.cancel_scope.cancel()
     cut_short = life.cancelled_caught and stop.is_set()

@@ -32,6 +32,7 @@ from farrier.daemon import Daemon, Serving
 from farrier.model.fleet import NodeGlance
 from farrier.model.management import Management
 from farrier.model.status import NodeStatus
+from farrier.signals import distinct
 from farrier.sim.agents import Pace, SimulatedAgents
 from farrier.sim.bmc import SimulatedBmc, fake_systems, simulated_bmc
 from farrier.sim.fleet import SimulatedFleet, has_bmc, planned
@@ -104,7 +105,7 @@ async def simulate(options: Options, console: Console) -> Summary:
         async with anyio.create_task_group() as beside:
             with anyio.CancelScope() as whole:
                 interruption = _Interruption(whole)
-                beside.start_soon(interruption.obey, received)
+                beside.start_soon(interruption.obey, distinct(received))
                 async with running(options) as scene:
                     with interruption.of_the_scene(), board(console, _place(scene)) as shown:
                         await _play(scene, options, shown, started)

@@ -142,7 +142,7 @@ async def test_a_second_signal_does_not_wait_for_the_drain(db: pg.Database, slow
         await until(lambda: is_asked(slow_bmc))
         daemon.send(signal.SIGTERM)
         await daemon.until("drain.begun")
-        daemon.send(signal.SIGTERM)
+        daemon.send(signal.SIGINT)
         assert await daemon.ended() == 1
     assert "drain.done" not in phases(daemon)
 

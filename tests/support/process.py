@@ -120,6 +120,9 @@ async def farrier(*arguments: str, environment: Mapping[str, str] | None = None)
         reading.start_soon(command.read_output)
         try:
             yield command
+        except BaseException:
+            sys.stdout.write(command.printed + command.logged)  # pytest shows it with the failure
+            raise
         finally:
             if process.returncode is None:
                 process.kill()

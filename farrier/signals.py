@@ -1,0 +1,31 @@
+"""The signals that this process receives, without repeated deliveries.
+
+uvloop delivers a signal twice if it arrives while the loop reads another one (0.23, `Loop._invoke_signals`), as in a
+reload that a stop follows at once. A second stop ends the process without a drain, so a delivery must not count twice.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections.abc import AsyncIterable, AsyncIterator
+
+from farrier.clock import MonotonicClock
+from farrier.protocols import Clock
+
+# Longer than an iteration of a busy loop, and shorter than the time after which a person presses Ctrl-C again.
+_SECONDS = 0.3
+
+
+async def distinct(
+    received: AsyncIterable[signal.Signals], clock: Clock | None = None
+) -> AsyncIterator[signal.Signals]:
+    """Every signal, except one within 0.3 s of the same signal. No SIGHUP is left out, because a file may have changed
+    in between."""
+    clock = clock or MonotonicClock()
+    last: dict[signal.Signals, float] = {}
+    async for number in received:
+        now = clock.monotonic()
+        if number == signal.SIGHUP or now - last.get(number, -math.inf) >= _SECONDS:
+            last[number] = now
+            yield number
