@@ -19,7 +19,7 @@
 -- model                                           edges, workflow_mapping, workflow_statuses, workflow_modes,
 --                                                 contradictions, actions, advice, constants, settings, clock_stops,
 --                                                 limits
--- loop                 15          2          2   controllers, shards, wakes, marks, outcomes, locks
+-- loop                 16          2          2   controllers, shards, wakes, marks, outcomes, locks
 -- history               3                         history, history_retention
 -- nodes                31          5         19   nodes, node_macs, node_bmcs, bmc_logins, node_identities
 -- workflows             6                    12   node_onboardings, node_decommissions
@@ -1496,26 +1496,19 @@ $$;
 -- Functions: loop
 -- =====================================================================================================================
 
--- Commits runs of one kind, each whole or not at all. The verdict of a run is `lost` if the controller does not own the
--- resource's shard under this epoch, `conflict` if the writer wrote nothing for it, and `committed` otherwise. Locks
--- shards, then resources, both in ascending order. Waits for a lock for at most 50 ms, or for a second if patient.
--- `changes` and `records` are objects of arrays, the sections, whose elements name their run. `changes` is empty, or is
--- passed to `writer`, the kind's function (jsonb) RETURNS TABLE (run bigint, due_in interval). The writer compares the
--- versions in section `runs`, writes the states and everything else in changes, and returns the runs for which it wrote
--- nothing because their snapshots are outdated; these are due after due_in. Sections of `records`: `moves` (see
--- record_moves), `outcomes` [{run, outcome, key}], and `wakes` [{run, wake}], the wakes in the snapshots of the runs,
--- which this function deletes.
-CREATE OR REPLACE FUNCTION farrier.commit_runs(
-    of_kind text, controller uuid, of_shards smallint[], epochs bigint[], patient boolean, writer text, ids bigint[], changes jsonb,
-    records jsonb)
-    RETURNS TABLE (id bigint, verdict text, due_in interval)
+-- Begins a commit of runs of one kind: locks the shards, and returns the runs whose shards the controller owns under these
+-- epochs, with their part of changes and records. Waits for a lock, here and later in the statement, for at most 50 ms,
+-- or for a second if patient. The statement that commits passes changes to the kind's writer, (jsonb) RETURNS TABLE (run
+-- bigint, due_in interval), and the result to end_commit. `changes` and `records` are objects of arrays, the sections,
+-- whose elements name their run. The writer locks the resources in ascending order, compares the versions in section
+-- `runs`, writes the states and everything else in changes, and returns the runs for which it wrote nothing because their
+-- snapshots are outdated; these are due after due_in.
+CREATE OR REPLACE FUNCTION farrier.begin_commit(
+    of_kind text, controller uuid, of_shards smallint[], epochs bigint[], patient boolean, ids bigint[], changes jsonb, records jsonb)
+    RETURNS TABLE (held_runs bigint[], held_changes jsonb, held_records jsonb)
     LANGUAGE plpgsql AS $$
-#variable_conflict use_column
 DECLARE
-    held smallint[];
-    won bigint[] := ids;
-    failed_runs bigint[];
-    failed_dues interval[];
+    held   smallint[];
     unused text;
 BEGIN
     -- A client may have locked rows that one run writes, and all runs of the call would wait for that client. So this
@@ -1527,32 +1520,34 @@ BEGIN
         unused := set_config('synchronous_commit', 'off', true);
     END IF;
     held := farrier.hold_shards(of_kind, controller, of_shards, epochs);
+    held_runs := ids;
     IF cardinality(held) < cardinality(of_shards) THEN
-        won := ARRAY(SELECT r FROM unnest(ids) r WHERE farrier.shard_of(r) = ANY (held));
-        RETURN QUERY SELECT r, 'lost', interval '0' FROM unnest(ids) r WHERE r <> ALL (won);
-        IF won = '{}' THEN RETURN; END IF;
-        changes := farrier.filter_runs(changes, won);
+        held_runs := ARRAY(SELECT r FROM unnest(ids) r WHERE farrier.shard_of(r) = ANY (held));
+        changes := farrier.filter_runs(changes, held_runs);
+        records := farrier.filter_runs(records, held_runs);
     END IF;
+    held_changes := changes;
+    held_records := records;
+    RETURN NEXT;
+END $$;
 
-    IF changes <> '{}' THEN
-        -- EXECUTE parses and plans on each call, which takes a tenth of the time of one run. Nearly all commits are of
-        -- nodes, so a static statement calls the writer of nodes.
-        IF writer = 'farrier.write_nodes_and_networks' THEN
-            SELECT array_agg(w.run), array_agg(w.due_in) INTO failed_runs, failed_dues
-              FROM farrier.write_nodes_and_networks(changes) w;
-        ELSE
-            EXECUTE format('SELECT array_agg(w.run), array_agg(w.due_in) FROM %s($1) w', writer::regproc)
-               INTO failed_runs, failed_dues USING changes;
-        END IF;
-        IF failed_runs IS NOT NULL THEN
-            RETURN QUERY SELECT f.run, 'conflict', f.due_in FROM unnest(failed_runs, failed_dues) f (run, due_in);
-            won := ARRAY(SELECT w FROM unnest(won) w WHERE w <> ALL (failed_runs));
-        END IF;
-    END IF;
-    IF cardinality(won) < cardinality(ids) THEN
+-- Ends a commit of runs of one kind: records what their resources do not store, and returns the verdict of each of `ids`:
+-- `lost` if it is not among held_runs, `conflict` if the writer wrote nothing for it (it is then due after the delay in
+-- dues), and `committed` otherwise. Sections of `records`: `moves` (see record_moves), `outcomes` [{run, outcome, key}],
+-- and `wakes` [{run, wake}], the wakes in the snapshots of the runs, which this function deletes. See begin_commit.
+CREATE OR REPLACE FUNCTION farrier.end_commit(
+    of_kind text, controller uuid, ids bigint[], held_runs bigint[], records jsonb, conflicts bigint[], dues interval[])
+    RETURNS TABLE (id bigint, verdict text, due_in interval)
+    LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    won bigint[] := held_runs;
+BEGIN
+    IF conflicts IS NOT NULL THEN
+        won := ARRAY(SELECT r FROM unnest(won) r WHERE r <> ALL (conflicts));
         records := farrier.filter_runs(records, won);
+        RETURN QUERY SELECT c.run, 'conflict', c.due_in FROM unnest(conflicts, dues) c (run, due_in);
     END IF;
-
     IF records ? 'moves' THEN
         PERFORM farrier.record_moves(of_kind, controller, records -> 'moves');
     END IF;
@@ -1575,7 +1570,8 @@ BEGIN
     END IF;
     -- Checks deferred constraints before the verdicts are returned, so that a refused run is never reported as committed.
     SET CONSTRAINTS ALL IMMEDIATE;
-    RETURN QUERY SELECT w, 'committed', interval '0' FROM unnest(won) w;
+    RETURN QUERY SELECT r, 'committed', interval '0' FROM unnest(won) r;
+    RETURN QUERY SELECT r, 'lost', interval '0' FROM unnest(ids) r WHERE r <> ALL (held_runs);
 END $$;
 
 -- Enqueues a resource: its handler runs as soon as possible after COMMIT. May be repeated. FR400 for a null or an unknown kind,
@@ -1595,7 +1591,7 @@ BEGIN
 END $$;
 
 -- Returns the part of changes that belongs to these runs. changes is an object of arrays, the sections, whose elements name their
--- run; see commit_runs.
+-- run; see begin_commit.
 CREATE OR REPLACE FUNCTION farrier.filter_runs(changes jsonb, runs bigint[]) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN (SELECT coalesce(jsonb_object_agg(section.key, section.kept), '{}') FROM (
@@ -1710,7 +1706,7 @@ $$;
 
 -- Records in history the moves of resources whose shards this controller owns; FR409 for any other resource. `moves` is
 -- [{run, version, layer, from_value, to_value, entered, cause, reason, source}]; the layer entered from_value at
--- `entered`. Called by commit_runs and write_details. Runs as the owner, because no role may insert into history.
+-- `entered`. Called by end_commit and write_details. Runs as the owner, because no role may insert into history.
 CREATE OR REPLACE FUNCTION farrier.record_moves(of_kind text, controller uuid, moves jsonb) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -1726,7 +1722,7 @@ BEGIN
     GET DIAGNOSTICS recorded = ROW_COUNT;
     IF recorded < jsonb_array_length(moves) THEN
         RAISE EXCEPTION 'history can only be recorded for resources in shards of this controller'
-            USING ERRCODE = 'FR409', HINT = 'farrier.commit_runs records history.';
+            USING ERRCODE = 'FR409', HINT = 'farrier.end_commit records history.';
     END IF;
 END $$;
 

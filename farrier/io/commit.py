@@ -1,7 +1,7 @@
 """Commits finished runs of one kind: many in one call, each as a whole or not at all.
 
-`farrier.commit_runs` locks the shards. The kind's writer locks the resources in order, compares versions, and writes
-the runs whose versions are current. After an error of the database, `Committer` halves the batch until the run that
+The statement locks the shards. Then the kind's writer locks the resources in order, compares versions, and writes the
+runs whose versions are current. After an error of the database, `Committer` halves the batch until the run that
 caused the error is alone. It reports this run as refused or, if another transaction has locked the run's rows, as
 locked. A run whose reply was lost is `unknown` and is never sent again.
 """
@@ -57,6 +57,7 @@ class Committer(Generic[R, S, W]):
     def __init__(self, connections: Pool, rows: Rows[R, S, W], *, within: timedelta = WITHIN) -> None:
         self._pool = connections
         self._rows = rows
+        self._statement = _COMMIT.replace("writer_of_kind", rows.writer)
         self._within = within.total_seconds()
 
     async def commit(
@@ -128,9 +129,9 @@ class Committer(Generic[R, S, W]):
         except _UNENCODABLE as error:
             raise session.Unsendable(f"{type(error).__name__} while encoding what the handler returned") from error
         fence = {run.id % SHARDS: run.epoch for run in batch}
-        to = self._rows.kind, work.controller, list(fence), list(fence.values()), work.patient, self._rows.writer
+        to = self._rows.kind, work.controller, list(fence), list(fence.values()), work.patient
         async with session.borrowed(self._pool) as conn:
-            rows = await session.commit_by(conn, _COMMIT, *to, [run.id for run in batch], changes, records)
+            rows = await session.commit_by(conn, self._statement, *to, [run.id for run in batch], changes, records)
         moved = {run.id for run in batch if run.moves}
         return {row["id"]: _result(row, moved) for row in rows}
 
@@ -170,7 +171,7 @@ def _confession(run: Finished[S, W], refusal: FarrierError) -> Finished[S, W]:
 
 
 def _records(batch: Sequence[Finished[Any, Any]]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """The moves, outcomes and consumed wakes of the runs, by section of `commit_runs`."""
+    """The moves, outcomes and consumed wakes of the runs, by section of `end_commit`."""
     records: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for run in batch:
         for move in run.moves:

@@ -30,7 +30,6 @@ def test_no_line_of_the_controller_names_a_kind() -> None:
 
 
 def test_no_sql_of_the_loop_and_of_history_has_a_case_for_a_kind() -> None:
-    """Only commit_runs may name one writer: it calls that without EXECUTE, which is faster and has the same result."""
     literals = re.compile("|".join(f"'{name}'" for name in NAMES))
     assert LOOP
     assert {path.name: found for path in LOOP if (found := literals.findall(path.read_text(encoding="utf-8")))} == {}

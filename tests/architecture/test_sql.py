@@ -113,12 +113,17 @@ def pattern_of(name: ast.expr) -> str:
 SNAPSHOTS = "(SELECT id, now, snapshot FROM farrier.load_resources('network_segment', $1::bigint[]))"
 
 
+def of_a_kind(statement: str) -> str:
+    """The statement with what a kind inserts into it."""
+    return statement.replace("(of_kind)", SNAPSHOTS).replace("writer_of_kind", "farrier.write_network_segments")
+
+
 async def test_every_statement_fits_the_schema(every_db: pg.Database) -> None:
     misfits = []
     async with every_db.connect() as conn:
         for name in statements.names():
             try:
-                await conn.prepare(statements.load(name).replace("(of_kind)", SNAPSHOTS))
+                await conn.prepare(of_a_kind(statements.load(name)))
             except pg.PostgresError as error:
                 misfits.append(f"{name}: {error}")
     assert not misfits

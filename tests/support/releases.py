@@ -90,14 +90,14 @@ CREATE CONSTRAINT TRIGGER guard_bay AFTER UPDATE OF bay ON farrier.nodes DEFERRA
 
 def following() -> Schema:
     columns = "  FROM farrier.nodes n LEFT"
-    parameters = "    records jsonb"
+    parameters = "changes jsonb, records jsonb"
     return schema(
         {
             "function set_bay": _SET_BAY,
             "function guard_bay": _GUARD_BAY,
             "trigger nodes.guard_bay": _GUARD,
             "function write_nodes": instead("paused = r.paused,", "paused = r.paused, bay = coalesce(r.bay, n.bay),"),
-            "function commit_runs": instead(f"{parameters})", f"{parameters}, note text DEFAULT NULL)"),
+            "function begin_commit": instead(f"{parameters})", f"{parameters}, note text DEFAULT NULL)"),
             "view node_inventory": instead(columns, f"     , n.bay\n{columns}"),
             "view still_clocks": instead("SELECT n.id AS node_id,", "SELECT n.bay, n.id AS node_id,"),
             "rights farrier_intents": instead("farrier.register_node,", "farrier.register_node, farrier.set_bay,"),

@@ -277,7 +277,7 @@ async def test_a_resource_whose_commit_got_no_reply_does_not_run_until_it_is_set
         return Transition(to=Shape(State.MADE), reason="it was raw", cause="timer")
 
     async with proxy.before(shop.db.dsn) as between, pg.Database(between.dsn).pool(2) as pool:
-        between.cut_after(b"it was raw" if executed else b"farrier.commit_runs")
+        between.cut_after(b"it was raw" if executed else b"farrier.begin_commit")
         handler = Scripted(default=make)
         replica = Replica(shop, handler, io=shop.io(pool=pool), config=QUIET)
         async with at_work(replica):

@@ -1,5 +1,5 @@
 -- Returns the part of changes that belongs to these runs. changes is an object of arrays, the sections, whose elements name their
--- run; see commit_runs.
+-- run; see begin_commit.
 CREATE OR REPLACE FUNCTION farrier.filter_runs(changes jsonb, runs bigint[]) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN (SELECT coalesce(jsonb_object_agg(section.key, section.kept), '{}') FROM (

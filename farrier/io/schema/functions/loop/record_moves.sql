@@ -1,6 +1,6 @@
 -- Records in history the moves of resources whose shards this controller owns; FR409 for any other resource. `moves` is
 -- [{run, version, layer, from_value, to_value, entered, cause, reason, source}]; the layer entered from_value at
--- `entered`. Called by commit_runs and write_details. Runs as the owner, because no role may insert into history.
+-- `entered`. Called by end_commit and write_details. Runs as the owner, because no role may insert into history.
 CREATE OR REPLACE FUNCTION farrier.record_moves(of_kind text, controller uuid, moves jsonb) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -16,6 +16,6 @@ BEGIN
     GET DIAGNOSTICS recorded = ROW_COUNT;
     IF recorded < jsonb_array_length(moves) THEN
         RAISE EXCEPTION 'history can only be recorded for resources in shards of this controller'
-            USING ERRCODE = 'FR409', HINT = 'farrier.commit_runs records history.';
+            USING ERRCODE = 'FR409', HINT = 'farrier.end_commit records history.';
     END IF;
 END $$;
