@@ -141,29 +141,26 @@ class Agenda(Generic[R]):
     # --- wakes and loads
 
     def woken(self, ids: Iterable[int]) -> None:
-        """Enqueue these resources, except those of shards that this controller does not own."""
+        """Enqueue these resources, except those of shards that this controller does not own. A resource that is
+        running runs again afterwards."""
         for id_ in ids:
-            self._wake(id_)
+            shard = self._shards.get(id_ % self._modulus)
+            if shard is None:
+                continue
+            entry = shard.get(id_)
+            if entry is None:
+                self._add(id_, id_ % self._modulus, urgent=True)
+            elif entry.phase is Phase.IDLE or (entry.phase is Phase.QUEUED and not entry.urgent):
+                self._enqueue(entry)
+            elif entry.phase is not Phase.QUEUED:
+                entry.again = True
 
     def polled(self, wakes: Mapping[int, AbstractSet[Any]]) -> None:
         """Enqueue the resources of these wakes, unless the last load of the resource returned all of them."""
         for id_, found in wakes.items():
             entry = self.entry(id_)
             if entry is None or not found <= set(entry.wakes):
-                self._wake(id_)
-
-    def _wake(self, id_: int) -> None:
-        """Enqueue the resource. If it is running, it runs again afterwards."""
-        shard = self._shards.get(id_ % self._modulus)
-        if shard is None:
-            return
-        entry = shard.get(id_)
-        if entry is None:
-            self._add(id_, id_ % self._modulus, urgent=True)
-        elif entry.phase is Phase.IDLE or (entry.phase is Phase.QUEUED and not entry.urgent):
-            self._enqueue(entry)
-        elif entry.phase is not Phase.QUEUED:
-            entry.again = True
+                self.woken((id_,))
 
     def woken_all(self) -> None:
         """Enqueue every resource, because wakes may have been lost."""

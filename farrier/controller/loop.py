@@ -305,7 +305,7 @@ class Loop(Generic[R, S, W, V]):
         finished = run.finished
         # Counted from the decision, so that a commit that waits does not delay the next run.
         due_at = self._clock.monotonic() + finished.delay.total_seconds()
-        if finished.rests or finished.stays_in_memory:
+        if finished.rests:
             self.steps.ended(entry, run)
             if finished.confirms:
                 wakes = self.agenda.confirms(entry, finished.to, due_at)

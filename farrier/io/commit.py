@@ -9,15 +9,13 @@ locked. A run whose reply was lost is `unknown` and is never sent again.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-import anyio
 import asyncpg
 import msgspec
-import structlog
 
 from farrier.errors import DatabaseUnreachable, FarrierError, RefusedByModel
 from farrier.io import session, statements
@@ -31,13 +29,8 @@ R = TypeVar("R")
 S = TypeVar("S")
 W = TypeVar("W")
 
-_log = structlog.stdlib.get_logger(__name__)
-
 _COMMIT = statements.load("loop/commit")
 
-# Shorter than the time for which the loop waits for a commit. After this time, the result of the remaining runs is
-# unknown.
-WITHIN = timedelta(seconds=9)
 # When a refused run is retried. It fails again until its data changes, so a short delay would gain nothing.
 _REFUSED_AGAIN = timedelta(seconds=30)
 
@@ -54,71 +47,50 @@ _LOCKED = Result(Verdict.LOCKED)
 class Committer(Generic[R, S, W]):
     """Writes finished runs, and returns the result of each."""
 
-    def __init__(self, connections: Pool, rows: Rows[R, S, W], *, within: timedelta = WITHIN) -> None:
+    def __init__(self, connections: Pool, rows: Rows[R, S, W]) -> None:
         self._pool = connections
         self._rows = rows
         self._statement = _COMMIT.replace("writer_of_kind", rows.writer)
-        self._within = within.total_seconds()
 
     async def commit(
         self, runs: Sequence[Finished[S, W]], controller: UUID, *, patient: bool = False
     ) -> Mapping[int, Result]:
-        """`StateIO.commit`: commit the batch in one call, or in several if the database refuses it."""
-        work = _Work(controller=controller, patient=patient)
-        with anyio.move_on_after(self._within):
-            await self._together(runs, work)
-        late = [run for run in runs if run.id not in work.results]
-        if late:
-            _log.warning(
-                "commit.failed", kind=self._rows.kind, runs=len(late), error=f"not done within {self._within:g} s"
-            )
-            work.unknown(late)
-        return work.results
+        """`StateIO.commit`."""
+        return await self._commit(runs, controller, patient=patient)
 
-    async def _together(self, batch: Sequence[Finished[S, W]], work: _Work, *, again: bool = False) -> None:
-        """Commit a batch in one call. `again`: this is the retry after a transient error."""
+    async def _commit(
+        self, runs: Sequence[Finished[S, W]], controller: UUID, *, patient: bool, again: bool = False
+    ) -> dict[int, Result]:
+        """Commit the batch in one call, or in several if the database refuses it. `again`: this is the retry after a
+        transient error."""
         try:
-            work.results |= await self._call(batch, work)
+            return await self._call(runs, controller, patient=patient)
         except (session.ReplyLost, DatabaseUnreachable):
-            work.unknown(batch)
+            return {run.id: _UNKNOWN for run in runs}
         except session.Refusal as error:
-            if session.classify(error) is not session.Trouble.MOMENT:
-                await self._blame(batch, error, work)
-            elif again or (work.patient and isinstance(error, asyncpg.LockNotAvailableError)):
-                await self._apart(batch, work)
-            else:
-                await self._together(batch, work, again=True)
+            refusal = error
+        passes = session.classify(refusal) is session.Trouble.MOMENT
+        if passes and not again and not (patient and isinstance(refusal, asyncpg.LockNotAvailableError)):
+            return await self._commit(runs, controller, patient=patient, again=True)
+        if len(runs) > 1:
+            middle = len(runs) // 2
+            first = await self._commit(runs[:middle], controller, patient=patient, again=passes)
+            return first | await self._commit(runs[middle:], controller, patient=patient, again=passes)
+        return {runs[0].id: _LOCKED if passes else await self._refused(runs[0], refusal, controller)}
 
-    async def _apart(self, batch: Sequence[Finished[S, W]], work: _Work) -> None:
-        """Halve a batch until the run whose rows another transaction has locked is alone. The run is reported as
-        locked, and the loop commits it in a separate call."""
-        if len(batch) > 1:
-            middle = len(batch) // 2
-            await self._together(batch[:middle], work, again=True)
-            await self._together(batch[middle:], work, again=True)
-        else:
-            work.results[batch[0].id] = _LOCKED
-
-    async def _blame(self, batch: Sequence[Finished[S, W]], error: Exception, work: _Work) -> None:
-        """Halve a batch that the database refuses until the refused run is alone. Store the error as its outcome."""
-        if len(batch) > 1:
-            middle = len(batch) // 2
-            await self._together(batch[:middle], work)
-            await self._together(batch[middle:], work)
-            return
-        run = batch[0]
+    async def _refused(self, run: Finished[S, W], error: Exception, controller: UUID) -> Result:
+        """Store the database's error as the outcome of the run that caused it."""
         refusal = RefusedByModel(f"the database rejected the commit of this run: {session.reason_of(error)}")
+        result = _COMMITTED
         try:
-            result = (await self._call([_confession(run, refusal)], work))[run.id]
+            result = (await self._call([_confession(run, refusal)], controller, patient=False))[run.id]
         except (session.ReplyLost, DatabaseUnreachable):
-            result = Result(Verdict.UNKNOWN, refusal)
+            return Result(Verdict.UNKNOWN, refusal)
         except session.Refusal:
-            result = _COMMITTED
-        if result.verdict is Verdict.COMMITTED:
-            result = Result(Verdict.REFUSED, refusal)
-        work.results[run.id] = result
+            pass
+        return Result(Verdict.REFUSED, refusal) if result.verdict is Verdict.COMMITTED else result
 
-    async def _call(self, batch: Sequence[Finished[S, W]], work: _Work) -> dict[int, Result]:
+    async def _call(self, batch: Sequence[Finished[S, W]], controller: UUID, *, patient: bool) -> dict[int, Result]:
         """Send one batch as one statement, and return the result of each run."""
         # For the kind's writer: the version of each run's snapshot, and the kind's own sections.
         read = [run for run in batch if run.version is not None]
@@ -129,23 +101,11 @@ class Committer(Generic[R, S, W]):
         except _UNENCODABLE as error:
             raise session.Unsendable(f"{type(error).__name__} while encoding what the handler returned") from error
         fence = {run.id % SHARDS: run.epoch for run in batch}
-        to = self._rows.kind, work.controller, list(fence), list(fence.values()), work.patient
+        to = self._rows.kind, controller, list(fence), list(fence.values()), patient
         async with session.borrowed(self._pool) as conn:
             rows = await session.commit_by(conn, self._statement, *to, [run.id for run in batch], changes, records)
         moved = {run.id for run in batch if run.moves}
         return {row["id"]: _result(row, moved) for row in rows}
-
-
-class _Work(msgspec.Struct):
-    """One commit: its controller, whether to wait for locked rows, and the results so far."""
-
-    controller: UUID
-    patient: bool
-    results: dict[int, Result] = msgspec.field(default_factory=dict)
-
-    def unknown(self, runs: Iterable[Finished[Any, Any]]) -> None:
-        """Record that it is unknown whether these runs were committed."""
-        self.results |= {run.id: _UNKNOWN for run in runs}
 
 
 def _result(row: asyncpg.Record, moved: set[int]) -> Result:

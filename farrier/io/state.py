@@ -7,7 +7,7 @@ connection for one round trip and holds none when it returns.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -44,8 +44,8 @@ _CONSUME = statements.load("loop/consume")
 class PostgresStateIO(commit.Committer[R, S, W]):
     """`protocols.StateIO` on PostgreSQL."""
 
-    def __init__(self, connections: Pool, rows: Rows[R, S, W], *, commit_within: timedelta = commit.WITHIN) -> None:
-        super().__init__(connections, rows, within=commit_within)
+    def __init__(self, connections: Pool, rows: Rows[R, S, W]) -> None:
+        super().__init__(connections, rows)
         self._load = _LOAD.replace("(of_kind)", f"({rows.load}\n)")
 
     async def readable(self) -> str | None:

@@ -128,14 +128,9 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
 
     @property
     def rests(self) -> bool:
-        """Whether the run has nothing to write."""
-        return self.to is None and not self.writes and self.record is None and self.due is Due.PERIODIC
-
-    @property
-    def stays_in_memory(self) -> bool:
-        """Whether everything that the run writes can be written later."""
-        nothing_else = not self.writes and not self.samples and self.record is None
-        return self.confirms and nothing_else and self.due is Due.PERIODIC
+        """Whether the run has nothing to write, or only what may stay in memory."""
+        is_stored = self.to is None or self.confirms
+        return is_stored and not self.writes and self.record is None and self.due is Due.PERIODIC
 
 
 class Marking(msgspec.Struct, frozen=True, kw_only=True):

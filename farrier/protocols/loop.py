@@ -102,7 +102,7 @@ class StateIO(Protocol[R, S, W]):
         self, runs: Sequence[Finished[S, W]], controller: UUID, *, patient: bool = False
     ) -> Mapping[int, Result]:
         """Commit finished runs together; each run is committed completely or not at all. Returns a result for every
-        run, and never raises because of a single run. A run that was not reached in time is `unknown`. A run with rows
+        run, and never raises because of a single run. A run with rows
         that another transaction has locked is `locked`, and nothing of it is written; `patient` waits up to a second
         for these rows."""
 

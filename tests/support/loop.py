@@ -22,7 +22,6 @@ from farrier.controller.controller import Controller
 from farrier.controller.host import Host
 from farrier.controller.loop import Loop
 from farrier.controller.ownership import Ownership
-from farrier.io import commit
 from farrier.io.controllers import PostgresControllers
 from farrier.io.pool import Pool
 from farrier.io.state import PostgresStateIO
@@ -211,14 +210,8 @@ class Shop:
         records = await self.pool.fetch("SELECT answers FROM farrier_toy.requests ORDER BY id")
         return [record["answers"] for record in records]
 
-    def io(
-        self,
-        *,
-        pool: Pool | None = None,
-        rows: toy.WidgetRows | None = None,
-        commit_within: timedelta = commit.WITHIN,
-    ) -> WidgetIO:
-        return PostgresStateIO(pool or self.pool, rows or toy.WidgetRows(), commit_within=commit_within)
+    def io(self, *, pool: Pool | None = None, rows: toy.WidgetRows | None = None) -> WidgetIO:
+        return PostgresStateIO(pool or self.pool, rows or toy.WidgetRows())
 
     def controller(
         self,
