@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from typing import Any
 
 import anyio
 import pytest
@@ -26,10 +27,16 @@ async def bench(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     return await anyio.run_process([sys.executable, "-m", "bench", *arguments], check=False, cwd=ROOT)
 
 
+def report_of(done: subprocess.CompletedProcess[bytes]) -> Any:
+    """The report of a run with --json."""
+    assert done.stdout, done.stderr.decode()  # an error also ends with 1
+    return json.loads(done.stdout)
+
+
 async def test_a_met_target_ends_with_0_and_json_alone_on_standard_output(empty: pg.Database) -> None:
     done = await bench("--dsn", empty.dsn, "--only", "rss", "--nodes", "10", "--runs", "2", "--json")
     assert done.returncode == ExitCode.OK, done.stderr.decode()
-    report = json.loads(done.stdout)
+    report = report_of(done)
     judged, reported = report["figures"]
     assert (judged["name"], judged["nodes"], judged["met"]) == ("rss", 10, True)
     assert len(judged["runs"]) == 2 and 0 < judged["value"] <= judged["target"]
@@ -45,7 +52,7 @@ async def test_a_missed_target_ends_with_1_and_still_shows_the_figure(empty: pg.
     """With a single node, a controller cannot run thousands of nodes a second."""
     done = await bench("--dsn", empty.dsn, "--only", "start", "--nodes", "1", "--runs", "1", "--json")
     assert done.returncode == ExitCode.FAILED, done.stderr.decode()
-    figures = {figure["name"]: figure for figure in json.loads(done.stdout)["figures"]}
+    figures = {figure["name"]: figure for figure in report_of(done)["figures"]}
     missed = figures["all"]
     assert not missed["met"] and 0 < missed["value"] < missed["target"]
 
