@@ -37,7 +37,10 @@ def _overview() -> Iterator[str]:
         ("FARRIER_DATABASE_DSN", "PostgreSQL to use, as a postgresql:// URL."),
         ("FARRIER_CONFIG", "TOML file with settings."),
         ("FARRIER_CONTEXT", "Context to use; see farrier-context(1)."),
-        ("FARRIER_SECTION_KEY", "Any other setting: KEY of the table SECTION of the settings file."),
+        (
+            "FARRIER_<SECTION>_<KEY>",
+            "Any other setting, such as FARRIER_HTTP_PORT: key `port` of section `http` of the settings file.",
+        ),
     ):
         yield f".TP\n.B {_roff(variable)}\n{_roff(meaning)}\n"
 

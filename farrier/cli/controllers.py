@@ -41,8 +41,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 async def controllers(session: Session, form: Form) -> None:
     """List the controllers with their shards and their lag, and the shards without a controller.
 
-    Expired controllers are listed, too. Each kind of a controller is a line. LAG is how far the latest run was overdue
-    when the controller last renewed its lease.
+    Expired controllers are listed, too. A controller has a line for each kind of resource that it runs. LAG is how far
+    the latest run was overdue when the controller last renewed its lease.
     """
 
     async def read() -> Page[Part]:

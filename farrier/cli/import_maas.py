@@ -63,8 +63,8 @@ async def _names(session: Session, site: str) -> dict[str, str]:
 
 
 async def _of_others(session: Session, site: str, found: Sequence[Row]) -> list[Fault]:
-    """A fault for each row whose name a node of another machine or another site has: host names are unique only
-    within a region."""
+    """A fault for each row whose name is already the name of a node with another machine or of another site. Host
+    names are unique only within a region."""
     by_name = {row.name: row for row in found}
     names = tuple(by_name)
     faults: list[Fault] = []

@@ -208,7 +208,8 @@ def _link(link: LinkSite, path: str) -> Iterator[Fault]:
     if link.mode is not LinkMode.STATIC:
         if link.addresses:
             yield Fault(
-                place(path, "addresses"), f"mode {link.mode} has no addresses; use mode static, or remove addresses"
+                place(path, "addresses"),
+                f"is only for mode static, and the mode is {link.mode}; remove it, or use mode static",
             )
         return
     if link.subnet is None:

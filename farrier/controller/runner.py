@@ -198,7 +198,7 @@ class Runner(Generic[R, S, W, V]):
         return Run(finished, 0.0, None, error.label, recovers=turn.recovers)
 
     def _conclude(self, turn: Turn, resource: R, outcome: object, started: float) -> Run[R, S, W]:
-        """Make the run to commit from the outcome or the error of a step."""
+        """Build the run that is to be committed, from the outcome or the error of a step."""
         try:
             if isinstance(outcome, BaseException):
                 raise outcome

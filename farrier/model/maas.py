@@ -222,7 +222,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> MaasStatus:
-        """The status of the model for the machine's status number; `other` for an unknown number."""
+        """The name of the machine's status number in the model; `other` for an unknown number."""
         return _STATUS_OF.get(self.status, MaasStatus.OTHER)
 
 

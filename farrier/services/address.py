@@ -71,7 +71,7 @@ def parse(address: str) -> URL:
     more = url.path not in ("", "/") or url.query_string or url.fragment
     if not (url.host or "").rstrip(".") or url.port == 0 or more:
         raise _incomplete(
-            f"the BMC address {text!r} is not just https://host[:port]; set the path of the system separately"
+            f"the BMC address {text!r} must be host[:port] or, with the path of a system, https://host[:port]/path"
         )
     try:
         return _one_spelling(url)

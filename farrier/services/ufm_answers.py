@@ -16,8 +16,8 @@ from farrier.services.http_messages import Answer, Garbled, understood
 
 _T = TypeVar("_T")
 Listed: TypeAlias = Mapping[int, tuple[msgspec.Raw, ...]]
-"""The entries of a list by number, not decoded yet. A number has several entries only if several keys of the list are
-the same number."""
+"""The entries of a list by number, not decoded yet. UFM's keys are hexadecimal texts with the membership bit, so
+several keys can stand for one number, such as 0x1 and 0x8001; only then does a number have several entries."""
 # The sixteenth bit is the membership and no part of the number.
 _NUMBER = 0x7FFF
 

@@ -22,7 +22,7 @@ _RELEASED = (M.READY, M.NEW)
 # The stages that change a machine in MAAS, with the readings that show their goal.
 GOALS = {
     D.RELEASE_MAAS_NODE: "ready, new, absent",
-    D.POWER_OFF_MAAS_NODE: "ready or new and switched off, or absent",
+    D.POWER_OFF_MAAS_NODE: "switched off and either ready or new; or absent",
     D.REMOVE_MAAS_RECORD: "absent",
 }
 

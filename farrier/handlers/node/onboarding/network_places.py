@@ -115,6 +115,10 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         fit = [one for one in found if holding is None or _holds(one, holding)]
         if len(fit) == 1:
             return fit[0]
+        if vlan is None and not found:
+            raise ConfigError(
+                f"{place.table}: the interface is on no VLAN, so its subnet is unknown; set the link's subnet"
+            )
         where = "no VLAN" if vlan is None else _vlan(vlan)
         which = f" that holds {holding}" if holding is not None else ""
         seen = listed(sorted(one.cidr or str(one.id) for one in found))

@@ -304,7 +304,7 @@ def test_a_port_without_a_vlan_gets_one_or_says_that_it_lacks_it() -> None:
     lost = nic(4, "enp2s0", vlan=None, links=())
     assert missing(lost, ports=[{"match": "enp2*", "vlan": 200}]) == [UpdateInterface(interface=4, vlan=3)]
     assert "on no VLAN in MAAS" in refusal(lost, ports=[{"match": "enp2*", "vlans": [{"vid": 300}]}])
-    assert "no VLAN does not have exactly one subnet" in refusal(lost, ports=[{"match": "enp2*", "link": {}}])
+    assert "is on no VLAN, so its subnet is unknown" in refusal(lost, ports=[{"match": "enp2*", "link": {}}])
 
 
 def test_what_is_seen_is_told_in_bounds() -> None:
