@@ -1,8 +1,8 @@
 """Follows the changes of farrier's nodes, and makes a scheduler agree with their status.
 
-The feed only names nodes that changed; the hook then reads their current status. So a change that is reported twice or
-late does no harm. A failed request to the scheduler ends the process. A supervisor such as systemd restarts it, and it
-continues after the last change that it applied.
+At its start, a hook compares all nodes; then it follows the feed. The feed only names nodes that changed; the hook then
+reads their current status. So a change that is reported twice or late does no harm. A failed request ends the process.
+A supervisor such as systemd restarts it, and it compares all nodes again: a hook has no state that could be lost.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from http import HTTPStatus
-from pathlib import Path
 from typing import Protocol
 
 import anyio
@@ -32,17 +31,13 @@ class Scheduler(Protocol):
         """Make the nodes of these names agree with their statuses. Must be idempotent."""
 
 
-async def follow(farrier: AsyncFarrier, cursor: Path, scheduler: Scheduler) -> None:
-    """Reconcile all nodes if `cursor` has no position in the feed; then each node that changes, until an error."""
-    position = _read(cursor)
-    if not position:
-        position = await farrier.cursor()
-        await scheduler.reconcile({node.name: node.status async for node in farrier.nodes()})
-        _write(cursor, position)
+async def follow(farrier: AsyncFarrier, scheduler: Scheduler) -> None:
+    """Reconcile all nodes; then each node that changes, until an error."""
+    position = await farrier.cursor()
+    await scheduler.reconcile({node.name: node.status async for node in farrier.nodes()})
     async with aclosing(farrier.watch(after=position, kind="node", layer="status")) as changes:
         async for change in changes:
             await scheduler.reconcile({change.name: await _status(farrier, change.name)})
-            _write(cursor, change.cursor)
 
 
 async def _status(farrier: AsyncFarrier, name: str) -> str:
@@ -54,31 +49,20 @@ async def _status(farrier: AsyncFarrier, name: str) -> str:
         return "deleted"
 
 
-def _read(cursor: Path) -> str:
-    return cursor.read_text() if cursor.exists() else ""
-
-
-def _write(cursor: Path, position: str) -> None:
-    """Replace the file at once: a crash leaves the old position or the new one."""
-    new = cursor.with_suffix(".new")
-    new.write_text(position)
-    os.replace(new, cursor)
-
-
 def run(usage: str, headers: Mapping[str, str], scheduler: Callable[[httpx.AsyncClient], Scheduler]) -> None:
-    """Run a hook with the arguments FARRIER_URL SCHEDULER_URL CURSOR_FILE. `headers` authenticate it."""
-    if len(sys.argv) != 4:
+    """Run a hook with the arguments FARRIER_URL SCHEDULER_URL. `headers` authenticate it."""
+    if len(sys.argv) != 3:
         sys.exit(usage)
-    farrier_url, scheduler_url, cursor = sys.argv[1:]
+    farrier_url, scheduler_url = sys.argv[1:]
 
     async def work() -> None:
         async with (
             AsyncFarrier(farrier_url, token=os.environ.get("FARRIER_TOKEN")) as farrier,
             httpx.AsyncClient(base_url=scheduler_url, headers=headers, timeout=30) as api,
         ):
-            await follow(farrier, Path(cursor), scheduler(api))
+            await follow(farrier, scheduler(api))
 
     try:
         anyio.run(work)
-    except (FarrierError, httpx.HTTPError, OSError, RuntimeError) as error:
+    except (FarrierError, httpx.HTTPError, OSError) as error:
         sys.exit(f"{sys.argv[0]}: {error}")

@@ -1,9 +1,10 @@
 """Cordons the Kubernetes node of each farrier node that is not in service, and uncordons it when the node returns.
 
-Run: FARRIER_TOKEN=… KUBE_TOKEN=… python -m examples.hooks.kubernetes FARRIER_URL KUBERNETES_URL CURSOR_FILE
+Run: FARRIER_TOKEN=… KUBE_TOKEN=… python -m examples.hooks.kubernetes FARRIER_URL KUBERNETES_URL
 
-An annotation marks the nodes that this hook cordoned; it uncordons no others. The token needs the verbs get and patch
-of nodes. A node of farrier without a Kubernetes node of the same name is ignored.
+The API server records who sets a field (server-side apply). When the hook gives up its cordon, a node that another
+client has cordoned stays cordoned. The token needs the verbs list and patch of nodes. A node of farrier without a
+Kubernetes node of the same name is ignored.
 """
 
 from __future__ import annotations
@@ -19,9 +20,7 @@ from examples.hooks import feed
 MARK = "farrier/cordoned"
 """The annotation of a node that this hook cordoned: the status of the node in farrier."""
 
-# Attempts, because another client may change the node between the hook's read and its change.
-_TRIES = 5
-_MERGE = {"content-type": "application/merge-patch+json"}
+_APPLY = {"content-type": "application/apply-patch+yaml"}
 
 
 class Kubernetes:
@@ -32,41 +31,29 @@ class Kubernetes:
 
     async def reconcile(self, statuses: Mapping[str, str]) -> None:
         """Cordon or uncordon these nodes."""
-        for name, status in statuses.items():
-            for _ in range(_TRIES):
-                if await self._agrees(name, status):
-                    break
-            else:
-                raise RuntimeError(f"Kubernetes node {name} changed between each of {_TRIES} reads and changes")
+        selector = "".join(f"metadata.name={name}" for name in statuses if len(statuses) == 1)
+        response = await self._api.get("/api/v1/nodes", params={"fieldSelector": selector})
+        for node in response.raise_for_status().json()["items"]:
+            status = statuses.get(node["metadata"]["name"])
+            if status is not None and not _agrees(node, status):
+                await self._apply(node, status)
 
-    async def _agrees(self, name: str, status: str) -> bool:
-        """Make the node agree with the status. False: another client changed the node meanwhile."""
-        response = await self._api.get(f"/api/v1/nodes/{name}")
-        if response.status_code == httpx.codes.NOT_FOUND:
-            return True
-        node = response.raise_for_status().json()
-        change = _change(node, status)
-        if change is None:
-            return True
-        change["metadata"]["resourceVersion"] = node["metadata"]["resourceVersion"]
-        changed = await self._api.patch(f"/api/v1/nodes/{name}", json=change, headers=_MERGE)
-        if changed.status_code == httpx.codes.CONFLICT:
-            return False
-        changed.raise_for_status()
-        return True
+    async def _apply(self, node: Mapping[str, Any], status: str) -> None:
+        """Declare what this hook wants of the node: a cordon, or nothing. With the UID, no node is created."""
+        about = {key: node["metadata"][key] for key in ("name", "uid")}
+        wanted = {} if status == feed.IN_SERVICE else {"spec": {"unschedulable": True}}
+        if wanted:
+            about["annotations"] = {MARK: status}
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": about, **wanted}
+        path, how = f"/api/v1/nodes/{about['name']}", {"fieldManager": "farrier", "force": "true"}
+        (await self._api.patch(path, params=how, json=body, headers=_APPLY)).raise_for_status()
 
 
-def _change(node: Mapping[str, Any], status: str) -> dict[str, Any] | None:
-    """The patch that makes the node agree with the status; None: it agrees, or another client cordoned it."""
+def _agrees(node: Mapping[str, Any], status: str) -> bool:
     mark = node["metadata"].get("annotations", {}).get(MARK)
-    cordoned = node["spec"].get("unschedulable", False)
     if status == feed.IN_SERVICE:
-        if mark is None:
-            return None
-        return {"metadata": {"annotations": {MARK: None}}, "spec": {"unschedulable": None}}
-    if cordoned and mark in (None, status):
-        return None
-    return {"metadata": {"annotations": {MARK: status}}, "spec": {"unschedulable": True}}
+        return mark is None
+    return mark == status and node["spec"].get("unschedulable", False) is True
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Drains the Slurm node of each farrier node that is not in service, and resumes it when the node returns.
 
-Run: FARRIER_TOKEN=… SLURM_JWT=… python -m examples.hooks.slurm FARRIER_URL SLURM_URL CURSOR_FILE
+Run: FARRIER_TOKEN=… SLURM_JWT=… python -m examples.hooks.slurm FARRIER_URL SLURM_URL
 
 SLURM_URL is slurmrestd with the version of its API, such as http://head:6820/slurm/v0.0.43. The reason of a drain marks
 the nodes that this hook drained; it resumes no others. A node of farrier without a Slurm node of the same name is

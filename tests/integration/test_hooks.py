@@ -1,17 +1,17 @@
-"""The feed of the example hooks: all nodes at first, then each that changes, and no change is lost by a failure."""
+"""The feed of the example hooks: all nodes at each start, then each that changes, and no failure loses a change."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
 
 import anyio
 import pytest
+from typing_extensions import override
 
 from examples.hooks import feed
-from farrier.client import ApiError, AsyncFarrier
+from farrier.client import AsyncFarrier
 from farrier.io.pool import Connection
 from farrier.web.backend import Backend
 from farrier.web.server import serving
@@ -75,20 +75,20 @@ async def move(conn: Connection, db: pg.Database, name: str, status: str) -> Non
     await db.advance(SETTLED)
 
 
-async def followed(url: str, cursor: Path, scheduler: Scheduler) -> None:
+async def followed(url: str, scheduler: Scheduler) -> None:
     """Run a hook until it fails, as a supervisor would see it."""
     async with AsyncFarrier(url) as farrier:
-        await feed.follow(farrier, cursor, scheduler)
+        await feed.follow(farrier, scheduler)
 
 
-async def test_a_hook_begins_with_all_nodes_and_goes_on_where_it_was_killed(
-    url: str, conn: Connection, db: pg.Database, tmp_path: Path
+async def test_a_hook_begins_with_all_nodes_and_follows_them_also_after_it_was_killed(
+    url: str, conn: Connection, db: pg.Database
 ) -> None:
-    scheduler, cursor = Scheduler(), tmp_path / "cursor"
+    scheduler = Scheduler()
     await register(conn, "gpu-1", "gpu-2")
     await db.advance(SETTLED)
     async with anyio.create_task_group() as group:
-        group.start_soon(followed, url, cursor, scheduler)
+        group.start_soon(followed, url, scheduler)
         await scheduler.until({"gpu-1": "enrolling", "gpu-2": "enrolling"})
         assert scheduler.calls == 1
         await move(conn, db, "gpu-1", "active")
@@ -96,55 +96,64 @@ async def test_a_hook_begins_with_all_nodes_and_goes_on_where_it_was_killed(
         group.cancel_scope.cancel()
     await move(conn, db, "gpu-2", "active")
     async with anyio.create_task_group() as group:
-        scheduler.statuses = {}
-        group.start_soon(followed, url, cursor, scheduler)
-        await scheduler.until({"gpu-2": "active"})
+        group.start_soon(followed, url, scheduler)
+        await scheduler.until({"gpu-1": "active", "gpu-2": "active"})
         group.cancel_scope.cancel()
 
 
-async def test_a_change_that_the_scheduler_did_not_take_is_reported_again(
-    url: str, conn: Connection, db: pg.Database, tmp_path: Path
+async def test_a_node_that_changes_while_a_hook_starts_is_reported_with_its_newest_status(
+    url: str, conn: Connection, db: pg.Database
 ) -> None:
-    scheduler, cursor = Scheduler(), tmp_path / "cursor"
+    """The feed's position is older than the list, so a change that the list lacks comes with the feed."""
+
+    class Slow(Scheduler):
+        @override
+        async def reconcile(self, statuses: Mapping[str, str]) -> None:
+            if not self.calls:
+                await move(conn, db, "gpu-1", "active")
+                await move(conn, db, "gpu-1", "quarantined")
+            await super().reconcile(statuses)
+
+    await register(conn, "gpu-1")
+    await db.advance(SETTLED)
+    scheduler = Slow()
     async with anyio.create_task_group() as group:
-        group.start_soon(followed, url, cursor, scheduler)
-        await register(conn, "gpu-1")
-        await db.advance(SETTLED)
-        await scheduler.until({"gpu-1": "enrolling"})
-        group.cancel_scope.cancel()
-    await move(conn, db, "gpu-1", "quarantined")
-    scheduler.is_down = True
-    for _ in range(2):
-        with pytest.raises(ConnectionError):
-            await followed(url, cursor, scheduler)
-    scheduler.is_down = False
-    async with anyio.create_task_group() as group:
-        group.start_soon(followed, url, cursor, scheduler)
+        group.start_soon(followed, url, scheduler)
         await scheduler.until({"gpu-1": "quarantined"})
         group.cancel_scope.cancel()
 
 
-async def test_a_hook_that_never_reached_its_scheduler_begins_with_all_nodes_again(
-    url: str, conn: Connection, db: pg.Database, tmp_path: Path
-) -> None:
-    scheduler, cursor = Scheduler(), tmp_path / "cursor"
+async def test_a_deleted_node_is_reported_as_deleted(url: str, conn: Connection, db: pg.Database) -> None:
+    scheduler = Scheduler()
     await register(conn, "gpu-1")
     await db.advance(SETTLED)
+    async with anyio.create_task_group() as group:
+        group.start_soon(followed, url, scheduler)
+        await scheduler.until({"gpu-1": "enrolling"})
+        await move(conn, db, "gpu-1", "deleted")
+        await scheduler.until({"gpu-1": "deleted"})
+        group.cancel_scope.cancel()
+
+
+async def test_a_change_that_the_scheduler_did_not_take_is_reported_again(
+    url: str, conn: Connection, db: pg.Database
+) -> None:
+    scheduler = Scheduler()
+    await register(conn, "gpu-1")
+    await move(conn, db, "gpu-1", "quarantined")
     scheduler.is_down = True
-    with pytest.raises(ConnectionError):
-        await followed(url, cursor, scheduler)
-    assert not cursor.exists()
-
-
-async def test_a_hook_ends_with_the_error_that_the_api_returns(url: str, tmp_path: Path) -> None:
-    cursor = tmp_path / "cursor"
-    cursor.write_text("no cursor")
-    with pytest.raises(ApiError, match="no cursor"):
-        await followed(url, cursor, Scheduler())
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            await followed(url, scheduler)
+    scheduler.is_down = False
+    async with anyio.create_task_group() as group:
+        group.start_soon(followed, url, scheduler)
+        await scheduler.until({"gpu-1": "quarantined"})
+        group.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("hook", ["kubernetes", "slurm"])
-def test_a_wrong_command_and_an_unreachable_api_are_reported_in_one_line(hook: str, tmp_path: Path) -> None:
+def test_a_wrong_command_and_an_unreachable_api_are_reported_in_one_line(hook: str) -> None:
     def said(*arguments: str) -> str:
         command = [sys.executable, "-m", f"examples.hooks.{hook}", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
@@ -152,5 +161,5 @@ def test_a_wrong_command_and_an_unreachable_api_are_reported_in_one_line(hook: s
         return done.stderr
 
     assert "FARRIER_URL" in said()
-    lines = said("http://127.0.0.1:1", "http://127.0.0.1:1", str(tmp_path / "cursor")).splitlines()
+    lines = said("http://127.0.0.1:1", "http://127.0.0.1:1").splitlines()
     assert len(lines) == 1 and "http://127.0.0.1:1" in lines[0]

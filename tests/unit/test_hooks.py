@@ -35,59 +35,86 @@ def is_cordoned(cluster: FakeKubernetes, name: str = "gpu-1") -> bool:
 async def test_a_node_that_leaves_service_is_cordoned_once_and_uncordoned_when_it_returns(
     cluster: FakeKubernetes, kubernetes: Kubernetes
 ) -> None:
+    cluster.annotate("gpu-1", "rack", "r7")
     for _ in range(3):
         await kubernetes.reconcile(OUT)
     assert is_cordoned(cluster)
     assert not is_cordoned(cluster, "gpu-2")
-    assert cluster.nodes["gpu-1"]["metadata"]["annotations"] == {MARK: "quarantined"}
-    assert cluster.patches == 1
+    assert cluster.nodes["gpu-1"]["metadata"]["annotations"] == {MARK: "quarantined", "rack": "r7"}
+    assert (cluster.patches, cluster.read) == (1, {"gpu-1"})
     for _ in range(3):
         await kubernetes.reconcile(IN)
     assert not is_cordoned(cluster)
-    assert cluster.nodes["gpu-1"]["metadata"]["annotations"] == {}
+    assert cluster.nodes["gpu-1"]["metadata"]["annotations"] == {"rack": "r7"}
     assert cluster.patches == 2
 
 
-async def test_a_node_that_an_operator_cordoned_stays_cordoned(cluster: FakeKubernetes, kubernetes: Kubernetes) -> None:
-    cluster.merge("gpu-1", {"spec": {"unschedulable": True}})
-    await kubernetes.reconcile(OUT)
+async def test_a_hook_that_starts_compares_all_nodes_at_once(cluster: FakeKubernetes, kubernetes: Kubernetes) -> None:
+    await kubernetes.reconcile({"gpu-1": "offline", "gpu-2": "active", "gpu-9": "offline"})
+    assert (is_cordoned(cluster, "gpu-1"), is_cordoned(cluster, "gpu-2")) == (True, False)
+    await kubernetes.reconcile({"gpu-1": "active", "gpu-2": "retired"})
+    assert (is_cordoned(cluster, "gpu-1"), is_cordoned(cluster, "gpu-2")) == (False, True)
+
+
+async def test_a_node_that_an_operator_cordoned_first_stays_cordoned(
+    cluster: FakeKubernetes, kubernetes: Kubernetes
+) -> None:
+    cluster.cordon("gpu-1")
+    for _ in range(2):
+        await kubernetes.reconcile(OUT)
+        await kubernetes.reconcile({"gpu-1": "offline"})
+        await kubernetes.reconcile(IN)
+        assert is_cordoned(cluster)
+    cluster.uncordon("gpu-1")
     await kubernetes.reconcile(IN)
-    assert is_cordoned(cluster)
-    assert cluster.patches == 0
+    assert not is_cordoned(cluster)
 
 
 async def test_a_node_that_an_operator_took_over_from_the_hook_stays_cordoned(
     cluster: FakeKubernetes, kubernetes: Kubernetes
 ) -> None:
     await kubernetes.reconcile(OUT)
-    cluster.merge("gpu-1", {"metadata": {"annotations": {MARK: None}}})
+    cluster.uncordon("gpu-1")
+    cluster.cordon("gpu-1")
     await kubernetes.reconcile(IN)
     assert is_cordoned(cluster)
 
 
-async def test_a_node_that_an_operator_uncordoned_too_early_is_cordoned_again_at_its_next_change(
+async def test_a_node_that_an_operator_uncordoned_too_early_is_cordoned_again(
     cluster: FakeKubernetes, kubernetes: Kubernetes
 ) -> None:
     await kubernetes.reconcile(OUT)
-    cluster.merge("gpu-1", {"spec": {"unschedulable": False}})
-    await kubernetes.reconcile({"gpu-1": "draining"})
-    assert is_cordoned(cluster)
-
-
-async def test_a_change_by_another_client_is_not_overwritten(cluster: FakeKubernetes, kubernetes: Kubernetes) -> None:
-    cluster.busy = 2
+    cluster.uncordon("gpu-1")
     await kubernetes.reconcile(OUT)
     assert is_cordoned(cluster)
-    cluster.busy = 100
-    with pytest.raises(RuntimeError, match="gpu-1 changed between"):
-        await kubernetes.reconcile(IN)
-    assert is_cordoned(cluster)
+    await kubernetes.reconcile(IN)
+    assert not is_cordoned(cluster)
+
+
+async def test_an_annotation_that_an_operator_edited_does_not_stop_the_hook(
+    cluster: FakeKubernetes, kubernetes: Kubernetes
+) -> None:
+    await kubernetes.reconcile(OUT)
+    cluster.annotate("gpu-1", MARK, "because")
+    await kubernetes.reconcile({"gpu-1": "retired"})
+    assert cluster.nodes["gpu-1"]["metadata"]["annotations"] == {MARK: "retired"}
+    await kubernetes.reconcile(IN)
+    assert not is_cordoned(cluster)
+
+
+async def test_a_node_that_is_deleted_meanwhile_is_not_created(cluster: FakeKubernetes, kubernetes: Kubernetes) -> None:
+    cluster.vanishing.add("gpu-1")
+    with pytest.raises(httpx.HTTPStatusError, match="409"):
+        await kubernetes.reconcile(OUT)
+    assert set(cluster.nodes) == {"gpu-2"}
+    await kubernetes.reconcile(OUT)
 
 
 async def test_a_node_without_a_kubernetes_node_is_ignored_and_an_outage_is_not(
     cluster: FakeKubernetes, kubernetes: Kubernetes
 ) -> None:
     await kubernetes.reconcile({"gpu-9": "offline"})
+    assert cluster.patches == 0
     cluster.is_down = True
     with pytest.raises(httpx.HTTPStatusError, match="503"):
         await kubernetes.reconcile(OUT)
