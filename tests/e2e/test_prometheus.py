@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ import httpx
 import msgspec
 import pytest
 
-from tests.support import pg, promtool, tokens
+from tests.support import pages, pg, promtool, tokens
 from tests.support.process import PATIENCE, Farrier, farrier, replica, until
 from tests.support.programs import program
 
@@ -183,3 +184,17 @@ async def test_an_alert_names_a_stuck_node_until_it_moves(
         await until(is_clear, patience=SLOW_COUNT + PATIENCE)
         assert await server.alert("FarrierReplicaDown") is None
         assert await server.alert("FarrierControllerDown") is None
+
+
+def test_prometheus_accepts_the_settings_that_the_pages_show(tmp_path: Path) -> None:
+    found = [block.text for blocks in pages.with_blocks().values() for block in blocks if block.language == "yaml"]
+    shown = [text for text in found if "scrape_configs:" in text]
+    assert len(shown) == 2
+    (tmp_path / "farrier.yml").write_text("groups: []\n")  # the rules that one of them names
+    for text in shown:
+        file = tmp_path / "prometheus.yml"
+        file.write_text(text)
+        done = subprocess.run(
+            [program("promtool"), "check", "config", file], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, text + done.stdout + done.stderr

@@ -14,7 +14,7 @@ from farrier import cli
 from farrier.config import Config
 from farrier.controller.ownership import GIVE_UP_AFTER
 from farrier.errors import ExitCode
-from tests.support import units
+from tests.support import pages, units
 from tests.support.programs import program
 
 # On systemd's scale of 0 to 10. What remains exposed: the network, sockets, the root directory, and the device of the
@@ -53,6 +53,18 @@ def test_installed_units_are_valid_with_their_drop_ins_and_expose_little(
     verified = analyse("verify", installed)
     assert (verified.returncode, verified.stdout + verified.stderr) == (0, "")
     assert exposure(installed) <= MOST_EXPOSED
+
+
+def test_a_unit_that_a_page_shows_is_valid(tmp_path: Path) -> None:
+    """A block without a program is a drop-in."""
+    shown = [block.text for found in pages.with_blocks().values() for block in found if block.language == "ini"]
+    assert len(shown) == 2
+    for text in shown:
+        unit = tmp_path / "shown.service"
+        started = "" if "ExecStart=" in text else f"ExecStart={sys.executable}\n"
+        unit.write_text(text.replace("/opt/farrier/bin/python", sys.executable) + started)
+        verified = analyse("verify", unit)
+        assert (verified.returncode, verified.stdout + verified.stderr) == (0, ""), text
 
 
 def test_systemd_creates_the_account_that_stays(tmp_path: Path) -> None:
