@@ -51,6 +51,7 @@ check: install lint format-check types imports docs-check architecture ## run ev
 lint: install
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/vulture
+	@$(BIN)/hadolint Dockerfile
 
 format-check: install
 	@$(BIN)/ruff format --check $(SOURCES)

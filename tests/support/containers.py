@@ -27,6 +27,12 @@ def instructions() -> Iterator[tuple[str, str]]:
             yield word, " ".join(rest.split())
 
 
+def copied() -> set[str]:
+    """The files and directories of the checkout that the image copies."""
+    sources = [words.split()[:-1] for word, words in instructions() if word == "COPY"]
+    return {name for names in sources for name in names if not name.startswith("--from") and "/" not in name}
+
+
 def image() -> dict[str, str]:
     """The instructions of the last stage that occur once in it, by their name."""
     found: dict[str, str] = {}
