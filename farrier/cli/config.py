@@ -12,7 +12,8 @@ import typer
 from farrier import config as settings
 from farrier.cli import output
 from farrier.cli.connection import with_settings
-from farrier.config import Config, site_files
+from farrier.config import Config, site_files, token_file
+from farrier.config.sites import Sites
 from farrier.log import mask_urls
 
 config = typer.Typer(
@@ -36,13 +37,9 @@ def print_all(ctx: typer.Context, as_json: output.AsJson = False) -> None:
 @config.command("check")
 @with_settings
 def check(given: Config, as_json: output.AsJson = False) -> None:
-    """Check the settings, kinds and sites that `farrier run` would use, without a database, and show the settings that
-    differ from their defaults. Exit code 2: one of them is wrong."""
-    from farrier import wiring  # imports that take a second, which --help need not wait for
-
-    wiring.extensions(given.controller.kinds)
-    anyio.run(wiring.located, given.database)
-    sites = site_files.load(given.sites.directory)
+    """Check the settings, kinds, sites, tokens and certificate that `farrier run` would use, without a database, and
+    show the settings that differ from their defaults. Exit code 2: one of them is wrong."""
+    sites = anyio.run(_read, given)
     changed = dict(_changed(given))
     if as_json:
         output.json({"changed": changed, "sites": sorted(sites)})
@@ -51,6 +48,23 @@ def check(given: Config, as_json: output.AsJson = False) -> None:
     typer.echo(
         f"the settings are valid; {len(changed)} differ from their defaults; sites: {', '.join(sites) or 'none'}"
     )
+
+
+async def _read(given: Config) -> Sites:
+    """Read what the daemon reads before it reaches the database. Raises ConfigError."""
+    from farrier import wiring  # imports that take a second, which --help need not wait for
+    from farrier.io.embedded import wheel_binaries
+    from farrier.web.tls import Certificate
+
+    wiring.extensions(given.controller.kinds)
+    await wiring.located(given.database)
+    if given.database.embedded:
+        wheel_binaries()
+    token_file.load(given.http.tokens_file)
+    if given.http.tls_cert:
+        Certificate(given.http.tls_cert, given.http.tls_key)
+    async with wiring.tracing(given.traces):
+        return site_files.load(given.sites.directory)
 
 
 def _changed(given: Config) -> Iterator[tuple[str, Any]]:

