@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 import typer
 
 from farrier import cli, config
-from tests.support import containers
+from tests.support import containers, pages
 from tests.support.containers import COMPOSE, DEPLOY, OWN, ROOT, SERVICES
 
 own_services = pytest.mark.parametrize("name", OWN)
@@ -83,3 +84,12 @@ def test_a_secret_is_read_only_by_a_service_that_has_it() -> None:
         values = service.get("environment", {}).values()
         read = {value.rpartition("/")[2] for value in values if "/run/secrets/" in value}
         assert read <= set(service.get("secrets", [])), name
+
+
+def test_the_page_shows_the_provider_of_dashboards_that_the_deployment_uses() -> None:
+    found = [block.text for block in pages.blocks(ROOT / "docs/operating/dashboards.md") if "providers:" in block.text]
+    (shown,) = map(msgspec.yaml.decode, found)
+    used = msgspec.yaml.decode((DEPLOY / "grafana/dashboards.yaml").read_text(encoding="utf-8"))
+    for provisioned in (shown, used):
+        provisioned["providers"][0]["options"].pop("path")
+    assert shown == used
