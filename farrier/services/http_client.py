@@ -128,7 +128,8 @@ async def open_client(
 
 
 class HttpClient(Generic[_C, _E]):
-    """Sends requests to one instance of a service."""
+    """Sends requests to one instance of a service. A caller keeps one of `slots` for several requests by `send_once`,
+    so that none of them waits."""
 
     def __init__(
         self,
@@ -150,42 +151,32 @@ class HttpClient(Generic[_C, _E]):
         self._times = times
         self._now = times.clock.monotonic
         self._observer = observer
-        self._slots = anyio.CapacityLimiter(service.concurrency)
+        self.slots = anyio.CapacityLimiter(service.concurrency)
         self._known: tuple[float, _C] | None = None
         self._refused: tuple[float, _C, _E] | None = None
 
     async def send(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
-        """Send a request and decode the response with `understand`, which raises `Garbled` for a response that it
-        cannot decode. Raises the service's error."""
-        attempts = 1 if request.changes else self._service.attempts
+        """Send a request in a slot, and decode the response with `understand`, which raises `Garbled` for a response
+        that it cannot decode. Raises the service's error, also if no slot is free within the service's `patience`."""
+        attempts, patience = 1 if request.changes else self._service.attempts, self._service.patience
         for attempt in range(attempts):
             try:
-                async with self.slot(request.operation) as send:
-                    return await send(request, understand)
+                with nullcontext() if patience is None else anyio.fail_after(patience.total_seconds()):
+                    await self.slots.acquire()
+            except TimeoutError:
+                assert patience is not None, "no other time runs out"
+                raise self._failures.without_slot(request.operation, patience) from None
+            try:
+                return await self.send_once(request, understand)
             except self._failures.error as error:
                 pause = error.retry_after or _FIRST_PAUSE * (1 << attempt)
                 passes = error.failure in self._failures.retried and pause <= self._service.longest_pause
                 if attempt + 1 == attempts or not passes:
                     raise
+            finally:
+                self.slots.release()
             await self._times.pause(pause.total_seconds())
         raise AssertionError("the last attempt returns or raises")
-
-    @asynccontextmanager
-    async def slot(self, operation: str) -> AsyncIterator[Send]:
-        """Keep a slot for several requests, so that none of them waits. Each request is sent once, even a read, so that
-        other callers do not wait long for the slot. Raises the service's error if no slot is free within its
-        `patience`."""
-        holder, patience = object(), self._service.patience
-        try:
-            with nullcontext() if patience is None else anyio.fail_after(patience.total_seconds()):
-                await self._slots.acquire_on_behalf_of(holder)
-        except TimeoutError:
-            assert patience is not None, "no other time runs out"
-            raise self._failures.without_slot(operation, patience) from None
-        try:
-            yield self._send_once
-        finally:
-            self._slots.release_on_behalf_of(holder)
 
     async def credential(self, operation: str) -> _C:
         """The current credential, cached for a moment. Raises the service's error."""
@@ -201,9 +192,9 @@ class HttpClient(Generic[_C, _E]):
         self._known = now, found
         return found
 
-    async def _send_once(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
-        """Send a request once with the current credential, decode the response or raise the service's error, and
-        report to the observer how it ended."""
+    async def send_once(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
+        """Send a request, even a read, at most once, in a slot that the caller keeps: with the current credential.
+        Decode the response or raise the service's error, and report to the observer how it ended."""
         started, result = self._now(), "cancelled"
         try:
             shown = await self.credential(request.operation)
@@ -240,13 +231,24 @@ class HttpClient(Generic[_C, _E]):
         return refusal
 
     async def _exchange(self, request: Request, shown: _C) -> Answer:
-        """Send the request and read the response, up to the size limit. Errors are raised without their cause, which
-        holds the request and its credential. Raises `Garbled` for a response that is too large."""
+        """Encode and send the request, and read the response, up to the size limit. Errors are raised without their
+        cause, which holds the request and its credential. Raises `Garbled` for a response that is too large."""
         within, most = self._endpoint.read_timeout, self._service.largest_body_bytes
         if request.changes:
             within = self._endpoint.change_timeout
+        headers = {**_HEADERS, **shown.headers(self._times.wall())}
+        content = b""
+        if request.form:
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+            content = urlencode(request.form).encode()
+        elif request.json is not None:
+            headers["Content-Type"] = "application/json"
+            content = msgspec.json.encode(request.json)
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        url = f"{self._root}{request.path}{query}"
         try:
-            written = self._written(request, shown)
+            # httpx's own methods encode a request at twice the cost.
+            written = httpx.Request(request.method, url, headers=headers, content=content)
             with anyio.fail_after(within.total_seconds()):
                 if request.changes:
                     require_lease()
@@ -266,22 +268,8 @@ class HttpClient(Generic[_C, _E]):
         said = response.headers
         return Answer(response.status_code, bytes(body), said.get("Content-Type", ""), said.get("Retry-After", ""))
 
-    def _written(self, request: Request, shown: _C) -> httpx.Request:
-        """Encode the request for httpx, at half the cost of its own methods."""
-        headers = {**_HEADERS, **shown.headers(self._times.wall())}
-        content = b""
-        if request.form:
-            headers["Content-Type"] = "application/x-www-form-urlencoded"
-            content = urlencode(request.form).encode()
-        elif request.json is not None:
-            headers["Content-Type"] = "application/json"
-            content = msgspec.json.encode(request.json)
-        query = f"?{urlencode(request.query)}" if request.query else ""
-        url = f"{self._root}{request.path}{query}"
-        return httpx.Request(request.method, url, headers=headers, content=content)
-
 
 class Send(Protocol):
-    """Sends a request: `HttpClient.send`, or the function that `HttpClient.slot` yields."""
+    """Sends a request: `HttpClient.send`, or `send_once` while the caller keeps a slot."""
 
     async def __call__(self, request: Request, understand: Callable[[Answer], _T]) -> _T: ...

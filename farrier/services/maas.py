@@ -42,6 +42,7 @@ MOST_EVENTS = 1000
 DEPLOY_AGAIN = timedelta(seconds=5)
 # The region still works on a request that timed out here; for how long is unknown, and a deployment takes minutes.
 UNANSWERED_HOLDS = timedelta(minutes=5)
+_WHOAMI = Request(operation=Operation.WHOAMI, path="users/", query=(("op", "whoami"),))
 
 
 class Maas:
@@ -51,7 +52,7 @@ class Maas:
         self._http = http
         self._clock = clock
         self._settings = settings
-        self._user: tuple[ApiKey, Identity] | None = None
+        self._user: tuple[ApiKey, str] | None = None
         self._deploying = 0
         self._unanswered: list[float] = []  # the time until which each of them counts
 
@@ -60,7 +61,7 @@ class Maas:
         return (await self._http.send(request, maas_answers.shaped(maas_answers.Version))).version
 
     async def whoami(self) -> Identity:
-        return await self._whoami(self._http.send)
+        return await self._http.send(_WHOAMI, maas_answers.shaped(Identity))
 
     async def machines(self, by: LookUp, values: Sequence[str]) -> tuple[Machine, ...]:
         if not values:
@@ -73,13 +74,14 @@ class Maas:
             request = Request(operation=Operation.MACHINES, path="machines/", query=query)
             ids = frozenset(chunk) if by is LookUp.ID else None
             found |= await self._http.send(request, partial(maas_answers.machines, ids))
-        return tuple(self._read_now(machine) for machine in found.values())
+        now = self._clock.monotonic()
+        return tuple(msgspec.structs.replace(machine, read_at=now) for machine in found.values())
 
     async def machine(self, system_id: str, *, send: Send | None = None) -> Machine:
         """Read one machine; with `send`, in a slot that the caller keeps."""
         request = Request(operation=Operation.MACHINE, path=maas_requests.path("machines", system_id))
-        understand = partial(maas_answers.machine, system_id)
-        return self._read_now(await (send or self._http.send)(request, understand))
+        found = await (send or self._http.send)(request, partial(maas_answers.machine, system_id))
+        return msgspec.structs.replace(found, read_at=self._clock.monotonic())
 
     async def power_addresses(self, ids: Sequence[str] = ()) -> Mapping[str, PowerAddress]:
         query = (("op", "power_parameters"), *(("id", system_id) for system_id in ids))
@@ -115,17 +117,26 @@ class Maas:
         return await self._http.send(request, maas_answers.shaped(tuple[ScriptSet, ...]))
 
     async def create(self, new: NewMachine) -> Machine:
-        request = maas_requests.creation(new)
-        return self._read_now(await self._http.send(request, maas_answers.shaped(Machine)))
+        made = await self._http.send(maas_requests.creation(new), maas_answers.shaped(Machine))
+        return msgspec.structs.replace(made, read_at=self._clock.monotonic())
 
     async def holds(self, machine: Machine) -> bool:
-        return bool(machine.owner) and machine.owner == (await self._ourselves()).username
+        return bool(machine.owner) and machine.owner == await self._ourselves(self._http.send)
 
     async def do(self, machine: Machine, change: Change) -> None:
         request = maas_requests.of_change(machine.system_id, change, agent_name=self._settings.agent_name)
         with self._one_of_few_deployments() if isinstance(change, Deploy) else nullcontext():
-            async with self._http.slot(request.operation) as send:  # a reading grows old while a slot is waited for
-                await self._refuse_foreign(send, machine, request.operation)
+            async with self._http.slots:  # a reading grows old while a slot is waited for
+                send = self._http.send_once
+                if self._clock.monotonic() - machine.read_at > FRESH.total_seconds():
+                    again = await self.machine(machine.system_id, send=send)
+                    machine = self._unchanged(machine, again, request.operation)
+                if machine.owner and machine.owner != (ours := await self._ourselves(send)):
+                    detail = (
+                        f"machine {machine.system_id} is owned by {machine.owner[:64]!r}, not by {ours!r}; farrier "
+                        "changed nothing"
+                    )
+                    raise MaasError(MaasFailure.FOREIGN_OWNER, detail, operation=request.operation)
                 await send(request, maas_answers.done)
 
     @contextmanager
@@ -150,21 +161,6 @@ class Maas:
         finally:
             self._deploying -= 1
 
-    async def _refuse_foreign(self, send: Send, machine: Machine, operation: str) -> None:
-        """Raise `MaasError` if another user owns the machine, or if it has changed since it was read."""
-        if self._clock.monotonic() - machine.read_at > FRESH.total_seconds():
-            machine = self._unchanged(machine, await self.machine(machine.system_id, send=send), operation)
-        if not machine.owner:
-            return
-        ours = (await self._ourselves(send)).username
-        if machine.owner == ours:
-            return
-        raise MaasError(
-            MaasFailure.FOREIGN_OWNER,
-            f"machine {machine.system_id} is owned by {machine.owner[:64]!r}, not by {ours!r}; farrier changed nothing",
-            operation=operation,
-        )
-
     def _unchanged(self, old: Machine, new: Machine, operation: str) -> Machine:
         """Refuse a change that was decided on an older reading of a machine that has changed since."""
         if (old.status, old.owner, old.locked) != (new.status, new.owner, new.locked):
@@ -172,17 +168,9 @@ class Maas:
             raise MaasError(MaasFailure.CONFLICT, detail, operation=operation)
         return new
 
-    async def _whoami(self, send: Send) -> Identity:
-        request = Request(operation=Operation.WHOAMI, path="users/", query=(("op", "whoami"),))
-        return await send(request, maas_answers.shaped(Identity))
-
-    async def _ourselves(self, send: Send | None = None) -> Identity:
+    async def _ourselves(self, send: Send) -> str:
         """The user of the API key, requested once for each key, because a key cannot change its user."""
         key = await self._http.credential(Operation.WHOAMI)
         if self._user is None or self._user[0] != key:
-            self._user = key, await self._whoami(send or self._http.send)
+            self._user = key, (await send(_WHOAMI, maas_answers.shaped(Identity))).username
         return self._user[1]
-
-    def _read_now(self, machine: Machine) -> Machine:
-        """The machine with the time of this reading."""
-        return msgspec.structs.replace(machine, read_at=self._clock.monotonic())

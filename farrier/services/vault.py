@@ -26,7 +26,7 @@ from farrier.services import vault_answers
 from farrier.services.breaker import Breaker
 from farrier.services.credential_files import LARGEST_SECRET_BYTES
 from farrier.services.credential_forms import Source
-from farrier.services.http_client import HttpClient, Pass, Send, Service, open_client
+from farrier.services.http_client import HttpClient, Pass, Service, open_client
 from farrier.services.http_messages import Request
 from farrier.services.times import Times
 from farrier.services.vault_answers import FAILURES, Operation, Result, VaultError
@@ -105,8 +105,8 @@ class Vault:
             source = self._fresh(path)
             if source is None:
                 try:
-                    async with self._http.slot(Operation.READ) as send:
-                        source = await self._fetch(send, path)
+                    async with self._http.slots:
+                        source = await self._fetch(path)
                 except VaultError as error:
                     raise CredentialError(reference, error.detail, temporary=error.temporary) from None
                 self._keep(path, source)
@@ -135,29 +135,29 @@ class Vault:
         self._kept.pop(path, None)
         self._kept[path] = now + self._settings.keep.total_seconds(), source
 
-    async def _fetch(self, send: Send, path: str) -> Source:
+    async def _fetch(self, path: str) -> Source:
         """Read the secret. Raises `VaultError`; during the pause after a failure, the error of that failure."""
         trouble = self._breaker.trouble()
         if trouble is not None:
             raise trouble.error.of_another()
         try:
-            source = await self._ask(send, path)
+            source = await self._ask(path)
         except VaultError as error:
             self._note(error if error.temporary else None)
             raise
         self._note(None)
         return source
 
-    async def _ask(self, send: Send, path: str) -> Source:
+    async def _ask(self, path: str) -> Source:
         read = Request(operation=Operation.READ, path=f"{self._settings.mount}/data/{path}", answers={200, 404})
         try:
-            return await send(read, vault_answers.secret)
+            return await self._http.send_once(read, vault_answers.secret)
         except VaultError as error:
             if error.failure is not Result.DENIED:
                 raise
         # Vault has one response for an invalid token and a token without this right, so look the token up.
         own = Request(operation=Operation.LOOK_UP_TOKEN, path="auth/token/lookup-self", answers={200})
-        await send(own, vault_answers.nothing)
+        await self._http.send_once(own, vault_answers.nothing)
         raise vault_answers.lasting(Result.DENIED, "Vault does not allow the configured token to read this path")
 
     def _note(self, trouble: VaultError | None) -> None:
