@@ -1,7 +1,8 @@
 """Counts what the loop and the service clients report: `protocols.MetricsSink` and `protocols.ServiceObserver` in one.
 
 Never blocks and never raises. A label value that the vocabulary lacks creates a new series. A sample of a kind's own
-metric that the kind did not declare creates no series, and is logged.
+metric that the kind did not declare creates no series, and is logged. A failed request is logged with its service,
+operation and class of failure, all from finite sets, and never with content; the loop's context names the node.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _log = structlog.stdlib.get_logger(__name__)
 
 OUTCOMES = ("transition", "update", "wait", "do_nothing", "deleted", "error")
 WAKE_SOURCES = ("notify", "poll")
+# The results of requests that are not logged. farrier cancels requests itself, and their runs record the reason.
+_NO_FAILURE = frozenset({"ok", "cancelled"})
 
 
 class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
@@ -126,6 +129,8 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
             self._requests.exist((service, operation, each) for each in results)
         self._requests.add((service, operation, result))
         self._request_duration.observe((service, operation), (seconds,))
+        if result not in _NO_FAILURE:
+            _log.warning("request.failed", service=service, operation=operation, result=result)
 
     def _shown(self, name: str | None) -> str | None:
         return name if self._named else None

@@ -45,7 +45,6 @@ from farrier.services.times import Times
 from farrier.services.ways import BoundCredentials, Ways
 from farrier.wiring.kinds import Extensions, Loop, built_in_loops, kind_loop, loop_of
 from farrier.wiring.progress import Progress, Pulse, WatchedControllers
-from farrier.wiring.request_log import LoggedRequests
 from farrier.wiring.settings import bindings, bmc_settings, credentials
 from farrier.wiring.storage import Database, brief
 from farrier.wiring.traces import Traces
@@ -116,7 +115,7 @@ async def runtime(
     traces: Traces | None = None,
 ) -> AsyncIterator[Runtime]:
     """The loops, not yet running and without any site. `extensions` are kinds of other packages. Raises ConfigError."""
-    clock, observer = MonotonicClock(), LoggedRequests(observer if traces is None else traces.observer(observer))
+    clock, observer = MonotonicClock(), observer if traces is None else traces.observer(observer)
     bmcs, bound = bmc_settings(config), bindings(config)
     host = Host(config=config.controller, sink=sink, clock=clock, ownership=Ownership(()))
     async with (

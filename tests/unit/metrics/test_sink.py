@@ -188,6 +188,14 @@ def test_a_move_leaves_one_state_and_enters_another_with_the_time_between(sink: 
     assert after["farrier_time_in_state_seconds_bucket{kind=widget,le=300.0,state=new}"] == 1
 
 
+def test_a_failed_request_is_logged_unless_farrier_cancelled_it(sink: PrometheusSink) -> None:
+    with capture_logs() as logs:
+        for result in ("ok", "cancelled", "timeout"):
+            sink.requested("press", "stamp", result, 30.0)
+    line = {"event": "request.failed", "log_level": "warning"}
+    assert logs == [{**line, "service": "press", "operation": "stamp", "result": "timeout"}]
+
+
 def test_a_request_is_counted_by_result_and_measured(sink: PrometheusSink) -> None:
     sink.requested("press", "stamp", "timeout", 30.0)
     after = samples(sink)
