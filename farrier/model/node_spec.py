@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from farrier.model import edges, sla
 from farrier.model.actions import ACTIONS
 from farrier.model.edges import NODE, Layer
@@ -14,10 +17,8 @@ _TABLES = {
     WorkflowKind.DECOMMISSION: "farrier.node_decommissions",
 }
 
-
-def stage_layer(kind: WorkflowKind) -> str:
-    """The layer that records the stages of a workflow."""
-    return f"{kind}_stage"
+STAGE_LAYERS: Final[Mapping[WorkflowKind, str]] = {kind: f"{kind}_stage" for kind in WorkflowKind}
+"""The layer that records the stages of a workflow."""
 
 
 def _layer(layer: Layer, relation: str = "") -> KindLayer:
@@ -38,11 +39,11 @@ def _stages(kind: WorkflowKind) -> KindLayer:
     any other."""
     stages = sla.STAGES[Layer(kind)]
     return KindLayer(
-        name=stage_layer(kind),
+        name=STAGE_LAYERS[kind],
         states={stage: KindState(limit=limit) for stage, limit in stages.items()},
         edges=None,
         initial=frozenset(stages),
-        label=stage_layer(kind),
+        label=STAGE_LAYERS[kind],
         key=f"{kind}.{WorkflowStatus.RUNNING}",
         relation=_TABLES[kind],
         inside=(kind.value, WorkflowStatus.RUNNING.value),

@@ -14,7 +14,7 @@ import msgspec
 from farrier.model import duration
 from farrier.model.clocks import END_TO_END, Clock
 from farrier.model.history import HistoryEntry
-from farrier.model.node_spec import stage_layer
+from farrier.model.node_spec import STAGE_LAYERS
 from farrier.model.stages import PATHS
 from farrier.model.views import WorkflowView
 from farrier.model.workflow import FAILED, SUCCEEDED, TERMINAL, DecommissionMode, OnboardingMode, WorkflowKind
@@ -115,7 +115,7 @@ def of_changes(changes: Sequence[HistoryEntry], clocks: Iterable[Clock], end: da
 def _layers(changes: Sequence[HistoryEntry], clocks: Iterable[Clock], begin: datetime, end: datetime) -> Iterator[Row]:
     """A row for each layer that has a clock or changes, except those of stages and details."""
     states = {clock.layer: clock for clock in clocks if clock.layer != END_TO_END}
-    inner = {stage_layer(kind) for kind in WorkflowKind}
+    inner = set(STAGE_LAYERS.values())
     changed = dict.fromkeys(each.layer for each in changes if not each.layer.startswith(_DETAILS))
     for layer in dict.fromkeys((*states, *changed)):
         own = [each for each in changes if each.layer == layer]
@@ -170,7 +170,7 @@ def _stages(workflow: WorkflowView, changes: Sequence[HistoryEntry], end: dateti
 
 def _pieces(workflow: WorkflowView, changes: Sequence[HistoryEntry]) -> Iterator[_Piece]:
     stage, status = None, W.PENDING.value
-    layers = (workflow.kind, stage_layer(WorkflowKind(workflow.kind)))
+    layers = (workflow.kind, STAGE_LAYERS[WorkflowKind(workflow.kind)])
     for _, together in groupby((each for each in changes if each.layer in layers), lambda each: each.version):
         for change in together:
             if change.layer == workflow.kind:

@@ -140,7 +140,10 @@ class _Connector(aiohttp.TCPConnector):
                 if protocol.closed is not None:
                     protocol.closed.add_done_callback(_take_note)
                 return connection
-            if not _has_something(protocol):
+            assert protocol.transport is not None, "what is not connected is not given out"
+            unread = select.poll()
+            unread.register(protocol.transport.get_extra_info("socket").fileno(), select.POLLIN)
+            if len(protocol) == 0 and not unread.poll(0):
                 return connection
             connection.close()
 
@@ -149,16 +152,6 @@ def _take_note(closed: asyncio.Future[None]) -> None:
     """Keeps asyncio from logging the unretrieved end of an unused connection."""
     if not closed.cancelled():
         closed.exception()
-
-
-def _has_something(protocol: ResponseHandler) -> bool:
-    """Whether there is unread data on the connection."""
-    if len(protocol) > 0:
-        return True
-    assert protocol.transport is not None, "what is not connected is not given out"
-    poll = select.poll()
-    poll.register(protocol.transport.get_extra_info("socket").fileno(), select.POLLIN)
-    return bool(poll.poll(0))
 
 
 class _Body(httpx.AsyncByteStream):

@@ -10,7 +10,7 @@ from farrier.handlers.node.moves import layers
 from farrier.handlers.resource import LayeredKind
 from farrier.model.measures import Sample
 from farrier.model.node import Node, Workflow
-from farrier.model.node_spec import SPEC, stage_layer
+from farrier.model.node_spec import SPEC, STAGE_LAYERS
 from farrier.model.runs import Answered, Place
 from farrier.model.workflow import FAILED
 from farrier.model.writes import AnswerIntent
@@ -29,7 +29,7 @@ class NodeKind(LayeredKind[Node]):
         if workflow is not None:
             places[workflow.kind] = Place(workflow.status, workflow.status_entered_at)
             if workflow.stage is not None:
-                places[stage_layer(workflow.kind)] = Place(workflow.stage, workflow.stage_entered_at)
+                places[STAGE_LAYERS[workflow.kind]] = Place(workflow.stage, workflow.stage_entered_at)
         return places
 
     @override

@@ -23,7 +23,7 @@ from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.maas import MaasStatus
 from farrier.model.management import Management
 from farrier.model.node import NO_TIME, Node, Quarantine, StopRequest, Workflow
-from farrier.model.node_spec import stage_layer
+from farrier.model.node_spec import STAGE_LAYERS
 from farrier.model.observation import Outage, unread
 from farrier.model.outcome import Deleted, DoNothing, Made, Transition, Update, Wait, source_line
 from farrier.model.writes import Write
@@ -231,7 +231,7 @@ def layers(node: Node) -> dict[str, str]:
     if workflow is not None:
         values[workflow.kind] = workflow.status
         if workflow.stage is not None:
-            values[stage_layer(workflow.kind)] = workflow.stage
+            values[STAGE_LAYERS[workflow.kind]] = workflow.stage
     return values
 
 

@@ -20,7 +20,7 @@ from farrier.handlers.node.onboarding.network_places import Places, nearby
 from farrier.handlers.node.onboarding.network_plan import Missing, Seen, plan
 from farrier.handlers.node.onboarding.preparing import asking, unready
 from farrier.model.failures import FailureClass
-from farrier.model.maas import Machine
+from farrier.model.maas import Machine, StatusNumber
 from farrier.model.node import Node
 from farrier.protocols import MaasClient
 
@@ -38,9 +38,8 @@ def apply_roce_phase2(node: Node, now: datetime, policy: Policy) -> StageResult:
         return Done(reason="no network to apply", skipped="the site configures no network")
 
     async def decide(machine: Machine, client: MaasClient) -> Settled | region.Send:
-        settled = unready(node, machine)
-        if settled is not None:
-            return settled
+        if machine.status != StatusNumber.READY:
+            return unready(node, machine)
         try:
             return _next(node, now, await _missing(machine, client, network, node.name))
         except ConfigError as problem:

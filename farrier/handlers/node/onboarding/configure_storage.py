@@ -18,7 +18,7 @@ from farrier.handlers.node import region
 from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, listed
 from farrier.handlers.node.onboarding.preparing import asking, unready, was_asked
 from farrier.model.failures import FailureClass
-from farrier.model.maas import BlockDevice, Filesystem, Machine, Partition
+from farrier.model.maas import BlockDevice, Filesystem, Machine, Partition, StatusNumber
 from farrier.model.maas_changes import SetBootDisk, SetStorageLayout
 from farrier.model.node import Node
 from farrier.protocols import MaasClient
@@ -40,9 +40,8 @@ async def _decided(
     node: Node, now: datetime, wanted: StorageSite, machine: Machine, _client: MaasClient
 ) -> Settled | region.Send:
     """The first difference between the machine and its configuration, as a change; else the result of the stage."""
-    settled = unready(node, machine)
-    if settled is not None:
-        return settled
+    if machine.status != StatusNumber.READY:
+        return unready(node, machine)
     disk = _boot_disk(machine, wanted)
     if isinstance(disk, Failed):
         return disk

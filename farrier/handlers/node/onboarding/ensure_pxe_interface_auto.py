@@ -13,7 +13,7 @@ from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResu
 from farrier.handlers.node.onboarding.network_places import Places, same_network
 from farrier.handlers.node.onboarding.preparing import asking, unready
 from farrier.model.failures import FailureClass
-from farrier.model.maas import Interface, Machine, Subnet
+from farrier.model.maas import Interface, Machine, StatusNumber, Subnet
 from farrier.model.maas_changes import LinkMode, LinkSubnet
 from farrier.model.node import Node
 from farrier.protocols import MaasClient
@@ -21,7 +21,9 @@ from farrier.protocols import MaasClient
 
 def ensure_pxe_interface_auto(node: Node, now: datetime, policy: Policy) -> StageResult:
     async def decide(machine: Machine, client: MaasClient) -> Settled | region.Send:
-        nic = unready(node, machine) or _boot_interface(machine)
+        if machine.status != StatusNumber.READY:
+            return unready(node, machine)
+        nic = _boot_interface(machine)
         if not isinstance(nic, Interface):
             return nic
         wanted = region.site_of(node, policy).network.pxe_subnet

@@ -39,10 +39,8 @@ def quoted(said: str | None) -> str:
     return f": {said[:300]}" if said else ""
 
 
-def unready(node: Node, machine: Machine) -> Settled | None:
-    """The result of the stage if the machine is not ready; None if it is ready."""
-    if machine.state is MaasStatus.READY:
-        return None
+def unready(node: Node, machine: Machine) -> Settled:
+    """The result of the stage for a machine that is not ready."""
     assert node.workflow is not None, "a stage runs in a workflow"
     stands = machine.status_name or machine.state
     if node.workflow.upstream.has_deployed and machine.owner:
