@@ -47,7 +47,7 @@ class Kind(Protocol[R_contra, S_contra]):
     def current_layers(self, resource: R_contra) -> Mapping[str, Place]:
         """The state of the snapshot in each of its layers."""
 
-    def target_layers(self, to: S_contra) -> Mapping[str, str]:
+    def target_layers(self, to: S_contra, /) -> Mapping[str, str]:
         """The state in each layer of a value that a handler returned."""
 
     def label(self, resource: R_contra) -> tuple[str, str]:

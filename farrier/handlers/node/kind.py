@@ -24,7 +24,10 @@ class NodeKind(LayeredKind[Node]):
 
     @override
     def current_layers(self, resource: Node) -> Mapping[str, Place]:
-        places = dict(super().current_layers(resource))
+        places = {
+            "status": Place(resource.status, resource.status_entered_at),
+            "management": Place(resource.management, resource.management_entered_at),
+        }
         workflow = resource.workflow
         if workflow is not None:
             places[workflow.kind] = Place(workflow.status, workflow.status_entered_at)
@@ -32,9 +35,7 @@ class NodeKind(LayeredKind[Node]):
                 places[STAGE_LAYERS[workflow.kind]] = Place(workflow.stage, workflow.stage_entered_at)
         return places
 
-    @override
-    def target_layers(self, to: Node) -> Mapping[str, str]:
-        return layers(to)
+    target_layers = staticmethod(layers)
 
     def label(self, resource: Node) -> tuple[str, str]:
         stage = resource.workflow.stage if resource.workflow is not None else None

@@ -45,7 +45,7 @@ class LayeredKind(Generic[T_contra]):
     def current_layers(self, resource: T_contra) -> Mapping[str, Place]:
         return {name: Place(getattr(resource, name), getattr(resource, since)) for name, since in self._columns.items()}
 
-    def target_layers(self, to: T_contra) -> Mapping[str, str]:
+    def target_layers(self, to: T_contra, /) -> Mapping[str, str]:
         return {name: getattr(to, name) for name in self._columns}
 
 
