@@ -13,18 +13,17 @@ from typing import assert_never
 from farrier.handlers.node import region, unclean
 from farrier.handlers.node.failing import fallback, freeze
 from farrier.handlers.node.moves import (
-    CALL_DEADLINE,
     Call,
     Decision,
     Done,
     Failed,
-    NodeServices,
     Outcome,
     Policy,
     Settled,
     StageResult,
     Step,
     Waiting,
+    step_of,
     transition,
     waited,
     waits_since,
@@ -34,7 +33,7 @@ from farrier.handlers.node.moves import (
 )
 from farrier.handlers.node.onboarding import detour, discovery
 from farrier.handlers.node.region import Send
-from farrier.model import outcome, sla
+from farrier.model import sla
 from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass
 from farrier.model.maas import Machine, StatusNumber
@@ -97,20 +96,12 @@ def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
     result = _undo(node, now, policy)
     if not isinstance(result, Call):
         return _settled(node, result, now, policy)
-    call, cuts = result, _own(node).upstream.cuts
+    cuts = _own(node).upstream.cuts
     if cuts and _is_late(node, now, policy):
         return _gave_up(
             with_note(node, cuts=0), f"the undo was not done in time: {cuts} calls to MAAS were interrupted"
         )
-
-    async def act(services: NodeServices) -> Outcome:
-        return _settled(node, await call.act(services), now, policy)
-
-    # A call that raises or misses its deadline has no result. Without a count, the undo would repeat it without end.
-    cut = outcome.Update[Node, Write](
-        to=with_note(node, cuts=cuts + 1), reason=f"{call.name} was interrupted", quiet=True
-    )
-    return outcome.Step(name=call.name, act=act, deadline=CALL_DEADLINE, reads_only=call.reads_only, if_cut=cut)
+    return step_of(node, result, lambda settled: _settled(node, settled, now, policy))
 
 
 def _without_a_site(node: Node, now: datetime, policy: Policy) -> Outcome:

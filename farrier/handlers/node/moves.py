@@ -108,6 +108,23 @@ class Call(Made, frozen=True, kw_only=True):
 
 
 StageResult: TypeAlias = Settled | Call
+
+
+def step_of(node: Node, call: Call, settle: Callable[[Settled], Outcome]) -> outcome.Step[Node, Write, NodeServices]:
+    """The step that awaits the call; `settle` makes the outcome of its result. A call that raises or misses its
+    deadline has no result: it is counted, because otherwise its stage would repeat it without end."""
+    workflow = node.workflow
+    assert workflow is not None, "only a live workflow calls"
+
+    async def act(services: NodeServices) -> Outcome:
+        return settle(await call.act(services))
+
+    cut = Update[Node, Write](
+        to=with_note(node, cuts=workflow.upstream.cuts + 1), reason=f"{call.name} was interrupted", quiet=True
+    )
+    return outcome.Step(name=call.name, act=act, deadline=CALL_DEADLINE, reads_only=call.reads_only, if_cut=cut)
+
+
 Stage: TypeAlias = Callable[[Node, datetime, Policy], StageResult]
 
 

@@ -11,12 +11,10 @@ from typing import assert_never
 from farrier.handlers.node.compensating import compensate
 from farrier.handlers.node.failing import fail, freeze, settle_stop
 from farrier.handlers.node.moves import (
-    CALL_DEADLINE,
     Call,
     Decision,
     Done,
     Failed,
-    NodeServices,
     Outcome,
     Policy,
     Settled,
@@ -25,19 +23,18 @@ from farrier.handlers.node.moves import (
     is_late,
     is_unread,
     outages,
+    step_of,
     transition,
     with_fields,
     with_note,
     with_workflow,
 )
 from farrier.handlers.node.stages import advanced, run_stage, start
-from farrier.model import outcome
 from farrier.model.failures import BY_THE_REGION, FAILURES, FailureClass, needs_operator
 from farrier.model.node import AfterUndo, Node, Onboarding, StopRequest, Workflow
 from farrier.model.outcome import Wait
 from farrier.model.workflow import LIVE, OnboardingMode
 from farrier.model.workflow import WorkflowStatus as W
-from farrier.model.writes import Write
 
 AGAIN_WHILE_UNREAD = timedelta(seconds=15)
 """Interval at which a stage retries a request while the region cannot be read: the same as after other failures of the
@@ -173,21 +170,8 @@ def _running(node: Node, workflow: Workflow, now: datetime, config: Policy) -> D
         return fail(with_note(node, cuts=0), now, FailureClass.TIMEOUT, detail)
     result = run_stage(node, workflow, now, config)
     if isinstance(result, Call):
-        return _calling(node, workflow, result, now, config)
+        return step_of(node, result, lambda settled: _settled(node, workflow, settled, now, config))
     return _settled(node, workflow, result, now, config)
-
-
-def _calling(node: Node, workflow: Workflow, call: Call, now: datetime, config: Policy) -> Decision:
-    """The step of a stage that calls an outside service: the result of the call is the result of the stage."""
-
-    async def act(services: NodeServices) -> Outcome:
-        return _settled(node, workflow, await call.act(services), now, config)
-
-    # A call that raises or misses its deadline has no result. Without a count, the stage would repeat it without end.
-    cut = outcome.Update[Node, Write](
-        to=with_note(node, cuts=workflow.upstream.cuts + 1), reason=f"{call.name} was interrupted", quiet=True
-    )
-    return outcome.Step(name=call.name, act=act, deadline=CALL_DEADLINE, reads_only=call.reads_only, if_cut=cut)
 
 
 def _settled(node: Node, workflow: Workflow, result: Settled, now: datetime, config: Policy) -> Outcome:
