@@ -1,5 +1,5 @@
-"""Intents of one kind: the kind's actions, and the queries that read its intents. Nodes number their intents apart from
-all other kinds."""
+"""Intents of one kind: the kind's actions, and the queries that read its intents. Intents of nodes have a
+numbering of their own; intents of all other kinds share one."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def install(
     """Write farrier.service, farrier@.service and their drop-ins. Existing drop-ins are kept."""
     if user is not None and not _ACCOUNT.fullmatch(user):
         raise typer.BadParameter(
-            f"--user: expected an account of lower-case letters, digits, - and _, not {user!r}; farrier, for example"
+            f"--user: expected an account of lower-case letters, digits, - and _, such as farrier; got {user!r}"
         )
     written = tuple(_written(file, root) for file in _files(user))
     if as_json:

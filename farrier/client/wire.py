@@ -71,7 +71,7 @@ def read(call: Call[T], response: httpx.Response) -> T:
         return msgspec.json.decode(response.content or b"{}", type=call.type)
     except msgspec.DecodeError as error:
         problem = errors.Problem(
-            detail=f"{response.url} responded something else than the API of farrier: {error}", hint="check the URL"
+            detail=f"the response of {response.url} is not one of farrier's API: {error}", hint="check the URL"
         )
         raise errors.ApiError(response.status_code, problem) from error
 

@@ -251,7 +251,8 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
         Meta(
             description="Local directory in which farrier records open sessions, so that the next process can close "
             "the sessions of a killed process. Several processes may share the directory. Empty: "
-            "bmc-sessions in the StateDirectory of the systemd unit. Without a unit, auth session requires a value."
+            "bmc-sessions in the StateDirectory of the systemd unit. Without a unit, this setting is required if "
+            "bmc.auth is session."
         ),
     ] = ""
     allowed_networks: Annotated[

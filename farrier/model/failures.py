@@ -80,7 +80,7 @@ UNSAFE_OF_BMC: Mapping[BmcFailure, FailureClass] = {
 """The failure of the workflow if the BMC responds for the wrong machine."""
 
 BY_THE_REGION = frozenset({FailureClass.TIMEOUT, FailureClass.UPSTREAM_ERROR})
-"""Failures whose only cause may be that the site's MAAS region does not respond."""
+"""Failures that may mean nothing more than that the site's MAAS region does not respond."""
 
 
 class QuarantineCause(StrEnum):

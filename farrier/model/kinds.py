@@ -240,7 +240,7 @@ def _faults(spec: KindSpec) -> Iterator[str]:
     if not first.terminal:
         yield "no state is terminal; a resource must be able to end"
     if spec.steady and spec.steady not in spec.states.keys() - spec.terminal:
-        yield f"its steady state {spec.steady} is not one of its states that are not terminal; {_known(spec.states)}"
+        yield f"its steady state {spec.steady} must be one of its states, and not a terminal one; {_known(spec.states)}"
     yield from _faults_of_edges(first)
     for layer in others:
         if not _NAME.fullmatch(layer.name) or layer.name in {*_FILLED, "site"}:

@@ -98,7 +98,9 @@ async def _page(backend: Backend, chosen: Wanted, order: str, after_: str) -> tu
     try:
         key = msgspec.json.decode(after_, type=SortKey) if after_ else None
     except (msgspec.DecodeError, UnicodeEncodeError):
-        raise HTTPException(400, f"after must be the key of an earlier page, not {after_!r}") from None
+        raise HTTPException(
+            400, f"parameter after: expected the key that a page gave for the next page, got {after_!r}"
+        ) from None
     ordered = await backend.queries.ordered(chosen, order, after=key, limit=_ROWS)
     following = None if ordered.following is None else msgspec.json.encode(ordered.following).decode()
     return ordered.page, following

@@ -47,7 +47,7 @@ class Worded(Params, frozen=True, kw_only=True):
         ({"initial": "raw"}, "its initial state raw is not one of its states; expected one of packing, packed"),
         ({"initial": "gone"}, "its initial state gone is terminal"),
         ({"terminal": frozenset()}, "no state is terminal"),
-        ({"steady": "gone"}, "its steady state gone is not one of its states that are not terminal"),
+        ({"steady": "gone"}, "its steady state gone must be one of its states, and not a terminal one"),
         ({"terminal": frozenset({"sold"})}, "its terminal state sold is not one of its states"),
         ({"terminal": frozenset({"emptying/unpack"})}, "terminal state emptying/unpack must not have a limit"),
         ({"edges": (*SPEC.edges, KindEdge("packed", "sold", "x"))}, "packed -> sold: sold is not one of its states"),

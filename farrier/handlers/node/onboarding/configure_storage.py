@@ -67,7 +67,9 @@ def _boot_disk(machine: Machine, wanted: StorageSite) -> BlockDevice | Failed:
         return found[0]
     seen = listed(_named(disk) for disk in (found or physical))
     if found:
-        problem = f"{len(found)} disks match storage.boot_disk_model {wanted.boot_disk_model!r}, expected one: {seen}"
+        problem = (
+            f"storage.boot_disk_model {wanted.boot_disk_model!r} must match one disk; it matches {len(found)}: {seen}"
+        )
     else:
         problem = f"no disk matches storage.boot_disk_model {wanted.boot_disk_model!r}; disks: {seen}"
     return Failed(failure=FailureClass.BOSS_DISK_NOT_FOUND, detail=problem)

@@ -194,7 +194,7 @@ async def test_the_site_may_name_another_disk(at: Stand) -> None:
     [
         ((nvme(0), nvme(1)), "nvme1n1 (Dell Ent NVMe CM6 RI 3.84TB)"),
         ((nvme(0), msgspec.structs.replace(boss(), model="FakeBOSS", id_path="/dev/sda")), "sda (FakeBOSS)"),
-        ((boss("1"), msgspec.structs.replace(boss("2"), name="sdb")), "2 disks match"),
+        ((boss("1"), msgspec.structs.replace(boss("2"), name="sdb")), "must match one disk; it matches 2"),
     ],
     ids=["none", "alike", "two"],
 )
