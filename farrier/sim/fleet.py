@@ -61,7 +61,7 @@ def _planned(number: int, system: SimulatedSystem, bmc: SimulatedBmc | None, sit
         bmc_address=f"{bmc.base_url}{system.path}" if bmc else None,
         bmc_credential=f"file:{bmc.credential_file}" if bmc else None,
         macs=(system.mac,),
-        labels={"rack": f"r{number // 16}"},
+        rack=f"r{number // 16}",
         site=site,
         model="simulated",
     )
