@@ -72,8 +72,8 @@ def sites(ctx: typer.Context, incomplete: str) -> Sequence[str]:
 
 
 def actions(ctx: typer.Context, incomplete: str) -> Sequence[str]:
-    """Complete an action of the kind that the command line names."""
-    chosen = ctx.params.get("kind")
+    """Complete an action of the kind that the command line names, or else of nodes."""
+    chosen = ctx.params.get("kind") or NODE
 
     async def found(session: Session) -> Iterable[str]:
         kinds = await session.resources.kinds(counted=False)
@@ -103,6 +103,9 @@ async def _within_patience(settings: Config, found: Callable[[Session], Awaitabl
 
 
 def _runs(settings: Config) -> bool:
-    """Whether a connection starts no server: a DSN is set, or the embedded server is running."""
+    """Whether a connection starts no server: an API or a DSN is set, or the embedded server is running."""
     database = settings.database
-    return bool(database.dsn) or EmbeddedServer(Path(database.embedded or default_directory())).is_running()
+    return (
+        bool(settings.client.api or database.dsn)
+        or EmbeddedServer(Path(database.embedded or default_directory())).is_running()
+    )

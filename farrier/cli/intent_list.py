@@ -36,7 +36,9 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
     status: Annotated[
         list[str] | None, typer.Option(help=f"Only this status: {', '.join(_STATUSES)}. Repeatable.")
     ] = None,
-    action: Annotated[list[str] | None, typer.Option(help="Only this action. Repeatable.")] = None,
+    action: Annotated[
+        list[str] | None, typer.Option(help="Only this action. Repeatable.", autocompletion=completed_names.actions)
+    ] = None,
     requested_by: Annotated[list[str] | None, typer.Option(help="Only of this client. Repeatable.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of intents, the newest first.")] = 50,
 ) -> None:

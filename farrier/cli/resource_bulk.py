@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from farrier.cli import arguments, bulk_options, intent_kind, output
+from farrier.cli import arguments, bulk_options, completed_names, intent_kind, output
 from farrier.cli import resource_commands as commands
 from farrier.cli.bulk import Reached, Target
 from farrier.cli.connection import Session
@@ -57,13 +57,24 @@ async def _act(
     session: Session,
     /,
     kind: commands.KindArgument,
-    action: Annotated[str, typer.Argument(help="The action. farrier kind list lists the actions of each kind.")],
+    action: Annotated[
+        str,
+        typer.Argument(
+            help="The action. farrier kind list lists the actions of each kind.", autocompletion=completed_names.actions
+        ),
+    ],
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME|GLOB|KEY=VALUE", help="Names, IDs and globs, and parameters of the action."),
+        typer.Argument(
+            metavar="NAME|GLOB|KEY=VALUE",
+            help="Names, IDs and globs, and parameters of the action.",
+            autocompletion=completed_names.names_of(),
+        ),
     ] = None,
     state: Annotated[list[str] | None, typer.Option(help="Only these states, separated by commas.")] = None,
-    site: Annotated[list[str] | None, typer.Option(help="Only this site. Repeatable.")] = None,
+    site: Annotated[
+        list[str] | None, typer.Option(help="Only this site. Repeatable.", autocompletion=completed_names.sites)
+    ] = None,
     **given: Any,
 ) -> None:
     """Submit an action for one resource or for many."""

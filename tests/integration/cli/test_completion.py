@@ -53,6 +53,10 @@ async def test_names_in_the_database_are_completed(farrier: Prompt) -> None:
         ("farrier intent list --kind network_segment te", ["tenant-a"]),
         ("farrier task list c", ["cpu-1"]),
         ("farrier node drain gpu-1 c", ["cpu-1"]),
+        ("farrier resource act network_segment up", ["update"]),
+        ("farrier resource act network_segment delete te", ["tenant-a"]),
+        ("farrier resource act network_segment delete --site a", ["ams1"]),
+        ("farrier intent list --action quar", ["quarantine"]),
     ):
         assert await completed(farrier, line) == expected, line
 
