@@ -124,7 +124,10 @@ def _of_cells(where: str, cells: Mapping[str, str]) -> _Given:
             if bad is not None:
                 text = f"expected KEY=VALUE, separated by {_SEPARATOR}, got {bad!r}"
                 return None, [Fault(where, field, text)]
-            given[field] = {key.strip(): value.strip() for key, _, value in pairs}
+            labels = {key.strip(): value.strip() for key, _, value in pairs}
+            if len(labels) < len(pairs):
+                return None, [Fault(where, field, f"a label is there twice in {cell!r}; keep one of the two")]
+            given[field] = labels
         elif field == "macs":
             given[field] = [mac.strip() for mac in cell.split(_SEPARATOR) if mac.strip()]
         else:
@@ -137,6 +140,8 @@ def _of_json(text: str) -> Iterator[tuple[str, _Given]]:
         found = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         raise Wrong(f"not JSON: {error}") from None
+    except RecursionError:
+        raise Wrong("the JSON is nested too deeply; expected a list of objects") from None
     if not isinstance(found, list):
         raise Wrong('expected a list of objects, such as [{"name": "gpu-1", "site": "ams1"}]')
     for number, given in enumerate(found, start=1):

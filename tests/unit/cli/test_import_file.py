@@ -53,6 +53,7 @@ def test_csv_and_json_say_the_same(tmp_path: Path, name: str, text: str) -> None
         ("n.csv", 'name,site\n"gpu-1,ams1\n', "not CSV: unexpected end of data"),
         ("n.csv", b"name,site\ngpu-1,M\xfcnchen\n", "line 2: byte 0xfc is not UTF-8; save the file as UTF-8"),
         ("n.json", '[{"name": "gpu-1",}]', "not JSON: "),
+        ("n.json", "[" * 100_000, "the JSON is nested too deeply; expected a list of objects"),
         ("n.json", '{"name": "gpu-1"}', 'expected a list of objects, such as [{"name": "gpu-1"'),
     ],
 )
@@ -74,6 +75,7 @@ def test_a_file_that_is_no_list_of_nodes_is_refused(tmp_path: Path, name: str, t
         ("name,agentless\ngpu-1,yes\n", "line 2: field agentless: 'yes' must be true or false"),
         ("name,macs\ngpu-1,02:00:00\n", "line 2: field macs: has '02:00:00', which is no MAC address"),
         ("name,labels\ngpu-1,row\n", "line 2: field labels: expected KEY=VALUE, separated by ;, got 'row'"),
+        ("name,labels\ngpu-1,row=b;row=c\n", "line 2: field labels: a label is there twice in 'row=b;row=c'; keep one"),
         ("name,maas_id\ngpu-1,gpu-1.maas\n", "line 2: field maas_id: 'gpu-1.maas' is not usable: a MAAS system id"),
         ("name,bmc_address\ngpu-1,10.0.0 .1\n", "line 2: field bmc_address: '10.0.0 .1' must be host[:port] or https"),
         ("name,bmc_credential\ngpu-1,s3cret\n", "line 2: field bmc_credential: must be a reference (file:, env:"),
