@@ -96,8 +96,12 @@ class _Commands(TyperGroup):
 
 def _line(wrong: exceptions.ClickException) -> str:
     """What is wrong with the command line, and where its help is."""
-    text = " ".join(wrong.format_message().split())
+    text = " ".join(wrong.format_message().split()).replace("Value error, ", "", 1)
     text = text.removeprefix("Invalid value: ").removeprefix("Invalid value for ").removesuffix(".")
+    # typer's texts about numbers omit the value, which pydantic's error has.
+    for fault in getattr(wrong.__cause__, "errors", list)()[:1]:
+        value = repr(fault["input"])
+        text = text if value in text else f"{text}, got {value}"
     context = getattr(wrong, "ctx", None)
     return text if context is None else f"{text} (see {context.command_path} --help)"
 

@@ -36,7 +36,7 @@ class Output(StrEnum):
     JSONPATH = "jsonpath"
 
 
-_NAMED = set(Output) - {Output.TABLE}
+_PLAIN = (Output.WIDE, Output.NAME, Output.JSON)
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,11 +78,11 @@ def _with(command: Callable[Concatenate[S, Form, P], R], options: Sequence[str])
 
 
 def _known_form(text: str) -> str:
-    name, equals, path = text.partition("=")
-    if name not in _NAMED or bool(equals) is not (name == Output.JSONPATH):
-        raise typer.BadParameter(f"expected wide, name, json or jsonpath=EXPR, got {text!r}")
-    if equals:
+    name, _, path = text.partition("=")
+    if name == Output.JSONPATH and path:
         compiled(path)
+    elif text not in _PLAIN:
+        raise typer.BadParameter(f"expected wide, name, json or jsonpath=EXPR, got {text!r}")
     return text
 
 

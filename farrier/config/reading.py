@@ -165,7 +165,7 @@ def check_name(name: str, known: Iterable[str], *, what: str, where: str) -> Non
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """A suggestion for an unknown name."""
-    names = tuple(known)
+    names = tuple(map(str, known))
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"expected one of: {', '.join(names)}"
 

@@ -21,6 +21,8 @@ MISTAKES = {
     "history list --after x": (ExitCode.USAGE, "expected the key of a history entry", ""),
     "history prune --older-than 1h": (ExitCode.USAGE, "at least 1d", ""),
     "node history gpu-1 --last yesterday": (ExitCode.USAGE, "expected an age (30m, 2h, 7d)", ""),
+    "node drain gpu-1 --until activ": (ExitCode.USAGE, "no status is named 'activ'; did you mean 'active'?", ""),
+    "intent list --status rejectd": (ExitCode.USAGE, "'rejectd'; did you mean 'rejected'?", ""),
     "task list x": (ExitCode.REFUSED, "no node is named 'x'", ""),
     "node add gpu-1": (ExitCode.REFUSED, "already registered", ""),
 }
