@@ -44,7 +44,9 @@ async def test_a_paused_node_that_is_deleted_or_cancelled_counts_like_an_unpause
         SELECT n.id, 'reimage', s, u, CASE WHEN n.deleting THEN 'timeout' END
           FROM (VALUES ('deleted', 'failed_manual_intervention', NULL), ('cancelled', 'compensating', 'cancel'),
                        ('restarted', 'compensating', 'restart'), ('running', 'running', NULL)) w (name, s, u)
-          JOIN farrier.nodes n USING (name)
+          JOIN farrier.nodes n USING (name);
+        UPDATE farrier.nodes n SET live_workflow_kind = 'decommission', live_workflow_id = w.id
+          FROM farrier.node_decommissions w WHERE w.node_id = n.id
         """
     )
     census = await queries.census(rules())

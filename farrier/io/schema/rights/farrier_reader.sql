@@ -1,6 +1,6 @@
 -- Dashboards and operators: they read everything except secrets and the tokens of tasks.
 GRANT SELECT ON
-    farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.still_clocks, farrier.brakes_holding,
+    farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.node_states, farrier.still_clocks, farrier.brakes_holding,
     farrier.nodes, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions, farrier.node_workflows, farrier.node_observations, farrier.maas_regions,
     farrier.intents, farrier.all_intents, farrier.history, farrier.outcomes, farrier.controllers, farrier.shards, farrier.shard_owners, farrier.wakes, farrier.effects, farrier.workers, farrier.departures, farrier.brake_lifts,
     farrier.limits, farrier.edges, farrier.workflow_statuses, farrier.clock_stops, farrier.actions, farrier.advice,
@@ -12,5 +12,5 @@ GRANT SELECT (
 GRANT EXECUTE ON FUNCTION
     farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_names,
     farrier.count_resources, farrier.count_states, farrier.late_resources,
-    farrier.columns_of, farrier.selected_nodes, farrier.list_addresses, farrier.partition_members, farrier.node_holds, farrier.same_machine, farrier.shard_of
+    farrier.columns_of, farrier.selected_nodes, farrier.late_clocks, farrier.list_addresses, farrier.partition_members, farrier.node_holds, farrier.same_machine, farrier.shard_of
     TO farrier_reader;

@@ -4,18 +4,7 @@
 -- that differ from the kinds' own, as for farrier.count_resources; $15 how many alerts to name; $16 how long a resource
 -- must fail to be counted. Reads one index and the agents completely, and otherwise only exceptional rows. Conditions
 -- use `<` and `>` instead of `<>`, because an index scan needs ranges.
-WITH limits AS MATERIALIZED (
-    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::interval[])
-                  AS l (kind, state, substate, scope, name, lasts)),
--- For each state: the shortest limit of any node or workflow there, the limits by model and site, and whether a clock may stand still
--- there.
-floors AS MATERIALIZED (
-    SELECT row_number() OVER () AS place, kind, state, substate, min(lasts) AS lasts, min(lasts) FILTER (WHERE scope = '') AS usual,
-           jsonb_object_agg(name, lasts) FILTER (WHERE scope = 'model') AS models,
-           jsonb_object_agg(name, lasts) FILTER (WHERE scope = 'site') AS sites,
-           EXISTS (SELECT FROM farrier.clock_stops s WHERE s.kind = l.kind AND s.state = l.state) AS stops
-      FROM limits l GROUP BY kind, state, substate),
-counted AS MATERIALIZED (
+WITH counted AS MATERIALIZED (
     SELECT status, count(*) AS n, min(status_entered_at) AS first FROM farrier.nodes WHERE status < 'deleted' GROUP BY status
     UNION ALL
     SELECT status, count(*), min(status_entered_at) FROM farrier.nodes WHERE status > 'deleted' GROUP BY status),
@@ -37,69 +26,29 @@ not_on AS MATERIALIZED (
     SELECT CASE power WHEN 'off' THEN 'off' ELSE 'unknown' END AS power, count(*) AS n FROM farrier.nodes
      WHERE power IS DISTINCT FROM 'on' AND management = 'manageable' AND status <> 'deleted' GROUP BY 1),
 workflows AS MATERIALIZED (
-    SELECT w.kind, w.id, w.node_id, w.status, w.substate, w.entered_at, w.mode_given_at, w.failure_class,
-           w.status = 'compensating' AND w.after_undo IS DISTINCT FROM 'restart' AS is_being_cancelled
+    SELECT w.kind, w.node_id, w.status, w.substate, w.entered_at, w.failure_class
       FROM farrier.node_workflows w WHERE w.ended_at IS NULL),
 of_kinds AS MATERIALIZED (
     SELECT c.kind, split_part(c.state, '/', 1) AS state, split_part(c.state, '/', 2) AS substate, c.n, c.first, c.above, c.lasts
       FROM farrier.count_resources($10::text[], $11::text[], $12::text[], $13::text[], $14::interval[]) c),
--- Paused nodes whose workflow goes on: a pause stops neither a deletion nor the end of a cancelled workflow. A pause
--- does stop work on management.
-goes_on AS MATERIALIZED (
-    SELECT n.id FROM farrier.nodes n
-     WHERE n.paused IS NOT NULL AND n.status <> 'deleted'
-       AND (n.deleting OR n.id IN (SELECT w.node_id FROM workflows w WHERE w.is_being_cancelled))),
 places AS (
     SELECT 'node' AS kind, status AS state, '' AS substate, n, first FROM counted
     UNION ALL SELECT 'management', management, '', n, first FROM unsettled
     UNION ALL SELECT 'management', 'manageable', '', n, first FROM manageable
     UNION ALL SELECT kind, status, substate, count(*), min(entered_at) FROM workflows GROUP BY kind, status, substate
     UNION ALL SELECT kind, state, substate, n, first FROM of_kinds),
--- Clocks that have run for longer than the shortest limit in their state.
-late AS (
-    SELECT f.place, n.id, n.site, n.model, n.entered_at
-      FROM floors f CROSS JOIN LATERAL (
-           SELECT x.id, x.site, x.model, x.status_entered_at AS entered_at FROM farrier.nodes x
-            WHERE x.status = f.state AND x.status_entered_at < farrier.now() - f.lasts
-              AND (x.paused IS NULL OR x.id IN (SELECT g.id FROM goes_on g))
-              AND (NOT f.stops OR (SELECT true FROM farrier.still_clocks s WHERE s.node_id = x.id AND s.kind = f.kind AND s.state = f.state LIMIT 1) IS NULL)
-           OFFSET 0) n
-     WHERE f.kind = 'node'
-    UNION ALL
-    SELECT f.place, n.id, n.site, n.model, n.entered_at
-      FROM floors f CROSS JOIN LATERAL (
-           SELECT x.id, x.site, x.model, x.management_entered_at AS entered_at FROM farrier.nodes x
-            WHERE x.management = f.state AND x.management_entered_at < farrier.now() - f.lasts AND x.status <> 'deleted'
-              AND x.paused IS NULL
-              AND (NOT f.stops OR (SELECT true FROM farrier.still_clocks s WHERE s.node_id = x.id AND s.kind = f.kind AND s.state = f.state LIMIT 1) IS NULL)
-           OFFSET 0) n
-     WHERE f.kind = 'management'
-    UNION ALL
-    SELECT w.place, n.id, n.site, n.model, w.entered_at
-      FROM (SELECT f.place, w.node_id, w.entered_at
-              FROM floors f JOIN workflows w ON w.kind = f.kind AND w.status = f.state AND w.substate = f.substate
-             WHERE w.entered_at < farrier.now() - f.lasts
-               AND (NOT f.stops OR (SELECT true FROM farrier.still_clocks s WHERE s.node_id = w.node_id AND s.kind = f.kind AND s.state = f.state LIMIT 1) IS NULL)
-            UNION ALL
-            SELECT f.place, w.node_id, w.mode_given_at
-              FROM floors f JOIN workflows w ON w.kind = f.kind AND f.state = 'end_to_end'
-             WHERE w.mode_given_at < farrier.now() - f.lasts) w
-      JOIN farrier.nodes n ON n.id = w.node_id AND n.status <> 'deleted' AND (n.paused IS NULL OR n.id IN (SELECT g.id FROM goes_on g))),
 -- By how much each clock is above its own limit; few columns, because there may be as many rows as nodes.
 above AS MATERIALIZED (
-    SELECT place, id, seconds FROM (
-        SELECT l.place, l.id,
-               date_part('epoch', farrier.now() - l.entered_at - coalesce((f.sites ->> l.site)::interval, (f.models ->> l.model)::interval, f.usual)) AS seconds
-          FROM late l JOIN floors f USING (place) OFFSET 0) c
-     WHERE seconds > 0),
+    SELECT c.place, c.node_id AS id, date_part('epoch', c.excess) AS seconds
+      FROM farrier.late_clocks($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::interval[], farrier.now()) c
+     WHERE NOT c.paused),
 above_by_place AS (
-    SELECT f.kind, f.state, f.substate, a.n
-      FROM (SELECT place, count(*) AS n FROM above GROUP BY place) a JOIN floors f USING (place)),
+    SELECT ($1)[place] AS kind, ($2)[place] AS state, ($3)[place] AS substate, count(*) AS n FROM above GROUP BY place),
 -- For each state the five nodes that are furthest above its limit, taken in turns, so that many nodes in one state do
 -- not hide the few in another; then the worst nodes of the fleet, each by its worst clock. A node has at most four
 -- clocks, so the $9 worst nodes are among the 4 * $9 worst clocks.
 worst AS (
-    SELECT n.name AS node, f.kind, f.state, f.substate, t.seconds
+    SELECT n.name AS node, ($1)[t.place] AS kind, ($2)[t.place] AS state, ($3)[t.place] AS substate, t.seconds
       FROM (SELECT id, place, min(seconds) AS seconds, min(turn) AS turn
               FROM (SELECT id, place, seconds, turn
                       FROM (SELECT *, row_number() OVER (PARTITION BY place ORDER BY seconds DESC) AS turn
@@ -111,7 +60,6 @@ worst AS (
                           FROM (SELECT * FROM above ORDER BY seconds DESC LIMIT 4 * $9::integer) c
                          ORDER BY id, seconds DESC, place) o) u
              GROUP BY id, place) t
-      JOIN floors f USING (place)
       JOIN farrier.nodes n USING (id)
      ORDER BY t.turn, t.seconds DESC, n.name COLLATE "C"
      LIMIT $9::integer),
@@ -178,7 +126,7 @@ SELECT row_to_json(x)::text
            (SELECT coalesce(json_object_agg(failure, n), '{}')
               FROM (SELECT coalesce(w.failure_class, 'internal') AS failure, count(*) AS n
                       FROM workflows w JOIN farrier.nodes n ON n.id = w.node_id
-                     WHERE w.status = 'failed_manual_intervention' AND (n.paused IS NULL OR n.id IN (SELECT g.id FROM goes_on g))
+                     WHERE w.status = 'failed_manual_intervention' AND (n.paused IS NULL OR n.deleting)
                      GROUP BY 1) c) AS manual,
            (SELECT coalesce(json_agg(json_build_object('kind', kind, 'controller', controller, 'count', n, 'lag', greatest(lag, 0))), '[]') FROM shards) AS shards,
            (SELECT count(*) FROM farrier.wakes) AS wakes,

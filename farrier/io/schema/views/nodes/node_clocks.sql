@@ -4,12 +4,7 @@
 CREATE OR REPLACE VIEW farrier.node_clocks AS
 SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
        CASE WHEN c.since + l.lasts < farrier.now() THEN c.since + l.lasts END AS above_since
-  FROM (SELECT n.id AS node_id, 'node' AS kind, n.status AS state, '' AS substate, n.status_entered_at AS since, n.site, n.model
-          FROM farrier.nodes n
-        UNION ALL
-        SELECT n.id, 'management' AS kind, n.management, '' AS substate, n.management_entered_at, n.site, n.model
-          FROM farrier.nodes n
-         WHERE n.status <> 'deleted'
+  FROM (SELECT s.node_id, s.kind, s.state, '' AS substate, s.since, s.site, s.model FROM farrier.node_states s
         UNION ALL
         SELECT n.id, w.kind, c.state, c.substate, c.since, n.site, n.model
           FROM farrier.nodes n
