@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import getpass
 import os
-from typing import TypeVar
 
 import typer
 
 from farrier.cli import output
 from farrier.errors import ExitCode, RefusedByModel
-from farrier.model.requests import Answer, ResourceAnswer
-
-A = TypeVar("A", Answer, ResourceAnswer)
+from farrier.model.requests import Answer
 
 
 def this_user() -> str:
@@ -34,15 +31,14 @@ def print_pending(intent: int, text: str, *, as_json: bool) -> None:
         typer.echo(f"intent {intent}: {text} is submitted; use --wait to wait for the answer")
 
 
-def judged(intent: int, answer: A | None, timeout: str, *, see: str, as_json: bool) -> A:
-    """Print the answer, and return it if it is `accepted`. `see` names the resource and the command that explains a
-    missing answer."""
+def judged(kind: str, intent: int, answer: Answer | None, timeout: str, *, as_json: bool) -> Answer:
+    """Print the answer, and return it if it is `accepted`. Without one, name the command that explains why."""
     if answer is None:
         if as_json:
             output.json({"intent": intent, "status": "pending"})
         raise late(
             f"intent {intent} was not answered within {timeout}; it remains, and a controller will answer it when "
-            f"it runs the {see}"
+            f"it runs the {output.words(kind)}: see farrier resource why {kind}"
         )
     if as_json:
         output.json(answer)

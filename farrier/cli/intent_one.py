@@ -40,13 +40,8 @@ async def wait(
     """Wait for the answer to an intent. Exit code 0: accepted, 3: rejected, 1: no answer in time."""
     patience = arguments.patience(timeout)
     await intent_kind.one(session, kind, intent)
-    if kind == NODE:
-        answered = await session.requests.answer(intent, patience)
-        intent_answers.judged(intent, answered, timeout, see="node: see farrier node why", as_json=as_json)
-    else:
-        see = f"{output.words(kind)}: see farrier resource why"
-        answer = await session.requests.answer_resource(intent, patience)
-        intent_answers.judged(intent, answer, timeout, see=see, as_json=as_json)
+    answer = await session.requests.answer(kind, intent, patience)
+    intent_answers.judged(kind, intent, answer, timeout, as_json=as_json)
 
 
 def _facts(intent: IntentView, now: datetime) -> Iterable[tuple[str, Cell]]:

@@ -45,7 +45,7 @@ async def submit(  # noqa: PLR0913 - one parameter is one option
     A controller answers the intent; --wait waits for the answer. farrier model lists the parameters of each action.
     """
     request = Request(
-        node=node,
+        resource=node,
         action=action,
         params=_values(action, arguments.pairs(params or ())),
         key=key,
@@ -58,11 +58,11 @@ async def submit(  # noqa: PLR0913 - one parameter is one option
         intent_answers.print_pending(id_, f"{action} of {node}", as_json=as_json)
         return
     started = anyio.current_time()
-    found = await session.requests.answer(id_, patience)
-    answer = intent_answers.judged(id_, found, timeout, see="node: see farrier node why", as_json=as_json)
+    found = await session.requests.answer(request.kind, id_, patience)
+    answer = intent_answers.judged(request.kind, id_, found, timeout, as_json=as_json)
     if until is not None:
         left = patience.total_seconds() - (anyio.current_time() - started)
-        name = await _until(session, answer.node, until, left, timeout)
+        name = await _until(session, answer.resource, until, left, timeout)
         if not as_json:
             typer.echo(f"{name} is {until}")
 

@@ -68,7 +68,7 @@ class NodeDoor(msgspec.Struct, frozen=True, kw_only=True):
     async def ask(self, target: Target) -> int:
         """Submit the intent, by the node's ID: its name may belong to another node soon."""
         request = Request(
-            node=str(target.id),
+            resource=str(target.id),
             action=self.action,
             params=self.params(target.id),
             key=self.key,

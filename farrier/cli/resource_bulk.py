@@ -18,7 +18,7 @@ from farrier.model import foreseen, param_faults, param_texts
 from farrier.model.acceptance import Refused
 from farrier.model.intent_views import IntentView
 from farrier.model.kinds import CREATE, is_in
-from farrier.model.requests import ResourceRequest
+from farrier.model.requests import Request
 from farrier.model.resource_views import ActionView, ResourceView, WantedResources
 
 _PAGE = 1000
@@ -28,12 +28,12 @@ class ResourceDoor(msgspec.Struct, frozen=True, kw_only=True):
     """`Door` of a kind. `request` has everything but the resource."""
 
     session: Session
-    request: ResourceRequest
+    request: Request
     until: str | None
 
     async def ask(self, target: Target) -> int:
         """Submit the intent, by the ID of the resource: its name may belong to another one soon."""
-        return await self.session.requests.ask_resource(msgspec.structs.replace(self.request, resource=str(target.id)))
+        return await self.session.requests.ask(msgspec.structs.replace(self.request, resource=str(target.id)))
 
     async def intent(self, intent: int) -> IntentView:
         """The intent with its answer."""
@@ -91,9 +91,7 @@ async def _act(
     if not found:
         typer.echo(f"no {output.words(kind)} matches", err=True)
         return
-    request = ResourceRequest(
-        kind=kind, resource="", action=action, params=params, key=how.key, requested_by=how.requested_by
-    )
+    request = Request(kind=kind, resource="", action=action, params=params, key=how.key, requested_by=how.requested_by)
     targets = [_target(spec, each) for each in found]
     door = ResourceDoor(session=session, request=request, until=how.pace.until)
     await bulk_options.run(action, kind, targets, door, how)

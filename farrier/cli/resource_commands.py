@@ -35,7 +35,7 @@ from farrier.model import param_texts
 from farrier.model.history import HistoryFilter, Order
 from farrier.model.kinds import CREATE, is_in
 from farrier.model.params import Field
-from farrier.model.requests import ResourceRequest
+from farrier.model.requests import Request
 from farrier.model.resource_views import ResourceView, WantedResources
 from farrier.model.resource_why import explain
 from farrier.model.views import Page
@@ -67,7 +67,7 @@ By = Annotated[str | None, typer.Option(help="Name of the client, for the histor
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
     """An intent to submit, and what to wait for and how long."""
 
-    request: ResourceRequest
+    request: Request
     wait: bool
     until: str | None
     timeout: str
@@ -242,7 +242,7 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
 ) -> None:
     """Submit an intent for a resource. The action `create` creates a new resource."""
     given = arguments.pairs(params or ())
-    request = ResourceRequest(
+    request = Request(
         kind=kind,
         resource=name,
         action=action,
@@ -264,7 +264,7 @@ async def ask(session: Session, asked: Asking) -> None:
     request, timeout = asked.request, asked.timeout
     patience = arguments.patience(timeout)
     await refuse_unknown(session, request.kind, *filter(None, [asked.until]))
-    intent = await session.requests.ask_resource(request)
+    intent = await session.requests.ask(request)
     answered = request.action == CREATE  # the INSERT of a create answers it
     if not (asked.wait or answered) and asked.until is None:
         intent_answers.print_pending(
@@ -272,9 +272,8 @@ async def ask(session: Session, asked: Asking) -> None:
         )
         return
     started = anyio.current_time()
-    see = f"{output.words(request.kind)}: see farrier resource why"
-    found = await session.requests.answer_resource(intent, patience)
-    answer = intent_answers.judged(intent, found, timeout, see=see, as_json=asked.as_json)
+    found = await session.requests.answer(request.kind, intent, patience)
+    answer = intent_answers.judged(request.kind, intent, found, timeout, as_json=asked.as_json)
     if asked.until is not None:
         left = patience.total_seconds() - (anyio.current_time() - started)
         name = await _until(session, request.kind, answer.resource, asked, left)

@@ -18,7 +18,7 @@ from farrier.cli.connection import Session, with_database
 from farrier.cli.resource_commands import Asking
 from farrier.model import params
 from farrier.model.kinds import CREATE, KindSpec
-from farrier.model.requests import ResourceRequest
+from farrier.model.requests import Request
 
 _NEW = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, dots, dashes and underscores.")]
 _SHOWN: Mapping[str, Any] = {
@@ -57,7 +57,7 @@ def _asks(spec: KindSpec, action: str, takes: type[params.Params], text: str) ->
         as_json: output.AsJson = False,
         **given: Any,
     ) -> None:
-        request = ResourceRequest(
+        request = Request(
             kind=spec.name,
             resource=name,
             action=action,

@@ -10,14 +10,14 @@ import anyio
 import httpx
 
 from farrier.client import calls, errors, feed, wire
-from farrier.client.calls import Call, NewNode, Submission
+from farrier.client.calls import Call, NewNode
 from farrier.client.errors import ApiUnreachable
 from farrier.client.feed import Change, Feed
 from farrier.model.actions import Action
 from farrier.model.controller_views import Ownership
 from farrier.model.edges import NODE
 from farrier.model.intent_views import IntentView
-from farrier.model.requests import IntentStatus, Registered
+from farrier.model.requests import IntentStatus, Registered, Request
 from farrier.model.resource_views import KindView, ResourceView
 from farrier.model.views import NodeDetail, NodeView
 
@@ -72,7 +72,7 @@ class AsyncFarrier:
     ) -> IntentView:
         """Submit an intent, and wait up to `wait` seconds for its answer. `more`: `kind`, `key`, `requested_by`.
         Raises NotAccepted for an answer other than `accepted`."""
-        given = Submission(resource=resource, action=action, params=params or {}, **more)
+        given = Request(resource=resource, action=action, params=params or {}, api_version=None, **more)
         deadline = anyio.current_time() + wait
         return await self._answered(given.kind, await self.call(calls.submit(given, wait)), deadline)
 

@@ -14,7 +14,7 @@ from farrier.model.controller_views import Ownership
 from farrier.model.details import Details
 from farrier.model.edges import NODE
 from farrier.model.intent_views import IntentView
-from farrier.model.requests import Registered
+from farrier.model.requests import Registered, Request
 from farrier.model.resource_views import KindView, ResourceView
 from farrier.model.views import NodeDetail, NodeView
 
@@ -107,18 +107,6 @@ class IntentPage(msgspec.Struct, frozen=True):
     next: int | None
 
 
-class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """An intent to submit. Without `key`, the client makes one, so that it can send the request again."""
-
-    resource: str
-    action: str
-    params: Mapping[str, Any] = {}
-    kind: str = NODE
-    key: str | None = None
-    requested_by: str | None = None
-    api_version: int | None = None
-
-
 def quoted(name: str) -> str:
     """A name as a part of a path."""
     return quote(name, safe="")
@@ -152,8 +140,8 @@ def changes(details: Mapping[str, Any], version: int | None) -> Mapping[str, Any
     return params
 
 
-def submit(given: Submission, wait: float) -> Call[IntentView]:
-    """Submit an intent. It has an idempotency key, so a repeated request is the same intent."""
+def submit(given: Request, wait: float) -> Call[IntentView]:
+    """Submit an intent. Without `key`, it gets one here, so that a repeated request is the same intent."""
     named = {"node": given.resource} if given.kind == NODE else {"kind": given.kind, "resource": given.resource}
     body = named | {
         "action": given.action,

@@ -17,7 +17,7 @@ import msgspec
 
 from farrier.client import calls
 from farrier.client.asynchronous import AsyncFarrier
-from farrier.client.calls import Call, Nothing, Query, Submission
+from farrier.client.calls import Call, Nothing, Query
 from farrier.client.errors import NotAccepted
 from farrier.config import ClientConfig
 from farrier.errors import ConfigError
@@ -43,8 +43,6 @@ from farrier.model.requests import (
     Registered,
     Registration,
     Request,
-    ResourceAnswer,
-    ResourceRequest,
 )
 from farrier.model.resource_views import (
     AddressView,
@@ -269,44 +267,17 @@ class RemoteRequests:
         self._api = api
 
     async def ask(self, request: Request) -> int:
-        given = Submission(
-            resource=request.node,
-            action=request.action,
-            params=request.params,
-            key=request.key,
-            requested_by=request.requested_by,
-            api_version=request.api_version,
-        )
-        return await self._submitted(given)
+        """The intent may already have an answer, which `answer` returns."""
+        try:
+            return (await self._api.call(calls.submit(request, 0))).id
+        except NotAccepted as answered:
+            return answered.intent.id
 
-    async def answer(self, intent: int, patience: timedelta) -> Answer | None:
-        found = await self._api.intent(intent, wait=patience.total_seconds())
+    async def answer(self, kind: str, intent: int, patience: timedelta) -> Answer | None:
+        found = await self._api.intent(intent, kind=kind, wait=patience.total_seconds())
         if found.status == IntentStatus.PENDING:
             return None
         return Answer(
-            intent=found.id,
-            node=found.resource,
-            status=found.status,
-            reason=found.reason,
-            answered_at=found.answered_at,
-        )
-
-    async def ask_resource(self, request: ResourceRequest) -> int:
-        given = Submission(
-            kind=request.kind,
-            resource=request.resource,
-            action=request.action,
-            params=request.params,
-            key=request.key,
-            requested_by=request.requested_by,
-        )
-        return await self._submitted(given)
-
-    async def answer_resource(self, intent: int, patience: timedelta) -> ResourceAnswer | None:
-        found = await self._api.intent(intent, kind="", wait=patience.total_seconds())
-        if found.status == IntentStatus.PENDING:
-            return None
-        return ResourceAnswer(
             intent=found.id,
             kind=found.kind,
             resource=found.resource,
@@ -314,13 +285,6 @@ class RemoteRequests:
             reason=found.reason,
             answered_at=found.answered_at,
         )
-
-    async def _submitted(self, given: Submission) -> int:
-        """The ID of the intent. It may already have an answer, which `answer` returns."""
-        try:
-            return (await self._api.call(calls.submit(given, 0))).id
-        except NotAccepted as answered:
-            return answered.intent.id
 
     async def register(self, registrations: Sequence[Registration]) -> tuple[Registered, ...]:
         new = [_new_node(each) for each in registrations]

@@ -6,11 +6,10 @@ clients that wait for a response; a poll finds the response if notifications do 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from datetime import timedelta
-from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import anyio
 import msgspec
@@ -25,24 +24,18 @@ from farrier.model.requests import (
     Registered,
     Registration,
     Request,
-    ResourceAnswer,
-    ResourceRequest,
 )
 
-A = TypeVar("A", Answer, ResourceAnswer)
 Ring = Callable[..., None]
 
 _ASK = statements.load("api/ask")
 _ANSWER = statements.load("api/answer")
-_ASK_RESOURCE = statements.load("api/ask_resource")
-_ANSWER_RESOURCE = statements.load("api/answer_resource")
 REGISTER = statements.load("api/register")
 _ISSUE_BOOTSTRAP = statements.load("api/issue_bootstrap")
 _LIFT_BRAKE = statements.load("api/lift_brake")
 _ENQUEUE = statements.load("wakes/enqueue")
 
-_ANSWERED = "farrier_intent_answered"
-_RESOURCE_ANSWERED = "farrier_resource_intent_answered"
+_ANSWERED = ("farrier_intent_answered", "farrier_resource_intent_answered")
 # The interval of the poll, which finds an answer if no notification arrives.
 _LOOK_EVERY_SECONDS = 0.5
 
@@ -57,12 +50,13 @@ class PostgresRequests:
         self._pool = connections
         self._dsn = dsn
         self._pgbouncer = pgbouncer
-        self._bells = {name: _Bell(partial(self._listen, name)) for name in (_ANSWERED, _RESOURCE_ANSWERED)}
+        self._bell = _Bell(self._listen)
 
     async def ask(self, request: Request) -> int:
         intent: int = await self._value(
             _ASK,
-            request.node,
+            request.kind,
+            request.resource,
             request.action,
             _json(request.params),
             request.key,
@@ -71,33 +65,15 @@ class PostgresRequests:
         )
         return intent
 
-    async def answer(self, intent: int, patience: timedelta) -> Answer | None:
-        return await self._answer(Answer, _ANSWER, _ANSWERED, intent, patience)
-
-    async def ask_resource(self, request: ResourceRequest) -> int:
-        intent: int = await self._value(
-            _ASK_RESOURCE,
-            request.kind,
-            request.resource,
-            request.action,
-            _json(request.params),
-            request.key,
-            request.requested_by,
-        )
-        return intent
-
-    async def answer_resource(self, intent: int, patience: timedelta) -> ResourceAnswer | None:
-        return await self._answer(ResourceAnswer, _ANSWER_RESOURCE, _RESOURCE_ANSWERED, intent, patience)
-
-    async def _answer(self, type_: type[A], sql: str, channel: str, intent: int, patience: timedelta) -> A | None:
-        answer = type_(**await self._look(sql, intent))
+    async def answer(self, kind: str, intent: int, patience: timedelta) -> Answer | None:
+        answer = await self._look(kind, intent)
         if answer.status != IntentStatus.PENDING:
             return answer  # no need to listen for it
         with anyio.move_on_after(patience.total_seconds()):
-            async with self._bells[channel].heard() as bell:
+            async with self._bell.heard() as bell:
                 while True:
                     rung = bell.rung
-                    answer = type_(**await self._look(sql, intent))
+                    answer = await self._look(kind, intent)
                     if answer.status != IntentStatus.PENDING:
                         return answer
                     with anyio.move_on_after(_LOOK_EVERY_SECONDS):
@@ -122,21 +98,22 @@ class PostgresRequests:
             await conn.execute(_ENQUEUE, kind, [id_])
         return id_
 
-    async def _look(self, sql: str, intent: int) -> Mapping[str, Any]:
+    async def _look(self, kind: str, intent: int) -> Answer:
         async with refusals.borrowed(self._pool) as conn:
-            record = await conn.fetchrow(sql, intent)
+            record = await conn.fetchrow(_ANSWER, kind, intent)
         if record is None:
             raise RefusedByModel(f"intent {intent} does not exist", sqlstate="FR404")
-        return dict(record)
+        return Answer(**record)
 
-    async def _listen(self, channel: str, ring: Ring) -> Single:
+    async def _listen(self, ring: Ring) -> Single:
         listener = await pool.connect(
             self._dsn, patience=_CONNECT_PATIENCE, pgbouncer=self._pgbouncer, timeouts=pool.BRIEF
         )
         with ExitStack() as unless_it_listens:
             unless_it_listens.callback(listener.terminate)
             try:
-                await listener.add_listener(channel, ring)
+                for channel in _ANSWERED:
+                    await listener.add_listener(channel, ring)
             except pool.CONNECTION_ERRORS as error:
                 raise DatabaseUnreachable(pool.redacted(self._dsn), str(error) or type(error).__name__) from error
             unless_it_listens.pop_all()
@@ -148,7 +125,7 @@ class PostgresRequests:
 
 
 class _Bell:
-    """Sets event `rung` for every notification of a response on one channel. Clients that wait at the same time share
+    """Sets event `rung` for every notification of a response. Clients that wait at the same time share
     one connection."""
 
     def __init__(self, listen: Callable[[Ring], Awaitable[Single]]) -> None:

@@ -16,17 +16,20 @@ from typing_extensions import override
 
 from farrier.model.actions import API_MAX
 from farrier.model.details import Details
+from farrier.model.edges import NODE
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One intent. With `key`, a repeated request creates no second intent."""
+    """One intent for a resource, which is given by its name or ID. With `key`, a repeated request creates no second
+    intent. Only intents of nodes have an `api_version`; over HTTP, None stands for the newest one of the server."""
 
-    node: str
+    resource: str
     action: str
+    kind: str = NODE
     params: Mapping[str, Any] = {}
     key: str | None = None
     requested_by: str | None = None
-    api_version: int = API_MAX
+    api_version: int | None = API_MAX
 
 
 class IntentStatus(StrEnum):
@@ -40,27 +43,6 @@ class IntentStatus(StrEnum):
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The status of an intent: `pending` until it is `accepted`, `rejected` or `superseded`."""
-
-    intent: int
-    node: int
-    status: str
-    reason: str | None
-    answered_at: datetime | None
-
-
-class ResourceRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One intent for a resource of a registered kind. `resource` is its name or ID."""
-
-    kind: str
-    resource: str
-    action: str
-    params: Mapping[str, Any] = {}
-    key: str | None = None
-    requested_by: str | None = None
-
-
-class ResourceAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The status of an intent for a resource."""
 
     intent: int
     kind: str

@@ -18,7 +18,7 @@ from farrier.model.identity import Holder, Identity
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.limits import Limits
 from farrier.model.node import TaskType
-from farrier.model.requests import Answer, Registered, Registration, Request, ResourceAnswer, ResourceRequest
+from farrier.model.requests import Answer, Registered, Registration, Request
 from farrier.model.resource_views import (
     AddressView,
     KindView,
@@ -226,17 +226,10 @@ class Requests(Protocol):
 
     async def ask(self, request: Request) -> int:
         """Insert an intent and return its ID. If an intent with the same idempotency key and content exists, return the
-        ID of that intent."""
+        ID of that intent. `create` is already answered when this returns."""
 
-    async def answer(self, intent: int, patience: timedelta) -> Answer | None:
-        """Wait for the answer to an intent. None: the intent is still pending after `patience`."""
-
-    async def ask_resource(self, request: ResourceRequest) -> int:
-        """Insert an intent for a resource of a registered kind and return its ID, as `ask` does. `create` is already
-        answered when this returns."""
-
-    async def answer_resource(self, intent: int, patience: timedelta) -> ResourceAnswer | None:
-        """Wait for the answer to an intent for a resource. None: the intent is still pending after `patience`."""
+    async def answer(self, kind: str, intent: int, patience: timedelta) -> Answer | None:
+        """Wait for the answer to an intent of the kind. None: the intent is still pending after `patience`."""
 
     async def register(self, registrations: Sequence[Registration]) -> tuple[Registered, ...]:
         """Register all of these nodes, or none. With several, the error names the node. Only the returned bootstrap

@@ -6,7 +6,7 @@ A page offers only actions that the model accepts in the present state, and only
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from http import HTTPStatus
 
@@ -17,14 +17,14 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from farrier.errors import MalformedRequest, RefusedByModel
-from farrier.model import actions, advice, foreseen, param_texts, requests
+from farrier.model import advice, foreseen, param_texts, requests
 from farrier.model.acceptance import Allowed, Refused
 from farrier.model.actions import ACTIONS, ANSWERED_WHILE_PAUSED, Action
 from farrier.model.api_token import Scope
 from farrier.model.edges import NODE
 from farrier.model.kinds import CREATE
-from farrier.model.params import Schema
-from farrier.model.resource_views import KindView, ResourceView
+from farrier.model.requests import IntentStatus
+from farrier.model.resource_views import ActionView, KindView, ResourceView
 from farrier.model.views import NodeDetail
 from farrier.web import forms, render
 from farrier.web.access import authorize
@@ -44,18 +44,16 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The intent that a form is for. `name` is empty if the intent creates the resource. `refusal` is why the model
-    does not accept the action now. `submit` inserts the intent and waits for its answer: status and reason."""
+    """The intent that a form is for. `id`, `name` and `state` are empty if the intent creates the resource. `refusal`
+    is why the model does not accept the action now."""
 
     kind: str
-    name: str
-    state: str
-    action: str
-    description: str
-    params: Schema
+    action: ActionView
     back: str
-    refusal: str
-    submit: Callable[[requests.ResourceRequest], Awaitable[tuple[str, str]]]
+    id: str = ""
+    name: str = ""
+    state: str = ""
+    refusal: str = ""
 
 
 async def client_of(request: Request) -> str | None:
@@ -106,36 +104,27 @@ async def of_kind(request: Request, kind: str) -> str | None:
 
 async def act_on_node(request: Request) -> Response:
     """GET and POST /nodes/{name}/act/{action}"""
-    backend = backend_of(request)
-    found = await backend.queries.node(request.path_params["node"])
+    found = await backend_of(request).queries.node(request.path_params["node"])
     (node,) = found.rows
-    action = _known(request.path_params["action"])
-
-    async def submit(given: requests.ResourceRequest) -> tuple[str, str]:
-        asked = requests.Request(
-            node=str(node.id), action=action, params=given.params, key=given.key, requested_by=given.requested_by
-        )
-        answer = await backend.requests.answer(await backend.requests.ask(asked), _PATIENCE)
-        return ("pending", "") if answer is None else (answer.status, answer.reason or "")
-
-    return await _respond(
-        request,
-        Asked(
-            kind=NODE,
-            name=node.name,
-            state=node.status,
-            action=action.value,
-            description=ACTIONS[action].description,
-            params=actions.rules(action),
-            back=render.path_of(NODE, node.name),
-            refusal=_refusal(action, node),
-            submit=submit,
-        ),
+    action = await _action(request, NODE, request.path_params["action"])
+    asked = Asked(
+        kind=NODE,
+        action=action,
+        back=render.path_of(NODE, node.name),
+        id=str(node.id),
+        name=node.name,
+        state=node.status,
+        refusal=_refusal(action, node),
     )
+    return await _respond(request, asked)
 
 
-def _refusal(action: Action, node: NodeDetail) -> str:
+def _refusal(spec: ActionView, node: NodeDetail) -> str:
     """Why the node does not accept the action now; empty if it does."""
+    try:
+        action = Action(spec.action)
+    except ValueError:
+        return f"this program does not know the action {spec.action}"
     answer = foreseen.by_table(action, node)
     if not isinstance(answer, Allowed):
         return answer.reason
@@ -146,38 +135,34 @@ async def act_on_resource(request: Request) -> Response:
     """GET and POST /resources/{kind}/{name}/act/{action}"""
     path = request.path_params
     found = await backend_of(request).resources.resource(path["kind"], path["name"])
-    return await _respond(request, await _of_kind(request, path["action"], found.rows[0].resource))
+    shown = found.rows[0].resource
+    action = await _action(request, shown.kind, path["action"])
+    answer = foreseen.of_resource(action, shown)
+    asked = Asked(
+        kind=shown.kind,
+        action=action,
+        back=render.path_of(shown.kind, shown.id),
+        id=str(shown.id),
+        name=shown.name,
+        state=shown.state,
+        refusal=answer.reason if isinstance(answer, Refused) else "",
+    )
+    return await _respond(request, asked)
 
 
 async def create(request: Request) -> Response:
     """GET and POST /create/{kind}"""
-    return await _respond(request, await _of_kind(request, CREATE, None))
+    kind = request.path_params["kind"]
+    action = await _action(request, kind, CREATE, creates=True)
+    return await _respond(request, Asked(kind=kind, action=action, back=f"/resources/{kind}"))
 
 
-async def _of_kind(request: Request, action: str, shown: ResourceView | None) -> Asked:
-    """An action of a registered kind, for this resource or for a new one. Raises HTTPException for one that the kind
-    does not have."""
-    backend, kind = backend_of(request), await _kind(request, request.path_params["kind"])
-    spec = next((each for each in kind.actions if each.action == action), None)
-    if spec is None or (shown is not None and action == CREATE):
-        raise HTTPException(HTTPStatus.NOT_FOUND, f"{kind.kind} has no action {action!r}")
-
-    async def submit(given: requests.ResourceRequest) -> tuple[str, str]:
-        answer = await backend.requests.answer_resource(await backend.requests.ask_resource(given), _PATIENCE)
-        return ("pending", "") if answer is None else (answer.status, answer.reason or "")
-
-    answer = Allowed() if shown is None else foreseen.of_resource(spec, shown)
-    return Asked(
-        kind=kind.kind,
-        name="" if shown is None else shown.name,
-        state="" if shown is None else shown.state,
-        action=action,
-        description=spec.description,
-        params=spec.params,
-        back=f"/resources/{kind.kind}" if shown is None else render.path_of(shown.kind, shown.id),
-        refusal=answer.reason if isinstance(answer, Refused) else "",
-        submit=submit,
-    )
+async def _action(request: Request, kind: str, name: str, *, creates: bool = False) -> ActionView:
+    """The action of existing resources of a kind, or the one that creates them. Raises HTTPException without it."""
+    for each in (await _kind(request, kind)).actions:
+        if each.action == name and (name == CREATE) is creates:
+            return each
+    raise HTTPException(HTTPStatus.NOT_FOUND, f"{kind} has no action {name!r}")
 
 
 async def _kind(request: Request, name: str) -> KindView:
@@ -187,37 +172,31 @@ async def _kind(request: Request, name: str) -> KindView:
     raise HTTPException(HTTPStatus.NOT_FOUND, f"no kind is named {name!r}")
 
 
-def _known(action: str) -> Action:
-    try:
-        return Action(action)
-    except ValueError:
-        raise HTTPException(HTTPStatus.NOT_FOUND, f"nodes have no action {action!r}") from None
-
-
 async def _respond(request: Request, asked: Asked) -> Response:
     """The form, or what became of the form that was submitted."""
     client = await authorize(request, Scope.INTENT)
     if request.method != "POST":
         return _page(request, asked, {}, asked.refusal)
     given = await forms.submitted(request)
-    fields = asked.params.fields
+    fields = asked.action.params.fields
     texts = {name: value.strip() for name, value in given.items() if name in fields and value.strip()}
-    intent = requests.ResourceRequest(
+    intent = requests.Request(
         kind=asked.kind,
-        resource=asked.name or given.get(_NAME, "").strip(),
-        action=asked.action,
+        resource=asked.id or given.get(_NAME, "").strip(),
+        action=asked.action.action,
         params=param_texts.typed(fields, texts),
         key=given.get(_KEY) or None,
         requested_by=client,
     )
+    door = backend_of(request).requests
     try:
-        status, reason = await asked.submit(intent)
+        answer = await door.answer(asked.kind, await door.ask(intent), _PATIENCE)
     except RefusedByModel as error:
         wrong = HTTPStatus.BAD_REQUEST if isinstance(error, MalformedRequest) else HTTPStatus.CONFLICT
         return _page(request, asked, given, f"{error.text}. {error.hint}".rstrip(". "), wrong)
-    if status not in ("accepted", "pending"):
-        return _page(request, asked, given, f"{status}: {reason}", HTTPStatus.CONFLICT)
-    back = asked.back if asked.name else render.path_of(asked.kind, intent.resource)
+    if answer is not None and answer.status != IntentStatus.ACCEPTED:
+        return _page(request, asked, given, f"{answer.status}: {answer.reason}", HTTPStatus.CONFLICT)
+    back = asked.back if asked.id else render.path_of(asked.kind, intent.resource)
     return RedirectResponse(f"{back}#intents-title", HTTPStatus.SEE_OTHER)
 
 

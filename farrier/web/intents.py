@@ -6,7 +6,7 @@ of a GET only says that the intent exists; its body has the answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Annotated, Any, TypeAlias
@@ -19,6 +19,7 @@ from farrier.model import requests as asked
 from farrier.model.actions import ACTIONS, API_MAX
 from farrier.model.api_token import Scope
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
+from farrier.model.views import Page
 from farrier.web import operation
 from farrier.web.access import requester
 from farrier.web.operation import Answer, Call, Operation
@@ -123,7 +124,7 @@ async def submit(call: Call[Submitting, Ask]) -> Response:
     body, backend = call.body, call.backend
     intent = await backend.requests.ask(
         asked.Request(
-            node=body.node,
+            resource=body.node,
             action=body.action,
             params=body.params,
             key=body.idempotency_key,
@@ -137,8 +138,8 @@ async def submit(call: Call[Submitting, Ask]) -> Response:
 async def submit_for_resource(call: Call[Waiting, AskResource]) -> Response:
     """Submit an intent for a resource of a registered kind. The action `create` creates it, and is answered at once."""
     body, backend = call.body, call.backend
-    intent = await backend.requests.ask_resource(
-        asked.ResourceRequest(
+    intent = await backend.requests.ask(
+        asked.Request(
             kind=body.kind,
             resource=body.resource,
             action=body.action,
@@ -178,18 +179,18 @@ async def list_of_resources(call: Call[ListedOfResources, None]) -> Response:
 
 async def of_node(call: Call[Any, Any], intent: int) -> IntentView:
     """An intent of a node, after waiting for its answer as long as the client does."""
-    (view,) = (await call.backend.queries.intent(intent)).rows
-    if view.status == asked.IntentStatus.PENDING and call.given.wait:
-        await call.backend.requests.answer(intent, timedelta(seconds=call.given.wait))
-        (view,) = (await call.backend.queries.intent(intent)).rows
-    return view
+    return await _awaited(call, call.backend.queries.intent, intent)
 
 
 async def _of_resource(call: Call[Any, Any], intent: int) -> IntentView:
-    (view,) = (await call.backend.resources.intent(intent)).rows
+    return await _awaited(call, call.backend.resources.intent, intent)
+
+
+async def _awaited(call: Call[Any, Any], read: Callable[[int], Awaitable[Page[IntentView]]], intent: int) -> IntentView:
+    (view,) = (await read(intent)).rows
     if view.status == asked.IntentStatus.PENDING and call.given.wait:
-        await call.backend.requests.answer_resource(intent, timedelta(seconds=call.given.wait))
-        (view,) = (await call.backend.resources.intent(intent)).rows
+        await call.backend.requests.answer(view.kind, intent, timedelta(seconds=call.given.wait))
+        (view,) = (await read(intent)).rows
     return view
 
 

@@ -182,7 +182,7 @@ async def change(call: Call[Changing, Any]) -> Response:
         request["if_version"] = node.version
     intent = await backend.requests.ask(
         asked.Request(
-            node=given.node,
+            resource=given.node,
             action=Action.SET,
             params=request,
             requested_by=await requester(call.request, None),

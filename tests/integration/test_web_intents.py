@@ -113,7 +113,7 @@ async def test_clients_that_wait_share_one_connection(db: pg.Database) -> None:
         with anyio.fail_after(pg.PATIENCE.total_seconds()):
             async with anyio.create_task_group() as clients:
                 for _ in range(5):
-                    clients.start_soon(requests.answer, intent, pg.PATIENCE)
+                    clients.start_soon(requests.answer, "node", intent, pg.PATIENCE)
                 while await conn.fetchval(listeners) == 0:
                     await anyio.lowlevel.checkpoint()
                 assert await conn.fetchval(listeners) == 1

@@ -121,12 +121,43 @@ async def test_key_and_client_of_an_intent_have_at_most_255_characters(site: Sit
     assert await refused(site.conn.execute(ask, machine.name, "k" * 256)) == f"{name} is longer than 255 characters"
 
 
+async def test_the_door_of_all_kinds_inserts_and_refuses_intents_of_nodes_as_that_of_nodes_does(site: Site) -> None:
+    """The same key returns the same intent through both, and both refuse the same calls with the same errors."""
+    machine = await site.register()
+    reason = '{"reason": "x"}'
+    calls: list[tuple[str, str, str, str | None, int | None]] = [
+        (machine.name, "quarantine", reason, "k", None),
+        (machine.name, "quarantine", '{"reason": "y"}', "k", None),
+        (machine.name, "release", "{}", "k", None),
+        (machine.name, "fly", "{}", "k-2", None),
+        (machine.name, "quarantine", "{}", "k-2", None),
+        (machine.name, "quarantine", reason, None, actions.API_MAX + 1),
+        ("gpu-9", "quarantine", reason, "k", None),
+    ]
+    doors = (
+        "SELECT farrier.intent($1, $2, $3::jsonb, $4, 'me', $5)",
+        "SELECT farrier.resource_intent('node', $1, $2, $3::jsonb, $4, 'me', $5)",
+    )
+
+    async def outcome(door: str, call: tuple[Any, ...]) -> tuple[Any, ...]:
+        try:
+            return (await site.conn.fetchval(door, *call),)
+        except pg.PostgresError as error:
+            return error.sqlstate, str(error), error.hint
+
+    for call in calls:
+        of_nodes, of_all = [await outcome(door, call) for door in doors]
+        assert of_nodes == of_all, call
+    assert await site.conn.fetchval("SELECT count(*) FROM farrier.intents") == 1
+    assert await site.conn.fetchval("SELECT count(*) FROM farrier.resource_intents") == 0
+
+
 async def test_a_value_that_postgresql_cannot_store_is_refused_and_no_outage(site: Site, db: pg.Database) -> None:
     machine = await site.register()
     async with db.pool(size=1) as connections:
         requests = PostgresRequests(connections, db.dsn)
         with pytest.raises(MalformedRequest, match="longer than 255"):
-            await requests.ask(Request(node=machine.name, action="manage", key="k" * 12_000))
+            await requests.ask(Request(resource=machine.name, action="manage", key="k" * 12_000))
         with pytest.raises(RefusedByModel, match="stack depth"):
             async with refusals.borrowed(connections) as conn:
                 await conn.execute("SELECT ($1::text)::jsonb", "[" * 500_000)

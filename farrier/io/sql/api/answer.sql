@@ -1,2 +1,3 @@
--- Returns the status of an intent.
-SELECT i.id AS intent, i.node_id AS node, i.status, i.reason, i.answered_at FROM farrier.intents i WHERE i.id = $1
+-- Returns the status of an intent for a resource of a kind.
+SELECT i.id AS intent, i.kind, i.resource_id AS resource, i.status, i.reason, i.answered_at
+  FROM farrier.all_intents i WHERE i.kind = $1 AND i.id = $2

@@ -1,3 +1,0 @@
--- Inserts an intent for a resource and returns its id; a repeated call with the same key returns the id of the first
--- intent.
-SELECT farrier.resource_intent($1, $2, $3, $4::jsonb, $5, $6)
