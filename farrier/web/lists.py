@@ -6,11 +6,13 @@ Each list has a search, a filter for each column, an order, and pages that follo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from http import HTTPStatus
+from urllib.parse import urlencode
 
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from farrier.model import details
 from farrier.model.clocks import worst
@@ -69,6 +71,19 @@ async def inventory(request: Request) -> Response:
         "is_first": "after" not in given,
     }
     return render.page(request, "inventory.html", values)
+
+
+async def nodes(request: Request) -> Response:
+    """GET /resources/node?state=…: the inventory. `state` is a state of any layer, as in the list of any other kind."""
+    given = request.query_params.multi_items()
+    kept = [(_layer_of(value) if name == "state" else name, value) for name, value in given]
+    if kept == given:
+        return await inventory(request)
+    return RedirectResponse(f"?{urlencode(kept)}", HTTPStatus.SEE_OTHER)
+
+
+def _layer_of(state: str) -> str:
+    return "management" if state in _MANAGEMENTS else "status"
 
 
 def _selection(request: Request) -> Wanted:

@@ -40,7 +40,7 @@ ROUTES = [
     Route("/", lists.inventory),
     Route("/nodes/{node}", one.node),
     Route("/resources", kinds),
-    Route(f"/resources/{NODE}", lists.inventory),
+    Route(f"/resources/{NODE}", lists.nodes),
     Route(f"/resources/{NODE}/{{node}}", one.node),
     Route("/resources/{kind}", lists.resources),
     Route("/resources/{kind}/{name}", one.resource),

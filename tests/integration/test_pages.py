@@ -286,9 +286,18 @@ async def test_each_kind_is_listed_with_counts_that_link_to_its_resources(
     await without_guards(conn, REGION.partition(";")[0])
     page = (await web.get("/resources")).text
     assert '<a href="/resources/maas_region?state=observing">1 observing</a>' in page
-    assert '<a href="/resources/node?status=enrolling">1 enrolling</a>' in page
-    assert '<a href="/nodes/gpu-1">gpu-1</a>' in (await web.get("/resources/node?status=enrolling")).text
-    assert '<a href="/nodes/gpu-1">gpu-1</a>' not in (await web.get("/resources/node?status=active")).text
+    for states, is_listed in (
+        ("state=enrolling", True),
+        ("state=unmanaged", True),
+        ("state=unmanaged&state=enrolling&q=gpu", True),
+        ("state=active", False),
+        ("state=error", False),
+        ("state=unmanaged&state=active", False),
+    ):
+        listed = (await web.get(f"/resources/node?{states}", follow_redirects=True)).text
+        assert ('<a href="/nodes/gpu-1">gpu-1</a>' in listed) is is_listed, states
+    for state in ("enrolling", "unmanaged"):
+        assert f'<a href="/resources/node?state={state}">1 {state}</a>' in page
     listed = (await web.get("/resources/maas_region?state=observing&q=am")).text
     assert '<a href="/resources/maas_region/1">ams</a>' in listed
     assert "No resource that matches." in (await web.get("/resources/maas_region?q=lon")).text
