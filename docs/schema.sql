@@ -21,7 +21,7 @@
 --                                                 limits
 -- loop                 16          2          2   controllers, shards, wakes, marks, outcomes, locks
 -- history               3                         history, history_retention
--- nodes                31          5         19   nodes, node_macs, node_bmcs, bmc_logins, node_identities
+-- nodes                32          6         19   nodes, node_macs, node_bmcs, bmc_logins, node_identities
 -- workflows             6                    12   node_onboardings, node_decommissions
 -- agents               12                     1   bootstrap_tokens, node_agents
 -- tasks                18                         task_types, node_tasks, workers
@@ -2098,6 +2098,49 @@ CREATE OR REPLACE FUNCTION farrier.identity_keys_of_bmc(bmc jsonb) RETURNS TABLE
     SELECT k.kind, k.value FROM identity_keys(bmc ->> 'serial', bmc ->> 'uuid', bmc ->> 'manufacturer', bmc -> 'macs') k;
 $$;
 
+-- Returns the clocks of nodes that exceed their limit at `at`, and by how much. Elements of the six arrays with the same position
+-- are one limit in force, as in farrier.limits; `place` is the first position that has the state of the clock. An index finds the
+-- clocks that are older than the shortest limit of their state. The planner inlines the function.
+CREATE OR REPLACE FUNCTION farrier.late_clocks(
+    kinds text[], states text[], substates text[], scopes text[], names text[], lasts interval[], at timestamptz)
+    RETURNS TABLE (place integer, node_id bigint, paused boolean, excess interval) LANGUAGE sql STABLE AS $$
+    -- For each state: the shortest limit of any node or workflow there, the limits by model and site, and whether a clock may
+    -- stand still there.
+    WITH floors AS MATERIALIZED (
+        SELECT min(l.place)::integer AS place, l.kind, l.state, l.substate, min(l.lasts) AS lasts, min(l.lasts) FILTER (WHERE l.scope = '') AS usual,
+               jsonb_object_agg(l.name, l.lasts) FILTER (WHERE l.scope = 'model') AS models,
+               jsonb_object_agg(l.name, l.lasts) FILTER (WHERE l.scope = 'site') AS sites,
+               EXISTS (SELECT FROM farrier.clock_stops s WHERE s.kind = l.kind AND s.state = l.state) AS stops
+          FROM unnest($1, $2, $3, $4, $5, $6) WITH ORDINALITY AS l (kind, state, substate, scope, name, lasts, place)
+         GROUP BY l.kind, l.state, l.substate),
+    workflows AS MATERIALIZED (
+        SELECT w.kind, w.id, w.node_id, w.status, w.substate, w.entered_at, w.mode_given_at, w.being_cancelled
+          FROM farrier.node_workflows w WHERE w.ended_at IS NULL),
+    late AS (
+        SELECT f.place, n.node_id, n.paused, n.since, n.site, n.model
+          FROM floors f CROSS JOIN LATERAL (
+               SELECT x.node_id, x.paused, x.since, x.site, x.model FROM farrier.node_states x
+                WHERE x.kind = f.kind AND x.state = f.state AND x.since < $7 - f.lasts
+                  AND (NOT f.stops OR (SELECT true FROM farrier.still_clocks s WHERE s.node_id = x.node_id AND s.kind = f.kind AND s.state = f.state LIMIT 1) IS NULL)
+               OFFSET 0) n
+        UNION ALL
+        SELECT w.place, w.node_id, n.paused IS NOT NULL AND NOT n.deleting AND NOT w.being_cancelled AS paused, w.since, n.site, n.model
+          FROM (SELECT f.place, w.kind, w.id, w.node_id, w.being_cancelled, w.entered_at AS since
+                  FROM floors f JOIN workflows w ON w.kind = f.kind AND w.status = f.state AND w.substate = f.substate
+                 WHERE w.entered_at < $7 - f.lasts
+                   AND (NOT f.stops OR (SELECT true FROM farrier.still_clocks s WHERE s.node_id = w.node_id AND s.kind = f.kind AND s.state = f.state LIMIT 1) IS NULL)
+                UNION ALL
+                SELECT f.place, w.kind, w.id, w.node_id, w.being_cancelled, w.mode_given_at
+                  FROM floors f JOIN workflows w ON w.kind = f.kind AND f.state = 'end_to_end'
+                 WHERE w.mode_given_at < $7 - f.lasts) w
+          JOIN farrier.nodes n ON n.id = w.node_id AND n.live_workflow_kind = w.kind AND n.live_workflow_id = w.id)
+    SELECT c.place, c.node_id, c.paused, c.excess
+      FROM (SELECT l.place, l.node_id, l.paused,
+                   $7 - l.since - coalesce((f.sites ->> l.site)::interval, (f.models ->> l.model)::interval, f.usual) AS excess
+              FROM late l JOIN floors f USING (place) OFFSET 0) c
+     WHERE c.excess > '0'
+$$;
+
 -- Returns the time within which a BMC may see at most login_cap failed logins.
 CREATE OR REPLACE FUNCTION farrier.login_window() RETURNS interval
     LANGUAGE sql STABLE
@@ -4059,35 +4102,42 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Inserts an intent for a resource and returns its id. May be repeated with an idempotency key: the same call returns the id of the
--- first intent. FR400 for a key that belongs to an intent with another action or other params; all other errors are
--- those of the INSERT.
+-- Inserts an intent for a resource of any kind and returns its id; farrier.intent inserts the intents of nodes, and only these have
+-- an api_version. May be repeated with an idempotency key: the same call returns the id of the first intent. FR400 for a key that
+-- belongs to an intent with another action or other params; all other errors are those of the INSERT.
 CREATE OR REPLACE FUNCTION farrier.resource_intent(kind text, resource text, action text, params jsonb DEFAULT '{}',
-                                        idempotency_key text DEFAULT NULL, requested_by text DEFAULT NULL) RETURNS bigint
+                                        idempotency_key text DEFAULT NULL, requested_by text DEFAULT NULL,
+                                        api_version integer DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     new_id bigint;
     first record;
 BEGIN
-    INSERT INTO resource_intents (kind, resource, action, params, idempotency_key, requested_by)
-    VALUES (resource_intent.kind, resource_intent.resource, resource_intent.action, resource_intent.params,
-            resource_intent.idempotency_key, resource_intent.requested_by)
-    RETURNING id INTO new_id;
-    RETURN new_id;
-EXCEPTION WHEN OTHERS THEN
-    -- A concurrent call with the same key may have taken the name, number or prefixes, and may have committed while
-    -- this call waited for them. This call then returns the id of that intent, whichever error it got.
-    SELECT i.id, i.action, i.params INTO first FROM resource_intents i
-     WHERE resource_intent.idempotency_key IS NOT NULL
-       AND i.id = resource_intent_by_key(resource_intent.kind, resource_intent.resource, resource_intent.action,
-                                         resource_intent.idempotency_key);
-    IF NOT FOUND THEN RAISE; END IF;
-    IF first.action = resource_intent.action AND first.params = resource_intent.params THEN
-        RETURN first.id;
+    IF NOT (kind_of(resource_intent.kind)).from_template THEN
+        RETURN intent(resource_intent.resource, resource_intent.action, resource_intent.params, resource_intent.idempotency_key,
+                      resource_intent.requested_by, resource_intent.api_version);
     END IF;
-    RAISE EXCEPTION 'idempotency key % belongs to intent %, which requests % %', quote_literal(resource_intent.idempotency_key),
-        first.id, first.action, first.params
-        USING ERRCODE = 'FR400', HINT = 'A key identifies one intent; use a new key for another.';
+    BEGIN
+        INSERT INTO resource_intents (kind, resource, action, params, idempotency_key, requested_by)
+        VALUES (resource_intent.kind, resource_intent.resource, resource_intent.action, resource_intent.params,
+                resource_intent.idempotency_key, resource_intent.requested_by)
+        RETURNING id INTO new_id;
+        RETURN new_id;
+    EXCEPTION WHEN OTHERS THEN
+        -- A concurrent call with the same key may have taken the name, number or prefixes, and may have committed while
+        -- this call waited for them. This call then returns the id of that intent, whichever error it got.
+        SELECT i.id, i.action, i.params INTO first FROM resource_intents i
+         WHERE resource_intent.idempotency_key IS NOT NULL
+           AND i.id = resource_intent_by_key(resource_intent.kind, resource_intent.resource, resource_intent.action,
+                                             resource_intent.idempotency_key);
+        IF NOT FOUND THEN RAISE; END IF;
+        IF first.action = resource_intent.action AND first.params = resource_intent.params THEN
+            RETURN first.id;
+        END IF;
+        RAISE EXCEPTION 'idempotency key % belongs to intent %, which requests % %', quote_literal(resource_intent.idempotency_key),
+            first.id, first.action, first.params
+            USING ERRCODE = 'FR400', HINT = 'A key identifies one intent; use a new key for another.';
+    END;
 END $$;
 
 -- Returns the id of the intent with this idempotency key: any intent of the resource that now has this name or id; else the newest
@@ -5268,13 +5318,14 @@ SELECT s.kind, s.shard, s.epoch, c.id AS controller_id, c.name AS controller,
 
 -- The workflows of nodes, of both kinds, ended ones included. substate is the stage of a running workflow, and empty
 -- for any other. entered_at is when the clock of the stage began if the workflow is running, or else when the clock of
--- its status began.
+-- its status began. being_cancelled: its work is undone for good; a pause does not stop this.
 CREATE OR REPLACE VIEW farrier.node_workflows AS
 SELECT w.kind, w.id, w.node_id, w.mode, w.status, w.status_entered_at, w.stage, w.stage_entered_at, w.attempt, w.next_attempt_at,
        w.failure_class, w.failure_detail, w.after_undo, w.mode_given_at, w.created_at, w.ended_at,
        CASE w.status WHEN 'running' THEN coalesce(w.stage, '') ELSE '' END AS substate,
        CASE w.status WHEN 'running' THEN w.stage_entered_at ELSE w.status_entered_at END AS entered_at,
-       w.skipped
+       w.skipped,
+       w.status = 'compensating' AND w.after_undo IS DISTINCT FROM 'restart' AS being_cancelled
   FROM (SELECT 'onboarding' AS kind, o.id, o.node_id, o.mode, o.status, o.status_entered_at, o.stage, o.stage_entered_at, o.attempt,
                o.next_attempt_at, o.failure_class, o.failure_detail, o.after_undo, o.mode_given_at, o.created_at, o.ended_at, o.skipped
           FROM farrier.node_onboardings o
@@ -5282,6 +5333,21 @@ SELECT w.kind, w.id, w.node_id, w.mode, w.status, w.status_entered_at, w.stage, 
         SELECT 'decommission' AS kind, d.id, d.node_id, d.mode, d.status, d.status_entered_at, d.stage, d.stage_entered_at, d.attempt,
                d.next_attempt_at, d.failure_class, d.failure_detail, d.after_undo, d.mode_given_at, d.created_at, d.ended_at, d.skipped
           FROM farrier.node_decommissions d) w;
+
+-- Each layer in table nodes with its state, and whether a pause stops its clock. A pause stops neither a deletion nor the end of
+-- a cancelled workflow, but always the work on management.
+CREATE OR REPLACE VIEW farrier.node_states AS
+SELECT n.id AS node_id, 'node' AS kind, n.status AS state, n.status_entered_at AS since, n.site, n.model,
+       n.paused IS NOT NULL AND NOT n.deleting
+       AND (n.live_workflow_id IS NULL
+            OR (SELECT w.being_cancelled FROM farrier.node_workflows w
+                 WHERE w.kind = n.live_workflow_kind AND w.id = n.live_workflow_id) IS NOT TRUE) AS paused
+  FROM farrier.nodes n
+UNION ALL
+SELECT n.id AS node_id, 'management' AS kind, n.management AS state, n.management_entered_at AS since, n.site, n.model,
+       n.paused IS NOT NULL AS paused
+  FROM farrier.nodes n
+ WHERE n.status <> 'deleted';
 
 -- The clocks of nodes that do not run now, by the conditions in clock_stops: the clock of a state of the node, of its
 -- management or of its live workflow. A fact is read only if a condition needs it. Query it for one node, as (SELECT
@@ -5304,12 +5370,7 @@ SELECT n.id AS node_id, s.kind, s.state
 CREATE OR REPLACE VIEW farrier.node_clocks AS
 SELECT c.node_id, c.kind, c.state, c.substate, c.since, l.lasts AS state_limit,
        CASE WHEN c.since + l.lasts < farrier.now() THEN c.since + l.lasts END AS above_since
-  FROM (SELECT n.id AS node_id, 'node' AS kind, n.status AS state, '' AS substate, n.status_entered_at AS since, n.site, n.model
-          FROM farrier.nodes n
-        UNION ALL
-        SELECT n.id, 'management' AS kind, n.management, '' AS substate, n.management_entered_at, n.site, n.model
-          FROM farrier.nodes n
-         WHERE n.status <> 'deleted'
+  FROM (SELECT s.node_id, s.kind, s.state, '' AS substate, s.since, s.site, s.model FROM farrier.node_states s
         UNION ALL
         SELECT n.id, w.kind, c.state, c.substate, c.since, n.site, n.model
           FROM farrier.nodes n
@@ -5391,10 +5452,10 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
 
 -- The intents of resources of every kind. Intents of nodes have a table of their own, because other services use it.
 CREATE OR REPLACE VIEW farrier.all_intents AS
-SELECT 'node' AS kind, i.id, i.node_id AS resource_id, i.action, i.requested_by, i.status, i.created_at
+SELECT 'node' AS kind, i.id, i.node_id AS resource_id, i.action, i.requested_by, i.status, i.created_at, i.reason, i.answered_at
   FROM farrier.intents i
 UNION ALL
-SELECT i.kind, i.id, i.resource_id, i.action, i.requested_by, i.status, i.created_at
+SELECT i.kind, i.id, i.resource_id, i.action, i.requested_by, i.status, i.created_at, i.reason, i.answered_at
   FROM farrier.resource_intents i;
 
 -- =====================================================================================================================
@@ -5760,7 +5821,7 @@ GRANT SELECT ON
     farrier.kinds, farrier.kind_layers, farrier.kind_states, farrier.kind_actions, farrier.callable,
     farrier.locks, farrier.history, farrier.history_retention,
     farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,
-    farrier.brakes_holding, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks, farrier.node_workflows,
+    farrier.brakes_holding, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks, farrier.node_states, farrier.node_workflows,
     farrier.all_intents, farrier.node_inventory, farrier.node_lifecycle, farrier.shard_owners, farrier.effects
     TO farrier_controller;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
@@ -5776,7 +5837,7 @@ REVOKE EXECUTE ON FUNCTION farrier.grant_rights, farrier.grant_kind_rights, farr
 GRANT INSERT (node, action, params, idempotency_key, requested_by, api_version) ON farrier.intents TO farrier_intents;
 GRANT INSERT (kind, resource, action, params, idempotency_key, requested_by) ON farrier.resource_intents TO farrier_intents;
 GRANT SELECT ON
-    farrier.intents, farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.brakes_holding,
+    farrier.intents, farrier.all_intents, farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.brakes_holding,
     farrier.resource_intents, farrier.kinds, farrier.kind_layers, farrier.kind_states, farrier.kind_actions
     TO farrier_intents;
 GRANT EXECUTE ON FUNCTION
@@ -5794,7 +5855,7 @@ GRANT EXECUTE ON FUNCTION
 
 -- Dashboards and operators: they read everything except secrets and the tokens of tasks.
 GRANT SELECT ON
-    farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.still_clocks, farrier.brakes_holding,
+    farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.node_states, farrier.still_clocks, farrier.brakes_holding,
     farrier.nodes, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions, farrier.node_workflows, farrier.node_observations, farrier.maas_regions,
     farrier.intents, farrier.all_intents, farrier.history, farrier.outcomes, farrier.controllers, farrier.shards, farrier.shard_owners, farrier.wakes, farrier.effects, farrier.workers, farrier.departures, farrier.brake_lifts,
     farrier.limits, farrier.edges, farrier.workflow_statuses, farrier.clock_stops, farrier.actions, farrier.advice,
@@ -5806,7 +5867,7 @@ GRANT SELECT (
 GRANT EXECUTE ON FUNCTION
     farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_names,
     farrier.count_resources, farrier.count_states, farrier.late_resources,
-    farrier.columns_of, farrier.selected_nodes, farrier.list_addresses, farrier.partition_members, farrier.node_holds, farrier.same_machine, farrier.shard_of
+    farrier.columns_of, farrier.selected_nodes, farrier.late_clocks, farrier.list_addresses, farrier.partition_members, farrier.node_holds, farrier.same_machine, farrier.shard_of
     TO farrier_reader;
 
 -- =====================================================================================================================
