@@ -80,7 +80,7 @@ def demo(  # noqa: PLR0913 - one parameter is one option
         speed=speed,
     )
     code = _run(options, as_json=as_json)
-    if not as_json:
+    if not as_json and code is ExitCode.OK:
         _print_next(directory)
     if directory is None and code is ExitCode.OK:
         shutil.rmtree(place)

@@ -6,6 +6,7 @@ schema; the schema of any other database is only checked.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -47,6 +48,7 @@ class Client(msgspec.Struct, frozen=True):
 @asynccontextmanager
 async def client(config: DatabaseConfig) -> AsyncIterator[Client]:
     """Connect to the configured database. Raises DatabaseUnreachable, SchemaMissing, SchemaTooNew or ConfigError."""
+    _require_directory(config)
     async with server(config) as dsn:
         patience = min(_PATIENCE, config.db_timeout)
         timeouts = pool.Timeouts(config.connect_timeout, config.read_timeout)
@@ -96,6 +98,12 @@ async def server(config: DatabaseConfig) -> AsyncIterator[str]:
         if not ran_before:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(own.stop)
+
+
+def _require_directory(config: DatabaseConfig) -> None:
+    """Refuse a misspelt directory: a command that reads must not create a database."""
+    if not config.dsn and config.embedded and not os.path.isdir(config.embedded):
+        raise ConfigError(f"--embedded: {config.embedded} is no directory; farrier run --embedded creates a database")
 
 
 def _usual_directory() -> Path:

@@ -36,7 +36,7 @@ Address: TypeAlias = Annotated[
     msgspec.Meta(
         min_length=1,
         max_length=REFERENCE_MAX,
-        pattern=rf"\A(?:{_SCHEME}|(?!{_SCHEME})){_HOST}(?:[/?#][^\s{CONTROL}]*)?\Z",
+        pattern=rf"\A(?:[Hh][Tt][Tt][Pp][Ss]://|(?!{_SCHEME})){_HOST}(?:[/?#][^\s{CONTROL}]*)?\Z",
         extra={
             FAULT: "must be host[:port] or https://host[:port][/path], without blanks, control characters or "
             "user name, and with brackets only around an IPv6 address"

@@ -35,7 +35,8 @@ MISTAKES = {
     "node list --context x --dsn postgresql://y": "so do --dsn, --embedded and --api",
     "context add x": "set dsn, embedded, api or config",
     "config check --config /nonexistent.toml": "cannot read /nonexistent.toml: No such file or directory",
-    f"node list --embedded /tmp/{'x' * 300}": "File name too long; use a directory that this user may read and write",
+    f"node list --embedded /tmp/{'x' * 300}": "is no directory; farrier run --embedded creates a database",
+    "node list --embedded /tmp/no-such-farrier": "/tmp/no-such-farrier is no directory",
     "demo --dir /etc/passwd/x": "--dir: cannot use /etc/passwd/x: Not a directory",
     "demo --dir /etc/passwd": "--dir: cannot use /etc/passwd: File exists",
 }

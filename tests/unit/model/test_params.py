@@ -104,6 +104,9 @@ def fits(field: dict[str, Any], value: object) -> bool:
     match field["type"]:
         case "boolean":
             return isinstance(value, bool)
+        case "integer":
+            is_number = isinstance(value, int) and not isinstance(value, bool)
+            return is_number and field.get("min", value) <= value <= field.get("max", value)
         case "enum":
             return value in field["enum"]
         case "object":
