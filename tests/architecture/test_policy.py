@@ -84,6 +84,7 @@ EXCEPT: Mapping[tuple[str, str], str] = {
     ("nodes/still_clocks.sql", ASKED): "the one place",
     ("queries/nodes.sql", ASKED): "the fact itself, for Python",
     ("nodes/register_node.sql", "sla.STOPS of enrolling by management"): "in which of them a node begins",
+    ("nodes/node_workflows.sql", "workflow.AT_WORK"): "each of the two alone: one has stages, the other undoes",
 }
 
 LISTS = """
