@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -103,6 +104,38 @@ async def test_a_page_reads_only_its_part_of_a_large_fleet(conn: Connection, mod
             f" EXECUTE inventory ('{{}}', '{{}}', '{{}}', false, '{{}}', '{{}}', '{{}}', {arguments}, '', 100)"
         )
         assert 0 < _read(msgspec.json.decode(plan)[0]["Plan"]) <= most, names
+
+
+async def test_a_page_for_a_filter_that_few_nodes_pass_is_not_read_by_name(db: pg.Database, conn: Connection) -> None:
+    await conn.execute(MANY)
+    await conn.execute("UPDATE farrier.nodes SET site = 's' || id % 2, rack = 'r' || id / 16")
+    await conn.execute("VACUUM ANALYZE farrier.nodes")
+    async with db.pool(size=1) as connections, connections.acquire() as used:
+        for details, by_name in (({"site": ("s1",)}, True), ({"rack": ("r77", "r78")}, False), ({}, True)):
+            plan = await _plan(used, "inventory", Wanted(details=details), ["", 100])
+            assert ("nodes_name" in str(plan)) is by_name, details
+
+
+@pytest.mark.parametrize(("statement", "more"), [("counts", ()), ("ordered", ("oldest", -math.inf, "", "", 100))])
+async def test_a_statement_that_reads_the_whole_fleet_may_use_several_processes(
+    conn: Connection, statement: str, more: Sequence[Any]
+) -> None:
+    """The planner uses only one for a statement with a function that is not marked as safe for that."""
+    await conn.execute(MANY)
+    await conn.execute("ANALYZE farrier.nodes")
+    await conn.execute("SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0")
+    assert "Gather" in str(await _plan(conn, statement, Wanted(details={"site": ("s1", "s2")}), more))
+
+
+async def _plan(conn: Connection, statement: str, wanted: Wanted, more: Sequence[Any]) -> Any:
+    """The plan of a statement of a list, for the settings that lists use."""
+    ranges = [[each] for each in msgspec.structs.astuple(selection.ANY_NAME)]
+    details = msgspec.json.encode(wanted.details).decode()
+    async with conn.transaction():
+        await conn.execute(statements.load("queries/scan"))
+        text = f"EXPLAIN (FORMAT JSON) {statements.load(f'queries/{statement}')}"
+        plan = await conn.fetchval(text, [], [], details, False, [], [], [], *ranges, *more)
+    return msgspec.json.decode(plan)
 
 
 def _literal(texts: Sequence[str]) -> str:

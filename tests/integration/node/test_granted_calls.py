@@ -72,6 +72,7 @@ CALLS = {
         "same_machine": "$id",
         "columns_of": "(SELECT n FROM farrier.nodes n WHERE n.id = $id)",
         "selected_nodes": "'{}', '{}', '{}', false, '{}', '{}', '{}'",
+        "text_array": "'[]'",
     },
 }
 GRANTED = """

@@ -4,15 +4,15 @@
 -- every index of nodes.
 CREATE OR REPLACE FUNCTION farrier.selected_nodes(
     statuses text[], managements text[], details jsonb, failed boolean, label_keys text[], label_values text[], label_negations boolean[])
-    RETURNS SETOF farrier.nodes LANGUAGE sql STABLE AS $$
+    RETURNS SETOF farrier.nodes LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT n.*
       FROM farrier.nodes n
      WHERE n.status <> 'deleted'
        AND (cardinality($1) = 0 OR n.status = ANY ($1))
        AND (cardinality($2) = 0 OR n.management = ANY ($2))
-       AND ($3 -> 'site' IS NULL OR $3 -> 'site' ? n.site)
-       AND ($3 -> 'model' IS NULL OR $3 -> 'model' ? n.model)
-       AND ($3 -> 'rack' IS NULL OR $3 -> 'rack' ? n.rack)
+       AND ($3 -> 'site' IS NULL OR n.site = ANY (farrier.text_array($3 -> 'site')))
+       AND ($3 -> 'model' IS NULL OR n.model = ANY (farrier.text_array($3 -> 'model')))
+       AND ($3 -> 'rack' IS NULL OR n.rack = ANY (farrier.text_array($3 -> 'rack')))
        AND (NOT $4
             OR n.bmc ->> 'failure' IS NOT NULL OR n.management = 'manageable' AND n.sync_failure IS NOT NULL
             OR (SELECT w.status FROM farrier.node_workflows w WHERE w.kind = n.live_workflow_kind AND w.id = n.live_workflow_id)
