@@ -60,12 +60,14 @@ def _course(row: Row) -> str:
     return ", then ".join(f"{bar.state} for {duration.human(bar.lasts)}" for bar in row.bars) or "not begun"
 
 
+def _json(value: Any) -> str:
+    """A text as it is, and any other value as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
 def _labels(labels: Mapping[str, Any]) -> list[str]:
-    """Labels as tests of a filter: `KEY=VALUE`; a value that is no text in the form of JSON."""
-    texts = (
-        (key, value if isinstance(value, str) else msgspec.json.encode(value).decode()) for key, value in labels.items()
-    )
-    return [f"{key}={text}" for key, text in texts]
+    """Labels as tests of a filter: `KEY=VALUE`."""
+    return [f"{key}={_json(value)}" for key, value in labels.items()]
 
 
 def path_of(kind: str, id_: int | str) -> str:
@@ -95,6 +97,7 @@ _templates.filters |= {
     "used": _used,
     "course": _course,
     "labels": _labels,
+    "json": _json,
     "resource_path": _resource_path,
 }
 

@@ -53,6 +53,15 @@ VIOLATIONS = """
     async () => (await axe.run()).violations.map(
         (each) => each.id + ": " + each.nodes.map((node) => node.html + " " + node.failureSummary).join("; "))
 """
+# Texts of names, states and times that a column cut in two: links and times of rows that take more than one line.
+CUT = """
+    () => [...document.querySelectorAll("td a, time, td .state")].filter((each) => {
+        const range = document.createRange();
+        range.selectNodeContents(each);
+        const tops = new Set([...range.getClientRects()].map((line) => Math.round(line.top / 8)));
+        return tops.size > 1;
+    }).map((each) => each.innerText)
+"""
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -96,6 +105,19 @@ async def test_no_page_violates_a_rule_of_axe_or_is_wider_than_its_window(url: s
                 found += [f"{path} at {width}: {violation}" for violation in await page.evaluate(VIOLATIONS)]
                 if excess := await page.evaluate(OVERFLOW):
                     found.append(f"{path} at {width}: {excess} pixels too wide")
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("width", [1280, 1130, 390])
+async def test_no_column_cuts_a_name_a_state_or_a_time_in_two(url: str, width: int) -> None:
+    found = []
+    async with browser() as opened:
+        page = await opened.new_page(viewport={"width": width, "height": 844})
+        for path in ("/", "/resources", "/resources/maas_region", "/controllers", "/history", "/nodes/node-1"):
+            await page.goto(url + path)
+            found += [f"{path}: {text}" for text in await page.evaluate(CUT)]
+            if excess := await page.evaluate(OVERFLOW):
+                found.append(f"{path}: {excess} pixels too wide")
     assert not found, "\n".join(found)
 
 

@@ -112,6 +112,14 @@ async def test_fields_of_a_form_become_parameters_of_their_types(acting: httpx.A
     )
 
 
+async def test_a_form_chooses_no_required_value_itself(acting: httpx.AsyncClient, conn: Connection) -> None:
+    await without_guards(
+        conn, "INSERT INTO farrier.nodes (name, status, management) VALUES ('gpu-1', 'active', 'manageable')"
+    )
+    page = (await acting.get("/nodes/gpu-1/act/decommission")).text
+    assert '<select name="mode" required><option value="">' in page
+
+
 async def test_a_refused_form_shows_why_and_keeps_what_was_typed(acting: httpx.AsyncClient, conn: Connection) -> None:
     await register(conn, "gpu-1")
     form = await acting.get("/nodes/gpu-1/act/set")
