@@ -52,6 +52,9 @@ _MANY_TIMES = 40
 # A session of the server reports its functions when it has been idle for ten seconds.
 _REPORTED_AFTER = 11.0
 _MAAS_STEP = "configure_storage"
+# How often a check traces until the walks are the stored ones: a step by chance reads the region's key again, which is
+# cached for a second.
+_CHECKS = 3
 
 _PAUSE = "pause", '{"reason": "a walk"}'
 _UNPAUSE = "unpause", "{}"
@@ -125,12 +128,12 @@ WAYS: Mapping[str, Way] = {
             "Loop._commit": _of_nodes,
         },
         ends="Publisher.publish",
-        limit=65,
+        limit=61,
     ),
     "maas": Way(
         title="A step that reads a machine in MAAS and changes it",
         begins={"Steps._run": _asks_maas},
-        limit=62,
+        limit=61,
     ),
 }
 
@@ -376,10 +379,14 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="print only the differences from the documentation")
     options = parser.parse_args()
     log.configure(log.Level.ERROR, log.Format.JSON, stream=sys.stderr)
-    walks = anyio.run(lambda: traced(with_sql=not options.check), backend_options={"use_uvloop": True})
+    for _ in range(_CHECKS if options.check else 1):
+        walks = anyio.run(lambda: traced(with_sql=not options.check), backend_options={"use_uvloop": True})
+        found = "".join(differences(walks)) if options.check else ""
+        if not found:
+            break
     if options.check:
-        sys.stdout.write("".join(differences(walks)))
-        return 1 if any(differences(walks)) else 0
+        sys.stdout.write(found)
+        return 1 if found else 0
     for name, walk in walks.items():
         sys.stdout.write(f"{WAYS[name].title}: {len(walk.python)} functions\n")
         sys.stdout.write("".join(f"{'  ' * (call.depth + 1)}{call.name}  {call.file}\n" for call in walk.python))

@@ -9,7 +9,7 @@ import pytest
 
 
 @pytest.mark.full
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 def test_the_walks_name_each_function_that_runs_and_no_other() -> None:
     """Traced in a process of its own, because the trace includes what runs only the first time in a process."""
     traced = subprocess.run([sys.executable, "-m", "tools.trace_walk", "--check"], check=False, capture_output=True)
