@@ -31,7 +31,7 @@ from farrier.cli.connection import Session
 from farrier.cli.form import Form, formed, formed_as_is
 from farrier.cli.listing import Listing
 from farrier.cli.missing import Missing
-from farrier.model import param_texts
+from farrier.model import filter_names, param_texts
 from farrier.model.history import HistoryFilter, Order
 from farrier.model.kinds import CREATE, is_in
 from farrier.model.params import Field
@@ -143,12 +143,10 @@ async def refuse_unknown(session: Session, kind: str, *states: str) -> None:
     """Raise a usage error for a state that the kind does not have. The database refuses an unknown kind."""
     if not states:
         return
-    known = [state.state for each in await session.resources.kinds(kind, counted=False) for state in each.states]
-    for state in states:
-        if known and not any(is_in(each, state) for each in known):
-            raise typer.BadParameter(
-                f"no {output.words(kind)} has a state {state!r}; expected one of {', '.join(known)}"
-            )
+    for each in filter_names.unknown_states(states, await session.resources.kinds(kind, counted=False)):
+        raise typer.BadParameter(
+            f"no {output.words(kind)} has a state {each.value!r}; expected one of {', '.join(each.known)}"
+        )
 
 
 async def _pages(session: Session, wanted: WantedResources, missing: Missing) -> AsyncIterator[Page[ResourceView]]:

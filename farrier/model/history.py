@@ -163,6 +163,6 @@ def parse_bound(text: str) -> Bound:
         pass
     try:
         at = msgspec.convert(text, datetime)
-    except msgspec.ValidationError:
+        return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).astimezone(UTC)
+    except (msgspec.ValidationError, OverflowError):  # a zone may move the time out of the calendar
         raise ValueError(f"expected an age (30m, 2h, 7d) or a time (2026-01-31T12:00:00Z), got {text!r}") from None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

@@ -83,6 +83,7 @@ def parameters(request: Request, type_: type[G], known: Sequence[Field]) -> G:
             raise Refused(HTTPStatus.BAD_REQUEST, f"{field.name} is given {len(values)} times; give it once")
         if values:
             raw[field.name] = values if field.many else values[0]
+    _refuse_nul(raw)
     try:
         found = msgspec.convert(raw, type_, strict=False)
     except msgspec.ValidationError as wrong:
@@ -96,6 +97,22 @@ def parameters(request: Request, type_: type[G], known: Sequence[Field]) -> G:
                 HTTPStatus.BAD_REQUEST, f"{field.name} must be omitted or have a value, not {raw[field.name]!r}"
             )
     return found
+
+
+def _refuse_nul(value: Any, path: str = "") -> None:
+    """Raises Refused for a text with a NUL character, which PostgreSQL cannot store, with the path to the text."""
+    match value:
+        case str() if "\0" in value:
+            raise Refused(HTTPStatus.BAD_REQUEST, f"{path} contains a NUL character; remove it: {value[:40]!r}")
+        case dict():
+            for key, each in value.items():
+                _refuse_nul(key, f"a name in {path or 'the body'}")
+                _refuse_nul(each, f"{path}.{key}" if path else key)
+        case list():
+            for number, each in enumerate(value):
+                _refuse_nul(each, f"{path}[{number}]")
+        case _:
+            pass
 
 
 def _values(request: Request, field: Field) -> list[str]:
@@ -119,6 +136,8 @@ async def body(request: Request, type_: Any, largest: int) -> Any:
             raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request body has at most {largest} bytes")
     try:
         plain = msgspec.json.decode(given)
+        if b"\\u0000" in given:
+            _refuse_nul(plain)
         return msgspec.convert(plain, type_)
     except msgspec.ValidationError as wrong:
         detail = faults.explain(wrong, plain, type_)

@@ -13,7 +13,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from farrier.config.reading import nearest
 from farrier.errors import CredentialError, DatabaseUnreachable, MalformedRequest, RefusedByModel, UndecodableState
+from farrier.model import filter_names
 from farrier.model.intent_views import IntentView
 from farrier.web import render
 
@@ -63,6 +65,12 @@ class Refused(HTTPException):
         super().__init__(status, detail, headers)
         self.hint = hint
         self.intent = intent
+
+
+def unknown(name: filter_names.Unknown) -> Refused:
+    """The refusal of a filter that names nothing."""
+    text = f"{name.field}: no {name.what} is named {name.value!r}; {nearest(name.value, name.known)}"
+    return Refused(HTTPStatus.BAD_REQUEST, text, hint=name.hint)
 
 
 async def refused(request: Request, error: Exception) -> Response:
@@ -147,7 +155,7 @@ def _problem(
 
 def _answer(request: Request, problem: Problem) -> Response:
     status = HTTPStatus(problem.status)
-    if request.scope["path"].startswith("/api/"):
+    if f"{request.scope['path']}/".startswith("/api/"):
         return Response(msgspec.json.encode(problem), status, media_type=MEDIA)
     title = f"{status.value} {status.phrase}"
     values = {

@@ -1,0 +1,83 @@
+"""Finds the kinds, layers and states of a filter that no resource has: they are misspelt, and match nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from farrier.model.details import DETAILS
+from farrier.model.edges import NODE
+from farrier.model.history import HistoryFilter
+from farrier.model.kinds import is_in
+from farrier.model.resource_views import KindView
+
+# The values of a detail are no states.
+_DETAILS = "details."
+_LAYERS_WITHOUT_STATES: Mapping[str, dict[str, frozenset[str]]] = {
+    NODE: {f"{_DETAILS}{name}": frozenset() for name in DETAILS}
+}
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """A value of the parameter `field` that names nothing, and the known names."""
+
+    field: str
+    what: str
+    value: str
+    known: tuple[str, ...]
+    hint: str = ""
+
+
+def named_kinds(wanted: HistoryFilter) -> tuple[str, ...]:
+    """The kinds that a filter names."""
+    return wanted.kinds if wanted.resource is None else (wanted.resource[0],)
+
+
+def names_any(wanted: HistoryFilter) -> bool:
+    """Whether a filter names a kind, a layer or a state."""
+    return bool(named_kinds(wanted) or wanted.layers or wanted.sources or wanted.targets)
+
+
+def unknown_kinds(wanted: HistoryFilter, kinds: Sequence[KindView]) -> Iterator[Unknown]:
+    """Yield the kinds that are not registered. A removed kind keeps its history, so one of these may have some."""
+    known = tuple(each.kind for each in kinds)
+    yield from (Unknown("kind", "kind", name, known) for name in named_kinds(wanted) if name not in known)
+
+
+def unknown_places(wanted: HistoryFilter, kinds: Sequence[KindView]) -> Iterator[Unknown]:
+    """Yield the layers and the states that none of the kinds of the filter has; nothing if it names a former kind."""
+    known = {each.kind: _layers(each) for each in kinds}
+    names = named_kinds(wanted)
+    if not set(names) <= known.keys():
+        return
+    layers: dict[str, frozenset[str]] = {}
+    for kind in names or known:
+        for layer, states in known[kind].items():
+            layers[layer] = layers.get(layer, frozenset()) | states
+    wrong = [layer for layer in wanted.layers if layer not in layers]
+    yield from (Unknown("layer", "layer", layer, tuple(sorted(layers))) for layer in wrong)
+    if wrong or any(layer.startswith(_DETAILS) for layer in wanted.layers):
+        return
+    known_states = tuple(sorted({state for layer in wanted.layers or layers for state in layers[layer]}))
+    for field, given in (("from", wanted.sources), ("to", wanted.targets)):
+        for state in given:
+            if state not in known_states:
+                yield Unknown(
+                    field, "state", state, known_states, "a value of a detail also needs the layer details.NAME"
+                )
+
+
+def unknown_states(given: Iterable[str], kinds: Sequence[KindView]) -> Iterator[Unknown]:
+    """Yield the states that none of these kinds has; nothing without a kind, which the database refuses."""
+    known = tuple(state.state for each in kinds for state in each.states)
+    for state in given:
+        if known and not any(is_in(each, state) for each in known):
+            yield Unknown("state", "state", state, known)
+
+
+def _layers(kind: KindView) -> dict[str, frozenset[str]]:
+    layers: dict[str, frozenset[str]] = {}
+    for state in kind.states:
+        layers[state.layer] = layers.get(state.layer, frozenset()) | {state.state}
+    return layers | _LAYERS_WITHOUT_STATES.get(kind.kind, {})
