@@ -38,7 +38,7 @@ def judged(kind: str, intent: int, answer: Answer | None, timeout: str, *, as_js
             output.json({"intent": intent, "status": "pending"})
         raise late(
             f"intent {intent} was not answered within {timeout}; it remains, and a controller will answer it when "
-            f"it runs the {output.words(kind)}: see farrier resource why {kind}"
+            f"it runs the {output.words(kind)}: see farrier resource why {kind} NAME"
         )
     if as_json:
         output.json(answer)

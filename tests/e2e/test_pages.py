@@ -191,6 +191,7 @@ async def reader(db: pg.Database, tmp_path: Path) -> AsyncIterator[Reader]:
         async with db.connect() as conn:
             await conn.execute(FLEET)
         (tmp_path / "farrier.toml").touch()
+        (tmp_path / "lib").mkdir()
         programs = tmp_path / "bin"
         programs.mkdir()
         (programs / "farrier").write_text(f'#!/bin/sh\nexec {sys.executable} -m farrier "$@"\n')
