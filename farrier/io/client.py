@@ -21,7 +21,7 @@ from farrier.config import DatabaseConfig
 from farrier.errors import ConfigError, SchemaMissing, SchemaUnrecorded
 from farrier.io import catalog, migrate, pool, refusals
 from farrier.io.api import PostgresRequests
-from farrier.io.embedded import EmbeddedServer, default_directory
+from farrier.io.embedded import EmbeddedServer, default_directory, wheel_binaries
 from farrier.io.pool import Pool, Single
 from farrier.io.queries import PostgresQueries
 from farrier.io.resource_queries import PostgresResourceQueries
@@ -103,6 +103,7 @@ async def server(config: DatabaseConfig) -> AsyncIterator[str]:
 def _require_directory(config: DatabaseConfig) -> None:
     """Refuse a misspelt directory: a command that reads must not create a database."""
     if not config.dsn and config.embedded and not os.path.isdir(config.embedded):
+        wheel_binaries()  # a missing extra is reported first
         raise ConfigError(f"--embedded: {config.embedded} is no directory; farrier run --embedded creates a database")
 
 

@@ -73,6 +73,7 @@ CALLS = {
         "columns_of": "(SELECT n FROM farrier.nodes n WHERE n.id = $id)",
         "selected_nodes": "'{}', '{}', '{}', false, '{}', '{}', '{}'",
         "text_array": "'[]'",
+        "late_clocks": "'{node}', '{active}', '{\"\"}', '{\"\"}', '{\"\"}', '{1 minute}', farrier.now()",
     },
 }
 GRANTED = """
