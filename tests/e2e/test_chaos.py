@@ -13,6 +13,7 @@ import asyncpg
 import pytest
 from anyio.abc import TaskGroup, TaskStatus
 
+from farrier.config import DatabaseConfig
 from farrier.io import kinds
 from farrier.io.kinds import Installable
 from tests.support import again, lamps, pg, pgbouncer, standby
@@ -189,7 +190,9 @@ async def test_no_intent_is_lost_or_done_twice_while_processes_are_killed_and_pa
 @pytest.mark.timeout(400)
 async def test_no_intent_is_lost_behind_a_transaction_pooler(db: pg.Database, empty_db: pg.Database) -> None:
     random.seed(20261124)
-    with pgbouncer.before(db.dsn) as pooled:
+    # A process that is stopped within a statement keeps its session on the server, so there are more sessions than one
+    # process can use.
+    with pgbouncer.before(db.dsn, sessions=2 * DatabaseConfig().pool_max) as pooled:
         chaos = Chaos(db, empty_db, pooled, FARRIER_DATABASE_PGBOUNCER="true")
         async with chaos.going_on() as replicas:
             await misfortunes(replicas, 3)

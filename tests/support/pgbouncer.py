@@ -23,15 +23,15 @@ unix_socket_dir = {directory}
 listen_port = {listen_port}
 auth_type = any
 pool_mode = transaction
-default_pool_size = 3
+default_pool_size = {sessions}
 max_client_conn = {clients}
 """
 
 
 @contextmanager
-def before(dsn: str, *, clients: int = 100) -> Iterator[str]:
-    """Run PgBouncer in front of the database of `dsn`, with three sessions on the server and at most `clients` clients;
-    yields the DSN that leads through PgBouncer. Skips the test if PgBouncer is not installed.
+def before(dsn: str, *, clients: int = 100, sessions: int = 3) -> Iterator[str]:
+    """Run PgBouncer in front of the database of `dsn`, with this number of sessions on the server and at most `clients`
+    clients; yields the DSN that leads through PgBouncer. Skips the test if PgBouncer is not installed.
 
     It does not wait until PgBouncer listens: clients retry.
     """
@@ -53,6 +53,7 @@ def before(dsn: str, *, clients: int = 100) -> Iterator[str]:
             directory=directory,
             listen_port=PORT,
             clients=clients,
+            sessions=sessions,
         )
     )
     process = subprocess.Popen([program, "--quiet", str(file)], stderr=subprocess.DEVNULL, **runner.identity())
