@@ -27,7 +27,7 @@ from hypothesis.stateful import (
 from farrier.io.controllers import PostgresControllers
 from farrier.model.outcome import Outcome, Step, Transition
 from farrier.model.runs import Due, Finished, Marking, Move, Verdict
-from tests.support import held, loop, pg, toy
+from tests.support import again, held, loop, pg, toy
 from tests.support.loop import Shop, WidgetIO
 from tests.support.replica import Replica, at_work
 from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget, answered
@@ -88,7 +88,7 @@ async def test_controllers_under_wakes_transitions_and_crashes_never_overlap(sho
                 await replica.round()
         with anyio.fail_after(loop.PATIENCE):
             while 0 in await shop.answers():
-                await anyio.lowlevel.checkpoint()
+                await again.later()  # leaves the event loop and the pool to the controllers
     assert floor.overlaps == []
     assert set(await shop.answers()) == {1}
     for id_ in widgets:
