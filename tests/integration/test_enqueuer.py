@@ -206,7 +206,7 @@ async def test_behind_a_pooler_listening_is_given_up_and_the_poll_finds_the_wake
                 await ledger.until(lambda: ledger.outcomes.total() >= 200)
                 for id_ in (1, 2, 3):
                     await shop.ask(id_)
-                await ledger.until(lambda: ledger.outcomes.total() >= 203)
+                await shop.until_answered(3)
                 await ledger.until(lambda: any(line["event"] == "listen.lost" for line in logs))
                 group.cancel_scope.cancel()
         lines = [line["event"] for line in logs]

@@ -210,6 +210,12 @@ class Shop:
         records = await self.pool.fetch("SELECT answers FROM farrier_toy.requests ORDER BY id")
         return [record["answers"] for record in records]
 
+    async def until_answered(self, requests: int) -> None:
+        """Return once so many requests have an answer."""
+        with anyio.fail_after(PATIENCE):
+            while await self.pool.fetchval("SELECT count(*) FROM farrier_toy.requests WHERE answers > 0") < requests:
+                await again.later()
+
     def io(self, *, pool: Pool | None = None, rows: toy.WidgetRows | None = None) -> WidgetIO:
         return PostgresStateIO(pool or self.pool, rows or toy.WidgetRows())
 
