@@ -36,7 +36,7 @@ def _overview() -> Iterator[str]:
     for variable, meaning in (
         ("FARRIER_DATABASE_DSN", "PostgreSQL to use, as a postgresql:// URL."),
         ("FARRIER_CONFIG", "TOML file with settings."),
-        ("FARRIER_CONTEXT", "Context to use; see farrier-context(1)."),
+        ("FARRIER_CONTEXT", "Context to use. See farrier-context(1)."),
         (
             "FARRIER_<SECTION>_<KEY>",
             "Any other setting, such as FARRIER_HTTP_PORT: key `port` of section `http` of the settings file.",

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from typer import _click
 
 COMMANDS = {
-    "run": "Run the controller until SIGTERM or Ctrl-C. A second signal ends it at once, without the drain.",
-    "health": "Ask the daemon of this machine whether it is alive. Exit code 0: it is; 1: it is not.",
+    "run": "Run the controller until SIGTERM or Ctrl-C. A second signal stops it at once, without the drain.",
+    "health": "Check whether the daemon on this machine is alive. Exit code 0: alive; 1: not alive.",
     "demo": "Run a simulated fleet: real daemon and PostgreSQL, simulated BMCs, MAAS region, agents and clients.",
     "systemd": "Install the units of the service.",
     "db": "Manage the database: schema, roles, DSN of the embedded server.",
@@ -45,7 +45,7 @@ COMMANDS = {
     "dashboard": "Print one dashboard for Grafana, or write all of them to a directory.",
     "token": "Create and list tokens of the HTTP API.",
     "model": "Print the state model: states, edges, limits, actions, failure classes.",
-    "context": "Name databases, and select the one that commands use.",
+    "context": "Save named connections to databases and APIs, and select the current one.",
     "config": "Print every setting with its default and description.",
 }
 """Every command, with the first line of its help."""

@@ -146,7 +146,7 @@ class Bulk:
         await self._look_for_answers()
         await self._look_for_states()
         for flight in [flight for flight in self._flights.values() if anyio.current_time() >= flight.deadline]:
-            where = f"is {flight.state or 'unknown'}, not {self._pace.until}," if flight.accepted else "no answer"
+            where = f"is {flight.state or 'unknown'}, not {self._pace.until}," if flight.accepted else "has no answer"
             self._give_up(flight, "late", f"{where} after {self._pace.timeout}")
         return len(self.results) > before
 
@@ -188,7 +188,7 @@ class Bulk:
     def _leave_out_the_rest(self) -> None:
         while self._waiting:
             target = self._waiting.popleft()
-            reason = "an earlier one did not get there"
+            reason = "an earlier resource was late or failed"
             self._end(Result(id=target.id, name=target.name, intent=None, status="not begun", reason=reason))
 
     def _end(self, result: Result) -> None:

@@ -40,12 +40,16 @@ def orders(  # noqa: PLR0913 - one parameter is one option
         bool,
         typer.Option(
             "--dry-run",
-            help="Only show for which resources the action would be submitted, and what the model would refuse now.",
+            help="Submit nothing. Show the resources that the action would be submitted for, and the answers that the "
+            "model would give now.",
             rich_help_panel=_PANEL,
         ),
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask before several resources.", rich_help_panel=_PANEL)
+        bool,
+        typer.Option(
+            "--yes", "-y", help="Do not ask for confirmation if there are several resources.", rich_help_panel=_PANEL
+        ),
     ] = False,
     max_in_flight: Annotated[
         int | None,
@@ -53,7 +57,7 @@ def orders(  # noqa: PLR0913 - one parameter is one option
             min=1,
             metavar="N",
             help="Submit the next intent only when fewer than N resources are in progress. A resource is in progress "
-            "until its intent is answered or, with --until, until it has the state. After a resource that is late or "
+            "until its intent is answered or, with --until, until it reaches the state. If a resource is late or "
             "fails, farrier submits no further intent.",
             rich_help_panel=_PANEL,
         ),
@@ -66,12 +70,16 @@ def orders(  # noqa: PLR0913 - one parameter is one option
         typer.Option(metavar="STATE", help="Wait until each resource has this state.", rich_help_panel=_PANEL),
     ] = None,
     timeout: Annotated[
-        str, typer.Option(help="Time limit of each resource for its answer and its state.", rich_help_panel=_PANEL)
+        str,
+        typer.Option(
+            help="Time limit for each resource to get its answer and reach its state.", rich_help_panel=_PANEL
+        ),
     ] = "60s",
     key: Annotated[
         str | None,
         typer.Option(
-            help="Idempotency key: a command that is repeated with it submits nothing twice. Default: a new one.",
+            help="Idempotency key: a command that is repeated with the same key submits no intent twice. "
+            "Default: a new key.",
             rich_help_panel=_PANEL,
         ),
     ] = None,
@@ -83,7 +91,7 @@ def orders(  # noqa: PLR0913 - one parameter is one option
 ) -> Orders:
     """The orders of these options."""
     if not wait and (until is not None or max_in_flight is not None):
-        raise typer.BadParameter("--no-wait cannot go with --until or --max-in-flight, which wait")
+        raise typer.BadParameter("--no-wait cannot be combined with --until or --max-in-flight, which wait")
     pace = Pace(most=max_in_flight, waits=wait, until=until, patience=arguments.patience(timeout), timeout=timeout)
     return Orders(
         dry_run=dry_run,
@@ -123,7 +131,9 @@ def confirm(text: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter(f"this would {text}; without a terminal, add --yes to confirm, or --dry-run to look")
+        raise typer.BadParameter(
+            f"this command would {text}; there is no terminal to confirm it: add --yes, or --dry-run to preview"
+        )
     if not typer.confirm(f"{text}?", err=True):
         raise typer.Exit(ExitCode.FAILED)
 
@@ -137,7 +147,7 @@ def _counted(kind: str, targets: Sequence[Target]) -> str:
     """How many resources, of which states, and how many of them the model would refuse now."""
     states = ", ".join(f"{count} {state}" for state, count in Counter(each.state for each in targets).most_common())
     refused = sum(bool(target.refusal) for target in targets)
-    now = f"; {refused} would be refused now" if refused else ""
+    now = f"; the model would reject {refused} now" if refused else ""
     return f"{several(len(targets), kind)} ({states}{now})"
 
 
@@ -173,8 +183,8 @@ async def _follow(action: str, targets: Sequence[Target], door: Door, given: Ord
         except anyio.get_cancelled_exc_class():
             progress.stop()
             typer.echo(
-                f"farrier: interrupted after {len(bulk.results)} of {len(targets)}; submitted intents remain; "
-                f"to go on, repeat the command with --key {given.key}",
+                f"farrier: interrupted after {len(bulk.results)} of {len(targets)}; submitted intents stay valid; "
+                f"to continue, repeat the command with --key {given.key}",
                 err=True,
             )
             raise typer.Exit(ExitCode.FAILED) from None

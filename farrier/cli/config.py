@@ -38,7 +38,7 @@ def print_all(ctx: typer.Context, as_json: output.AsJson = False) -> None:
 @with_settings
 def check(given: Config, as_json: output.AsJson = False) -> None:
     """Check the settings, kinds, sites, tokens and certificate that `farrier run` would use, without a database, and
-    show the settings that differ from their defaults. Exit code 2: one of them is wrong."""
+    show the settings that differ from their defaults. Exit code 2: something is invalid."""
     sites = anyio.run(_read, given)
     changed = dict(_changed(given))
     if as_json:

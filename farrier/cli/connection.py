@@ -74,7 +74,7 @@ async def administrator(settings: config.Config) -> AsyncIterator[Single]:
 async def located(settings: config.Config) -> config.DatabaseConfig:
     """The settings of the database with the DSN to which they refer. Raises ConfigError."""
     if settings.client.api and not (settings.database.dsn or settings.database.embedded):
-        raise ConfigError("this command needs the database itself; use --dsn instead of --api")
+        raise ConfigError("this command needs a connection to the database; use --dsn instead of --api")
     if not settings.database.refers:
         return settings.database
     from farrier import wiring  # imports that take a second, which other commands need not wait for
@@ -140,14 +140,16 @@ def _settings(
         typer.Option(
             metavar="NAME",
             envvar="FARRIER_CONTEXT",
-            help="Context to use; see farrier context.",
+            help="Context to use. farrier context list lists the contexts.",
             autocompletion=completion.context_names,
             rich_help_panel=_PANEL,
         ),
     ] = None,
 ) -> config.Config:
     if api and (dsn or embedded):
-        raise typer.BadParameter("--api is used instead of a database, which --dsn and --embedded name; give one")
+        raise typer.BadParameter(
+            "--api connects to the HTTP API, --dsn and --embedded to a database; give only one of them"
+        )
     flags = {
         "database.dsn": "" if api else dsn,
         "database.embedded": "" if api else embedded,
@@ -155,7 +157,7 @@ def _settings(
     }
     if context is not None:
         if dsn or embedded or api:
-            raise typer.BadParameter("--context names a database or an API, and so do --dsn, --embedded and --api")
+            raise typer.BadParameter("--context already names a database or an API; omit --dsn, --embedded and --api")
         return _of_context(contexts.load().named(context), config_file)
     settings = config.load(config_file, flags=flags)
     if settings.database.dsn or settings.database.embedded or settings.client.api:

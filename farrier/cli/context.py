@@ -13,7 +13,9 @@ from farrier.errors import ConfigError
 from farrier.log import mask_urls
 
 context = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Name databases, and select the one that commands use."
+    no_args_is_help=True,
+    add_completion=False,
+    help="Save named connections to databases and APIs, and select the current one.",
 )
 
 _Name = Annotated[
@@ -61,7 +63,7 @@ def show(
 
 @context.command("use")
 def use(name: _Name) -> None:
-    """Make a context the current one: commands that name no other database use it."""
+    """Make a context the current one. Commands without --context, --dsn, --embedded or --api use it."""
     found = contexts.load()
     chosen = found.named(name)
     contexts.save(contexts.Contexts(name, found.contexts))
@@ -77,7 +79,7 @@ def add(
     token_file: Annotated[str, typer.Option(metavar="FILE", help="File with the token for the API.")] = "",
     config: Annotated[str, typer.Option(metavar="FILE", help="TOML file with settings.")] = "",
 ) -> None:
-    """Add a context, or replace the one of this name. The first one becomes the current one."""
+    """Add a context, or replace the context with this name. The first context becomes the current one."""
     try:
         added = Context(dsn=dsn, embedded=embedded, api=api, token_file=token_file, config=config)
     except ValueError as error:

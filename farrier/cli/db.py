@@ -22,8 +22,8 @@ from farrier.io.pool import Single
 T = TypeVar("T")
 
 _NOT_COMPARABLE = (
-    "functions, views and triggers were applied on another major version of PostgreSQL, so this check finds missing "
-    "objects, but not objects edited by hand; to make it find both, run farrier db migrate"
+    "functions, views and triggers were applied on another major version of PostgreSQL, so this check found missing "
+    "objects only; to find objects edited by hand, too, run farrier db migrate and then this check"
 )
 
 db = typer.Typer(
@@ -72,7 +72,7 @@ def check(settings: Config, as_json: output.AsJson = False) -> None:
     if not as_json:
         typer.echo(f"schema version {status.found}, as this program requires")
         for machine in shared:
-            typer.echo(f"nodes {', '.join(machine.nodes)} recorded the same machine, by its {machine.kind}")
+            typer.echo(f"nodes {', '.join(machine.nodes)} recorded the same machine: their {machine.kind} is the same")
 
 
 @db.command("schema")

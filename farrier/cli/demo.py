@@ -38,7 +38,7 @@ def demo(  # noqa: PLR0913 - one parameter is one option
         bool,
         typer.Option(
             "--until-active",
-            help="Exit with 0 once every node is active and every BMC manageable. If they are not in time, print the "
+            help="Exit with 0 as soon as every node is active and every BMC manageable. At the time limit, print the "
             "reasons and exit with 1.",
         ),
     ] = False,
@@ -157,16 +157,16 @@ def _print_next(kept: Path | None) -> None:
 
     if kept is None:
         steps = (
-            ("farrier demo --dir ~/farrier-demo", "the same, and keep its database for the other commands"),
-            ("farrier run --embedded ~/farrier-data", "a controller of your own, with an empty database"),
-            ("farrier --help", "all commands"),
+            ("farrier demo --dir ~/farrier-demo", "the same demo; its database stays for other commands"),
+            ("farrier run --embedded ~/farrier-data", "run a controller with an empty database"),
+            ("farrier --help", "list all commands"),
         )
     else:
         at = f"--embedded {shlex.quote(str(kept / DATABASE))}"
         steps = (
-            (f"farrier node list {at}", "the nodes, those above a limit first"),
-            (f"farrier history list --last 1h {at}", "what happened to them, the newest first"),
-            (f"farrier run {at}", "go on without the simulation: the agents are silent, so nodes go offline"),
+            (f"farrier node list {at}", "list the nodes; nodes above a limit are first"),
+            (f"farrier history list --last 1h {at}", "list their changes, the newest first"),
+            (f"farrier run {at}", "continue without the simulation: agents stop reporting, so nodes go offline"),
         )
     typer.echo("next:")
     for command, purpose in steps:

@@ -111,7 +111,9 @@ def _form(
     ] = "",
     watch: Annotated[
         bool,
-        typer.Option("--watch", "-w", help="Go on, and print what changes, until Ctrl-C.", rich_help_panel=_PANEL),
+        typer.Option(
+            "--watch", "-w", help="Keep running, and print each change, until Ctrl-C.", rich_help_panel=_PANEL
+        ),
     ] = False,
 ) -> Form:
     if as_json and form not in (None, Output.JSON):

@@ -26,17 +26,20 @@ _SECONDS = 4.0
 
 def health(
     ready: Annotated[
-        bool, typer.Option("--ready", help="Ask whether it is ready: whether the database commits renewals.")
+        bool,
+        typer.Option(
+            "--ready", help="Check whether the daemon is ready: whether it can renew its leases in the database."
+        ),
     ] = False,
     config_file: Annotated[
         Path | None,
         typer.Option("--config", metavar="FILE", envvar="FARRIER_CONFIG", help="TOML file with the daemon's settings."),
     ] = None,
 ) -> None:
-    """Ask the daemon of this machine whether it is alive. Exit code 0: it is; 1: it is not.
+    """Check whether the daemon on this machine is alive. Exit code 0: alive; 1: not alive.
 
-    Address, port and TLS are those of the daemon's settings. The daemon's certificate is not verified, because it is
-    not for this address.
+    The command takes address, port and TLS from the daemon's settings. It does not verify the daemon's certificate,
+    which need not name this address.
     """
     url = f"{url_of(config.load(config_file).http)}/{'readyz' if ready else 'healthz'}"
     try:

@@ -110,7 +110,7 @@ async def prune(
             break
     what = "would be removed" if dry_run else "removed"
     typer.echo(
-        f"{deleted} entries {what}; {looked - deleted} older entries stay, because each is the newest of its layer"
+        f"{deleted} entries {what}; {looked - deleted} old entries stay, because each is the newest entry of its layer"
     )
 
 

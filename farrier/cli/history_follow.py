@@ -26,7 +26,7 @@ _SHARE = 10
 async def show(session: Session, wanted: HistoryFilter, *, newest: int, form: Form) -> None:
     """Print the newest changes, the oldest of these first, and each later one."""
     if wanted.until is not None:
-        raise typer.BadParameter("--follow has no end; leave out --until")
+        raise typer.BadParameter("--follow continues until Ctrl-C; omit --until")
     printer = Printer(history_options.ROWS, form)
     async for changes in follow(session, wanted, newest=newest, period=_PERIOD):
         printer.print_more(clock.wall(), changes)

@@ -33,7 +33,7 @@ SETTLED = timedelta(minutes=1)
 _PANEL = "Which changes"
 
 Follow = Annotated[
-    bool, typer.Option("--follow", "-f", help="Print the oldest first, go on with each later change, until Ctrl-C.")
+    bool, typer.Option("--follow", "-f", help="Print the oldest first, then each new change, until Ctrl-C.")
 ]
 
 

@@ -91,7 +91,9 @@ def _of_csv(text: str) -> Iterator[tuple[str, _Given]]:
             if not any(cell.strip() for cell in cells):
                 continue
             if len(cells) != len(heading):
-                text = f"has {len(cells)} cells, but the heading has {len(heading)}; quote a cell that contains a comma"
+                text = (
+                    f"has {len(cells)} cells, but the heading has {len(heading)}; quote each cell that contains a comma"
+                )
                 yield where, (None, [Fault(where, "", text)])
                 continue
             yield where, _of_cells(where, dict(zip(heading, (cell.strip() for cell in cells), strict=True)))
@@ -106,7 +108,7 @@ def _check_heading(heading: Sequence[str]) -> None:
         if cell not in FIELDS:
             raise Wrong(f"line 1: a node has no field {cell!r}; {nearest(cell, FIELDS)}")
         if heading.count(cell) > 1:
-            raise Wrong(f"line 1: field {cell} is there twice; remove one of the columns")
+            raise Wrong(f"line 1: field {cell} occurs twice; remove one of the columns")
     if "name" not in heading:
         raise Wrong(f"line 1: there is no column name; the heading is one of: {', '.join(FIELDS)}")
 
@@ -126,7 +128,7 @@ def _of_cells(where: str, cells: Mapping[str, str]) -> _Given:
                 return None, [Fault(where, field, text)]
             labels = {key.strip(): value.strip() for key, _, value in pairs}
             if len(labels) < len(pairs):
-                return None, [Fault(where, field, f"a label is there twice in {cell!r}; keep one of the two")]
+                return None, [Fault(where, field, f"a label occurs twice in {cell!r}; remove one of the two")]
             given[field] = labels
         elif field == "macs":
             given[field] = [mac.strip() for mac in cell.split(_SEPARATOR) if mac.strip()]
@@ -205,4 +207,4 @@ def doubled(rows: Sequence[Row]) -> Iterator[Fault]:
             earlier = first.setdefault((field, mark), row.where)
             if earlier != row.where:
                 shown = machine if field == "maas_id" else mark
-                yield Fault(row.where, field, f"{shown!r} is there before, in {earlier}; keep one of the two")
+                yield Fault(row.where, field, f"{shown!r} also occurs in {earlier}; remove one of the two")

@@ -74,9 +74,11 @@ async def _of_others(session: Session, site: str, found: Sequence[Row]) -> list[
             row = by_name[node.name]
             machine = row.values["maas_id"]
             if node.site not in (None, site):
-                faults.append(_name_fault(row, f"{node.name!r} is a node of site {node.site}", site))
+                faults.append(_name_fault(row, f"a node of site {node.site} is already named {node.name!r}", site))
             elif node.maas_id not in (None, machine):
-                faults.append(_name_fault(row, f"{node.name!r} is a node with machine {node.maas_id}", site))
+                faults.append(
+                    _name_fault(row, f"a node with machine {node.maas_id} is already named {node.name!r}", site)
+                )
     return faults
 
 

@@ -39,9 +39,9 @@ async def import_(  # noqa: PLR0913 - one parameter is one option
             metavar="SITE", help="Import the machines of this site's MAAS region.", autocompletion=completed_names.sites
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    timeout: Annotated[str, typer.Option(help="Time limit of each node for the answer to its change.")] = "60s",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    timeout: Annotated[str, typer.Option(help="Time limit for the answer to the intent of each node.")] = "60s",
     requested_by: Annotated[
         str | None, typer.Option(help="Name of the client, for the history. Default: this user.")
     ] = None,
@@ -49,8 +49,8 @@ async def import_(  # noqa: PLR0913 - one parameter is one option
 ) -> None:
     """Register and change the nodes of a file or of a MAAS region.
 
-    farrier first shows what would change. A node that is registered already gets the values that it does not have;
-    labels are merged. An import that is repeated changes nothing. If the file has a mistake, nothing is imported.
+    farrier first shows what would change. For a node that is already registered, it changes the values that differ, and
+    merges labels. A repeated import changes nothing. If the file has a mistake, nothing is imported.
     """
     if (file is None) is (maas is None):
         raise typer.BadParameter("give either a FILE or --maas SITE")

@@ -37,8 +37,8 @@ def judged(kind: str, intent: int, answer: Answer | None, timeout: str, *, as_js
         if as_json:
             output.json({"intent": intent, "status": "pending"})
         raise late(
-            f"intent {intent} was not answered within {timeout}; it remains, and a controller will answer it when "
-            f"it runs the {output.words(kind)}: see farrier resource why {kind} NAME"
+            f"intent {intent} was not answered within {timeout}; it stays valid until a controller answers it; to see "
+            f"what the {output.words(kind)} waits for, run farrier resource why {kind} NAME"
         )
     if as_json:
         output.json(answer)

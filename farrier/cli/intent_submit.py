@@ -32,7 +32,10 @@ async def submit(  # noqa: PLR0913 - one parameter is one option
     ] = False,
     until: Annotated[NodeStatus | None, typer.Option(help="Wait until the node has this status.")] = None,
     timeout: Annotated[str, typer.Option(help="Time limit for --wait and --until.")] = "60s",
-    key: Annotated[str | None, typer.Option(help="Idempotency key: the same intent sent twice is stored once.")] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(help="Idempotency key: an intent that is submitted twice with the same key is stored once."),
+    ] = None,
     api_version: Annotated[int, typer.Option(help="Version of the intent API.")] = actions.API_MAX,
     requested_by: Annotated[
         str | None, typer.Option(help="Name of the client, for the history. Default: this user.")
@@ -85,5 +88,5 @@ async def _until(session: Session, node: int, status: NodeStatus, seconds: float
                 raise intent_answers.late(f"{page.rows[0].name} is deleted and will never be {status}")
             await anyio.sleep(_LOOK_EVERY_SECONDS)
     raise intent_answers.late(
-        f"the node is {found or 'unknown'}, not {status}, after {timeout}; for the reason see farrier node why"
+        f"the node is {found or 'unknown'}, not {status}, after {timeout}; to see the reason, run farrier node why"
     )

@@ -56,8 +56,8 @@ def install(
     settings: Config,
     name: Annotated[str, typer.Argument(metavar="PACKAGE.MODULE:NAME", help="The Extension of the kind.")],
 ) -> None:
-    """Create the table of a kind with the kind's SQL, unless it exists, and register the kind's states, edges and
-    actions. Run it again after these change."""
+    """Create the table of a kind with the kind's SQL, if it does not exist, and register the kind's states, edges and
+    actions. If these change later, run the command again."""
     from farrier import wiring  # imports that take a second, which --help need not wait for
     from farrier.io import catalog, kinds, migrate
 

@@ -36,5 +36,5 @@ class Missing:
             named = ", ".join(map(repr, sorted(self._left)))
             raise RefusedByModel(
                 f"no {output.words(self._kind)} is named {named}",
-                hint=f"farrier resource list {self._kind} lists those that exist",
+                hint=f"farrier resource list {self._kind} lists the existing ones",
             )

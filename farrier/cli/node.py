@@ -79,7 +79,7 @@ async def bootstrap(
 
 def _print_token(token: str, ttl: str) -> None:
     typer.echo(f"bootstrap token: {token}")
-    typer.echo(f"it is shown only now, and works once within {ttl}", err=True)
+    typer.echo(f"it is shown only once, and the agent can use it once, within {ttl}", err=True)
 
 
 node_set.add_to(node)

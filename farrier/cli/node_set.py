@@ -71,7 +71,7 @@ async def _set(session: Session, nodes: tuple[NodeView, ...], changes: detail_ch
     same = len(nodes) - len(params)
     if same or not nodes:
         typer.echo(
-            f"{bulk_options.several(same, NODE)} had these values before" if nodes else "no node matches", err=True
+            f"{bulk_options.several(same, NODE)} already had these values" if nodes else "no node matches", err=True
         )
     if not params:
         return

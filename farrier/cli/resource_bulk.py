@@ -110,7 +110,7 @@ async def _action(session: Session, kind: str, action: str) -> ActionView:
     """The action of the kind. Raises a usage error for an unknown one, and for `create`."""
     intent_kind.known(action, f"action of {output.words(kind)}s", await intent_kind.actions(session, kind))
     if action == CREATE:
-        raise typer.BadParameter(f"create is for a new name; use farrier resource intent {kind} NAME create")
+        raise typer.BadParameter(f"create makes a new resource; use farrier resource intent {kind} NAME create")
     (known,) = await session.resources.kinds(kind, counted=False)
     return next(each for each in known.actions if each.action == action)
 

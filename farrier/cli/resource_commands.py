@@ -60,7 +60,10 @@ Until = Annotated[
     str | None, typer.Option(metavar="STATE", help="Wait until the resource is in this state or one of its substates.")
 ]
 Timeout = Annotated[str, typer.Option(help="Time limit for --wait and --until.")]
-Key = Annotated[str | None, typer.Option(help="Idempotency key: the same intent sent twice is stored once.")]
+Key = Annotated[
+    str | None,
+    typer.Option(help="Idempotency key: an intent that is submitted twice with the same key is stored once."),
+]
 By = Annotated[str | None, typer.Option(help="Name of the client, for the history. Default: this user.")]
 
 
@@ -293,5 +296,6 @@ async def _until(session: Session, kind: str, id_: int, asked: Asking, seconds: 
                 raise intent_answers.late(f"{resource.name} has ended as {found} and will never be {asked.until}")
             await anyio.sleep(_LOOK_EVERY_SECONDS)
     raise intent_answers.late(
-        f"it is {found or 'unknown'}, not {asked.until}, after {asked.timeout}; for the reason see farrier resource why"
+        f"the state is {found or 'unknown'}, not {asked.until}, after {asked.timeout}; to see the reason, "
+        "run farrier resource why"
     )

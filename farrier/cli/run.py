@@ -18,7 +18,9 @@ def run(  # noqa: PLR0913 - one parameter is one option
     embedded: Annotated[
         str | None, typer.Option(metavar="DIR", help="Start an embedded PostgreSQL in this directory.")
     ] = None,
-    db_timeout: Annotated[str | None, typer.Option(help="How long to try to reach the database, such as 60s.")] = None,
+    db_timeout: Annotated[
+        str | None, typer.Option(help="How long to try to connect to the database, such as 60s.")
+    ] = None,
     http_port: Annotated[
         int | None, typer.Option(help="Port for metrics, health and pages; 0 for any free port.")
     ] = None,
@@ -33,7 +35,7 @@ def run(  # noqa: PLR0913 - one parameter is one option
         log.Level | None, typer.Option(help="Lowest level that is logged.", case_sensitive=False)
     ] = None,
 ) -> None:
-    """Run the controller until SIGTERM or Ctrl-C. A second signal ends it at once, without the drain.
+    """Run the controller until SIGTERM or Ctrl-C. A second signal stops it at once, without the drain.
 
     Any number of controllers can share one database. SIGHUP reads the settings again.
     """

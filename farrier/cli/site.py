@@ -125,7 +125,7 @@ def check(
         typer.Argument(metavar="[DIR]", help="Directory of the sites. Default: sites.directory of the settings."),
     ] = None,
     ask: Annotated[
-        bool, typer.Option("--ask", help="Request from each region its version and the user of farrier's API key.")
+        bool, typer.Option("--ask", help="Read from each region its version and the user of farrier's API key.")
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:

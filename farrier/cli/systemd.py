@@ -68,8 +68,8 @@ def install(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Run the service as this account, which systemd-sysusers creates. Without it, systemd creates an "
-            "account at each start.",
+            help="Run the service as this account, which systemd-sysusers creates. Default: systemd creates a "
+            "temporary account at each start.",
         ),
     ] = None,
     as_json: output.AsJson = False,

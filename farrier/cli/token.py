@@ -33,7 +33,7 @@ def create(
     scope: Annotated[list[Scope], typer.Option(help="What the client may do. Repeatable; admin includes the others.")],
     expires_in: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="How long the token is valid, such as 90d. Default: for ever."),
+        typer.Option(metavar="DURATION", help="How long the token is valid, such as 90d. Default: it never expires."),
     ] = None,
     file: Annotated[Path | None, typer.Option(help="Add the entry to this file, which http.tokens_file names.")] = None,
     as_json: output.AsJson = False,
@@ -63,7 +63,7 @@ def list_(
     settings: Config,
     form: Form,
     file: Annotated[
-        Path | None, typer.Option(help="File of tokens. Default: http.tokens_file of the settings.")
+        Path | None, typer.Option(help="File with the tokens. Default: http.tokens_file of the settings.")
     ] = None,
 ) -> None:
     """List the clients of the file of tokens with their scopes and expiry. The file has no token itself."""

@@ -315,7 +315,7 @@ class RemoteRetention:
 
 
 def _needs_database() -> ConfigError:
-    return ConfigError("this command needs the database itself; use --dsn instead of --api")
+    return ConfigError("this command needs a connection to the database; use --dsn instead of --api")
 
 
 def _new_node(given: Registration) -> calls.NewNode:

@@ -19,7 +19,7 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     ] = ""
     token_file: Annotated[
         str,
-        Meta(description="File with one line, the bearer token for the API. Empty: requests have no token."),
+        Meta(description="File with the bearer token for the API on its only line. Empty: farrier sends no token."),
     ] = ""
     ca_file: Annotated[
         str,

@@ -34,7 +34,7 @@ class Context(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         if sum(map(bool, (self.dsn, self.embedded, self.api))) > 1:
             raise ValueError("set only one of dsn, embedded and api")
         if not (self.dsn or self.embedded or self.api or self.config):
-            raise ValueError("set dsn, embedded, api or config")
+            raise ValueError("set at least one of dsn, embedded, api and config")
 
     @property
     def flags(self) -> Mapping[str, object]:

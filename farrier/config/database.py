@@ -25,9 +25,9 @@ class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     dsn: Annotated[
         str,
         Meta(
-            description="postgresql:// URL of the server. Several hosts with target_session_attrs=read-write follow a "
-            "fail-over. The value may also be a reference to a file with the URL: systemd:NAME, a credential of the "
-            "unit, or file:PATH. Empty: the embedded server."
+            description="postgresql:// URL of the server. With several hosts and target_session_attrs=read-write, "
+            "farrier follows a fail-over. The value may also be a reference to a file with the URL: systemd:NAME, a "
+            "credential of the unit, or file:PATH. Empty: the embedded server."
         ),
     ] = ""
     embedded: Annotated[str, Meta(description="Directory of the embedded PostgreSQL. Set either this or dsn.")] = ""
@@ -48,23 +48,23 @@ class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     connect_timeout: Annotated[
         timedelta,
         Meta(
-            description="Time limit for a connection to one host of the DSN. After it, farrier tries the next host. A "
-            "reachable server accepts a connection within milliseconds. Must be shorter than 5 s."
+            description="Time limit for a connection to one host of the DSN. After this time, farrier tries the next "
+            "host. A reachable server accepts a connection within milliseconds. Must be shorter than 5 s."
         ),
     ] = _seconds(3)
     statement_timeout: Annotated[
         timedelta,
         Meta(
-            description="Time limit for a statement of the loop. After it, farrier closes the connection and tries the "
-            "hosts of the DSN again. Statements take milliseconds. If an old primary stops responding, this "
-            "limit and connect_timeout bound how late the loop follows the fail-over."
+            description="Time limit for a statement of the loop. After this time, farrier closes the connection and "
+            "tries the hosts of the DSN again. Statements take milliseconds. If an old primary stops responding, "
+            "this limit and connect_timeout bound how late the loop follows the fail-over."
         ),
     ] = _seconds(5)
     read_timeout: Annotated[
         timedelta,
         Meta(
-            description="Time limit for lists, pages and fleet figures. These read many rows, and no node waits "
-            "for them."
+            description="Time limit for lists, pages and fleet figures. These statements read many rows, and no node "
+            "waits for them."
         ),
     ] = _seconds(30)
     pool_max: Annotated[

@@ -84,7 +84,7 @@ def _table_settings(table: type[msgspec.Struct], heading: str, seen: dict[Any, s
         if tables.is_struct(held):
             name = f"{path}.{field.name}" if path else field.name
             if held in seen:
-                yield SiteSetting(heading, field.name, "", f"As in {seen[held]}.", required=False)
+                yield SiteSetting(heading, field.name, "", f"The same keys as {seen[held]}.", required=False)
             else:
                 seen[held] = f"[{name}]" if held is type_ else f"[[{name}]]"
                 below.append((held, seen[held]))

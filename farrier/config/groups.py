@@ -44,14 +44,15 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         Meta(
             ge=0,
             le=0.5,
-            description="Fraction of the period by which runs are spread, so that resources do not all run at once.",
+            description="Fraction of the period over which farrier spreads the runs, so that the handlers of all "
+            "resources do not run at once.",
         ),
     ] = 0.1
     resync: Annotated[
         timedelta,
         Meta(
-            description="Interval at which farrier reads each resource from the database. This bounds how late farrier "
-            "sees a change without a wake, such as rows edited by hand."
+            description="Interval at which farrier reads each resource from the database. farrier sees a change "
+            "without a wake, such as a row edited by hand, at most this much later."
         ),
     ] = _seconds(300)
     batch: Annotated[
@@ -67,7 +68,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         Meta(
             ge=1,
             le=16,
-            description="Concurrent loads per kind. While farrier processes one load, the others wait for the "
+            description="Concurrent loads per kind. While farrier processes one load, the other loads wait for the "
             "database.",
         ),
     ] = 3
@@ -111,13 +112,13 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """Settings of nodes: when a node counts as silent, time limits of its handler, and the brake."""
 
     offline_after: Annotated[
-        timedelta, Meta(description="A node is offline when its last heartbeat is older than this.")
+        timedelta, Meta(description="farrier marks a node offline when its last heartbeat is older than this.")
     ] = _seconds(180)
     force_after: Annotated[
         timedelta,
         Meta(
-            description="If an intent has force, farrier cancels agent tasks that are unfinished this long after their "
-            "stage began."
+            description="For an intent with force, farrier cancels agent tasks that are still unfinished this long "
+            "after their stage began."
         ),
     ] = _seconds(600)
     observation_ttl: Annotated[
@@ -133,10 +134,9 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     confirmed_every: Annotated[
         timedelta,
         Meta(
-            description="Interval at which farrier stores an unchanged power reading. To store every reading of "
-            "100,000 BMCs would update 1,700 rows a second. A stored reading is fresh for "
-            "observation_ttl plus this interval, unless a BMC failure is recorded. With 1s, farrier "
-            "stores each reading."
+            description="Interval at which farrier stores an unchanged power reading. Storing every reading of "
+            "100,000 BMCs would update 1,700 rows a second. A stored reading is fresh for observation_ttl plus this "
+            "interval, unless a BMC failure is recorded. With 1s, farrier stores each reading."
         ),
     ] = _seconds(600)
     probe_deadline: Annotated[
@@ -153,9 +153,9 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         Meta(
             gt=0,
             le=1,
-            description="Largest share of a site's nodes in service that may leave service within brake_window because "
-            "of silence or drift. If more would leave, farrier holds them in service: a failure of so many "
-            "suggests a fault of the network, the region or the path of heartbeats. 1: no brake.",
+            description="Largest share of a site's nodes in service that may leave service within brake_window "
+            "because of silence or drift. If more nodes would leave, farrier holds them in service, because so many "
+            "failures suggest a fault of the network, the region or the path of heartbeats. 1: no brake.",
         ),
     ] = 0.1
     brake_at_least: Annotated[
@@ -169,24 +169,23 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     brake_window: Annotated[
         timedelta,
         Meta(
-            description="Time for which the brake counts a node that left service. The brake may count it up to a "
-            "minute longer. After half of this time, farrier tries again to take a held node out of "
-            "service."
+            description="Time for which the brake counts a node that left service. The brake may count the node up "
+            "to a minute longer. After half of this time, farrier tries again to take a held node out of service."
         ),
     ] = _seconds(600)
     bootstrap_ttl: Annotated[
         timedelta,
         Meta(
-            description="How long a bootstrap token stays valid. It can be used once. The default leaves time to rack "
-            "and cable a machine."
+            description="How long a bootstrap token stays valid. An agent can use the token once. The default leaves "
+            "time to rack and cable a machine."
         ),
     ] = timedelta(hours=72)
 
     def __post_init__(self) -> None:
         if not timedelta(0) < self.power_sync_interval < self.observation_ttl:
             raise ValueError(
-                "power_sync_interval must be shorter than observation_ttl, or every read would be stale before the "
-                "next one"
+                "power_sync_interval must be shorter than observation_ttl, because otherwise each reading would be "
+                "stale before the next one"
             )
 
     @property
@@ -213,7 +212,8 @@ class BmcTrustConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     fingerprint: Annotated[
         str,
         Meta(
-            description="SHA-256 fingerprint of the only certificate that farrier trusts; it then trusts no authority."
+            description="SHA-256 fingerprint of the only certificate that farrier trusts. With a fingerprint, "
+            "farrier trusts no authority."
         ),
     ] = ""
     insecure: Annotated[
@@ -264,14 +264,14 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
         Meta(
             ge=1,
             description="Largest number of BMCs that one process contacts at the same time. A BMC that has not "
-            "answered within a second no longer counts; its requests continue.",
+            "responded within a second no longer counts, but its requests continue.",
         ),
     ] = 200
     connect_timeout: Annotated[
         timedelta,
         Meta(
-            description="Time limit for opening a connection. A management network responds within milliseconds or "
-            "not at all."
+            description="Time limit for opening a connection. A BMC accepts a connection within milliseconds, or not "
+            "at all."
         ),
     ] = _seconds(3)
 
@@ -300,8 +300,8 @@ class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     path_prefix: Annotated[
         str,
         Meta(
-            description="Path with which every vault: reference must begin. farrier compares whole names: if this is "
-            "farrier, it refuses farrier-b/x. Empty: any path of the mount."
+            description="Path prefix that every vault: reference must have. farrier compares whole names: with the "
+            "prefix farrier, it refuses farrier-b/x. Empty: any path of the mount."
         ),
     ] = "farrier"
     namespace: Annotated[str, Meta(description="Namespace (Vault Enterprise, HCP). Empty: the root.")] = ""
@@ -322,8 +322,8 @@ class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     keep: Annotated[
         timedelta,
         Meta(
-            description="How long farrier keeps a secret in memory. It notices a rotated secret at most this much "
-            "later. With the default, 5,000 BMCs that share one secret cause two requests a minute."
+            description="How long farrier keeps a secret in memory. farrier notices a rotated secret at most this "
+            "much later. With the default, 5,000 BMCs that share one secret cause two requests a minute."
         ),
     ] = _seconds(30)
 

@@ -35,9 +35,9 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     names: Annotated[
         tuple[str, ...],
         Meta(
-            description="Host names that farrier accepts in the Host header of a request, such as the name of a proxy "
-            "that forwards this header. It always accepts IP addresses and localhost. A request for another "
-            "host gets 421, except for /metrics, /healthz and /readyz."
+            description="Host names that farrier accepts in the Host header of a request, such as the name of a "
+            "proxy that forwards this header. farrier always accepts IP addresses and localhost. It responds to a "
+            "request for another host with the status 421, except for /metrics, /healthz and /readyz."
         ),
     ] = ()
     bearer_token: Annotated[
@@ -66,8 +66,9 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     dashboards_url: Annotated[
         str,
         Meta(
-            description="URL of the dashboard of a resource, to which its page links. {kind}, {name} and {site} stand "
-            "for the resource's values: https://grafana.example.com/d/gpu?var-node={name}. Empty: no link."
+            description="URL of the dashboard of a resource. The page of the resource links to it. {kind}, {name} "
+            "and {site} stand for the resource's values: https://grafana.example.com/d/gpu?var-node={name}. Empty: "
+            "no link."
         ),
     ] = ""
 
@@ -108,8 +109,9 @@ class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         str,
         Meta(
             description="URL at which the pages of docs/operating/ of this version are published, for the links of "
-            "farrier alerts and farrier dashboard. With {page}, such as https://docs.example.com/operating/{page}/, "
-            "the path of a page replaces it; else the path and .md are appended. Empty: links are paths in a checkout."
+            "farrier alerts and farrier dashboard. If the URL contains {page}, as in "
+            "https://docs.example.com/operating/{page}/, the path of a page replaces {page}; otherwise farrier "
+            "appends the path and .md. Empty: links are paths in a checkout."
         ),
     ] = ""
 
@@ -127,8 +129,8 @@ class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     endpoint: Annotated[
         str,
         Meta(
-            description="URL of an OpenTelemetry collector (OTLP over HTTP), such as http://127.0.0.1:4318. It gets a "
-            "trace of each run that calls a service. Requires the extra otel. Empty: no traces."
+            description="URL of an OpenTelemetry collector (OTLP over HTTP), such as http://127.0.0.1:4318. farrier "
+            "sends it a trace of each run that calls a service. Requires the extra otel. Empty: no traces."
         ),
     ] = ""
     share: Annotated[

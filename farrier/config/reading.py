@@ -107,7 +107,7 @@ def toml(text: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError:
         raise
     except ValueError:  # a limit of Python, whose text is for programmers
-        raise ValueError("it has a number with thousands of digits") from None
+        raise ValueError("it contains a number with thousands of digits") from None
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     level: list[Any] = [content]

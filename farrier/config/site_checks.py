@@ -74,7 +74,7 @@ def faults(site: Site) -> Iterator[Fault]:
 
 def _maas(maas: MaasSite) -> Iterator[Fault]:
     if not _is_plain(maas.url):
-        yield Fault(place("maas", "url"), "expected http[s]://host[:port]/MAAS and nothing more")
+        yield Fault(place("maas", "url"), "expected http[s]://host[:port]/MAAS without further parts")
     if not _is_reference(maas.key):
         yield Fault(place("maas", "key"), f"expected a reference to the API key ({_NAMED_SCHEMES}), not the key itself")
     yield from _ca_file("maas", maas.ca_file)
@@ -82,7 +82,7 @@ def _maas(maas: MaasSite) -> Iterator[Fault]:
 
 def _ufm(ufm: UfmSite) -> Iterator[Fault]:
     if not _is_plain(ufm.url):
-        yield Fault(place("ufm", "url"), "expected http[s]://host[:port] and nothing more")
+        yield Fault(place("ufm", "url"), "expected http[s]://host[:port] without further parts")
     if bool(ufm.credential) == bool(ufm.token):
         yield Fault(place("ufm"), "expected exactly one of credential (a user and password) and token")
     for key in ("credential", "token"):
@@ -149,7 +149,7 @@ def _storage(site: Site) -> Iterator[Fault]:
         text = f"expected a pattern that matches only boot disks; {storage.boot_disk_model!r} matches any disk"
         yield Fault(place("storage", "boot_disk_model"), text)
     if storage.root_size_gb is not None and storage.layout not in _WITH_A_ROOT:
-        text = f"layout {storage.layout} creates no root partition; use {', '.join(_WITH_A_ROOT)}, or set no size"
+        text = f"layout {storage.layout} creates no root partition; use {', '.join(_WITH_A_ROOT)}, or omit the size"
         yield Fault(place("storage", "root_size_gb"), text)
 
 
@@ -209,7 +209,7 @@ def _link(link: LinkSite, path: str) -> Iterator[Fault]:
         if link.addresses:
             yield Fault(
                 place(path, "addresses"),
-                f"is only for mode static, and the mode is {link.mode}; remove it, or use mode static",
+                f"is allowed only with mode static, but the mode is {link.mode}; remove it, or use mode static",
             )
         return
     if link.subnet is None:

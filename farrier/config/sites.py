@@ -39,14 +39,14 @@ class MaasSite(_Table, frozen=True, kw_only=True):
 
     url: Annotated[str, Meta(pattern=r"^https?://[^\s/]+(/[^\s]*)?/MAAS/?$", description="Base URL, ending in /MAAS.")]
     key: Annotated[
-        str, Meta(min_length=1, description="Reference to the API key, in the form in which MAAS prints it.")
+        str, Meta(min_length=1, description="Reference to the API key. The secret has the form that MAAS prints.")
     ]
     ca_file: Annotated[
         str, Meta(description="PEM file with the authorities to trust. Empty: the authorities of the system.")
     ] = ""
-    agent_name: Annotated[Text, Meta(description="Prefix by which farrier finds its own deployments in MAAS.")] = (
-        "farrier"
-    )
+    agent_name: Annotated[
+        Text, Meta(description="Prefix of the agent_name by which farrier finds its own deployments in MAAS.")
+    ] = "farrier"
     architecture: Annotated[Text, Meta(description="Architecture of machines that farrier creates in MAAS.")] = (
         "amd64/generic"
     )
@@ -101,8 +101,8 @@ class UfmSite(_Table, frozen=True, kw_only=True):
     change_timeout: Annotated[
         timedelta,
         Meta(
-            description="Time limit for a request that changes something. Afterwards farrier reads from UFM whether it "
-            "took effect."
+            description="Time limit for a request that changes something. After this time, farrier reads from UFM "
+            "whether the change took effect."
         ),
     ] = timedelta(seconds=30)
 
@@ -138,7 +138,9 @@ class CommissionSite(_Table, frozen=True, kw_only=True):
     keep_networking: Annotated[bool, Meta(description="Keep the interface configuration of MAAS.")] = False
     keep_storage: Annotated[bool, Meta(description="Keep the disk layout of MAAS.")] = False
     configure_bmc: Annotated[bool, Meta(description="Let MAAS create its own account on the BMC.")] = False
-    enable_ssh: Annotated[bool, Meta(description="Leave the machine on and reachable by SSH afterwards.")] = False
+    enable_ssh: Annotated[bool, Meta(description="Leave the machine on and reachable by SSH after commissioning.")] = (
+        False
+    )
     testing_scripts: Annotated[
         tuple[Text, ...] | None,
         Meta(description="Scripts that test the machine. None: the region's default. Empty: no tests."),
@@ -243,7 +245,9 @@ class BondSite(_Table, frozen=True, kw_only=True):
             description="Name of the interface in the installed system, such as bond0.",
         ),
     ]
-    ports: Annotated[tuple[Text, ...], Meta(min_length=1, description="Globs for the ports, as in match of a port.")]
+    ports: Annotated[
+        tuple[Text, ...], Meta(min_length=1, description="Globs for the ports, with the rules of `match` of a port.")
+    ]
     mode: Annotated[
         str,
         Meta(
@@ -263,7 +267,12 @@ class BondSite(_Table, frozen=True, kw_only=True):
             "of all ports."
         ),
     ] = None
-    fabric: Annotated[Text | None, Meta(description="Name of the fabric of `vlan`, as for a port.")] = None
+    fabric: Annotated[
+        Text | None,
+        Meta(
+            description="Name of the fabric of `vlan`. None: the fabric of the ports, or the only fabric with this VID."
+        ),
+    ] = None
     mtu: Mtu | None = None
     link: LinkSite | None = None
     vlans: tuple[VlanSite, ...] = ()
@@ -274,7 +283,7 @@ class NetworkSite(_Table, frozen=True, kw_only=True):
 
     pxe_subnet: Annotated[
         Text | None,
-        Meta(description="CIDR of the subnet of the boot interface. None: the subnet on which MAAS saw it."),
+        Meta(description="CIDR of the subnet of the boot interface. None: the subnet on which MAAS saw the interface."),
     ] = None
     segments: Annotated[
         tuple[ResourceName, ...],

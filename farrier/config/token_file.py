@@ -112,7 +112,7 @@ def _repeated(tokens: tuple[ApiToken, ...]) -> Iterator[Fault]:
         for value, times in Counter(values).items():
             if times > 1:
                 numbers = ", ".join(str(at) for at, each in enumerate(values, start=1) if each == value)
-                yield Fault(place("tokens", field), f"tables {numbers} have the same value; each token needs its own")
+                yield Fault(place("tokens", field), f"tables {numbers} have the same value; each needs another")
 
 
 def _refusal(path: str, fault: str) -> ConfigError:

@@ -123,7 +123,9 @@ def test_the_environment_spells_numbers_switches_lists_and_labels() -> None:
         pytest.param('[log]\nlevel = "loud"\n', "'level' in [log]", id="unknown value"),
         pytest.param("port = 80\n", "outside of any section", id="outside of any section"),
         pytest.param("[http\n", "is not valid TOML", id="not TOML"),
-        pytest.param('[node]\npower_sync_interval = "1h"\n', "or every read would be stale", id="reads too rare"),
+        pytest.param(
+            '[node]\npower_sync_interval = "1h"\n', "because otherwise each reading would be stale", id="reads too rare"
+        ),
         pytest.param('[bmc]\nallowed_networks = ["10.0.0.1/8"]\n', "has host bits set", id="host bits in a network"),
         pytest.param('[bmc]\nca_file = "/ca.pem"\ninsecure = true\n', "exclude each other", id="ca_file and insecure"),
         pytest.param(

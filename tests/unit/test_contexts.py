@@ -43,7 +43,7 @@ def test_without_a_file_there_is_no_context() -> None:
     [
         ("current = ", "Invalid value"),
         ("[contexts.a]\ndns = 'x'", "unknown field `dns`"),
-        ("[contexts.a]\n", "set dsn, embedded, api or config"),
+        ("[contexts.a]\n", "set at least one of dsn, embedded, api and config"),
         ("[contexts.a]\ndsn = 'x'\nembedded = 'y'", "only one of dsn, embedded and api"),
         ("[contexts.a]\ndsn = 1", "Expected `str`, got `int`"),
         ("contexts = 1", "Expected `object`, got `int`"),

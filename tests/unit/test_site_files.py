@@ -188,7 +188,7 @@ def test_what_is_wrong_is_told_with_its_place(sites: Path, text: str, told: str)
 @pytest.mark.parametrize(
     ("link", "told"),
     [
-        ('{ mode = "auto", addresses = { n = "10.0.0.5" } }', "addresses: is only for mode static, and"),
+        ('{ mode = "auto", addresses = { n = "10.0.0.5" } }', "addresses: is allowed only with mode static, but"),
         ('{ mode = "static", addresses = { n = "10.0.0.5" } }', "subnet: is missing"),
         ('{ mode = "static", subnet = "10.0.0.0/24" }', "addresses: is missing"),
         ('{ mode = "static", subnet = "10.0.0.0/24", addresses = { n = "x" } }', "addresses.n: expected an IP address"),

@@ -103,7 +103,7 @@ async def test_a_node_is_registered_with_a_token_that_the_server_issues(remote: 
 
 async def test_a_command_for_the_database_itself_says_that_it_needs_it(remote: Prompt) -> None:
     refused = await remote("history", "prune", "--older-than", "365d", ends=ExitCode.USAGE)
-    assert refused.err == "farrier: this command needs the database itself; use --dsn instead of --api\n"
+    assert refused.err == "farrier: this command needs a connection to the database; use --dsn instead of --api\n"
 
 
 async def test_an_answer_in_the_first_response_is_reported_like_a_later_one(site: Site, remote: Prompt) -> None:
@@ -117,7 +117,7 @@ async def test_daemon_and_clients_may_share_their_settings(farrier: Prompt, remo
     await both("config", "check")
     assert (await both("db", "check")).out
     refused = await both("db", "check", "--api", remote.environment["FARRIER_CLIENT_API"], ends=ExitCode.USAGE)
-    assert refused.err == "farrier: this command needs the database itself; use --dsn instead of --api\n"
+    assert refused.err == "farrier: this command needs a connection to the database; use --dsn instead of --api\n"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ async def test_daemon_and_clients_may_share_their_settings(farrier: Prompt, remo
     [
         (("--api", "farrier.example"), ExitCode.USAGE, "expected the URL of farrier"),
         (("--api", "http://127.0.0.1:9"), ExitCode.DATABASE_UNREACHABLE, "cannot reach farrier at http://127.0.0.1:9"),
-        (("--api", "http://a", "--dsn", "postgresql://b"), ExitCode.USAGE, "--api is used instead of a database"),
+        (("--api", "http://a", "--dsn", "postgresql://b"), ExitCode.USAGE, "--api connects to the HTTP API"),
     ],
 )
 async def test_a_wrong_api_address_is_reported_in_one_line(

@@ -62,7 +62,7 @@ async def test_contexts_are_shown_without_passwords(nowhere: Prompt) -> None:
         (("node", "list", "--context", "here", "--dsn", "postgresql://x"), "--embedded and --api"),
         (("context", "use", "heer"), "did you mean 'here'?"),
         (("context", "remove", "there"), "no context is named 'there'"),
-        (("context", "add", "x"), "set dsn, embedded, api or config"),
+        (("context", "add", "x"), "set at least one of dsn, embedded, api and config"),
         (("context", "add", "x", "--dsn", "y", "--embedded", "z"), "set only one of dsn, embedded and api"),
         (("context", "add", "a b", "--dsn", "y"), "a context cannot be named 'a b'"),
     ],

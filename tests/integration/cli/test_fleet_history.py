@@ -164,7 +164,7 @@ async def test_invalid_options_of_history_are_a_usage_error(farrier: Prompt, wor
         (("history", "list", "--kind", "nods"), "no kind is named 'nods'; did you mean 'node'?"),
         (("history", "list", "--kind", "ib_partition", "--to", "active"), "--to: no state is named 'active'"),
         (("node", "history", "gpu-1", "--layer", "management", "--to", "active"), "--to: no state is named 'active'"),
-        (("history", "list", "--follow", "--until", "1h"), "leave out --until"),
+        (("history", "list", "--follow", "--until", "1h"), "omit --until"),
         (("history", "list", "--follow", "--after", "1.1.1.node.status"), "leave out --after"),
     ],
 )

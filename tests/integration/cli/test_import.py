@@ -167,8 +167,8 @@ def kept(region: Region, system_id: str, hostname: str, **info: str) -> None:
 @pytest.mark.parametrize(
     ("details", "text"),
     [
-        ("'{}', site => 'south'", "'gpu-1' is a node of site south"),
-        ("'{}', site => 'north', maas_id => '4th3r'", "'gpu-1' is a node with machine 4th3r"),
+        ("'{}', site => 'south'", "a node of site south is already named 'gpu-1'"),
+        ("'{}', site => 'north', maas_id => '4th3r'", "a node with machine 4th3r is already named 'gpu-1'"),
     ],
 )
 async def test_a_node_that_has_another_machine_keeps_it(

@@ -128,8 +128,8 @@ async def test_several_nodes_without_a_terminal_need_yes_and_the_error_says_how_
 ) -> None:
     refused = await rack("node", "drain", "*", ends=ExitCode.USAGE)
     text = " ".join(refused.err.replace("│", " ").split())
-    assert "drain 5 nodes (3 active, 1 offline, 1 enrolling; 1 would be refused now)" in text
-    assert "add --yes to confirm" in text
+    assert "drain 5 nodes (3 active, 1 offline, 1 enrolling; the model would reject 1 now)" in text
+    assert "add --yes, or --dry-run" in text
     assert await asked(db) == []
 
 
@@ -210,7 +210,7 @@ async def test_a_node_that_can_never_reach_the_status_is_not_waited_for(rack: Pr
         (["drain", "r7-1", "--until", "retierd"], ExitCode.USAGE, "no status is named 'retierd'"),
         (["drain", "r7-1", "--timeout", "soon"], ExitCode.USAGE, "expected a duration such as"),
         (["drain", "r7-1", "--max-in-flight", "0"], ExitCode.USAGE, "max-in-flight"),
-        (["drain", "r7-1", "--no-wait", "--until", "retired"], ExitCode.USAGE, "--no-wait cannot go with"),
+        (["drain", "r7-1", "--no-wait", "--until", "retired"], ExitCode.USAGE, "--no-wait cannot be combined with"),
         (["drain", "r7-1", "--status", "activ"], ExitCode.USAGE, "no status is named 'activ'"),
         (["drain", "r7-1", "--key", "k" * 256], ExitCode.USAGE, "idempotency_key is longer than 255 characters"),
         (["drian", "r7-1"], ExitCode.USAGE, "drian"),
@@ -274,5 +274,5 @@ async def test_on_a_terminal_the_command_asks_and_reports_what_remains_after_ctr
             await again.later()
         process.send_signal(signal.SIGINT)
         shown = await heard(ours, "--key cli-")
-        assert "interrupted after 0 of 4; submitted intents remain" in shown
+        assert "interrupted after 0 of 4; submitted intents stay valid" in shown
         assert await process.wait() == ExitCode.FAILED

@@ -133,7 +133,7 @@ async def test_a_timeout_without_a_controller_refers_to_why_which_advises_farrie
 ) -> None:
     await farrier("node", "add", "gpu-1")
     late = await farrier("intent", "submit", "gpu-1", "delete", "--wait", "--timeout", "1s", ends=ExitCode.FAILED)
-    assert "see farrier resource why node NAME" in late.err
+    assert "run farrier resource why node NAME" in late.err
     assert "check that farrier run is up" in (await farrier("node", "why", "gpu-1")).out
 
 

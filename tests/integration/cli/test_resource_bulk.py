@@ -37,7 +37,7 @@ async def test_the_selected_resources_are_followed_to_the_state(farrier: Prompt,
 async def test_it_asks_and_shows_as_for_nodes(farrier: Prompt, yard: Yard) -> None:
     await yard.pool.execute("UPDATE farrier_crates.crates SET state = 'packed' WHERE name = 'd-1'")
     refused = await farrier("resource", "act", "crate", "delete", "*", ends=ExitCode.USAGE)
-    assert "delete 3 crates (2 packing, 1 packed; 2 would be refused now)" in " ".join(refused.err.split())
+    assert "delete 3 crates (2 packing, 1 packed; the model would reject 2 now)" in " ".join(refused.err.split())
     shown = await farrier("resource", "act", "crate", "delete", "*", "--dry-run", "--json", ends=ExitCode.FAILED)
     why = "delete is accepted in state packed; this crate is packing; wait until it is packed"
     assert [(each["name"], each["answer"], each["refusal"]) for each in shown.json] == [

@@ -48,7 +48,7 @@ def test_csv_and_json_say_the_same(tmp_path: Path, name: str, text: str) -> None
         ("n.csv", "", "line 1: there is no column name; the heading is one of: name, site"),
         ("n.csv", "name,site\n", "the file has no nodes"),
         ("n.csv", "name,sit\ngpu-1,ams1\n", "line 1: a node has no field 'sit'; did you mean 'site'?"),
-        ("n.csv", "name,site,site\n", "line 1: field site is there twice; remove one of the columns"),
+        ("n.csv", "name,site,site\n", "line 1: field site occurs twice; remove one of the columns"),
         ("n.csv", "name;site\ngpu-1;ams1\n", "line 1: the heading is one cell; separate the cells by commas"),
         ("n.csv", 'name,site\n"gpu-1,ams1\n', "not CSV: unexpected end of data"),
         ("n.csv", b"name,site\ngpu-1,M\xfcnchen\n", "line 2: byte 0xfc is not UTF-8; save the file as UTF-8"),
@@ -67,7 +67,10 @@ def test_a_file_that_is_no_list_of_nodes_is_refused(tmp_path: Path, name: str, t
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("name,site\ngpu-1,ams1,x\n", "line 2: has 3 cells, but the heading has 2; quote a cell that contains a comma"),
+        (
+            "name,site\ngpu-1,ams1,x\n",
+            "line 2: has 3 cells, but the heading has 2; quote each cell that contains a comma",
+        ),
         ("name,site\n,ams1\n", "line 2: field name: is missing; give each node a name"),
         ("name\ngpu 1\n", "line 2: field name: 'gpu 1' is not valid; expected at most 253 letters, digits"),
         ("name\n4711\n", "line 2: field name: '4711' is not valid"),
@@ -75,19 +78,19 @@ def test_a_file_that_is_no_list_of_nodes_is_refused(tmp_path: Path, name: str, t
         ("name,agentless\ngpu-1,yes\n", "line 2: field agentless: 'yes' must be true or false"),
         ("name,macs\ngpu-1,02:00:00\n", "line 2: field macs: has '02:00:00', which is no MAC address"),
         ("name,labels\ngpu-1,row\n", "line 2: field labels: expected KEY=VALUE, separated by ;, got 'row'"),
-        ("name,labels\ngpu-1,row=b;row=c\n", "line 2: field labels: a label is there twice in 'row=b;row=c'; keep one"),
+        ("name,labels\ngpu-1,row=b;row=c\n", "line 2: field labels: a label occurs twice in 'row=b;row=c'; remove one"),
         ("name,maas_id\ngpu-1,gpu-1.maas\n", "line 2: field maas_id: 'gpu-1.maas' is not usable: a MAAS system id"),
         ("name,bmc_address\ngpu-1,10.0.0 .1\n", "line 2: field bmc_address: '10.0.0 .1' must be host[:port] or https"),
         ("name,bmc_credential\ngpu-1,s3cret\n", "line 2: field bmc_credential: must be a reference (file:, env:"),
         ("name,model\ngpu-1," + "x" * 101 + "\n", "is longer than 100 characters"),
-        ("name\ngpu-1\ngpu-2\ngpu-1\n", "line 4: field name: 'gpu-1' is there before, in line 2; keep one of the two"),
+        ("name\ngpu-1\ngpu-2\ngpu-1\n", "line 4: field name: 'gpu-1' also occurs in line 2; remove one of the two"),
         (
             "name,macs\ngpu-1,02:00:00:00:00:01\ngpu-2,0200.0000.0001\n",
-            "line 3: field macs: '02:00:00:00:00:01' is there before, in line 2",
+            "line 3: field macs: '02:00:00:00:00:01' also occurs in line 2",
         ),
         (
             "name,bmc_address\ngpu-1,10.0.0.1\ngpu-2,10.0.0.1\n",
-            "line 3: field bmc_address: '10.0.0.1' is there before, in line 2",
+            "line 3: field bmc_address: '10.0.0.1' also occurs in line 2",
         ),
     ],
 )
