@@ -70,7 +70,7 @@ class PostgresResourceQueries:
         self, wanted: WantedIntents, *, kind: str | None = None, before: int | None = None, limit: int = 1000
     ) -> IntentPage:
         if wanted.resource is not None and kind is None:
-            raise MalformedRequest(f"resource {wanted.resource!r} needs its kind", hint="give the kind, too")
+            raise MalformedRequest(f"resource {wanted.resource!r} is given without its kind", hint="give the kind, too")
         async with refusals.borrowed(self._pool) as conn:
             id_ = None
             if kind is not None and wanted.resource is not None:

@@ -150,7 +150,7 @@ class Access:
         if not self._tokens and backend_of(request).token is None:
             raise HTTPException(
                 HTTPStatus.FORBIDDEN,
-                "this needs a token, and this server has none; set http.tokens_file or http.bearer_token",
+                "a token is required, but this server has no tokens; set http.tokens_file or http.bearer_token",
             )
 
 
@@ -164,7 +164,7 @@ async def authorize(request: Request, scope: Scope) -> str:
     if not caller.may(scope):
         has = ", ".join(sorted(caller.scopes))
         raise HTTPException(
-            HTTPStatus.FORBIDDEN, f"this needs a token with the scope {scope}; the token {caller.name} has: {has}"
+            HTTPStatus.FORBIDDEN, f"a token with the scope {scope} is required; the token {caller.name} has: {has}"
         )
     return caller.name
 
@@ -186,7 +186,7 @@ async def requester(request: Request, given: str | None) -> str:
     if caller.may(Scope.ADMIN):
         return given
     text = (
-        f"requested_by is the name of the token, {caller.name}, not {given!r}; leave it out, or use a token with the "
+        f"requested_by must be the name of the token, {caller.name}, not {given!r}; omit it, or use a token with the "
         "scope admin"
     )
     raise HTTPException(HTTPStatus.FORBIDDEN, text)
@@ -197,7 +197,7 @@ async def _caller(request: Request) -> Caller:
     caller = await access.caller(request)
     if caller is None:
         access.require_any(request)
-        raise _refused(f"this needs a token; {_EXPECTED if _is_api(request) else 'log in at /login'}")
+        raise _refused(f"a token is required; {_EXPECTED if _is_api(request) else 'log in at /login'}")
     return caller
 
 

@@ -40,4 +40,4 @@ def backend_of(request: Request) -> Backend:
     backend = getattr(request.app.state, "backend", None)
     if isinstance(backend, Backend):
         return backend
-    raise DatabaseUnreachable("the configured server", "it has not been reached yet")
+    raise DatabaseUnreachable("the configured server", "farrier has not connected to it yet")

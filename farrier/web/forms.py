@@ -52,5 +52,8 @@ async def submitted(request: Request) -> dict[str, str]:
     token, expected = given.get(FIELD, ""), request.cookies.get(COOKIE, "")
     is_own = bool(expected) and secrets.compare_digest(token.encode(), expected.encode())
     if not is_own or request.headers.get("sec-fetch-site", "none") not in _SAME_SITE:
-        raise HTTPException(HTTPStatus.FORBIDDEN, "this form is not of this server; open the page again and submit it")
+        raise HTTPException(
+            HTTPStatus.FORBIDDEN,
+            "this form is not from this server, or its session has ended; open the page again and submit it",
+        )
     return given

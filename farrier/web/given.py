@@ -80,7 +80,7 @@ def parameters(request: Request, type_: type[G], known: Sequence[Field]) -> G:
     for field in known:
         values = _values(request, field)
         if len(values) > 1 and not field.many:
-            raise Refused(HTTPStatus.BAD_REQUEST, f"{field.name} is given {len(values)} times; give it once")
+            raise Refused(HTTPStatus.BAD_REQUEST, f"{field.name} occurs {len(values)} times; give it once")
         if values:
             raw[field.name] = values if field.many else values[0]
     _refuse_nul(raw)
@@ -156,4 +156,4 @@ def _form(type_: Any) -> str:
     names = next(
         ", ".join(f.encode_name for f in each.fields) for each in structs if isinstance(each, inspect.StructType)
     )
-    return f"a request body is a JSON object with these fields: {names}"
+    return f"the request body must be a JSON object with these fields: {names}"

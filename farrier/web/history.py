@@ -55,17 +55,23 @@ class Sequence(StrEnum):
 class Narrowed(msgspec.Struct, frozen=True, kw_only=True):
     """Which changes: each parameter accepts one of its values."""
 
-    since: Annotated[str | None, Meta(description="Not older than this age (2h) or time.")] = None
-    until: Annotated[str | None, Meta(description="Older than this age or time.")] = None
-    layer: Annotated[tuple[str, ...], Meta(description="Of these layers.")] = ()
-    source: Annotated[tuple[str, ...], Meta(description="Out of these states.")] = msgspec.field(
+    since: Annotated[str | None, Meta(description="Only changes not older than this age (2h) or time.")] = None
+    until: Annotated[str | None, Meta(description="Only changes older than this age or time.")] = None
+    layer: Annotated[tuple[str, ...], Meta(description="Only changes of these layers.")] = ()
+    source: Annotated[tuple[str, ...], Meta(description="Only changes out of these states.")] = msgspec.field(
         default=(), name="from"
     )
-    target: Annotated[tuple[str, ...], Meta(description="Into these states.")] = msgspec.field(default=(), name="to")
-    cause: Annotated[tuple[str, ...], Meta(description="With these causes, or these first words of a cause.")] = ()
-    requested_by: Annotated[tuple[str, ...], Meta(description="By intents of these clients.")] = ()
-    reason: Annotated[str, Meta(description="With this text in the reason; case is ignored.")] = ""
-    at_least: Annotated[str | None, Meta(description="After the old state lasted at least this long (30m).")] = None
+    target: Annotated[tuple[str, ...], Meta(description="Only changes into these states.")] = msgspec.field(
+        default=(), name="to"
+    )
+    cause: Annotated[
+        tuple[str, ...], Meta(description="Only changes whose cause is, or begins with, one of these.")
+    ] = ()
+    requested_by: Annotated[tuple[str, ...], Meta(description="Only changes by intents of these clients.")] = ()
+    reason: Annotated[str, Meta(description="Only changes with this text in the reason; case is ignored.")] = ""
+    at_least: Annotated[
+        str | None, Meta(description="Only changes after the previous state lasted at least this long (30m).")
+    ] = None
 
     def narrow(self, resource: tuple[str, str] | None, kinds: tuple[str, ...] = ()) -> HistoryFilter:
         """The filter for the query. Raises Refused."""
@@ -86,8 +92,8 @@ class Narrowed(msgspec.Struct, frozen=True, kw_only=True):
 
 class OfAll(Narrowed, frozen=True, kw_only=True):
     after: Annotated[str | None, Meta(description="Cursor or key of an earlier response: continue after it.")] = None
-    kind: Annotated[tuple[str, ...], Meta(description="Of resources of these kinds.")] = ()
-    resource: Annotated[str | None, Meta(description="Of one resource: KIND/NAME.")] = None
+    kind: Annotated[tuple[str, ...], Meta(description="Only changes of resources of these kinds.")] = ()
+    resource: Annotated[str | None, Meta(description="Only changes of this resource: KIND/NAME.")] = None
 
     def wanted(self) -> HistoryFilter:
         """The filter for the query. Raises Refused."""
@@ -276,7 +282,11 @@ OPERATIONS = [
         path="/history/stream",
         respond=stream,
         given=Streaming,
-        answers={200: Answer(what="Changes as they come: event `change`, whose data is a change.", media=EVENTS)},
+        answers={
+            200: Answer(
+                what="Changes as farrier records them. Each event `change` has one change as its data.", media=EVENTS
+            )
+        },
     ),
     Operation(path="/nodes/{node}/history", respond=list_of_node, given=OfOneNode, answers=_PAGES),
     Operation(path=f"/resources/{NODE}/{{node}}/history", respond=list_of_node, given=OfOneNode, answers=_PAGES),

@@ -30,10 +30,14 @@ from farrier.web.refusals import MEDIA, Problem, Refused, unknown
 
 Key: TypeAlias = Annotated[
     str,
-    Meta(max_length=255, description="Idempotency key: the same intent sent again with this key is stored once."),
+    Meta(max_length=255, description="Idempotency key: an intent that is sent twice with the same key is stored once."),
 ]
 Client: TypeAlias = Annotated[
-    str, Meta(max_length=255, description="The client: the name of the token. Only the scope `admin` may name another.")
+    str,
+    Meta(
+        max_length=255,
+        description="Name of the client. Default: the name of the token. Another name requires the scope `admin`.",
+    ),
 ]
 
 
@@ -92,8 +96,8 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
     before: Annotated[Id | None, Meta(description="Only intents before this ID: `next` of an earlier response.")] = None
     limit: Limit = 100
-    status: Annotated[tuple[asked.IntentStatus, ...], Meta(description="Only intents with one of these.")] = ()
-    action: Annotated[tuple[str, ...], Meta(description="Only these actions.")] = ()
+    status: Annotated[tuple[asked.IntentStatus, ...], Meta(description="Only intents with one of these statuses.")] = ()
+    action: Annotated[tuple[str, ...], Meta(description="Only intents with one of these actions.")] = ()
     requested_by: Annotated[tuple[str, ...], Meta(description="Only intents of these clients.")] = ()
 
     def wanted(self, resource: str | None) -> WantedIntents:
@@ -109,7 +113,7 @@ class ListedOfNodes(Listed, frozen=True, kw_only=True):
 
 class ListedOfResources(Listed, frozen=True, kw_only=True):
     kind: Annotated[str | None, Meta(description="Only intents of this kind.")] = None
-    resource: Annotated[str | None, Meta(description="Only intents of this resource, with its kind.")] = None
+    resource: Annotated[str | None, Meta(description="Only intents of this resource. Requires `kind`.")] = None
 
 
 class Intents(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,7 +231,9 @@ def answered(intent: IntentView, path: str) -> Response:
 def not_accepted(intent: IntentView) -> Refused:
     """The response for an intent that was rejected or superseded."""
     what = f"{intent.action} of {intent.kind.replace('_', ' ')} {intent.name}"
-    hint = "submit another intent in a state that accepts it, or after the cause of the reason is removed"
+    hint = (
+        "remove the cause that the reason names, or wait for a state that accepts the action; then submit a new intent"
+    )
     if intent.status == asked.IntentStatus.SUPERSEDED:
         hint = "a newer intent replaced this one; nothing is left to do"
     detail = f"intent {intent.id} ({what}) was {intent.status}: {intent.reason or 'no reason is recorded'}"
@@ -239,9 +245,11 @@ def _listed(page: IntentPage) -> Response:
 
 
 _LOCATION = {"Location": "Path of the intent."}
-NOT_ACCEPTED = Answer(what="The intent was rejected or superseded; `intent` has it.", body=Problem, media=MEDIA)
+NOT_ACCEPTED = Answer(
+    what="The intent was rejected or superseded. The field `intent` contains it.", body=Problem, media=MEDIA
+)
 ANSWERED = {
-    200: Answer(what="The intent is accepted: begun or done.", body=IntentView, headers=_LOCATION),
+    200: Answer(what="The intent is accepted: farrier has begun or completed it.", body=IntentView, headers=_LOCATION),
     202: Answer(what="The intent is stored and has no answer yet.", body=IntentView, headers=_LOCATION),
     409: NOT_ACCEPTED,
 }

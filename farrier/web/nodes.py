@@ -44,14 +44,16 @@ class NodePage(Nodes, frozen=True, kw_only=True):
 class Shown(OfNode, frozen=True, kw_only=True):
     if_none_match: Annotated[
         str | None,
-        Meta(description="ETag of an earlier response: if the node still has this version, the status is 304."),
+        Meta(
+            description="ETag of an earlier response. While the node has this version, the response has the status 304."
+        ),
     ] = msgspec.field(default=None, name="If-None-Match")
 
 
 class Changing(OfNode, frozen=True, kw_only=True):
     wait: Wait = _WAIT_SECONDS
     if_match: Annotated[
-        str | None, Meta(description="ETag of the node: it changes only if it still has this version.")
+        str | None, Meta(description="ETag of the node. farrier makes the change only while the node has this version.")
     ] = msgspec.field(default=None, name="If-Match")
     api_version: ApiVersion = msgspec.field(default=API_MAX, name="Farrier-Api-Version")
 
@@ -120,7 +122,8 @@ NodeChange: type[msgspec.Struct] = msgspec.defstruct(
     forbid_unknown_fields=True,
 )
 NodeChange.__doc__ = (
-    "Details to change. An omitted one does not change, null removes it; `labels` and `macs` replace all."
+    "Details to change. An omitted detail does not change; null removes a detail. `labels` and `macs` replace all "
+    "earlier values."
 )
 
 
@@ -219,7 +222,7 @@ def _changed(node: NodeDetail, expected: str) -> Refused:
     return Refused(
         HTTPStatus.PRECONDITION_FAILED,
         f"If-Match: node {node.name} has the version {etag_of(node)}, not {expected}",
-        hint="read the node again, and repeat the change if it is still right",
+        hint="read the node again, and repeat the change if it still applies",
         headers={"ETag": etag_of(node)},
     )
 
@@ -245,7 +248,7 @@ def _registration(node: _Named, call: Call[Registering, Any]) -> asked.Registrat
 
 _ETAG = {"ETag": "Version of the node."}
 _SHOWN = Answer(what="The node.", body=ShownNode, headers=_ETAG)
-_SHOW = {200: _SHOWN, 304: Answer(what="The node still has this version.", headers=_ETAG)}
+_SHOW = {200: _SHOWN, 304: Answer(what="The node still has the version of `If-None-Match`.", headers=_ETAG)}
 _LIST = {200: Answer(what="A page of nodes.", body=NodeList)}
 
 OPERATIONS = [
@@ -272,7 +275,7 @@ OPERATIONS = [
             200: _SHOWN,
             202: intents.ANSWERED[202],
             409: intents.NOT_ACCEPTED,
-            412: Answer(what="The node has another version.", body=Problem, media=MEDIA),
+            412: Answer(what="The node does not have the version of `If-Match`.", body=Problem, media=MEDIA),
         },
     ),
     Operation(

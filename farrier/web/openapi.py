@@ -25,9 +25,9 @@ _EDGE = re.compile(r"\\A|\\Z")
 _REFUSALS = {
     400: "A parameter or the body is wrong.",
     401: "The request has no valid token.",
-    403: "The token does not allow this.",
-    404: "The path names something that does not exist.",
-    429: "Too many tokens of this client were refused; `Retry-After` has the seconds to wait.",
+    403: "The token does not have the required scope.",
+    404: "The path, or a resource that it names, does not exist.",
+    429: "Too many requests from this address had a wrong token. `Retry-After` is the number of seconds to wait.",
     503: "The database cannot be reached now.",
 }
 

@@ -81,7 +81,14 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
 def narrowed(base: type[Nodes]) -> type[Nodes]:
     """The same parameters, and one for each detail that lists show."""
     more = [
-        (name, Annotated[tuple[str, ...], Meta(description=f"Only these: {details.DETAILS[name].help}.")], ())
+        (
+            name,
+            Annotated[
+                tuple[str, ...],
+                Meta(description=f"Only nodes with one of these values ({details.DETAILS[name].help})."),
+            ],
+            (),
+        )
         for name in details.LISTED
     ]
     return cast(

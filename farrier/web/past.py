@@ -25,7 +25,7 @@ _FIELDS = (
     ("cause", "cause", "intent 7"),
     ("requested_by", "by", "ann"),
     ("reason", "reason contains", "heartbeat"),
-    ("at_least", "at least in the former state", "5m"),
+    ("at_least", "previous state lasted at least", "5m"),
     ("since", "since", "2h"),
     ("until", "until", "2026-01-31T12:00:00Z"),
 )

@@ -46,7 +46,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: int
     detail: Annotated[str, Meta(description="One line that names the field, the value and what is accepted.")]
     hint: Annotated[str, Meta(description="What to do.")] = ""
-    sqlstate: Annotated[str, Meta(description="The database's code for the error, if the database refused.")] = ""
+    sqlstate: Annotated[str, Meta(description="SQLSTATE of the error, if the database refused the request.")] = ""
     intent: IntentView | None = None
 
 
@@ -95,7 +95,7 @@ async def no_token(request: Request, error: Exception) -> Response:
         return answer(
             request, HTTPStatus.SERVICE_UNAVAILABLE, "farrier cannot read the bearer token now", "try again later"
         )
-    hint = "correct what http.bearer_token refers to; the log has the reason"
+    hint = "correct the secret that http.bearer_token refers to; the log of farrier has the reason"
     return answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, "farrier cannot read the bearer token", hint)
 
 
@@ -134,8 +134,10 @@ async def left(request: Request, error: Exception) -> Response:
 
 async def unforeseen(request: Request, _error: Exception) -> Response:
     """Any other error. The server logs it; the response does not show its text, which may contain secrets."""
-    text = "this server met an unexpected error"
-    return answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, text, "the log of farrier has the error; report it")
+    text = "an unexpected error occurred in this server"
+    return answer(
+        request, HTTPStatus.INTERNAL_SERVER_ERROR, text, "find the error in the log of farrier, and report it"
+    )
 
 
 def answer(request: Request, status: HTTPStatus, error: str, hint: str) -> Response:

@@ -41,7 +41,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[tuple[str, ...], Meta(description="Only resources with one of these names, IDs or globs.")] = ()
     state: Annotated[tuple[str, ...], Meta(description="Only resources in one of these states, or in a substate.")] = ()
     site: Annotated[tuple[str, ...], Meta(description="Only resources of these sites.")] = ()
-    ended: Annotated[bool, Meta(description="Also resources that have ended.")] = False
+    ended: Annotated[bool, Meta(description="Include resources that have ended.")] = False
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):

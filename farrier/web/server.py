@@ -59,7 +59,7 @@ async def serving(app: ASGIApp, *, host: str, port: int, tls: ssl.SSLContext | N
         finally:
             ended.set()
         if not server.should_exit:
-            raise errors.InternalError("the HTTP server ended unexpectedly")
+            raise errors.InternalError("the HTTP server stopped unexpectedly")
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(serve, name="http")

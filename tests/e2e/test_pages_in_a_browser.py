@@ -159,7 +159,7 @@ async def test_an_open_page_follows_the_database_and_keeps_focus_and_open_detail
         await conn.execute("UPDATE farrier.nodes SET status = 'quarantined' WHERE name = 'node-1'")
         await page.wait_for_selector("h1 .quarantined")
         assert await page.locator("details[open]").count() == 1
-        assert await focused(page) == "All of its history, with filters"
+        assert await focused(page) == "Complete history, with filters"
 
 
 async def focused(page: Page) -> str:

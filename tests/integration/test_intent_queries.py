@@ -118,7 +118,7 @@ async def test_intents_of_every_other_kind_are_listed_like_those_of_nodes(yard: 
     ):
         page = await queries.intents(wanted, kind=kind)
         assert ([intent.action for intent in page.rows], page.following) == (expected, None)
-    with pytest.raises(MalformedRequest, match="resource 'c-1' needs its kind"):
+    with pytest.raises(MalformedRequest, match="resource 'c-1' is given without its kind"):
         await queries.intents(WantedIntents(resource="c-1"))
 
 

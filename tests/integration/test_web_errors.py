@@ -72,7 +72,7 @@ async def test_a_body_that_cannot_be_decoded_is_400_with_the_expected_fields(
     answer = await web.post(f"/api/v1/{path}", content=body, headers=WITH_TOKEN)
     assert answer.status_code == 400
     assert text in answer.json()["detail"]
-    assert "a request body is a JSON object with these fields" in answer.json()["hint"]
+    assert "the request body must be a JSON object with these fields" in answer.json()["hint"]
 
 
 async def test_an_intent_with_an_invalid_wait_is_not_stored(web: httpx.AsyncClient, db: pg.Database) -> None:

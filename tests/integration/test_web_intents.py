@@ -153,7 +153,7 @@ async def test_intents_of_every_kind_are_read_waited_for_and_listed(yard: Yard) 
         listed = (await web.get("/api/v1/resource-intents", params=chosen)).json()["intents"]
         assert [(each["name"], each["action"]) for each in listed] == [("c-1", "delete"), ("c-1", "create")]
         missing = await web.get("/api/v1/resource-intents", params={"resource": "c-1"})
-        assert (missing.status_code, missing.json()["detail"]) == (400, "resource 'c-1' needs its kind")
+        assert (missing.status_code, missing.json()["detail"]) == (400, "resource 'c-1' is given without its kind")
 
 
 @pytest.mark.parametrize(
