@@ -100,7 +100,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
     Action.CLEAR_BMC: ActionSpec(group=Group.BMC, description="remove all BMC details", interrupts=True),
     Action.MANAGE: ActionSpec(
         group=Group.BMC,
-        description="verify the BMC now; this ends a failed adoption",
+        description="verify the BMC now, and end a failed adoption",
         managements=frozenset({Management.ENROLL, Management.MANAGEABLE, Management.ADOPT_FAILED}),
         first="set BMC details with set_bmc first",
     ),
@@ -150,7 +150,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
     ),
     Action.REACTIVATE: ActionSpec(
         group=Group.LIFECYCLE,
-        description="return a retired node to service; its health decides when it is active",
+        description="return a retired node to service; it becomes active when its health is proven",
         accepted_in=frozenset({N.RETIRED}),
         situation=workflow_condition.IDLE,
     ),
@@ -172,7 +172,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
     ),
     Action.DECOMMISSION: ActionSpec(
         group=Group.LIFECYCLE,
-        description="drain and clean the node; the mode decides its final state",
+        description="drain and clean the node; the mode determines the final state",
         params=params.Decommission,
         accepted_in=IN_SERVICE | {N.RETIRED},
         situation=workflow_condition.RAISABLE,
@@ -182,13 +182,13 @@ ACTIONS: Mapping[Action, ActionSpec] = {
     ),
     Action.RESUME: ActionSpec(
         group=Group.OPERATOR,
-        description="continue from the last safe stage; a lost task is issued again",
+        description="continue from the last safe stage; farrier issues a lost task again",
         situation=workflow_condition.FAILED,
         regardless_in=frozenset({N.DRAINING, N.REMOVING}),
     ),
     Action.RERUN: ActionSpec(
         group=Group.OPERATOR,
-        description="run all stages from the first; work that is already done is kept",
+        description="run all stages again from the first, and keep work that is already done",
         situation=workflow_condition.FAILED,
     ),
     Action.RESTART_CLEAN: ActionSpec(
@@ -198,14 +198,14 @@ ACTIONS: Mapping[Action, ActionSpec] = {
     ),
     Action.CANCEL: ActionSpec(
         group=Group.OPERATOR,
-        description="stop the workflow and undo what can be undone; without a workflow, stop verifying",
+        description="stop the workflow and undo its changes where possible; without a workflow, stop verifying the BMC",
         situation=workflow_condition.UNDER_WAY,
         stops=TRANSIENT,
         interrupts=True,
     ),
     Action.ADOPT_OBSERVED_STATE: ActionSpec(
         group=Group.OPERATOR,
-        description="accept the observed state of the outside systems and finish from there",
+        description="accept the observed state of the external systems, and finish the workflow from there",
         situation=workflow_condition.BEGUN,
     ),
     Action.MARK_MANUAL_INTERVENTION_REQUIRED: ActionSpec(
@@ -216,7 +216,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
     ),
     Action.PAUSE: ActionSpec(
         group=Group.CONTROL,
-        description="keep observing the node, but change nothing",
+        description="farrier keeps observing the node, but changes nothing",
         params=params.Because,
         since=2,
         interrupts=True,
@@ -245,8 +245,10 @@ def check(action: Action, status: N, management: Management, live: LiveWorkflow 
         return Allowed()
     where = _names(Management, spec.managements)
     if management in spec.waits_for_management:
-        return Later(f"{action} waits for management to leave {management}; it is accepted in {where}")
-    return refusal(action, f"with management {where}; this node's is {management}", spec.instead)
+        return Later(
+            f"{action} waits until management is no longer {management}; it is accepted with management {where}"
+        )
+    return refusal(action, f"with management {where}; the management of this node is {management}", spec.instead)
 
 
 def decode(action: Action, given: object) -> params.Params:

@@ -83,12 +83,15 @@ class Run(sweeps.Run, Protocol):
 def filter_runs(run: Run, now: datetime, period: timedelta) -> Iterator[str]:
     """Advice about the runs of a resource of any kind."""
     if sweeps.is_neglected(run, now, period):
-        yield ("no controller handles it: check that farrier run is up and uses this database; see farrier controllers")
+        yield (
+            "no controller runs its handler: check that farrier run is up and uses this database; farrier "
+            "controllers lists the controllers"
+        )
     outcome = run.outcome
     if outcome is not None and outcome.error and outcome.outcome == "wait":
-        yield "wait for what the reason names; farrier continues by itself"
+        yield "wait until the reason no longer applies; farrier continues by itself"
     elif outcome is not None and outcome.error:
-        yield "read the controller's log of the last run; the error there names the cause"
+        yield "read the error of the last run in the controller's log; it names the cause"
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -117,10 +120,14 @@ def _all(case: Case) -> Iterator[Advice]:
     asked = diagnosis.unanswered(node)
     yield from map(Advice, filter_runs(node, case.now, case.period))
     if diagnosis.is_held(node):
-        yield Advice("unpause the node when your work on it is done", Action.UNPAUSE)
+        yield Advice("unpause the node when the work on it is done", Action.UNPAUSE)
     if diagnosis.is_unowned(node):
         forced = " with force, because this node is agentless" if node.agentless else ""
-        yield Advice(f"resume creates the decommission that is missing{forced}; cancel then ends it", Action.RESUME)
+        yield Advice(
+            f"submit resume{forced}: it creates the decommission that is missing; to stop that decommission, submit "
+            "cancel",
+            Action.RESUME,
+        )
     yield from _of_failure(case)
     yield from _of_quarantine(node)
     if diagnosis.is_about_the_bmc(node):
@@ -160,8 +167,8 @@ def _of_quarantine(node: NodeDetail) -> Iterator[Advice]:
     if node.workflow is None and node.quarantine_cause in _ENDS_WITH_A_WORKFLOW:
         why = ""
         if node.quarantine_cause == QuarantineCause.ONBOARDING_FAILED and last is not None and last.failure_class:
-            why = f"its onboarding failed with {last.failure_class}: "
-        yield Advice(f"{why}fix the cause of its quarantine, then {_out_of_service(node)}")
+            why = f"the node's onboarding failed with {last.failure_class}: "
+        yield Advice(f"{why}fix the cause of the node's quarantine, then {_out_of_service(node)}")
     for known in _looked_up(failures.QUARANTINE_ADVICE, node.quarantine_cause):
         # An operator cannot release a node that is not scrubbed. Without an agent, only force ends a decommission.
         text = known.text.replace(", or release it with a reason", "") if node.not_scrubbed else known.text
@@ -172,9 +179,9 @@ def _of_quarantine(node: NodeDetail) -> Iterator[Advice]:
 def _out_of_service(node: NodeDetail) -> str:
     """The actions that end a quarantine without a live workflow to resume."""
     if not node.ever_onboarded:
-        return "onboard it again or delete it"
+        return "onboard the node again or delete it"
     decommission = "decommission it with force: true" if node.agentless else "decommission it"
-    return f"{decommission} and a scrub that succeeds" if node.not_scrubbed else f"release it or {decommission}"
+    return f"{decommission}, with a scrub that succeeds" if node.not_scrubbed else f"release it or {decommission}"
 
 
 def _of_wait(case: Case) -> Iterator[str]:
@@ -187,7 +194,7 @@ def _of_wait(case: Case) -> Iterator[str]:
         yield from _of_region(case)
     yield from _of_clocks(node, [clock for clock in case.late if clock.layer in _WORKFLOWS])
     if diagnosis.waits_for_a_task(node):
-        yield f"wait: its agent has an unfinished task; see farrier task list {node.name}"
+        yield f"wait: the node's agent has an unfinished task; farrier task list {node.name} shows it"
 
 
 def _of_agent(case: Case) -> Iterator[str]:
@@ -207,8 +214,8 @@ def _of_agent(case: Case) -> Iterator[str]:
         )
     elif diagnosis.is_silent(node, case.now, case.patience):
         yield (
-            f"its agent has been silent since {heard:%Y-%m-%d %H:%M:%S} UTC, {duration.human(case.now - heard)} "
-            "ago: check the node's power, network and agent"
+            f"the node's agent has sent no heartbeat since {heard:%Y-%m-%d %H:%M:%S} UTC, "
+            f"{duration.human(case.now - heard)} ago: check the node's power, network and agent"
         )
 
 
@@ -217,14 +224,17 @@ def _of_region(case: Case) -> Iterator[str]:
     old = diagnosis.old_since(case.node, case.now, case.patience)
     if region is not None and region.state == RegionState.UNCONFIGURED:
         yield (
-            f"no controller has site {region.site} in its settings, so its MAAS region is not read; see farrier site "
-            "list"
+            f"no controller has site {region.site} in its settings, so farrier does not read its MAAS region; farrier "
+            "site list shows the sites"
         )
     elif region is not None:
         ago = duration.human(case.now - region.since)
-        yield f"the MAAS region of site {region.site} has failed for {ago}; see farrier site list"
+        yield f"the MAAS region of site {region.site} has failed for {ago}; farrier site list shows its error"
     elif old is not None:
-        yield f"the last read of its machine in MAAS is {duration.human(case.now - old)} old; see farrier site list"
+        yield (
+            f"farrier last read the node's machine in MAAS {duration.human(case.now - old)} ago; farrier site list "
+            "shows the state of the region"
+        )
 
 
 def _of_clocks(node: NodeDetail, late: Sequence[Clock]) -> Iterator[str]:
@@ -233,11 +243,11 @@ def _of_clocks(node: NodeDetail, late: Sequence[Clock]) -> Iterator[str]:
     for clock in late[:1]:
         ways = " or ".join(action for action in _WAYS_OUT if is_accepted(action, node))
         undone = node.workflow is not None and node.workflow.status == WorkflowStatus.COMPENSATING
-        then = "" if not ways or undone else f", then {ways} if it does not continue by itself"
+        then = "" if not ways or undone else f"; then submit {ways} if the node does not continue by itself"
         yield (
             f"{clock.layer} {clock.state} has lasted since {clock.since:%Y-%m-%d %H:%M:%S} UTC, "
-            f"{duration.human(clock.above or timedelta(0))} above its limit: check what the node waits for and fix "
-            f"it{then}"
+            f"{duration.human(clock.above or timedelta(0))} above its limit: check what the node waits for, and fix "
+            f"the cause{then}"
         )
 
 
@@ -248,8 +258,8 @@ def _of_bmc(node: NodeDetail) -> Iterator[str]:
         forced = " with force: true" if node.agentless else ""
         away = "delete it" if never_served else f"decommission it{forced}"
         yield (
-            "find out to which of the nodes this machine belongs; if it belongs to the other node, use set_bmc with "
-            f"this node's correct address, or clear_bmc or {away}"
+            "find out which of the nodes the machine belongs to; if it belongs to the other node, submit set_bmc "
+            f"with the correct address of this node, or submit clear_bmc, or {away}"
         )
     if bmc.failure is not None:
         yield failures.BMC_ADVICE[bmc.failure]
@@ -266,7 +276,7 @@ def _by_state(node: NodeDetail) -> Iterator[str]:
     if diagnosis.is_braked(node):
         site = node.site or "''"
         yield (
-            "find the common cause at the site: its network, its MAAS region or the path of heartbeats; if the "
+            "find the common cause at the site: the network, the MAAS region or the path of heartbeats; if the "
             f"machines are really gone, run farrier site unbrake {site} --reason TEXT"
         )
     if node.status == NodeStatus.BOOTSTRAP_ISSUED:
@@ -275,11 +285,11 @@ def _by_state(node: NodeDetail) -> Iterator[str]:
         yield "check the node's power, network and agent"
     if diagnosis.is_unvalidated(node):
         yield (
-            "decommission it with a cleanup that validates; after reactivate the node is quarantined, and only release "
-            "with a reason ends that"
+            "decommission the node with a cleanup that succeeds and is validated; after reactivate, the node would "
+            "be quarantined until an operator releases it with a reason"
         )
     if node.management == Management.ERROR:
-        yield "provide BMC details again with set_bmc"
+        yield "submit set_bmc to provide the BMC details again"
     if node.management == Management.ADOPT_FAILED:
         again = "adopt again, or " if is_accepted(Action.ADOPT, node) else ""
         yield f"{again}submit manage to end the adoption"

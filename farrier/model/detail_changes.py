@@ -86,7 +86,7 @@ def faults(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         elif name == "macs":
             for mac in value:
                 if canonical_mac(mac) is None:
-                    yield name, f"has {mac!r}, which is no MAC address; expected six bytes such as 02:00:00:00:00:01"
+                    yield name, f"contains {mac!r}, not a MAC address; expected six bytes such as 02:00:00:00:00:01"
 
 
 def canonical_mac(text: str) -> str | None:

@@ -27,8 +27,8 @@ SiteName: TypeAlias = Annotated[
         max_length=63,
         pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]*\Z",
         extra={
-            FAULT: "{value} is not usable: 1 to 63 letters, digits, dots, dashes and underscores, the first a letter "
-            "or digit; it is the name of the site's file, without .toml"
+            FAULT: "{value} is not usable: expected the name of the site's file without .toml: 1 to 63 letters, "
+            "digits, dots, dashes and underscores, beginning with a letter or digit"
         },
     ),
 ]
@@ -37,7 +37,7 @@ Words: TypeAlias = Annotated[
     msgspec.Meta(
         max_length=100,
         pattern=rf"\A[^{CONTROL}]+\Z",
-        extra={FAULT: "{value} is not usable: 1 to 100 characters, of which none is a control character"},
+        extra={FAULT: "{value} is not usable: expected 1 to 100 characters without control characters"},
     ),
 ]
 Mac: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=50)]
@@ -47,8 +47,7 @@ MachineId: TypeAlias = Annotated[
         max_length=64,
         pattern=r"\A[A-Za-z0-9]+\Z",
         extra={
-            FAULT: "{value} is not usable: a MAAS system id has 1 to 64 letters and digits; the host name is "
-            "something else"
+            FAULT: "{value} is not usable: expected the MAAS system ID, 1 to 64 letters and digits, not the host name"
         },
     ),
 ]

@@ -66,7 +66,7 @@ _STATUS = _fan(
         (N.ENROLLING,),
         N.QUARANTINED,
         "onboarding or operator",
-        "an unsafe failure stopped the onboarding, or intent quarantine or delete",
+        "an unsafe failure stopped the onboarding; or intent quarantine or delete",
     ),
     (
         (N.ACTIVE,),
@@ -107,7 +107,7 @@ _STATUS = _fan(
         (N.RETIRED,),
         N.OFFLINE,
         "operator",
-        "intent reactivate, or the end of a reset or redeploy; the node's health then decides",
+        "intent reactivate, or the end of a reset or redeploy; the node becomes active when its health is proven",
     ),
     (
         (N.RETIRED,),
@@ -192,18 +192,18 @@ _WORKFLOW = _fan(
     ((W.PENDING,), W.RUNNING, "workflow", "the first run after the mode was set"),
     ((W.PENDING, *_FAILING), W.CANCELLED, "operator", "intent cancel or delete, if there is nothing to undo"),
     ((W.RUNNING,), W.COMPLETED, "workflow", "the last stage is done"),
-    ((W.RUNNING,), W.FAILED_RETRYABLE, "workflow", "a stage failed with a retryable class"),
+    ((W.RUNNING,), W.FAILED_RETRYABLE, "workflow", "a stage failed with a retryable failure class"),
     (
         (W.FAILED_RETRYABLE,),
         W.RUNNING,
         "workflow or operator",
-        "the time next_attempt_at was reached, or intent retry_stage, resume or rerun",
+        "the time next_attempt_at has come; or intent retry_stage, resume or rerun",
     ),
     (
         (W.RUNNING, W.FAILED_RETRYABLE),
         W.FAILED_MANUAL_INTERVENTION,
         "workflow or operator",
-        "the attempts are used up, the failure class needs an operator, or intent mark_manual_intervention_required",
+        "no attempts are left, the failure class needs an operator, or intent mark_manual_intervention_required",
     ),
     (
         (W.FAILED_MANUAL_INTERVENTION,),

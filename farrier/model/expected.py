@@ -43,7 +43,7 @@ EXPECTED: Mapping[N, Expected] = {
     N.BOOTSTRAP_ISSUED: Expected(states=None, note="farrier requires no state"),
     N.ENROLLING: Expected(
         states=frozenset({S.NEW, S.COMMISSIONING, S.READY, S.ALLOCATED, S.DEPLOYING, S.DEPLOYED}),
-        note="the current stage compares the state, and fails if it differs",
+        note="the current stage fails if the state differs from the state that it expects",
     ),
     N.ACTIVE: Expected(states=IN_SERVICE, note="any other state is drift: farrier quarantines the node"),
     N.OFFLINE: Expected(states=IN_SERVICE, note="any other state is drift: farrier quarantines the node"),
@@ -57,7 +57,7 @@ EXPECTED: Mapping[N, Expected] = {
         note="farrier reports any other state, and refuses reactivate",
     ),
     N.REMOVING: Expected(states=frozenset({S.READY, S.ABSENT}), or_off=True, note="farrier reports any other state"),
-    N.DELETED: Expected(states=None, note="the machine is absent, or the site's file keeps its record"),
+    N.DELETED: Expected(states=None, note="the machine is absent, unless the site's file keeps its record"),
 }
 
 DRIFTING = frozenset({N.ACTIVE, N.OFFLINE})
@@ -107,8 +107,8 @@ class Seen(Protocol):
 
 # When a user starts rescue mode, MAAS makes this user the owner of the machine, and never restores the former owner.
 BY_RESCUE = (
-    ": rescue mode gave it to the user whose key entered it, and leaving rescue mode does not return it; enter and "
-    "leave rescue mode with farrier's key, or release the machine"
+    ": when this user entered rescue mode, MAAS made the user the owner, and it does not restore the former owner; "
+    "enter and leave rescue mode with farrier's key, or release the machine"
 )
 
 

@@ -108,7 +108,8 @@ class Advice(msgspec.Struct, frozen=True):
 FAILURES: Mapping[FailureClass, Advice] = {
     FailureClass.DISCOVERY_CONFLICT: Advice(
         False,
-        "several machines in MAAS match this node: keep one, correct in MAAS what the detail names, then retry_stage",
+        "several machines in MAAS match this node: correct in MAAS what the detail names, so that one matches, then "
+        "retry_stage",
     ),
     FailureClass.BOSS_DISK_NOT_FOUND: Advice(
         False, "seat or replace the boot disk, commission the machine again, then retry_stage"
@@ -118,8 +119,8 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.MACHINE_DELETED_UPSTREAM: Advice(
         False,
-        "find out who deleted the machine in MAAS; for an onboarding, restart_clean creates it again; for a "
-        "decommission, cancel",
+        "find out who deleted the machine in MAAS; then restart_clean for an onboarding (creates it again), cancel "
+        "otherwise",
     ),
     FailureClass.DATASOURCE_FAILED_REPEATEDLY: Advice(
         False, "check that the node reaches the MAAS metadata service (routes, DNS, proxy), then retry_stage"
@@ -132,8 +133,8 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.STATE_DISAGREEMENT: Advice(
         False,
-        "if another user holds the machine, free it in MAAS; then adopt_observed_state if MAAS is right, otherwise "
-        "restart_clean",
+        "free the machine in MAAS if another user owns it; then adopt_observed_state if MAAS is right, restart_clean "
+        "if not",
     ),
     FailureClass.IDENTITY_MISMATCH: Advice(
         False, "the BMC belongs to another machine: correct its address with set_bmc, then retry_stage"
@@ -143,7 +144,7 @@ FAILURES: Mapping[FailureClass, Advice] = {
         "correct the address with set_bmc, or use clear_bmc on the node that the detail names, then retry_stage",
     ),
     FailureClass.ADOPT_FAILED: Advice(
-        False, "see the node's last BMC error; correct it and adopt again, or submit manage to end the adoption"
+        False, "read the node's last BMC error, fix its cause and adopt again, or submit manage to end the adoption"
     ),
     FailureClass.INVALID_CONFIG: Advice(False, "correct the site's configuration, then retry_stage"),
     FailureClass.UPSTREAM_REFUSED: Advice(
@@ -151,28 +152,29 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.UNDO_FAILED: Advice(
         False,
-        "undo by hand what the detail names, then restart_clean; or cancel, which ends the workflow without "
-        "the rest of the undo",
+        "undo by hand what the detail names, then restart_clean; or cancel, which ends the workflow and skips "
+        "further undo",
     ),
     FailureClass.OPERATOR_REQUEST: Advice(
         False, "an operator froze this workflow: read the reason, then resume, restart_clean or cancel"
     ),
     FailureClass.TIMEOUT: Advice(
-        True, "check what the stage waits for and fix it, then retry_stage, which starts at once"
+        True, "check what the stage waits for, fix the cause, then retry_stage, which starts at once"
     ),
     FailureClass.UPSTREAM_ERROR: Advice(
         True, "check the health of the service in the detail, then retry_stage, which starts at once"
     ),
     FailureClass.CAPACITY: Advice(
         True,
-        "free addresses of the subnet in the detail, extend it or link another, then retry_stage, which starts at once",
+        "free addresses in the subnet of the detail, extend it or link another subnet; then retry_stage, which "
+        "starts at once",
     ),
     FailureClass.POWER_FAILED: Advice(
         True,
         "fix the machine's BMC, its network or its power settings in MAAS, then retry_stage, which starts at once",
     ),
     FailureClass.NOT_MANAGEABLE: Advice(
-        True, "make the BMC manageable first: see the node's last BMC error, and correct its details with set_bmc"
+        True, "make the BMC manageable first: read the node's last BMC error, and correct the BMC details with set_bmc"
     ),
     FailureClass.NO_CREDENTIALS: Advice(True, "use set_bmc with a credential reference that resolves"),
     FailureClass.COMMISSIONING_FAILED: Advice(
@@ -183,23 +185,24 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.TASK_FAILED: Advice(True, "read the task's result and the agent's log; retry_stage issues a new task"),
     FailureClass.VALIDATION_FAILED: Advice(
-        True, "the cleanup left something on the node: read the validation result and clean up what it names"
+        True, "the cleanup left data on the node: read the validation result and clean up what it names"
     ),
     FailureClass.INTERNAL: Advice(True, "this is a bug in farrier: report it with the log of the failed run"),
 }
 
 QUARANTINE_ADVICE: Mapping[QuarantineCause, str] = {
     QuarantineCause.OPERATOR: "read the operator's reason, then release or decommission",
-    QuarantineCause.HEALTH: "fix the causes of the alerts; the node returns by itself when the alerts end",
+    QuarantineCause.HEALTH: (
+        "fix the causes of the alerts; when the alerts end, farrier returns the node to service by itself"
+    ),
     QuarantineCause.STATE_DISAGREEMENT: (
         "MAAS does not report the machine as deployed: correct MAAS or decommission the node"
     ),
     QuarantineCause.MACHINE_DELETED_UPSTREAM: (
-        "the machine no longer exists in MAAS: restore it or decommission the node"
+        "the machine no longer exists in MAAS: add it to MAAS again, or decommission the node"
     ),
     QuarantineCause.CLEANUP_VALIDATION_FAILED: (
-        "the cleanup left something behind: decommission the node with a cleanup that validates, or release it "
-        "with a reason"
+        "the cleanup left data on the node: decommission it with a cleanup that validates, or release it with a reason"
     ),
     QuarantineCause.DRAIN_FAILED: "read the drain task's result, then retry_stage or cancel",
     QuarantineCause.ONBOARDING_FAILED: "see the failure class of the onboarding; then retry_stage, restart_clean or "
@@ -210,19 +213,19 @@ QUARANTINE_ADVICE: Mapping[QuarantineCause, str] = {
 
 BMC_ADVICE: Mapping[BmcFailure, str] = {
     BmcFailure.INCOMPLETE: (
-        "the error names what is missing: add it with set_bmc, bind the credential, or make the credential readable"
+        "the error names the missing part: add it with set_bmc, bind the credential, or make the credential readable"
     ),
     BmcFailure.UNREACHABLE: "check address, cable and route; farrier retries by itself",
     BmcFailure.TIMEOUT: "the BMC is too slow: check its network or reset it",
     BmcFailure.TLS: "install a certificate that this site trusts, or pin the BMC's certificate",
-    BmcFailure.AUTH: "correct user and password; farrier tries a new version at once",
+    BmcFailure.AUTH: "correct the user and the password; farrier tries a new version of the credential at once",
     BmcFailure.PROTOCOL: "the BMC's Redfish responses are invalid: update its firmware or reset it",
     BmcFailure.UNSUPPORTED: (
         "if the firmware was just changed, submit manage; otherwise update the firmware, or use the node without its "
         "BMC"
     ),
     BmcFailure.IDENTITY_MISMATCH: (
-        "another machine responds here: correct a wrong address with set_bmc; for a replaced machine use clear_bmc, "
+        "another machine responds: correct a wrong address with set_bmc; if the machine was replaced, use clear_bmc, "
         "then set_bmc"
     ),
     BmcFailure.IDENTITY_TAKEN: (

@@ -64,7 +64,11 @@ def unknown_places(wanted: HistoryFilter, kinds: Sequence[KindView]) -> Iterator
         for state in given:
             if state not in known_states:
                 yield Unknown(
-                    field, "state", state, known_states, "a value of a detail also needs the layer details.NAME"
+                    field,
+                    "state",
+                    state,
+                    known_states,
+                    "to filter by a value of a detail, also give the layer details.NAME",
                 )
 
 

@@ -82,7 +82,7 @@ def _healthy_by_reads(vitals: Vitals) -> Healthy | Unhealthy:
     if vitals.power is not PowerState.ON:
         return Unhealthy(f"power is {vitals.power}")
     if vitals.has_maas and not vitals.deployed:
-        return Unhealthy("no fresh read of MAAS reports it as deployed")
+        return Unhealthy("no fresh read of MAAS reports the machine as deployed")
     return Healthy()
 
 

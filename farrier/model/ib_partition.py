@@ -73,9 +73,11 @@ SPEC = KindSpec(
     },
     edges=(
         KindEdge(PROVISIONING, READY, "created in UFM"),
-        KindEdge(PROVISIONING, ERROR, "UFM refuses the partition, or confirms it without creating it"),
+        KindEdge(
+            PROVISIONING, ERROR, "UFM rejects the partition, or confirms the request but does not create the partition"
+        ),
         KindEdge(PROVISIONING, DELETING, "intent `delete`", "operator"),
-        KindEdge(READY, ERROR, "UFM refuses a change, or confirms it without making it"),
+        KindEdge(READY, ERROR, "UFM rejects a change, or confirms the request but does not make the change"),
         KindEdge(READY, DELETING, "intent `delete`", "operator"),
         KindEdge(ERROR, READY, "UFM accepts the change, on a retry or after intent `update`"),
         KindEdge(ERROR, DELETING, "intent `delete`", "operator"),
@@ -91,8 +93,8 @@ SPEC = KindSpec(
             accepted_in=(PROVISIONING, READY, ERROR),
         ),
         "delete": KindAction(
-            description="delete the partition; refused while it has members, unless drain: true, which waits until "
-            "they leave",
+            description="delete the partition; rejected while it has members, unless drain is true: then farrier "
+            "waits until all members have left",
             params=DeletePartition,
         ),
     },

@@ -140,7 +140,10 @@ def compare(recorded: Identity, seen: Identity) -> Verdict:
         return Another(f"another machine responds: {'; '.join(differs)}")
     if matches:
         return Same(" and ".join(matches))
-    return Unproven(f"nothing to compare: recorded {_described(recorded)}; the BMC reports {_described(seen)}")
+    return Unproven(
+        f"the identities have no value in common to compare: recorded {_described(recorded)}; the BMC reports "
+        f"{_described(seen)}"
+    )
 
 
 def kept(recorded: Identity, seen: Identity) -> Identity:
@@ -164,7 +167,7 @@ def _described(identity: Identity) -> str:
     serial = [f"serial {identity.serial}"] if _serial(identity.serial) else []
     uuid = [f"UUID {identity.uuid}"] if _uuids(identity.uuid) else []
     macs = [f"MAC {_listed(identity.macs)}"] if _macs(identity.macs) else []
-    return ", ".join((*serial, *uuid, *macs)) or "nothing that identifies a machine"
+    return ", ".join((*serial, *uuid, *macs)) or "no value that identifies a machine"
 
 
 def _listed(macs: tuple[str, ...]) -> str:

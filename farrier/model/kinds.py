@@ -60,7 +60,7 @@ class KindState(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if (self.limit is None) == (not self.why_none):
-            raise ConfigError("a state needs either a limit, or in why_none the reason why it has none")
+            raise ConfigError("a state needs either a limit, or in why_none the reason for having no limit")
         if self.limit is not None and self.limit <= timedelta(0):
             raise ConfigError(f"the limit of a state must be longer than 0; this one is {self.limit}")
 
@@ -244,7 +244,10 @@ def _faults(spec: KindSpec) -> Iterator[str]:
     yield from _faults_of_edges(first)
     for layer in others:
         if not _NAME.fullmatch(layer.name) or layer.name in {*_FILLED, "site"}:
-            yield f"a layer's name must match {_NAME.pattern}, and be no column that the database fills"
+            yield (
+                f"a layer's name must match {_NAME.pattern}, and must not be the name of a column that the database "
+                "fills"
+            )
         for fault in (*_faults_of_states(layer), *_faults_of_edges(layer)):
             yield f"layer {layer.name}: {fault}"
     yield from _faults_of_actions(spec)
@@ -280,7 +283,7 @@ def _faults_of_edges(layer: KindLayer) -> Iterator[str]:
             yield f"edge {edge.source} -> {edge.target} leaves a terminal state"
     unreachable = layer.states.keys() - _reached(layer.first, layer.pairs)
     if unreachable:
-        yield f"{', '.join(sorted(unreachable))}: no path of edges leads there from {', '.join(sorted(layer.first))}"
+        yield f"{', '.join(sorted(unreachable))}: not reachable by edges from {', '.join(sorted(layer.first))}"
     endless = layer.states.keys() - _reached(layer.terminal, {(target, source) for source, target in layer.pairs})
     if layer.terminal and endless:
         yield (
@@ -300,7 +303,7 @@ def _reached(begin: Collection[str], edges: Collection[tuple[str, str]]) -> set[
 
 def _faults_of_actions(spec: KindSpec) -> Iterator[str]:
     if CREATE in spec.actions:
-        yield "create must not be among the actions; its parameters belong in the field `create`"
+        yield "create must not be among the actions; put its parameters into the field `create`"
     for action in spec.actions:
         if not _NAME.fullmatch(action):
             yield f"action {action!r} must match {_NAME.pattern}"
@@ -322,7 +325,10 @@ def _faults_of_acceptance(spec: KindSpec, action: str) -> Iterator[str]:
         elif state in spec.terminal:
             yield f"it is accepted in {state}, which is terminal: a resource that has ended accepts no action"
     if not spec.states_accepting(action):
-        yield "no state accepts it; name the states in accepted_in, or leave it out for all that are not terminal"
+        yield (
+            "no state accepts it; name the states in accepted_in, or omit accepted_in to accept it in all states "
+            "that are not terminal"
+        )
 
 
 def _known(states: Collection[str]) -> str:

@@ -39,7 +39,7 @@ SPEC = KindSpec(
         # Equal to the default time for which an observation stays fresh.
         RegionState.FAILING: KindState(limit=timedelta(minutes=5)),
         RegionState.UNCONFIGURED: KindState(
-            why_none="an operator removed it from the settings; it has an alert of its own"
+            why_none="an operator removed its site from the settings; a separate alert reports this state"
         ),
         RegionState.GONE: KindState(why_none="it has ended"),
     },
@@ -49,9 +49,7 @@ SPEC = KindSpec(
         KindEdge(RegionState.OBSERVING, RegionState.FAILING, "the region cannot be read"),
         KindEdge(RegionState.FAILING, RegionState.OBSERVING, "a read succeeded again"),
         *(
-            KindEdge(
-                state, RegionState.UNCONFIGURED, "its site has been in the settings of no controller for ten minutes"
-            )
+            KindEdge(state, RegionState.UNCONFIGURED, "for ten minutes, no controller has had its site in the settings")
             for state in (RegionState.STARTING, RegionState.OBSERVING, RegionState.FAILING)
         ),
         KindEdge(
@@ -68,11 +66,11 @@ SPEC = KindSpec(
     create=None,
     actions={
         "delete": KindAction(
-            description="delete a region whose site was removed from the settings of every controller; refused "
-            "while nodes have machines there",
+            description="delete a region whose site is no longer in the settings of any controller; rejected while "
+            "nodes have machines in the region",
             accepted_in=(RegionState.UNCONFIGURED,),
-            instead="remove its site from the settings of every controller and reload them; ten minutes later the "
-            "region is unconfigured",
+            instead="remove its site from the settings of every controller, and reload the controllers; the region "
+            "becomes unconfigured ten minutes later",
         )
     },
 )

@@ -61,7 +61,7 @@ def faults(metrics: Collection[KindMetric]) -> Iterator[str]:
         yield from (f"metric {metric.name!r}: {fault}" for fault in _faults_of(metric))
     count = sum(math.prod(map(len, metric.labels.values())) for metric in metrics)
     if count > SERIES_AT_MOST:
-        yield f"its metrics have {count} series; at most {SERIES_AT_MOST}, so give labels fewer values"
+        yield f"its metrics have {count} series, but the limit is {SERIES_AT_MOST}; give the labels fewer values"
 
 
 def _faults_of(metric: KindMetric) -> Iterator[str]:

@@ -94,16 +94,18 @@ SPEC = KindSpec(
     states={
         _S.PROVISIONING.value: KindState(limit=_MOMENT),
         _S.READY.value: KindState(why_none="the target state of a segment"),
-        _S.DRAINING.value: KindState(why_none="it lasts until the last address is released"),
+        _S.DRAINING.value: KindState(why_none="the state lasts until the last address is released"),
         _S.DB_DELETE.value: KindState(limit=_MOMENT),
         _S.GONE.value: KindState(why_none="it has ended"),
     },
     edges=(
         KindEdge(
-            _S.PROVISIONING.value, _S.READY.value, "its prefixes and numbers are allocated, in its first run", "farrier"
+            _S.PROVISIONING.value, _S.READY.value, "its first run has allocated its prefixes, VLAN and VNI", "farrier"
         ),
         KindEdge(_S.READY.value, _S.DRAINING.value, "a `delete` is accepted", "client"),
-        KindEdge(_S.DRAINING.value, _S.DB_DELETE.value, "no address has been allocated for `drain_period`", "farrier"),
+        KindEdge(
+            _S.DRAINING.value, _S.DB_DELETE.value, "no address was allocated during the last `drain_period`", "farrier"
+        ),
         KindEdge(_S.DB_DELETE.value, _S.GONE.value, "its prefixes, VLAN and VNI are free again", "farrier"),
     ),
     initial=_S.PROVISIONING.value,
@@ -116,8 +118,8 @@ SPEC = KindSpec(
             accepted_in=(_S.PROVISIONING.value, _S.READY.value),
         ),
         "delete": KindAction(
-            description="delete the segment; refused while addresses are allocated, unless drain: true, which waits "
-            "until they are released",
+            description="delete the segment; rejected while addresses are allocated, unless drain is true: then "
+            "farrier waits until all addresses are released",
             params=DeleteSegment,
         ),
     },

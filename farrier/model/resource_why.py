@@ -66,6 +66,6 @@ def _advice(resource: ResourceView, now: datetime, period: timedelta) -> Iterato
     if resource.ended_at is None:
         yield from advice.filter_runs(resource, now, period)
     if resource.last_error is not None:
-        yield "fix what the error names; farrier retries by itself"
+        yield "fix the cause that the error names; farrier retries by itself"
     if resource.outcome is not None and resource.outcome.outcome == "wait":
-        yield "provide what the resource waits for, unless it will happen by itself"
+        yield "check whether the event that the resource waits for happens by itself; if not, cause it"

@@ -99,20 +99,20 @@ DEFAULTS: Mapping[Layer, Mapping[str, KindState]] = {
         NodeStatus.BOOTSTRAP_ISSUED: KindState(limit=timedelta(hours=72)),
         NodeStatus.ENROLLING: KindState(
             limit=timedelta(hours=6),
-            unless="its onboarding has no mode, was cancelled or waits for an operator, "
-            "or management is unmanaged, enroll or error",
+            unless="its onboarding has no mode, was cancelled, or waits for an operator; or its management is "
+            "unmanaged, enroll or error",
         ),
         NodeStatus.ACTIVE: KindState(why_none="the target state of a node"),
         NodeStatus.OFFLINE: KindState(limit=timedelta(minutes=30)),
         NodeStatus.QUARANTINED: KindState(limit=timedelta(hours=24)),
         NodeStatus.DRAINING: KindState(limit=timedelta(hours=2)),
-        NodeStatus.RETIRED: KindState(why_none="kept on purpose, as long as its owner decides"),
+        NodeStatus.RETIRED: KindState(why_none="the node stays retired until an operator submits an intent"),
         NodeStatus.REMOVING: KindState(limit=timedelta(hours=1)),
         NodeStatus.DELETED: KindState(why_none="it has ended"),
     },
     Layer.MANAGEMENT: {
         Management.UNMANAGED: KindState(why_none="a node may have no BMC"),
-        Management.ENROLL: KindState(limit=timedelta(minutes=30), unless="no client has requested its management"),
+        Management.ENROLL: KindState(limit=timedelta(minutes=30), unless="no client has submitted manage"),
         Management.VERIFYING: KindState(limit=timedelta(minutes=2)),
         Management.MANAGEABLE: KindState(why_none="the target state of a BMC"),
         Management.ADOPTING: KindState(limit=timedelta(minutes=10)),

@@ -100,11 +100,11 @@ def waits_for(outcome: Record | None, *, ended: bool) -> str:
         return "its first run"
     match outcome.outcome:
         case "error":
-            return f"a run without an error: the last one ended in {outcome.error}"
+            return f"a run without an error: the last run failed with {outcome.error}"
         case "do_nothing" | "deleted":
             return "nothing: it is in its target state"
         case "transition" | "update":
-            return f"its next run; reason of the last one: {outcome.reason}"
+            return f"its next run; reason of the last run: {outcome.reason}"
         case _:
             return outcome.reason.removeprefix("waits for ")
 
@@ -113,7 +113,7 @@ def _errors(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str
     if node.outcome is not None and node.outcome.error:
         yield f"last run: {node.outcome.error}: {node.outcome.reason}"
     if diagnosis.is_unowned(node):
-        yield f"{node.status} without a live decommission: restored from a backup, or edited by hand"
+        yield f"{node.status} without a live decommission: the database was restored from a backup or edited by hand"
     workflow = node.workflow or node.last_workflow
     if workflow is not None and workflow.failure_class is not None:
         detail = f": {workflow.failure_detail}" if workflow.failure_detail else ""
@@ -122,10 +122,13 @@ def _errors(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str
     if node.bmc.last_error is not None:
         yield f"BMC: {node.bmc.failure}: {node.bmc.last_error}" if node.bmc.failure else f"BMC: {node.bmc.last_error}"
     if diagnosis.is_braked(node):
-        yield "the brake of its site keeps it in service: too many nodes there would leave it together"
+        yield (
+            "the brake of the site keeps the node in service, because too many nodes of the site would leave "
+            "service together"
+        )
     if node.same_machine:
         others = ", ".join(node.same_machine)
-        yield f"{others} recorded the same machine: an action on one affects the other"
+        yield f"{others} recorded the same machine: an action on one of the nodes also affects the others"
     if diagnosis.is_unread(node):
         yield f"power, as of {_last_read(node)}: {node.bmc.sync_failure}: {node.bmc.sync_error}"
     yield from _not_kept(node)

@@ -51,7 +51,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
 
 ANY = Situation(text="with or without a workflow", none=True, modeless=True, statuses=LIVE)
 IDLE = Situation(text="when no workflow is live", none=True, modeless=False)
-NOT_BEGUN = Situation(text="when no workflow is live, or an onboarding that has no mode yet", none=True, modeless=True)
+NOT_BEGUN = Situation(text="when no workflow is live, or only an onboarding without a mode", none=True, modeless=True)
 ADOPTABLE = Situation(
     text="when no workflow is live, an onboarding has no mode yet, or an adoption waits for an operator",
     none=True,

@@ -261,7 +261,7 @@ async def test_history_is_filtered_and_leads_to_older_changes(web: httpx.AsyncCl
     (older,) = re.findall(r'rel="next" href="([^"]+)"', first)
     second = (await web.get("/history" + html.unescape(older))).text
     assert len(re.findall('data-label="change"', first + second)) == 120
-    assert "beginning of the history" in second
+    assert "There are no older changes." in second
     narrowed = (await web.get("/history?resource=node/gpu-07&layer=status")).text
     assert re.findall('data-label="resource"><a href="([^"]+)">([^<]+)', narrowed) == [("/nodes/8", "gpu-07")]
     assert 'value="node/gpu-07"' in narrowed
@@ -300,7 +300,7 @@ async def test_each_kind_is_listed_with_counts_that_link_to_its_resources(
         assert f'<a href="/resources/node?state={state}">1 {state}</a>' in page
     listed = (await web.get("/resources/maas_region?state=observing&q=am")).text
     assert '<a href="/resources/maas_region/1">ams</a>' in listed
-    assert "No resource that matches." in (await web.get("/resources/maas_region?q=lon")).text
+    assert "No resource matches." in (await web.get("/resources/maas_region?q=lon")).text
 
 
 async def test_the_pages_of_a_segment_and_a_partition_show_addresses_and_members(

@@ -96,7 +96,7 @@ async def test_an_intent_has_the_name_of_the_token_and_only_admin_may_name_anoth
         assert (await web.submit(CI, "ci")).is_success
         refused = await web.submit(CI, "ann")
         assert refused.status_code == 403
-        assert "requested_by is the name of the token, ci, not 'ann'" in refused.text
+        assert "requested_by must be the name of the token, ci, not 'ann'" in refused.text
         assert (await web.submit(ADMIN, "ann")).is_success
         assert (await web.submit(BEARER)).is_success
         assert (await web.submit(BEARER, "bob")).is_success

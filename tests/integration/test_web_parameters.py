@@ -31,7 +31,7 @@ async def test_an_unknown_query_parameter_is_refused_with_the_known_ones(web: ht
         ("nodes?wiat=2", "unknown parameter 'wiat'; parameters of this path: name, label, status"),
         ("nodes/gpu-1?limit=1", "unknown parameter 'limit'; this path has no parameters"),
         ("nodes?label=!a=b", "label: expected KEY, !KEY, KEY=VALUE or KEY!=VALUE"),
-        ("nodes?limit=1&limit=2", "limit is given 2 times; give it once"),
+        ("nodes?limit=1&limit=2", "limit occurs 2 times; give it once"),
         ("nodes?status=Active", "status must be one of bootstrap_issued, enrolling, active"),
         ("nodes?status=active&status=", "not ''"),
         ("nodes?management=none", "management must be one of unmanaged, "),

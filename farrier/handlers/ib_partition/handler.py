@@ -65,9 +65,7 @@ def _deleting(partition: IbPartition, now: datetime) -> Decision:
         return _step("drain", partial(keep, partition, now))
     if partition.claimed_at is None:
         to = msgspec.structs.replace(partition, state=GONE, last_error=None)
-        return Transition(
-            to=to, reason="the partition was never created in UFM; its number is free again", cause="deleted"
-        )
+        return Transition(to=to, reason="UFM never had the partition; its pkey is free again", cause="deleted")
     return _step("give up", partial(give_up, partition, now))
 
 

@@ -68,8 +68,8 @@ def _delete(partition: IbPartition, request: Pending) -> tuple[IbPartition, Answ
     if partition.users and not asked.drain:
         return partition, reject(
             request,
-            f"the partition has members: {named(partition.users)}; with drain: true the deletion begins at once and "
-            "waits until they leave",
+            f"the partition has members: {named(partition.users)}; submit the deletion with drain: true to begin it "
+            "at once and wait until all members have left",
         )
     return msgspec.structs.replace(partition, state=DELETING, draining=asked.drain), accept(request)
 

@@ -83,20 +83,23 @@ async def give_up(partition: IbPartition, now: datetime, services: PartitionServ
             await _delete(client, partition.pkey)
             if await client.read_anew(partition.pkey) is not None:
                 there = msgspec.structs.replace(partition, absent_at=None)
-                return _waits(there, partition, "UFM has not removed it yet", SOON)
+                return _waits(there, partition, "UFM has not removed the partition yet", SOON)
     except UfmError as error:
         if error.is_refusal:
-            return Wait(reason=f"UFM does not remove it: {error.detail}")
+            return Wait(reason=f"UFM does not remove the partition: {error.detail}")
         return _cannot_ask(partition, error)
     since = partition.absent_at or now
     if found is None and now - since < SEEN_AGAIN_AFTER:
         absent = msgspec.structs.replace(partition, absent_at=since)
         left = since + SEEN_AGAIN_AFTER - now
         return _waits(
-            absent, partition, "UFM no longer has the partition; it ends when another read confirms this", left
+            absent,
+            partition,
+            "UFM no longer has the partition; the deletion ends when another read confirms this",
+            left,
         )
     to = msgspec.structs.replace(partition, state=GONE, last_error=None, strangers=())
-    return Transition(to=to, reason="UFM has removed it; its number is free again", cause="deleted")
+    return Transition(to=to, reason="UFM has removed the partition; its pkey is free again", cause="deleted")
 
 
 async def _delete(client: UfmClient, number: int) -> None:
@@ -111,11 +114,11 @@ async def _claim(partition: IbPartition, now: datetime, client: UfmClient) -> Ou
     found = await client.read_anew(partition.pkey)
     if found is not None:
         return Wait(
-            reason=f"UFM already has {spelled(partition.pkey)} as {found.name or 'a partition'!r}, which farrier "
-            "did not create: remove it there, or delete this partition and create it with another pkey"
+            reason=f"UFM already has {spelled(partition.pkey)} as {found.name or 'a partition'!r}, which farrier did "
+            "not create: remove it in UFM, or delete this partition and create it again with another pkey"
         )
     to = msgspec.structs.replace(partition, claimed_at=now, claimed_in=client.url)
-    return Update(to=to, reason="the partition's number is free in UFM", requeue_after=_AT_ONCE)
+    return Update(to=to, reason="the partition's pkey is free in UFM", requeue_after=_AT_ONCE)
 
 
 async def _claim_elsewhere(partition: IbPartition, now: datetime, client: UfmClient) -> Outcome:
@@ -128,10 +131,10 @@ async def _claim_elsewhere(partition: IbPartition, now: datetime, client: UfmCli
     if found is not None and not known:
         has = f"has {spelled(partition.pkey)} as {found.name or 'a partition'!r}, with {len(found.ports)} port(s)"
         return Wait(
-            reason=f"{place} {has}: this may be another partition, so farrier does not touch it", error=UfmError.label
+            reason=f"{place} {has}: this may be another partition, so farrier does not change it", error=UfmError.label
         )
     if found is None and partition.state == DELETING and not partition.users:
-        return Wait(reason=f"{place} does not have the key: delete the key in the earlier UFM", error=UfmError.label)
+        return Wait(reason=f"{place} does not have the pkey: delete the pkey in the earlier UFM", error=UfmError.label)
     _log.warning("ib_partition.another_ufm", partition=partition.name, before=partition.claimed_in, now=client.url)
     to = msgspec.structs.replace(partition, claimed_at=now, claimed_in=client.url, strangers=(), absent_at=None)
     return Update(to=to, reason=f"from now on the partition is in the UFM at {client.url}", requeue_after=_AT_ONCE)
@@ -177,7 +180,7 @@ def _settled(partition: IbPartition, now: datetime, seen: Seen) -> Outcome:
     fabric_name = seen.have.name if seen.have is not None else partition.fabric_name
     to = msgspec.structs.replace(partition, strangers=plan.strangers, fabric_name=fabric_name, asked_at=None)
     if plan.changes and seen.refused.text:
-        return _refused(partition, to, seen.refused.text, f"UFM refuses it: {seen.refused.text}", writes)
+        return _refused(partition, to, seen.refused.text, f"UFM refuses the partition: {seen.refused.text}", writes)
     if plan.changes:
         return _not_done(partition, to, now, seen.off, writes)
     to = msgspec.structs.replace(to, last_error=None)
@@ -188,10 +191,13 @@ def _settled(partition: IbPartition, now: datetime, seen: Seen) -> Outcome:
         reason = "created in UFM" if partition.state == PROVISIONING else "UFM accepts the change"
         return Transition(to=to, reason=reason, cause="reconciled", writes=writes)
     if taken:
-        return Update(to=to, reason=f"removed ports without a member from UFM: {listed(taken)}", writes=writes)
+        return Update(to=to, reason=f"removed ports that are not members from UFM: {listed(taken)}", writes=writes)
     if plan.strangers:
         guids = tuple(one.guid for one in plan.strangers)
-        reason = f"UFM has ports without a member; farrier removes them if a later read confirms them: {listed(guids)}"
+        reason = (
+            "UFM has ports that are not members; farrier removes them if a later read still shows them: "
+            f"{listed(guids)}"
+        )
         return _waits(to, partition, reason, SEEN_AGAIN_AFTER, writes)
     if to != partition:
         return Update(to=to, reason="UFM matches the partition", quiet=True, writes=writes)

@@ -113,7 +113,10 @@ def _answered(region: MaasRegion) -> Change:
 
 def _why_kept(region: MaasRegion) -> str:
     if region.users:
-        return f"nodes have machines in this region: {', '.join(region.users)}; remove these nodes, or restore the site"
+        return (
+            f"nodes have machines in this region: {', '.join(region.users)}; remove these nodes, or add the site "
+            "to the settings again"
+        )
     return ""
 
 

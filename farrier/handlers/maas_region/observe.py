@@ -242,9 +242,9 @@ def _note_absent(one: DueMachine, found: Findings, now: datetime, most_lost: int
 def _doubt(found: Findings) -> None:
     found.lost_too_many = True
     detail = (
-        f"too many machines vanished from the region, such as {min(found.lost)}, so farrier treats none as lost: "
-        "check [maas] url. If the machines were removed, remove their nodes, or raise [observe] most_lost_percent "
-        "until the region reports no losses"
+        f"too many machines vanished from the region, such as {min(found.lost)}, so farrier ignores the losses: "
+        "check [maas] url. If the machines were really removed, remove their nodes, or raise [observe] "
+        "most_lost_percent until farrier has accepted the losses"
     )
     found.failure = MaasError(F.ABSENT, detail, operation="machine")
 

@@ -55,7 +55,7 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
             case SegmentState.DB_DELETE:
                 return Transition(
                     to=_in(resource, SegmentState.GONE),
-                    reason="the segment's prefixes and numbers are free again",
+                    reason="the segment's prefixes, VLAN and VNI are free again",
                     cause="drained",
                     writes=repeated(resource),
                 )
@@ -95,7 +95,7 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
                 cause="drained",
                 writes=answers,
             )
-        reason = f"the last address was released; {until:%Y-%m-%d %H:%M:%S} UTC is the end of its drain period"
+        reason = f"the last address was released; the drain period ends at {until:%Y-%m-%d %H:%M:%S} UTC"
         if segment.drain_until != until:
             to = msgspec.structs.replace(segment, drain_until=until)
             return Update(to=to, reason=reason, requeue_after=until - now, writes=answers)

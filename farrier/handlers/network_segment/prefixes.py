@@ -58,7 +58,7 @@ def parse_gateways(texts: Iterable[str], networks: Sequence[Network]) -> tuple[I
         address = parse_address(text)
         home = next((network for network in networks if address in network), None)
         if home is None:
-            raise ValueError(f"gateway {text} is in none of the prefixes that are added with it")
+            raise ValueError(f"gateway {text} is not in a prefix of this intent's add_prefixes")
         if not _first(home) <= int(address) <= _last(home):
             raise ValueError(f"gateway {text} is the network or broadcast address of {home}")
         if home in found:

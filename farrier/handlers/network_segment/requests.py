@@ -27,8 +27,8 @@ _ANEW = "create a segment with the new value, move its users there and delete th
 _FIXED = {
     "site": "a segment cannot change its site; create one at the other site",
     "prefixes": f"prefixes can only be added, with add_prefixes; to remove one, {_ANEW}",
-    "vlan": f"its users depend on the VLAN tag; {_ANEW}",
-    "vni": f"its users depend on the VNI; {_ANEW}",
+    "vlan": f"the users of the segment depend on the VLAN tag; {_ANEW}",
+    "vni": f"the users of the segment depend on the VNI; {_ANEW}",
 }
 
 
@@ -59,14 +59,14 @@ def settle(segment: NetworkSegment) -> Settled:
 
 def repeated(segment: NetworkSegment) -> tuple[Answer, ...]:
     """Answer the intents of a segment in deletion, which accepts only a repeated deletion."""
-    return tuple(accept(request, "it is being deleted already") for request in segment.requests)
+    return tuple(accept(request, "the segment is being deleted already") for request in segment.requests)
 
 
 def _check_delete(segment: NetworkSegment, asked: DeleteSegment) -> None:
     if segment.allocated and not asked.drain:
         raise ValueError(
             f"{segment.allocated} addresses are allocated, to {users_of(segment)}; release them first, or use drain: "
-            "true, which stops allocations and waits for the releases"
+            "true: then farrier allocates no more addresses and waits until all are released"
         )
 
 
@@ -83,9 +83,7 @@ def _updated(segment: NetworkSegment, request: Pending, asked: UpdateSegment) ->
         if getattr(asked, field) is not None:
             raise ValueError(f"{field} cannot change while a segment is in use: {instead}")
     if asked.gateways and not asked.add_prefixes:
-        raise ValueError(
-            "a gateway can only be set for prefixes that add_prefixes adds; an existing prefix keeps its gateway"
-        )
+        raise ValueError("a gateway can be set only for a prefix in add_prefixes; an existing prefix keeps its gateway")
     to = msgspec.structs.replace(segment, mtu=asked.mtu or segment.mtu)
     if asked.add_prefixes:
         to = _with_prefixes(to, asked.add_prefixes, asked.gateways or (), segment.clashes.get(str(request.id), ()))
@@ -111,7 +109,9 @@ def _with_prefixes(
     if overlapping or clashes:
         raise ValueError("; ".join((overlapping,) if overlapping else clashes))
     if len(own) + len(added) > MOST_PREFIXES:
-        raise ValueError(f"a segment has at most {MOST_PREFIXES} prefixes; this one would have {len(own) + len(added)}")
+        raise ValueError(
+            f"a segment has at most {MOST_PREFIXES} prefixes; this segment would have {len(own) + len(added)}"
+        )
     for network in added:
         if room(network, ways, segment.reserved_first, segment.reserved_last) <= 0:
             raise ValueError(f"prefix {network} has no allocatable address: all are reserved")

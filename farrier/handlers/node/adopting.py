@@ -29,7 +29,7 @@ def adopt(node: Node, now: datetime, config: Policy) -> Decision:
     """Read the BMC once, or end the adoption."""
     left = node.management_entered_at + config.transient_deadline - now
     if left.total_seconds() < 0:
-        error = BmcError(BmcFailure.TIMEOUT, "adopting took longer than its deadline")
+        error = BmcError(BmcFailure.TIMEOUT, "the adoption took longer than its deadline")
         # The result of the login is unknown, so the login counts.
         return _failed(node, now, error, tries=node.bmc.tries, cause="timer: deadline of adopting")
     why = _gives_way(node)

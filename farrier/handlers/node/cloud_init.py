@@ -108,8 +108,8 @@ def _rendered(site: Site, node: Node, token: str) -> str:
         line = templates.line_of(error)
         where = "" if line is None else f"line {line}: "
         raise ConfigError(
-            f"{_which(site, node)} fails: {where}{_described(error)}; correct the template, or set the missing "
-            "value at the node"
+            f"{_which(site, node)} fails: {where}{_described(error)}; correct the template, or set the missing value "
+            "of the node"
         ) from None
     if size > most:
         raise ConfigError(
@@ -123,8 +123,8 @@ def _headed(text: str, site: Site, node: Node) -> str:
     if text.startswith(HEADERS):
         return text
     raise ConfigError(
-        f"{_which(site, node)} produces user data that begins with {text[:_SHOWN]!r}; cloud-init requires one of "
-        f"{', '.join(HEADERS)} as the first characters"
+        f"{_which(site, node)} produces user data that begins with {text[:_SHOWN]!r}; cloud-init requires that user "
+        f"data begins with one of {', '.join(HEADERS)}"
     )
 
 

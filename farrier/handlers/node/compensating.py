@@ -99,7 +99,7 @@ def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
     cuts = _own(node).upstream.cuts
     if cuts and _is_late(node, now, policy):
         return _gave_up(
-            with_note(node, cuts=0), f"the undo was not done in time: {cuts} calls to MAAS were interrupted"
+            with_note(node, cuts=0), f"the undo did not finish in time: {cuts} calls to MAAS were interrupted"
         )
     return step_of(node, result, lambda settled: _settled(node, settled, now, policy))
 
@@ -154,13 +154,17 @@ def decide(node: Node, machine: Machine, now: datetime, *, ours: bool) -> Settle
         return Waiting(reason=_going(machine.system_id))
     if machine.status in _AT_WORK:
         # MAAS also commissions machines that it discovers, and no user holds these.
-        return _abort(node, machine, now) if machine.owner else Done(reason=f"{named}, but farrier did not start this")
+        return (
+            _abort(node, machine, now)
+            if machine.owner
+            else Done(reason=f"{named}, but farrier did not start this operation")
+        )
     if machine.status not in _HELD:
         return _refused(f"{named}: end this state in MAAS")
     if not ours:
-        return _refused(f"{named}, but this workflow did not request this: release the machine in MAAS")
+        return _refused(f"{named}, but this workflow did not request that: release the machine in MAAS")
     if machine.locked:
-        return _refused(f"{named} and locked in MAAS, so farrier does not change it: unlock it there")
+        return _refused(f"{named} and locked in MAAS, so farrier does not change it: unlock it in MAAS")
     if machine.status == S.DEPLOYING:
         return _abort(node, machine, now)
     return Send(change=Release(comment=region.comment(node, "undo")), reason="release")
@@ -196,9 +200,9 @@ async def _look_for_lost(client: MaasClient, node: Node) -> Settled:
         {machine.system_id for machine in machines if machine.description == ours and machine.status in _UNTOUCHED}
     )
     if not found:
-        return Done(reason="MAAS created no machine for it")
+        return Done(reason="MAAS created no machine for this node")
     to = with_fields(node, maas_id=found[0], maas_created=True)
-    return Step(to=to, reason=f"machine {found[0]} was created for it, although the response was lost")
+    return Step(to=to, reason=f"MAAS created machine {found[0]} for this node, although the response was lost")
 
 
 def _settled(node: Node, result: Settled, now: datetime, policy: Policy) -> Outcome:
@@ -226,7 +230,7 @@ def _waiting(node: Node, result: Waiting, now: datetime, policy: Policy) -> Outc
     """Wait, or give up after the deadline, also during errors of the region: otherwise the undo would hold the node
     without end."""
     if _is_late(node, now, policy):
-        return _gave_up(node, f"not done in time: {result.reason}")
+        return _gave_up(node, f"the undo did not finish in time: {result.reason}")
     return Wait(reason=f"undoes: {result.reason}", requeue_after=result.requeue_after, source=result.source)
 
 
@@ -247,7 +251,7 @@ def _gave_up(node: Node, detail: str) -> Outcome:
     """Stop for an operator. If an operator cancels after that, the workflow ends."""
     workflow = _own(node)
     if _is_to_end(workflow):
-        return _ended(node, f"cancelled; MAAS is left as it is: {detail}", _worthless(workflow))
+        return _ended(node, f"cancelled; farrier leaves MAAS unchanged: {detail}", _worthless(workflow))
     return freeze(node, FailureClass.UNDO_FAILED, detail, stop=StopRequest.FAILED, cause=CAUSE)
 
 
@@ -278,7 +282,7 @@ def _undone(node: Node, done: Done) -> Outcome:
     return transition(
         node,
         with_fields(node, workflow=fresh),
-        reason=f"undone; starts again: {done.reason}",
+        reason=f"the undo is done, and the workflow starts again: {done.reason}",
         cause=CAUSE,
         writes=writes,
         source=done.source,

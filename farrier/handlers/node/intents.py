@@ -100,7 +100,7 @@ def _reply(
         return None
     being_deleted = node.deleting and not is_deleted
     if being_deleted and intent.action not in _ANSWERED_WHILE_DELETING:
-        return Reject(reason=f"{intent.action}: the node is being deleted; cancel stops the deletion")
+        return Reject(reason=f"{intent.action}: the node is being deleted; to stop the deletion, submit cancel")
     verdict = actions.check(intent.action, node.status, node.management, node.workflow)
     match verdict:
         case Later():

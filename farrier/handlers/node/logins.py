@@ -39,9 +39,15 @@ def counted(bmc: Bmc, now: datetime) -> Bmc:
 def capped(bmc: Bmc, now: datetime) -> tuple[str, timedelta]:
     """Why no login is allowed now, and the pause before the next one. `bmc` is a result of `counted` without a try."""
     if waits_for_others(bmc, now):
-        return "other nodes are logging in at this BMC; waits for their results to protect the account", OTHERS_TAKE
+        return (
+            "waits for the results of other logins at this BMC, because another failed login could lock the account",
+            OTHERS_TAKE,
+        )
     window = duration.human(LOGIN_WINDOW)
-    reason = f"the BMC refused {LOGIN_CAP} logins within {window}; waits to protect the account"
+    reason = (
+        f"waits for a pause in logins: the BMC refused {LOGIN_CAP} logins within {window}, and another failed "
+        "login could lock the account"
+    )
     return reason, sorted(_ended(bmc, now))[-LOGIN_CAP] + LOGIN_WINDOW - now
 
 

@@ -53,7 +53,7 @@ def enroll(node: Node, now: datetime, config: Policy) -> Decision:
             if node.bmc.failures == 0
             else f"the BMC could not be verified ({node.bmc.failure})"
         )
-        return Wait(reason=f"{why}; retried after its back-off", requeue_after=node.bmc.next_try_at - now)
+        return Wait(reason=f"{why}; farrier retries after the back-off", requeue_after=node.bmc.next_try_at - now)
     asked = node.bmc.asked_at is not None
     return probing.begin_verify(
         node,

@@ -241,7 +241,7 @@ def _unseen(node: Node, now: datetime) -> Update[Node, Write]:
     bmc = replace(_counted_once(node.bmc, now), trying=None)
     return Update(
         to=with_fields(node, bmc=bmc),
-        reason="the result of a power read is unknown; it counts as a failed login",
+        reason="the result of a power read is unknown, and counts as a failed login",
         requeue_after=_AT_ONCE,
         quiet=True,
     )

@@ -121,7 +121,7 @@ def shared(node: Node) -> str | None:
     """Why farrier may not switch the power: other nodes recorded the same machine. None if no other node did."""
     if not node.same_machine:
         return None
-    return f"nodes {', '.join(node.same_machine)} recorded the same machine; use clear_bmc at all but one of them"
+    return f"nodes {', '.join(node.same_machine)} recorded the same machine; use clear_bmc on all but one of them"
 
 
 def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:

@@ -126,7 +126,7 @@ def _of_another(node: Node, machine: Machine) -> Failed:
     """The failure of a machine that another user owns. Raises `MaasError` if instead the API key no longer belongs to
     the user who owns it."""
     if machine.owner and node.maas is not None and node.maas.ours and node.maas.owner == machine.owner:
-        detail = f"the API key no longer belongs to {machine.owner[:64]!r}, who owns the machine of this node"
+        detail = f"the API key no longer belongs to {machine.owner[:64]!r}, the owner of this node's machine"
         raise MaasError(F.AUTH, detail, operation="whoami")
     return foreign(node, machine)
 
@@ -162,7 +162,7 @@ def foreign(node: Node, machine: Machine | MaasObservation) -> Failed:
     since = by_rescue(owner, noted, in_rescue=machine.status in _RESCUE)
     detail = (
         f"machine {machine.system_id} is owned by {owner[:64]!r} in MAAS, not by farrier{since}; farrier changed "
-        "nothing: release it there"
+        "nothing: release the machine in MAAS"
     )
     return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
 
@@ -186,7 +186,7 @@ def is_undecided(seen: MaasObservation) -> bool:
 
 def undecided(seen: MaasObservation) -> Waiting:
     """Wait, because the owner of the machine cannot be decided. The wait does not count against the stage."""
-    return Waiting(reason=f"waits to learn the owner of machine {seen.system_id}", timed=False)
+    return Waiting(reason=f"waits for a read that shows the owner of machine {seen.system_id}", timed=False)
 
 
 def of_error(error: MaasError) -> Settled:

@@ -88,7 +88,10 @@ def set_power(request: Request) -> Reply:
     if node.bmc.switching is not None:
         return Hold(reason="power is being switched")
     if params.enforce and params.power is PowerRequest.RESET:
-        return Reject(reason="set_power reset: a reset happens once; enforce is only possible with on or off")
+        return Reject(
+            reason="set_power reset: farrier cannot enforce a reset, which happens once; use enforce only with on or "
+            "off"
+        )
     shared = probing.shared(node)
     if shared is not None:
         return Reject(reason=f"set_power {params.power}: {shared}")
@@ -99,7 +102,8 @@ def set_power(request: Request) -> Reply:
         )
     if target_of(node).system_path is None:
         return Reject(
-            reason=f"set_power {params.power}: the machine behind the BMC was never identified; submit manage first"
+            reason=f"set_power {params.power}: farrier has never identified the machine behind the BMC; submit manage "
+            "first"
         )
     wanted = Switching(power=params.power, at=now, intent=request.intent.id, enforce=params.enforce)
     begun = begin(node.bmc, wanted)

@@ -27,7 +27,7 @@ def set_details(request: Request) -> Reply:
     given = request.intent.params
     named = (*(name for name in DETAILS if name in given), *(params.unset or ()))
     if len(named) > len(set(named)):
-        return Reject(reason="set: a field is both set and unset; name it once")
+        return Reject(reason="set: a field is both set and unset; name each field once")
     if request.intent.conflict is not None:
         return Reject(reason=f"set: {request.intent.conflict}")
     used = _used(request.node, named)

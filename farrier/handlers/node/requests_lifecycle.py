@@ -101,7 +101,9 @@ def delete(request: Request) -> Reply:
     if compensating.has_work(node):  # also during an undo: the deletion replaces what was to follow
         undone = with_fields(marked, workflow=compensating.undoing(node, AfterUndo.CANCEL))
         return Accept(
-            reason="the node is deleted when the undo of its workflow is done", to=undone, writes=(RevokeBootstrap(),)
+            reason="farrier deletes the node when the undo of its workflow is done",
+            to=undone,
+            writes=(RevokeBootstrap(),),
         )
     cancelled = with_fields(marked, workflow=with_workflow(node, status=W.CANCELLED, next_attempt_at=None))
     return Accept(reason="being deleted", to=cancelled, writes=(RevokeBootstrap(),))

@@ -70,7 +70,7 @@ def _of_deployment(node: Node, now: datetime, policy: Policy) -> Reply:
         return seen
     stage = _GOES_ON_AT.get(seen.state)
     if stage is None:
-        return _no(f"MAAS reports {seen.state}; accepted are {_names(_GOES_ON_AT)}")
+        return _no(f"MAAS reports {seen.state}; farrier can continue only from: {_names(_GOES_ON_AT)}")
     if seen.state in (M.DEPLOYING, M.DEPLOYED) and not seen.ours:
         known = "it is not known whether it is" if region.is_undecided(seen) else "not"
         return _no(f"machine {seen.system_id} is {seen.state}, and {known} owned by farrier")
@@ -102,7 +102,7 @@ def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
     assert isinstance(workflow, Decommission), "the caller has checked this"
     stages = adopted.left(workflow)
     if not stages:
-        return _no(f"no state in MAAS completes the rest of this {workflow.mode}")
+        return _no(f"no state in MAAS can complete the rest of this {workflow.mode}")
     seen = _fresh(node, now, policy)
     if isinstance(seen, Reject):
         return seen

@@ -58,7 +58,7 @@ def _cannot_deploy(request: Request) -> str | None:
     if not request.has_region:
         return (
             f"mode deploy needs MAAS, but site {node.site or '(none)'} has no MAAS configured (sites.directory); "
-            "modes adopt and manual need none"
+            "modes adopt and manual need no region"
         )
     if node.management in (M.UNMANAGED, M.ERROR):
         return "mode deploy needs a BMC; set its details with set_bmc, or use mode manual"
@@ -73,7 +73,7 @@ def _onboard_found(request: Request) -> Reply:
     its BMC."""
     node = request.node
     if node.status is N.RETIRED:
-        return Reject(reason="onboard: mode adopt is only for a node that was never in service; this one is retired")
+        return Reject(reason="onboard: mode adopt is only for a node that was never in service; this node is retired")
     if node.management in (M.UNMANAGED, M.ERROR):
         return Reject(reason="onboard: mode adopt needs a BMC; set its details with set_bmc, or use mode manual")
     missing = missing_detail(node)

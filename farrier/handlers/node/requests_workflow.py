@@ -54,10 +54,10 @@ def decommission(request: Request) -> Reply:
     params = request.params
     assert isinstance(params, p.Decommission), "the table of actions declares this type"
     if params.mode is DecommissionMode.REIMAGE and request.node.maas_id is None:
-        return Reject(reason="decommission: mode reimage needs a node with a machine in MAAS; this one has no MAAS ID")
+        return Reject(reason="decommission: mode reimage needs a machine in MAAS; this node has no MAAS ID")
     if params.mode is DecommissionMode.REIMAGE and not request.has_region:
         site = request.node.site or "(none)"
-        return Reject(reason=f"decommission: mode reimage needs MAAS, but site {site} has none configured")
+        return Reject(reason=f"decommission: mode reimage needs MAAS, but site {site} has no MAAS configured")
     options = _options(request, params, retire=params.retire)
     return _decommission(request, params.mode, options, f"decommission ({params.mode})")
 
@@ -86,7 +86,7 @@ def resume(request: Request) -> Reply:
         return Accept(reason=f"{type_} is in progress")
     if node.paused is not None:
         later = None if node.workflow.upstream.resumed else with_note(node, resumed=True)
-        return Accept(reason=f"{type_} is issued again when the pause ends", to=later)
+        return Accept(reason=f"farrier issues {type_} again when the pause ends", to=later)
     return Accept(reason=f"{type_} was issued again", writes=writes)
 
 
@@ -109,7 +109,7 @@ def restart_clean(request: Request) -> Reply:
     """Undo the workflow, then run all stages again. Meanwhile the node is in a status that needs no workflow."""
     node = with_note(request.node, restarted_at=request.now, adopted=False)
     return Accept(
-        reason="the work of the workflow is undone; then the workflow starts again",
+        reason="farrier undoes the work of the workflow, and then starts the workflow again",
         to=with_fields(_undoing(node, AfterUndo.RESTART), status=fallback(node)),
         writes=tasks.end_live(node, "restart_clean"),
     )
@@ -193,8 +193,8 @@ def _decommission(request: Request, mode: DecommissionMode, options: Options, wh
         return _raised(node, live, mode, options, what)
     if node.agentless and not options.force:
         return Reject(
-            reason=f"{what}: this node is agentless, and only an agent can drain and clean a node; use force: "
-            "true with a reason to skip these tasks, which marks the node not_scrubbed"
+            reason=f"{what}: this node is agentless, and only an agent can drain and clean a node; to skip these "
+            "tasks, use force: true with a reason; farrier then marks the node not_scrubbed"
         )
     begun = Decommission(mode=mode, mode_given_at=request.now, options=options)
     return Accept(reason=f"{what} accepted", to=with_fields(request.node, workflow=begun, redeploying=False))
@@ -239,7 +239,7 @@ def _record_stays(request: Request) -> str | None:
     if node.maas_id is None:
         return None
     if not request.has_region:
-        return f"remove_maas needs MAAS, but site {node.site or '(none)'} has none configured"
+        return f"remove_maas needs MAAS, but site {node.site or '(none)'} has no MAAS configured"
     if request.in_maas_as(deployed=True):
         return f"machine {node.maas_id} is deployed in MAAS; decommission full_decommission releases it first"
     return None

@@ -97,7 +97,12 @@ def _verify(node: Node, now: datetime) -> Change:
     may = counted(bmc, now)
     if may.trying is None:
         later = with_fields(node, bmc=replace(bmc, asked_at=bmc.asked_at or now))
-        return transition(node, later, reason=f"{_NEW_VERSION}; verified as soon as the login cap allows", cause=_CAUSE)
+        return transition(
+            node,
+            later,
+            reason=f"{_NEW_VERSION}; farrier verifies the BMC as soon as the login cap allows it",
+            cause=_CAUSE,
+        )
     # The node was manageable. `asked_at` makes it verify again after a failure, even without `auto_manage`.
     asked = replace(may, asked_at=bmc.asked_at or now)
     return transition(

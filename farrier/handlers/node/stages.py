@@ -119,7 +119,7 @@ def run_stage(node: Node, workflow: Workflow, now: datetime, config: Policy) -> 
         case _ as never:
             assert_never(never)
     if run is None:
-        return Waiting(reason=f"stage {workflow.stage} is run by a newer release", timed=False)
+        return Waiting(reason=f"stage {workflow.stage} belongs to a newer release of farrier", timed=False)
     return run(node, now, config)
 
 

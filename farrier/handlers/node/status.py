@@ -126,9 +126,9 @@ def _what_is_gone(node: Node, cause: Quarantine, now: datetime, config: Policy) 
     """The proof that the cause of the quarantine is gone. None if it may remain, or only an operator can decide. For
     alerts, health is the proof."""
     if cause.cause is QuarantineCause.HEALTH:
-        return "the alerts that quarantined it have ended"
+        return "the alerts that caused the quarantine have ended"
     if cause.cause in expected.CAUSES and drift.is_over(node, now, config):
-        return "MAAS reports it as deployed again"
+        return "MAAS reports the machine as deployed again"
     return None
 
 
@@ -144,7 +144,9 @@ def _leaving(node: Node, to: Node, config: Policy, *, reason: str, cause: str) -
     if node.status is not N.ACTIVE:
         return transition(node, to, reason=reason, cause=cause)
     if node.braked_at is not None:
-        return Wait(reason=f"kept in service by the brake of its site: {reason}", requeue_after=config.brake_window / 2)
+        return Wait(
+            reason=f"the brake of the site keeps the node in service: {reason}", requeue_after=config.brake_window / 2
+        )
     return transition(node, to, reason=reason, cause=cause, writes=(LeaveService(),))
 
 

@@ -63,11 +63,13 @@ def proceed(node: Node, now: datetime) -> Decision:
     if not has_try(node.bmc) or now - wanted.at > AT_ONCE:
         again = begin(node.bmc, replace(wanted, at=now, unsure=True))
         if again is None:
-            return _not_done(node, "the BMC refused too many logins to be read", tries=node.bmc.tries)
+            return _not_done(
+                node, "farrier does not read the power, because the BMC refused too many logins", tries=node.bmc.tries
+            )
         return transition(
             node,
             with_fields(node, bmc=again),
-            reason="the result of the step was not recorded; the power is read first",
+            reason="the result of the step was not recorded; farrier reads the power first",
             cause="rule: power",
         )
 
@@ -109,7 +111,8 @@ def enforce(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] |
     if bmc.enforced_at is not None and now - bmc.enforced_at < ENFORCE_EVERY:
         requeue_after = bmc.enforced_at + ENFORCE_EVERY - now
         return Wait(
-            reason=f"{differs}; switched at most once in {duration.human(ENFORCE_EVERY)}", requeue_after=requeue_after
+            reason=f"{differs}; farrier switches it at most once in {duration.human(ENFORCE_EVERY)}",
+            requeue_after=requeue_after,
         )
     begun = begin(bmc, Switching(power=_REQUEST[desired], at=now))
     if begun is None:

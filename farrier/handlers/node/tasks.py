@@ -96,7 +96,7 @@ def end_live(node: Node, result: str) -> tuple[Write, ...]:
 def _dispatched(task: Task, now: datetime) -> StageResult:
     if _lease_is_over(task, now):
         return Waiting(
-            reason=f"the lease of {task.type} expired; the task was issued again",
+            reason=f"the lease of {task.type} expired; farrier issued the task again",
             requeue_after=_AT_ONCE,
             timed=False,
             writes=_again(task),

@@ -14,7 +14,7 @@ from farrier.handlers.node.moves import with_fields
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.node import Node, Quarantine, TaskStatus, TaskType
 
-NOT_SCRUBBED = "it is not scrubbed, because its cleaning was skipped; decommission it with a complete scrub first"
+NOT_SCRUBBED = "the node is not scrubbed, because its cleaning was skipped; decommission it with a complete scrub first"
 """Why a node with this mark may not enter service."""
 
 _CLEANING = (TaskType.CLEANUP_STORAGE, TaskType.SCRUB_GPU)

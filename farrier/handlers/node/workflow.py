@@ -128,7 +128,7 @@ def _failed_retryable(node: Node, workflow: Workflow, now: datetime) -> Decision
         return _last_attempt(node, workflow, failure, now)
     if workflow.next_attempt_at is not None and now < workflow.next_attempt_at:
         return Wait(
-            reason=f"stage {workflow.stage} failed ({workflow.failure_class}); retried after its back-off",
+            reason=f"stage {workflow.stage} failed ({workflow.failure_class}); farrier retries it after the back-off",
             requeue_after=workflow.next_attempt_at - now,
         )
     attempt = workflow.attempt + (not by_outage)
@@ -145,7 +145,8 @@ def _last_attempt(node: Node, workflow: Workflow, failure: FailureClass, now: da
     noticed = workflow.status_entered_at + NOTICED_WITHIN
     if now <= noticed:
         return Wait(
-            reason=f"the last attempt at stage {workflow.stage} failed ({failure}); was MAAS unreachable?",
+            reason=f"the last attempt at stage {workflow.stage} failed ({failure}); farrier checks whether MAAS was "
+            "unreachable",
             requeue_after=noticed - now + timedelta(seconds=1),
         )
     detail = workflow.failure_detail or str(failure)
@@ -165,7 +166,9 @@ def _running(node: Node, workflow: Workflow, now: datetime, config: Policy) -> D
     if workflow.upstream.cuts >= MOST_CUTS:
         if is_unread(node):
             node = with_note(node, cuts=0)
-            return transition(node, node, reason="MAAS cannot be read; interrupted calls are not counted", cause="")
+            return transition(
+                node, node, reason="MAAS cannot be read; farrier does not count interrupted calls meanwhile", cause=""
+            )
         detail = f"stage {workflow.stage}: {MOST_CUTS} calls in a row were interrupted; the log has the error of each"
         return fail(with_note(node, cuts=0), now, FailureClass.TIMEOUT, detail)
     result = run_stage(node, workflow, now, config)
@@ -215,7 +218,7 @@ def _advice(node: Node) -> str:
     workflow = node.workflow
     assert workflow is not None, "only a live workflow waits"
     if node.deleting:
-        return f"{workflow.failure_class}: fix it, then resume or cancel the deletion"
+        return f"{workflow.failure_class}: fix the cause, then resume or cancel the deletion"
     if workflow.failure_class is None:
         return "resume, restart_clean or cancel"
     return f"{workflow.failure_class}: {FAILURES[workflow.failure_class].action}"

@@ -75,7 +75,7 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
         if not issubclass(self.snapshot, Resource):
             raise ConfigError(f"kind {self.spec.name}: its snapshot {self.snapshot.__name__} is not a Resource")
         if self.spec.name in TAKEN:
-            raise ConfigError(f"kind {self.spec.name}: its name must be none of {', '.join(sorted(TAKEN))}")
+            raise ConfigError(f"kind {self.spec.name}: its name must not be one of {', '.join(sorted(TAKEN))}")
         layers = self._columns_of_layers()
         fields = {field.encode_name for field in msgspec.structs.fields(self.snapshot)}
         if layers - fields:
@@ -85,13 +85,13 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
         if missing:
             raise ConfigError(
                 f"kind {self.spec.name}: `columns` has {', '.join(sorted(missing))}, but its snapshot "
-                f"{self.snapshot.__name__} does not"
+                f"{self.snapshot.__name__} has no such fields"
             )
         kept = (KEPT | layers) & set(self.columns)
         if kept:
             raise ConfigError(
                 f"kind {self.spec.name}: `columns` must not have {', '.join(sorted(kept))}: these columns are "
-                "reserved, and `state` and `last_error` are always written"
+                "reserved, or always written (`state` and `last_error`)"
             )
         if (self.writer is None) != (self.section is None):
             raise ConfigError(f"kind {self.spec.name}: `writer` and `section` require each other")

@@ -55,7 +55,7 @@ async def test_why_of_a_slow_deployment_names_the_failing_region(farrier: Prompt
         "2h above its limit of 1h",
         "MAAS of site demo-1, failing for 2m: events: unreachable: connection refused",
         "deploying (Deploying), read 12m ago",
-        "the MAAS region of site demo-1 has failed for 2m; see farrier site list",
+        "the MAAS region of site demo-1 has failed for 2m; farrier site list shows its error",
     ):
         assert part in said
     why = (await farrier("node", "why", "gpu-1", "--json")).json
@@ -71,7 +71,7 @@ async def test_an_observation_counts_as_fresh_while_the_events_are_complete(farr
     await force(db, "UPDATE farrier.maas_regions SET state = 'observing'")
     assert (await farrier("node", "why", "gpu-1", "--json")).json["advice"] == "no action is needed"
     await force(db, "UPDATE farrier.maas_regions SET complete_at = farrier.now() - interval '7 min'")
-    assert "in MAAS is 7m old" in (await farrier("node", "why", "gpu-1", "--json")).json["advice"]
+    assert "in MAAS 7m ago" in (await farrier("node", "why", "gpu-1", "--json")).json["advice"]
 
 
 async def test_a_setting_defines_when_an_observation_is_too_old(
@@ -84,7 +84,7 @@ async def test_a_setting_defines_when_an_observation_is_too_old(
     await run(db)
     await force(db, "UPDATE farrier.maas_regions SET state = 'observing'")
     why = (await farrier("node", "why", "gpu-1", "--json", "--config", file)).json
-    assert "in MAAS is 2m old" in why["advice"]
+    assert "in MAAS 2m ago" in why["advice"]
 
 
 async def test_an_unanswered_intent_is_reported_with_the_missing_controller(farrier: Prompt, db: pg.Database) -> None:
@@ -97,7 +97,7 @@ async def test_an_unanswered_intent_is_reported_with_the_missing_controller(farr
     await db.advance(timedelta(seconds=40))
     late = (await farrier("node", "why", "gpu-1")).out
     assert re.search(r"\(quarantine by root\) unanswered for 1m \d+s\b", late)
-    assert "no controller handles it: check that farrier run is up" in late
+    assert "no controller runs its handler: check that farrier run is up" in late
     (request,) = (await farrier("node", "why", "gpu-1", "--json")).json["unanswered"]
     assert (request["action"], request["requested_by"]) == ("quarantine", "root")
 

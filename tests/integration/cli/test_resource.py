@@ -140,7 +140,7 @@ async def test_why_reports_what_a_resource_waits_for_its_limit_its_error_and_the
     assert "2m above its limit of 5m" in said.replace("2m 0s", "2m")
     assert "no straw" in said
     assert "run by" in said and "no controller" in said
-    assert "no controller handles it" in said
+    assert "no controller runs its handler" in said
     async with yard.running():
         await yard.until("SELECT EXISTS (SELECT FROM farrier.outcomes WHERE outcome ->> 'outcome' = 'do_nothing')")
     told = (await farrier("resource", "why", "crate", "c-1", "--json")).json

@@ -155,5 +155,5 @@ async def test_a_key_of_another_user_freezes_no_node(site: Site, wire: Wire) -> 
 
 
 async def test_an_id_that_no_machine_has_is_refused_when_a_node_is_registered(site: Site) -> None:
-    with pytest.raises(pg.PostgresError, match="'gpu-1' is not usable: a MAAS system id has"):
+    with pytest.raises(pg.PostgresError, match="'gpu-1' is not usable: expected the MAAS system ID"):
         await site.register("bad", maas_id="gpu-1")

@@ -94,15 +94,18 @@ async def test_an_invalid_segment_is_refused_by_its_insert_and_leaves_nothing(
         ({"site": "fra"}, "site cannot change while a segment is in use: a segment cannot change its site"),
         (
             {"vlan": 8},
-            "vlan cannot change while a segment is in use: its users depend on the VLAN tag; create a segment",
+            "vlan cannot change while a segment is in use: the users of the segment depend on the VLAN tag; create",
         ),
-        ({"vni": 8}, "vni cannot change while a segment is in use: its users depend on the VNI; create a segment"),
+        (
+            {"vni": 8},
+            "vni cannot change while a segment is in use: the users of the segment depend on the VNI; create a segment",
+        ),
         (
             {"prefixes": ["10.1.0.0/24"]},
             "prefixes cannot change while a segment is in use: prefixes can only be added, with add",
         ),
         ({"mtu": 1279}, "an MTU of 1279 is too small for IPv6"),
-        ({"mtu": 9000, "gateways": ["10.0.0.1"]}, "a gateway can only be set for prefixes that add_prefixes adds"),
+        ({"mtu": 9000, "gateways": ["10.0.0.1"]}, "a gateway can be set only for a prefix in add_prefixes"),
         ({"add_prefixes": ["10.1.0.9/24"]}, "prefix 10.1.0.9/24 has host bits; the network is 10.1.0.0/24"),
         ({"add_prefixes": ["x"]}, "prefix x is not a network address"),
         ({"add_prefixes": ["10.1.0.0/255.255.255.0"]}, "is not a network address"),
@@ -122,7 +125,7 @@ async def test_an_invalid_segment_is_refused_by_its_insert_and_leaves_nothing(
         ),
         (
             {"add_prefixes": [f"10.{n}.0.0/24" for n in range(20, 35)]},
-            "has at most 16 prefixes; this one would have 17",
+            "has at most 16 prefixes; this segment would have 17",
         ),
     ],
 )

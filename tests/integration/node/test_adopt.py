@@ -264,7 +264,7 @@ async def test_onboard_in_mode_adopt_asks_for_manage_itself(site: Site) -> None:
 async def test_a_retired_node_is_not_adopted(site: Site) -> None:
     machine = await site.retired()
     assert "accepted in status" in await told(machine, "adopt")
-    assert "this one is retired" in await told(machine, "onboard", mode="adopt")
+    assert "this node is retired" in await told(machine, "onboard", mode="adopt")
 
 
 async def test_a_node_that_was_in_service_is_not_adopted_out_of_quarantine(site: Site) -> None:

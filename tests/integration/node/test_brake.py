@@ -87,7 +87,7 @@ async def test_when_all_nodes_of_a_site_fall_silent_all_stay_in_service(site: Si
     for _ in range(4):
         await later(site, 10 * MINUTE)
         assert await status_of(machines) == ["active"] * 6
-    assert "kept in service by the brake of its site" in await waits_for(site, machines[0])
+    assert "the brake of the site keeps the node in service" in await waits_for(site, machines[0])
 
 
 async def test_a_few_silent_nodes_leave_service(site: Site) -> None:

@@ -238,11 +238,11 @@ async def test_a_secret_is_neither_stored_nor_repeated(site: Site, given: str) -
 # --- a node's other details
 
 REFUSED_DETAILS = [
-    ("site => '../../etc'", "site '../../etc' is not usable: 1 to 63 letters"),
+    ("site => '../../etc'", "site '../../etc' is not usable: expected the name of the site's file"),
     ("model => E'H100\\n'", "control character"),
     ("macs => '{zz}'", 'macs: invalid input syntax for type macaddr: "zz"'),
     ("macs => '{02:00:00:00:00:01, NULL}'", "macs has an element that must be a string"),
-    ("maas_id => 'gpu-1.example'", "'gpu-1.example' is not usable: a MAAS system id has"),
+    ("maas_id => 'gpu-1.example'", "'gpu-1.example' is not usable: expected the MAAS system ID"),
 ]
 
 

@@ -254,8 +254,8 @@ async def test_many_intents_for_a_node_that_is_deleted_are_all_answered(site: Si
             "in status bootstrap_issued, enrolling, quarantined, retired; this node is active",
         ),
         ("resume", {}, "this node has no live workflow"),
-        ("manage", {}, "with management enroll, manageable, adopt_failed; this node's is unmanaged"),
-        ("decommission", {"mode": "reimage"}, "needs a node with a machine in MAAS"),
+        ("manage", {}, "with management enroll, manageable, adopt_failed; the management of this node is unmanaged"),
+        ("decommission", {"mode": "reimage"}, "needs a machine in MAAS"),
     ],
 )
 async def test_a_rejection_names_the_states_in_which_it_would_be_accepted(

@@ -158,7 +158,7 @@ async def test_enforced_power_is_restored_with_back_off_and_not_during_a_pause(s
 
 async def test_a_reset_cannot_be_enforced(site: Site) -> None:
     answer = await (await site.with_bmc()).ask("set_power", power="reset", enforce=True)
-    assert answer.status == "rejected" and "only possible with on or off" in (answer.reason or "")
+    assert answer.status == "rejected" and "use enforce only with on or off" in (answer.reason or "")
 
 
 # --- crashes

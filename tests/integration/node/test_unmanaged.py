@@ -38,7 +38,7 @@ async def test_an_action_that_needs_a_bmc_is_rejected_with_the_reason(site: Site
     machine = await site.register()
     answer = await machine.ask(action, **({"power": "on"} if action == "set_power" else {}))
     assert answer.status == "rejected"
-    assert "this node's is unmanaged" in (answer.reason or "")
+    assert "the management of this node is unmanaged" in (answer.reason or "")
     assert site.bmc.logins == 0
 
 

@@ -127,7 +127,7 @@ def test_what_a_template_does_not_have_is_told_without_the_token(template: str, 
 
 @pytest.mark.parametrize("template", ["hostname: x", " #cloud-config", "{{ bootstrap_token }}", "\n"])
 def test_user_data_that_cloud_init_would_pass_over_is_refused(template: str) -> None:
-    assert "cloud-init requires one of #cloud-config" in refusal(template)
+    assert "cloud-init requires that user data begins with one of #cloud-config" in refusal(template)
 
 
 @pytest.mark.parametrize("header", ["#!/bin/sh\n", "## template: jinja\n", "Content-Type: multipart/mixed\n"])

@@ -54,7 +54,7 @@ def test_a_machine_that_is_not_deployed_any_more_takes_its_node_out_of_service(s
 def test_the_brake_of_its_site_keeps_a_node_in_service_and_says_what_speaks_against_it() -> None:
     decided = decide(serving(N.ACTIVE, seen(MaasStatus.READY), braked_at=NOW - SECOND))
     assert isinstance(decided, Wait)
-    assert decided.reason == "kept in service by the brake of its site: MAAS reports machine abc123 as ready"
+    assert decided.reason == "the brake of the site keeps the node in service: MAAS reports machine abc123 as ready"
 
 
 def test_a_node_that_is_out_of_service_drifts_whatever_its_site_holds() -> None:

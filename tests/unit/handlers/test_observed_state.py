@@ -166,7 +166,7 @@ async def test_a_machine_that_is_gone_is_not_adopted(at: Stand) -> None:
     at.observe()
     assert adopt(it) == (
         "rejected",
-        _reason("MAAS reports absent; accepted are commissioning, ready, deploying, deployed"),
+        _reason("MAAS reports absent; farrier can continue only from: commissioning, ready, deploying, deployed"),
     )
 
 
@@ -363,7 +363,7 @@ async def test_where_nothing_in_maas_is_left_to_do_nothing_is_adopted(
     at: Stand, mode: DecommissionMode, stage: D
 ) -> None:
     it = await decommissioned(at, S.READY, stage, mode=mode)
-    assert adopt(it) == ("rejected", _reason(f"no state in MAAS completes the rest of this {mode}"))
+    assert adopt(it) == ("rejected", _reason(f"no state in MAAS can complete the rest of this {mode}"))
 
 
 def _reason(why: str) -> str:

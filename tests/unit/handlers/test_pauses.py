@@ -63,4 +63,4 @@ def test_an_undo_has_its_time_again(after: AfterUndo) -> None:
     it = paused_for_a_day(job)
     assert isinstance(HANDLER.handle(it, NOW + MINUTE), Wait)
     late = HANDLER.handle(it, NOW + DAY)
-    assert isinstance(late, Transition) and late.cause == CAUSE and "not done in time" in late.reason
+    assert isinstance(late, Transition) and late.cause == CAUSE and "did not finish in time" in late.reason

@@ -77,7 +77,7 @@ def test_a_verification_in_place_forgets_not_why_power_could_not_be_enforced() -
 
 def test_a_switch_that_has_to_wait_says_how_often_it_is_done_as_people_write_it() -> None:
     decision = decide(kept(enforced_at=NOW - MINUTE))
-    assert isinstance(decision, Wait) and decision.reason.endswith("switched at most once in 5m"), decision
+    assert isinstance(decision, Wait) and decision.reason.endswith("farrier switches it at most once in 5m"), decision
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_a_request_says_whether_its_power_is_kept(enforce: bool, desired: PowerS
 @pytest.mark.parametrize(
     ("node", "params", "why"),
     [
-        (manageable(), {"power": "reset", "enforce": True}, "only possible with on or off"),
+        (manageable(), {"power": "reset", "enforce": True}, "use enforce only with on or off"),
         (manageable({"tries": (NOW,) * LOGIN_CAP}), {"power": "on"}, "refused 3 logins"),
         (manageable({"system_path": None}), {"power": "on"}, "submit manage first"),
         (
@@ -216,8 +216,8 @@ def test_a_request_says_whether_its_power_is_kept(enforce: bool, desired: PowerS
             {"power": "on"},
             "decommission 12 of this node is live",
         ),
-        (replace(manageable(), management=M.ENROLL), {"power": "on"}, "this node's is enroll"),
-        (replace(manageable(), management=M.UNMANAGED), {"power": "on"}, "this node's is unmanaged"),
+        (replace(manageable(), management=M.ENROLL), {"power": "on"}, "the management of this node is enroll"),
+        (replace(manageable(), management=M.UNMANAGED), {"power": "on"}, "the management of this node is unmanaged"),
     ],
 )
 def test_a_request_that_cannot_be_done_is_rejected_and_says_why(node: Node, params: dict[str, Any], why: str) -> None:

@@ -34,7 +34,7 @@ async def at() -> AsyncIterator[Stand]:
 async def test_a_deployment_that_is_not_this_workflows_stops_the_undo(at: Stand, status: Status) -> None:
     it = await standing(at, O.WAIT_FOR_READY, status, id=99)  # the events have comments of another workflow
     await it.ask(Action.CANCEL)
-    refused(it, "this workflow did not request this")
+    refused(it, "this workflow did not request that")
     assert changes(at) == []
 
 
@@ -54,7 +54,7 @@ async def test_of_several_deployments_the_last_one_tells_whose_it_is(at: Stand) 
         if comment == COMMENT:
             at.region.move(at.region.machines[at.node.maas_id or ""], S.READY)
     await it.ask(Action.CANCEL)
-    refused(it, "this workflow did not request this")
+    refused(it, "this workflow did not request that")
 
 
 async def deploy(at: Stand, comment: str) -> None:
@@ -92,7 +92,7 @@ async def test_a_lock_on_what_we_deployed_stops_the_undo(at: Stand) -> None:
     await at.world.client.do(await at.world.client.machine(at.node.maas_id), Lock(comment="x"))
     forget(at)
     await it.ask(Action.CANCEL)
-    refused(it, "unlock it there")
+    refused(it, "unlock it in MAAS")
     assert changes(at) == []
 
 
@@ -119,13 +119,13 @@ async def test_a_clean_restart_never_goes_on_over_what_it_could_not_undo(at: Sta
     it = await standing(at, O.WAIT_FOR_READY, S.DEPLOYED, id=99)
     for _ in range(3):
         await it.ask(Action.RESTART_CLEAN)
-        refused(it, "this workflow did not request this")
+        refused(it, "this workflow did not request that")
 
 
 async def test_a_node_whose_undo_failed_can_still_be_deleted(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_READY, S.DEPLOYED, id=99)
     await it.ask(Action.DELETE)
-    refused(it, "this workflow did not request this")
+    refused(it, "this workflow did not request that")
     await it.ask(Action.RESUME)
     assert it.ended is not None and it.ended.status in (W.CANCELLED, W.COMPLETED)
     assert it.node.deleting
@@ -161,7 +161,7 @@ async def test_an_undo_that_takes_too_long_is_shown_to_a_person(at: Stand) -> No
     assert it.status is W.COMPENSATING
     at.now += timedelta(minutes=2)
     await it.rest()
-    refused(it, "not done in time")
+    refused(it, "did not finish in time")
 
 
 async def test_a_bmc_that_does_not_answer_is_asked_again(at: Stand) -> None:

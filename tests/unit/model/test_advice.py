@@ -68,7 +68,7 @@ def test_a_deployment_above_its_limit_while_its_region_fails_leads_to_the_region
     said = why(**LATE, workflow=deployment(3 * HOUR), region=region(), maas=seen(2 * MINUTE))
     assert said.waits_for == "MAAS to deploy the machine: starting the machine"
     assert "MAAS of site demo-1, failing for 2m: events: unreachable: connection refused" in said.errors
-    assert said.advice == "the MAAS region of site demo-1 has failed for 2m; see farrier site list"
+    assert said.advice == "the MAAS region of site demo-1 has failed for 2m; farrier site list shows its error"
     assert said.maas == seen(2 * MINUTE)
 
 
@@ -92,9 +92,12 @@ def test_a_failing_region_is_told_of_a_node_in_service_after_what_is_wrong_with_
     ("maas", "said"),
     [
         (seen(4 * MINUTE), "no action is needed"),
-        (seen(6 * MINUTE), "the last read of its machine in MAAS is 6m old; see farrier site list"),
+        (
+            seen(6 * MINUTE),
+            "farrier last read the node's machine in MAAS 6m ago; farrier site list shows the state of the region",
+        ),
         (seen(HOUR, stale_since=NOW - MINUTE), "no action is needed"),
-        (seen(HOUR, stale_since=NOW - 7 * MINUTE), "the last read of its machine in MAAS is 7m"),
+        (seen(HOUR, stale_since=NOW - 7 * MINUTE), "farrier last read the node's machine in MAAS 7m ago"),
         (seen(HOUR, fresh_at=NOW - MINUTE), "no action is needed"),
     ],
     ids=["fresh", "old", "has just changed", "changed and was not read", "known to hold"],
@@ -107,7 +110,8 @@ def test_above_a_limit_there_is_always_something_to_do() -> None:
     said = why(**LATE, workflow=deployment(3 * HOUR), region=region(state="observing"), maas=seen(MINUTE))
     assert said.advice == (
         "onboarding running/wait_for_deployed has lasted since 2026-01-01 09:00:00 UTC, 2h above its limit: check "
-        "what the node waits for and fix it, then restart_clean or cancel if it does not continue by itself"
+        "what the node waits for, and fix the cause; then submit restart_clean or cancel if the node does not "
+        "continue by itself"
     )
     assert why(**LATE, workflow=deployment(), region=region(state="observing")).advice == "no action is needed"
     assert "above its limit" in why(status="quarantined", status_entered_at=NOW - 30 * HOUR).advice
@@ -115,13 +119,15 @@ def test_above_a_limit_there_is_always_something_to_do() -> None:
 
 def test_a_clock_that_nobody_can_hurry_offers_no_intent_that_would_be_refused() -> None:
     undone = deployment(status="compensating", status_entered_at=NOW - 3 * HOUR)
-    assert why(**LATE, workflow=undone).advice.endswith("above its limit: check what the node waits for and fix it")
+    assert why(**LATE, workflow=undone).advice.endswith(
+        "above its limit: check what the node waits for, and fix the cause"
+    )
 
 
 def test_a_task_that_waits_for_a_silent_agent_leads_to_the_agent() -> None:
     heard = NOW - 10 * MINUTE
     said = why(**TASK | {"last_heartbeat_at": heard}, workflow=drain(5 * HOUR), bmc=INCOMPLETE, region=region())
-    assert said.advice.startswith("its agent has been silent since 2026-01-01 11:50:00 UTC, 10m ago")
+    assert said.advice.startswith("the node's agent has sent no heartbeat since 2026-01-01 11:50:00 UTC, 10m ago")
     assert said.last_heartbeat_at == heard
     patience = Patience(offline_after=15 * MINUTE)
     patient = why(patience, **TASK | {"last_heartbeat_at": heard}, workflow=drain())
@@ -177,8 +183,8 @@ def test_a_quarantine_for_a_failed_onboarding_names_the_class_of_the_failure() -
     ended = deployment(status="cancelled", failure_class="identity_mismatch")
     said = why(**BLOCKED, last_workflow=ended)
     assert said.advice == (
-        "its onboarding failed with identity_mismatch: fix the cause of its quarantine, then onboard it again or "
-        "delete it"
+        "the node's onboarding failed with identity_mismatch: fix the cause of the node's quarantine, then onboard "
+        "the node again or delete it"
     )
     assert said.quarantine is None and "quarantined, onboarding_failed: serial differs" in said.errors
     failed = deployment(status="failed_manual_intervention", failure_class="identity_mismatch")
@@ -213,7 +219,7 @@ def asked(age: timedelta, **fields: Any) -> RequestView:
 def test_a_request_that_nobody_answers_is_what_the_node_waits_for() -> None:
     said = why(requests=(asked(MINUTE),), **UNOWNED)
     assert said.waits_for == "a run that answers intent 25 (drain)"
-    assert said.advice.startswith("no controller handles it: check that farrier run is up")
+    assert said.advice.startswith("no controller runs its handler: check that farrier run is up")
     assert said.unanswered == (asked(MINUTE),)
 
 
@@ -222,7 +228,7 @@ def test_a_shard_may_wait_two_periods_of_the_controllers_for_its_sweep() -> None
     late = detail(swept_at=NOW - 20 * MINUTE)
     assert explain(late, NOW, Limits(), period=period).advice == "no action is needed"
     later = detail(swept_at=NOW - 21 * MINUTE)
-    assert explain(later, NOW, Limits(), period=period).advice.startswith("no controller handles it")
+    assert explain(later, NOW, Limits(), period=period).advice.startswith("no controller runs its handler")
 
 
 def test_a_request_of_a_node_that_has_a_controller_waits_for_a_run() -> None:

@@ -199,7 +199,7 @@ def test_what_is_advised_while_its_workflow_waits_is_accepted(cause: QuarantineC
 def test_what_is_advised_about_a_node_without_its_decommission_is_accepted(status: N, agentless: bool) -> None:
     it = node(status, agentless=agentless, agent=None if agentless else agent())
     text = advised(it)
-    first, _, _ = text.partition("; cancel then")  # that cancel is for the workflow that resume makes
+    first, _, _ = text.partition("; to stop that")  # that cancel is for the workflow that resume makes
     assert named(first) == [Action.RESUME] and not list(refusals(it, first)), text
 
 

@@ -42,9 +42,9 @@ def test_each_detail_has_a_word() -> None:
         (["label=-"], "expected label=KEY=VALUE"),
         (["site=a", "site=b"], "site is given twice"),
         (["label=row=a", "label=row-"], "label=row is given twice"),
-        (["site=ams 1"], "site 'ams 1' is not usable: 1 to 63 letters"),
+        (["site=ams 1"], "site 'ams 1' is not usable: expected the name of the site's file"),
         (["agentless=yes"], "agentless must be true or false"),
-        (["mac=02:00"], "mac has '02:00', which is no MAC address"),
+        (["mac=02:00"], "mac contains '02:00', not a MAC address"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_is_expected(texts: list[str], error: str) -> None:

@@ -39,7 +39,7 @@ class Worded(Params, frozen=True, kw_only=True):
         ({"relation": "farrier.crates; DROP"}, "written with its schema"),
         ({"states": {**SPEC.states, "in transit": LASTS}}, "'in transit' must match"),
         ({"states": {**SPEC.states, "a/b/c": LASTS}}, "'a/b/c' must match"),
-        ({"states": {**SPEC.states, "lost": LASTS}}, "lost: no path of edges leads there from packing"),
+        ({"states": {**SPEC.states, "lost": LASTS}}, "lost: not reachable by edges from packing"),
         (
             {"edges": (*SPEC.edges[:2], KindEdge("packing", "gone", "x"))},
             "emptying/unpack, packed: no path of edges leads to a terminal state",

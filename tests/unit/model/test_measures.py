@@ -41,7 +41,7 @@ def test_a_metric_has_a_series_for_each_combination_of_its_labels() -> None:
         ({"labels": {"wood": "oak"}}, "label wood needs a tuple of different"),
         ({"labels": {"wood": ("oak", "oak")}}, "label wood needs a tuple of different"),
         ({"labels": {"wood": ("",)}}, "label wood needs a tuple of different"),
-        ({"labels": {"wood": MANY}}, f"at most {SERIES_AT_MOST}, so give labels fewer values"),
+        ({"labels": {"wood": MANY}}, f"the limit is {SERIES_AT_MOST}; give the labels fewer values"),
     ],
 )
 def test_a_metric_that_cannot_be_is_refused_when_the_spec_is_made(fields: dict[str, Any], fault: str) -> None:

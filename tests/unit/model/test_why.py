@@ -74,10 +74,10 @@ def test_a_node_with_nothing_wrong_has_nothing_to_wait_for_and_nothing_to_do() -
         ({"outcome": Record("wait", "the agent is silent", "x.py:1")}, "the agent is silent"),
         (
             {"outcome": Record("transition", "healthy again", "x.py:1")},
-            "its next run; reason of the last one: healthy again",
+            "its next run; reason of the last run: healthy again",
         ),
-        ({"outcome": Record("update", "counted", "x.py:1")}, "its next run; reason of the last one: counted"),
-        ({"outcome": Record("error", "see the log", "", "internal")}, "the last one ended in internal"),
+        ({"outcome": Record("update", "counted", "x.py:1")}, "its next run; reason of the last run: counted"),
+        ({"outcome": Record("error", "see the log", "", "internal")}, "the last run failed with internal"),
         ({"outcome": None, "outcome_at": None}, "its first run"),
         ({"paused": "hands in the machine"}, "unpause: hands in the machine"),
         ({"status": "deleted", **UNOWNED}, "nothing: it is deleted"),

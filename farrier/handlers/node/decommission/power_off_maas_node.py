@@ -26,7 +26,7 @@ _NOT_SWITCHED = (None, "", "manual")
 
 def power_off_maas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
     if left_alone(node) is None and tasks.pointless(node) is None:
-        why = "MAAS did not install it, and its agent must still uninstall"
+        why = "MAAS did not install the machine, and the node's agent still has to uninstall"
         return Done(reason=f"left on: {why}", skipped=why)
     gone = Done(reason=f"machine {node.maas_id} no longer exists in MAAS", skipped="no longer in MAAS")
     return (
@@ -58,7 +58,7 @@ def _decide(node: Node, now: datetime, machine: Machine) -> Settled | Send:
     if machine.status in ON_ITS_WAY_OUT:
         return machines.going(machine.status, machine.status_name)
     if not machines.is_unused(machine):
-        return in_use(machine, "it is switched off only after its release")
+        return in_use(machine, "farrier switches the machine off only after its release")
     if machine.power_state == _OFF:
         return Done(reason="the machine is off")
     if machine.power_type in _NOT_SWITCHED:

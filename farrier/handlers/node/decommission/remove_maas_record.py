@@ -73,10 +73,12 @@ def _decide(node: Node, machine: Machine) -> Settled | Send:
 def _used(node: Node, machine: Machine) -> Settled:
     """Keep the record of a machine in use if the node stays; otherwise fail."""
     if own(node).mode is DecommissionMode.STORAGE_CLEANUP:
-        why = f"the machine is {machine.status_name or machine.status} in MAAS, so its record stays"
+        why = f"the machine is {machine.status_name or machine.status} in MAAS, so farrier keeps its record"
         return Done(reason=why, skipped=why)
     return in_use(
-        machine, "farrier deletes a machine only after its release; release it in MAAS, or run a full_decommission"
+        machine,
+        "farrier deletes a machine from MAAS only after its release; release the machine in MAAS, or run a "
+        "full_decommission",
     )
 
 

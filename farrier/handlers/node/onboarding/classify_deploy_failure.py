@@ -75,5 +75,5 @@ def _without_datasource(node: Node, policy: Policy, failure: DeployFailure) -> S
     again = with_note(node, datasource_retries=retries + 1)
     return Step(
         to=at_stage(again, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY),
-        reason=f"the deployment failed and is retried: {failure}",
+        reason=f"the deployment failed; farrier retries it: {failure}",
     )

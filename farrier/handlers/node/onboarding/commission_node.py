@@ -84,8 +84,8 @@ def commission(node: Node, machine: Machine, wanted: CommissionSite) -> Commissi
 def marked_broken(machine: Machine) -> Failed:
     """Stop at a machine that was marked broken in MAAS: the reason may forbid switching it on."""
     detail = (
-        f"machine {machine.system_id} was marked broken in MAAS{quoted(machine.error_description)}; farrier changed "
-        "nothing: mark it fixed there, or commission it with retry_stage"
+        f"machine {machine.system_id} was marked broken in MAAS{quoted(machine.error_description)}; farrier "
+        "changed nothing: mark the machine fixed in MAAS, or commission it with retry_stage"
     )
     return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=detail, stop=StopRequest.FAILED)
 
@@ -109,7 +109,10 @@ def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
         if machine.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED}:
             return Done(reason=f"this onboarding already deploys the machine: {stands}")
         if machine.status in _LEFT_BEHIND:
-            reason = f"an earlier deployment of this onboarding left the machine as {stands}; it must be released first"
+            reason = (
+                f"an earlier deployment of this onboarding left the machine as {stands}; MAAS must release the "
+                "machine first"
+            )
             return Step(to=at_stage(node, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY), reason=reason)
     if machine.status in _GOING:
         return Waiting(reason=f"waits for MAAS to release the machine: {stands}")

@@ -164,7 +164,8 @@ class _Run:
             if error.failure is not MaasFailure.ABSENT:
                 raise
             return Step(
-                to=with_note(self._node, candidate=None), reason=f"machine {system_id} no longer exists; searches again"
+                to=with_note(self._node, candidate=None),
+                reason=f"machine {system_id} no longer exists; farrier searches again",
             )
         addresses = await client.power_addresses((system_id,))
         found = Found(machine=machine, by=("the search before",), power=addresses.get(system_id, PowerAddress()))
@@ -209,13 +210,13 @@ class _Run:
         except MaasError as error:
             if error.failure is MaasFailure.INVALID and _IS_THERE & error.fields.keys():
                 # The machine was created after the search: by a request whose response was lost, or by a network boot.
-                detail = f"MAAS refused to create it and lists no such machine: {error.detail}"
+                detail = f"MAAS refused to create the machine, and lists no such machine: {error.detail}"
                 return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
             raise
         if machine.description != new.description:
             # The next attempt finds the machine, if MAAS created one.
             detail = (
-                f"MAAS was requested to create machine {new.hostname}, but returned another one, "
+                f"farrier requested machine {new.hostname} from MAAS, but MAAS returned another machine, "
                 f"{machine.system_id[:64]}"
             )
             return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)

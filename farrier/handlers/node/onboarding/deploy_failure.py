@@ -33,7 +33,7 @@ class DeployCause(StrEnum):
 MEANING: Mapping[DeployCause, str] = {
     DeployCause.POWER: "MAAS could not switch the machine's power",
     DeployCause.NO_NETBOOT: "the machine did not boot from the network; check its boot order, boot interface and DHCP",
-    DeployCause.DATASOURCE: "the installer started but did not get its data from MAAS",
+    DeployCause.DATASOURCE: "the installer started, but did not receive its data from MAAS",
     DeployCause.STORAGE: "the installer could not set up the disks",
     DeployCause.INSTALL: "the installer failed to write or configure the image",
     DeployCause.NEVER_REPORTED: (

@@ -178,12 +178,13 @@ def contradiction(known: Clues, found: Found) -> Failed | None:
     if known.macs and theirs and not {*known.macs} & {*theirs}:
         return Failed(
             failure=FailureClass.DISCOVERY_CONFLICT,
-            detail=f"{what} has other MAC addresses: the node has {_listed(known.macs)}, the machine {_listed(theirs)}",
+            detail=f"{what} has different MAC addresses: the node has {_listed(known.macs)}, the machine "
+            f"{_listed(theirs)}",
         )
     if found.only_by_name and not _is_proven(known, machine):
         return Failed(
             failure=FailureClass.DISCOVERY_CONFLICT,
-            detail=f"{what} matches only by name, which proves nothing: the node has MAC addresses "
+            detail=f"{what} matches only by name, which does not prove its identity: the node has MAC addresses "
             f"{_listed(known.macs) or 'unknown'} and its BMC at {known.host or 'an unknown address'}, the machine "
             f"has {_listed(theirs) or 'unknown'} and its BMC at {host_of(found.power.power_address or '') or 'none'}",
         )

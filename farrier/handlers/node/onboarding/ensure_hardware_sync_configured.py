@@ -34,5 +34,7 @@ async def _decided(machine: Machine, _client: MaasClient) -> Settled | Send:
         return detour.disagrees(machine.system_id, machine.status_name, "after it was deployed")
     if machine.enable_hw_sync:
         return Done(reason="hardware sync is configured")
-    then = Done(reason="hardware sync was enabled in MAAS; only another deployment installs the service that sends it")
+    then = Done(
+        reason="hardware sync was enabled in MAAS, but only a new deployment installs the service that sends the data"
+    )
     return Send(change=Update(enable_hw_sync=True), reason="enable hardware sync", then=then)

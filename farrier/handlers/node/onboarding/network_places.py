@@ -68,7 +68,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
             return there
         beside = [vlan for vlan in found if near is not None and vlan.fabric_id == near.fabric_id]
         if not beside and place.fabric is None and not self.complete:
-            raise ConfigError(f"{place.table}: VLAN {place.vid} is on none of the fabrics of the machine")
+            raise ConfigError(f"{place.table}: VLAN {place.vid} is not on a fabric of the machine")
         return _only(beside or found, place)
 
     def tagged(self, place: Place, parent: Vlan | None) -> Vlan:

@@ -80,10 +80,10 @@ def _bonded(number: int, bond: BondSite, physical: Sequence[Interface], boot: in
     ports = {one.id: one for glob in bond.ports for one in _matching(table, glob, physical, boot)}
     names = listed(one.name for one in ports.values())
     if len(ports) < 2:
-        raise ConfigError(f"{table}: a bond needs at least two ports, but {names} match only one")
+        raise ConfigError(f"{table}: a bond needs at least two ports, but {names} match only one port")
     if boot is not None and boot in ports:
         raise ConfigError(
-            f"{table}: the machine boots from {ports[boot].name}, which therefore cannot be in a bond in MAAS"
+            f"{table}: the machine boots from {ports[boot].name}, so MAAS does not allow this interface in a bond"
         )
     return Bonded(table=table, bond=bond, ports=tuple(sorted(ports.values(), key=lambda one: one.id)))
 

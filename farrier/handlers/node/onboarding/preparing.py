@@ -30,7 +30,9 @@ PASSED = "Passed"
 
 def failed_testing(system_id: str, said: str | None) -> Failed:
     """The failure for failed tests. MAAS commissions no such machine, so an automatic retry is useless."""
-    detail = f"machine {system_id} failed its tests{quoted(said)}; test it again or override the result in MAAS"
+    detail = (
+        f"machine {system_id} failed its tests{quoted(said)}; test the machine again, or override the result in MAAS"
+    )
     return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=detail, stop=StopRequest.FAILED)
 
 
@@ -47,11 +49,14 @@ def unready(node: Node, machine: Machine) -> Settled:
         if machine.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED}:
             return Done(reason=f"this onboarding already deploys the machine: {stands}")
         if machine.status in _GIVEN_BACK:
-            reason = f"an earlier deployment of this onboarding left the machine as {stands}; it must be released first"
+            reason = (
+                f"an earlier deployment of this onboarding left the machine as {stands}; MAAS must release the "
+                "machine first"
+            )
             return Step(to=at_stage(node, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY), reason=reason)
     detail = (
-        f"machine {machine.system_id} is {stands} in MAAS, but had been ready in this onboarding; farrier changed "
-        "nothing"
+        f"machine {machine.system_id} is {stands} in MAAS, but was Ready earlier in this onboarding; farrier "
+        "changed nothing"
     )
     return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
 

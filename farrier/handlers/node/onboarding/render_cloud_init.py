@@ -85,7 +85,9 @@ async def _with_token(services: NodeServices, node: Node, site: Site, now: datet
         return Failed(failure=FailureClass.INVALID_CONFIG, detail=str(error))
     if not templates.names_token(site.cloud_init.template):
         # Issue no token, because this would only invalidate the token that an operator gave to the agent.
-        reason = f"the user data can be rendered; it has no {templates.TOKEN}, so the agent needs another token"
+        reason = (
+            f"the user data can be rendered; it does not contain {templates.TOKEN}, so the agent needs another token"
+        )
         return Done(reason=reason, to=with_note(node, token=None))
     digest = bootstrap.digest(token)
     return Done(

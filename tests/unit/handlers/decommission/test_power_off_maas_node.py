@@ -137,7 +137,7 @@ async def test_a_machine_that_was_deleted_has_no_power_to_switch(stand: Stand) -
 async def test_a_machine_whose_agent_has_yet_to_uninstall_is_left_on(stand: Stand) -> None:
     """MAAS did not install the machine, so it was not released. If it were off, its agent could never uninstall."""
     await given(stand, STAGE, S.NEW, owner=None)
-    skips(await stand.settle(), "must still uninstall")
+    skips(await stand.settle(), "still has to uninstall")
     assert sent(stand) == []
 
 

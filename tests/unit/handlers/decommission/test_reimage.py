@@ -98,9 +98,9 @@ def test_a_reimage_is_begun_where_a_machine_can_be_installed() -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"maas_id": None}, "this one has no MAAS ID"),
-        ({"site": None}, "site (none) has none configured"),
-        ({"site": "nowhere"}, "site nowhere has none configured"),
+        ({"maas_id": None}, "this node has no MAAS ID"),
+        ({"site": None}, "site (none) has no MAAS configured"),
+        ({"site": "nowhere"}, "site nowhere has no MAAS configured"),
     ],
 )
 def test_a_reimage_is_refused_where_no_machine_can_be_installed(fields: dict[str, Any], told: str) -> None:
@@ -135,7 +135,7 @@ def test_a_node_whose_machine_was_given_back_is_not_reactivated(
         ({"maas_id": None, "site": None}, "accepted", ""),
         ({"maas": seen(MaasStatus.DEPLOYED)}, "rejected", "full_decommission"),
         ({"maas": seen(MaasStatus.DEPLOYED, age=timedelta(hours=1))}, "accepted", ""),
-        ({"site": None}, "rejected", "none configured"),
+        ({"site": None}, "rejected", "no MAAS configured"),
     ],
 )
 def test_a_removal_that_could_not_remove_the_machine_is_not_begun(

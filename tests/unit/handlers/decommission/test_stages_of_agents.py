@@ -56,7 +56,7 @@ async def test_a_task_that_an_agent_has_is_waited_for_as_long_as_its_lease(
     stand.node = with_fields(stand.node, tasks=(taken,))
     waits(await stand.once(), "works on")
     stand.now += timedelta(minutes=2)
-    waits(await stand.once(), "lease", "issued again")
+    waits(await stand.once(), "lease", "issued the task again")
     assert stand.writes == [EndTask(taken.id, T.EXPIRED, "lease expired"), CreateTask(type=type_, attempt=2)]
 
 

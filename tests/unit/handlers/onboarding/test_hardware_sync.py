@@ -56,7 +56,7 @@ async def test_a_deployment_that_asked_for_it_has_it(at: Stand) -> None:
 async def test_where_it_is_off_it_is_switched_on(at: Stand) -> None:
     record(at).enable_hw_sync = False
     settled = await at.settle()
-    assert isinstance(settled, Done) and "only another deployment" in settled.reason
+    assert isinstance(settled, Done) and "only a new deployment" in settled.reason
     assert record(at).enable_hw_sync and changes(at) == ["update"]
 
 

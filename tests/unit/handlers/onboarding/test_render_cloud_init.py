@@ -103,7 +103,7 @@ async def test_an_agentless_node_gets_no_token(at: Stand) -> None:
 async def test_a_template_without_a_token_issues_none_and_says_so(at: Stand) -> None:
     template(at, "#cloud-config\nhostname: {{ node.name }}\n")
     settled = await at.once()
-    assert isinstance(settled, Done) and "has no bootstrap_token" in settled.reason
+    assert isinstance(settled, Done) and "does not contain bootstrap_token" in settled.reason
     assert (at.writes, upstream(at).token) == ([], None)
 
 
