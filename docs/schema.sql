@@ -2001,7 +2001,7 @@ BEGIN
     END IF;
     IF found_status = 'deleted' THEN
         RAISE EXCEPTION 'node % is deleted', given
-            USING ERRCODE = 'FR404', HINT = 'Register it again; it gets a new ID.';
+            USING ERRCODE = 'FR404', HINT = 'Register the node again; it gets a new ID.';
     END IF;
     RETURN found_id;
 END $$;
@@ -2616,7 +2616,7 @@ BEGIN
     END IF;
     IF ended_kind IS NOT NULL AND NOT EXISTS (
         SELECT FROM farrier.workflow_mapping m WHERE m.kind = ended_kind AND m.workflow_status = ended_status AND m.node_status = pair.status) THEN
-        RAISE EXCEPTION 'node % is %, which contradicts its %, which ended as %', pair.id, pair.status, ended_kind, ended_status
+        RAISE EXCEPTION 'node % is %, which contradicts its % that ended as %', pair.id, pair.status, ended_kind, ended_status
             USING ERRCODE = 'FR409';
     END IF;
 END $$;
@@ -2728,7 +2728,7 @@ CREATE OR REPLACE FUNCTION farrier.check_bootstrap_token(token text) RETURNS voi
 BEGIN
     IF token !~ '\A(fbt_)[0-9a-f]{72}\Z' OR token <> bootstrap_token(substr(token, 5, 64)) THEN
         RAISE EXCEPTION 'this is not a bootstrap token: expected fbt_ and 72 hexadecimal digits whose last 8 are their checksum, got % characters',
-            char_length(token) USING ERRCODE = 'FR400', HINT = 'It is truncated, mistyped or from another system; farrier.issue_bootstrap issues one.';
+            char_length(token) USING ERRCODE = 'FR400', HINT = 'The token is truncated, mistyped or from another system. farrier.issue_bootstrap issues a new one.';
     END IF;
 END $$;
 
@@ -3177,11 +3177,11 @@ DECLARE
     api_max integer := (read_constants()).api_max;
 BEGIN
     IF api_version > api_max THEN
-        RAISE EXCEPTION 'api_version % is not supported; this database supports % to %', api_version, api_min, api_max
+        RAISE EXCEPTION 'api_version % is not supported; this database supports versions % to %', api_version, api_min, api_max
             USING ERRCODE = 'FR406', HINT = format('The client is newer than this database, which supports at most version %s: '
                 'upgrade farrier and its schema (farrier db migrate), or use api_version %1$s.', api_max);
     ELSIF api_version < api_min THEN
-        RAISE EXCEPTION 'api_version % is not supported; this database supports % to %', api_version, api_min, api_max
+        RAISE EXCEPTION 'api_version % is not supported; this database supports versions % to %', api_version, api_min, api_max
             USING ERRCODE = 'FR406', HINT = format('The client is older than this database: upgrade it, or use api_version %s.', api_min);
     END IF;
 END $$;
@@ -3306,7 +3306,7 @@ BEGIN
         IF given ->> one.attribute IS NULL AND cardinality(one.first) = 1 THEN
             NEW := jsonb_populate_record(NEW, jsonb_build_object(one.attribute, one.first[1]));
         ELSIF (given ->> one.attribute = ANY (one.first)) IS NOT TRUE THEN
-            RAISE EXCEPTION 'a % cannot begin as % in layer %', replace(TG_ARGV[0], '_', ' '), given ->> one.attribute, one.layer
+            RAISE EXCEPTION 'a new % cannot have the state % in layer %', replace(TG_ARGV[0], '_', ' '), given ->> one.attribute, one.layer
                 USING ERRCODE = 'FR409', HINT = format('It begins as %s.', array_to_string(one.first, ' or '));
         END IF;
     END LOOP;
@@ -3411,7 +3411,7 @@ EXCEPTION
         IF violated <> name_index(of_kind) THEN RAISE; END IF;
         RAISE EXCEPTION '% % already exists', replace(of_kind, '_', ' '), quote_literal(called)
             USING ERRCODE = 'unique_violation', CONSTRAINT = violated,
-                  HINT = 'Its name is free again once it has ended. Calls of farrier.resource_intent() with an idempotency key can be repeated.';
+                  HINT = 'The name is free again once the resource has ended. Calls of farrier.resource_intent() with an idempotency key can be repeated.';
     WHEN check_violation THEN
         GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
         IF violated NOT IN ('resources_name_check') THEN RAISE; END IF;
@@ -3477,11 +3477,11 @@ BEGIN
                    relation_of(of_kind)) INTO found_id, ended USING given;
     IF found_id IS NULL THEN
         RAISE EXCEPTION 'no % is named % (expected a name or an ID)', replace(of_kind, '_', ' '), coalesce(quote_literal(given), 'null')
-            USING ERRCODE = 'FR404', HINT = format('SELECT name FROM farrier.list_resources(%L) lists them.', of_kind);
+            USING ERRCODE = 'FR404', HINT = format('SELECT name FROM farrier.list_resources(%L) lists the resources.', of_kind);
     END IF;
     IF ended IS NOT NULL THEN
         RAISE EXCEPTION '% % has ended', replace(of_kind, '_', ' '), given
-            USING ERRCODE = 'FR404', HINT = 'Create it again; it gets a new ID.';
+            USING ERRCODE = 'FR404', HINT = 'Create the resource again; it gets a new ID.';
     END IF;
     RETURN found_id;
 END $$;
@@ -3550,8 +3550,8 @@ DECLARE
 BEGIN
     SELECT k.* INTO found FROM kinds k WHERE k.kind = of_kind AND k.from_template >= template;
     IF found.kind IS NULL AND EXISTS (SELECT FROM kinds k WHERE k.kind = of_kind) THEN
-        RAISE EXCEPTION 'kind % has tables of its own', of_kind
-            USING ERRCODE = 'FR400', HINT = format('farrier %s --help lists the commands for them.', replace(of_kind, '_', ' '));
+        RAISE EXCEPTION 'kind % has its own tables, which this function does not read', of_kind
+            USING ERRCODE = 'FR400', HINT = format('farrier %s --help lists the commands of the kind.', replace(of_kind, '_', ' '));
     END IF;
     IF found.kind IS NULL THEN
         RAISE EXCEPTION 'unknown kind %', coalesce(quote_literal(of_kind), 'null')
@@ -4260,7 +4260,7 @@ BEGIN
       FROM (SELECT n.* FROM pool_numbers n WHERE n.pool = set_pool.pool
                AND n.number NOT BETWEEN set_pool.first AND set_pool.last ORDER BY n.number LIMIT 5) t;
     IF outside IS NOT NULL THEN
-        RAISE EXCEPTION 'pool % cannot range from % to %: these numbers outside of it are taken: %', set_pool.pool, set_pool.first, set_pool.last, outside
+        RAISE EXCEPTION 'pool % cannot range from % to %: resources have these numbers outside the range: %', set_pool.pool, set_pool.first, set_pool.last, outside
             USING ERRCODE = 'FR409', HINT = 'Delete the resources with these numbers, or include the numbers.';
     END IF;
 END $$;
@@ -4280,7 +4280,7 @@ BEGIN
     SELECT p.first, p.last, p.next INTO bounds FROM number_pools p WHERE p.pool = take_number.pool FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'pool % does not exist', coalesce(quote_literal(pool), 'null')
-            USING ERRCODE = 'FR409', HINT = format('Create it with SELECT farrier.set_pool(%L, first, last).', pool);
+            USING ERRCODE = 'FR409', HINT = format('Create the pool with SELECT farrier.set_pool(%L, first, last).', pool);
     END IF;
     IF wanted IS NULL THEN
         mark := bounds.next;
@@ -4299,16 +4299,16 @@ BEGIN
         END IF;
         IF mark <> bounds.next THEN UPDATE number_pools p SET next = mark WHERE p.pool = take_number.pool; END IF;
         IF taken IS NULL THEN
-            RAISE EXCEPTION 'pool % is exhausted: all of % to % are taken', pool, bounds.first, bounds.last
-                USING ERRCODE = 'FR409', HINT = 'Extend it with farrier.set_pool().';
+            RAISE EXCEPTION 'pool % is exhausted: all numbers from % to % are taken', pool, bounds.first, bounds.last
+                USING ERRCODE = 'FR409', HINT = 'Extend the pool with farrier.set_pool().';
         END IF;
     ELSIF wanted NOT BETWEEN bounds.first AND bounds.last THEN
         RAISE EXCEPTION '% is not in pool %, which ranges from % to %', wanted, pool, bounds.first, bounds.last USING ERRCODE = 'FR409';
     ELSE
         SELECT n.kind, n.id INTO holder FROM pool_numbers n WHERE n.pool = take_number.pool AND n.number = wanted;
         IF FOUND THEN
-            RAISE EXCEPTION '% of pool % is taken by % %', wanted, pool, replace(holder.kind, '_', ' '), holder.id
-                USING ERRCODE = 'FR409', HINT = 'Omit it to get a free number.';
+            RAISE EXCEPTION 'number % of pool % is taken by % %', wanted, pool, replace(holder.kind, '_', ' '), holder.id
+                USING ERRCODE = 'FR409', HINT = 'Omit the number to get a free one.';
         END IF;
         taken := wanted;
     END IF;
@@ -4345,14 +4345,14 @@ BEGIN
         RAISE EXCEPTION 'owner must be a text of 1 to 253 characters, not blank' USING ERRCODE = 'FR400';
     END IF;
     IF allocate_address.node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes n WHERE n.id = allocate_address.node AND n.status <> 'deleted') THEN
-        RAISE EXCEPTION 'no node has ID %', allocate_address.node USING ERRCODE = 'FR404', HINT = 'Omit it if the address is not for a node.';
+        RAISE EXCEPTION 'no node has ID %', allocate_address.node USING ERRCODE = 'FR404', HINT = 'Omit the ID if the address is not for a node.';
     END IF;
     SELECT * INTO usage FROM segment_usage u WHERE u.segment = here FOR NO KEY UPDATE;
     SELECT a.address INTO mine FROM segment_addresses a
      WHERE a.segment = here AND a.owner = who AND (wanted IS NULL OR family(a.address) = family(wanted)) ORDER BY a.address LIMIT 1;
     IF FOUND THEN
         IF wanted IS NOT NULL AND NOT mine <<= wanted THEN
-            RAISE EXCEPTION '% already has % of segment % and cannot also get %', who, host(mine), called, wanted
+            RAISE EXCEPTION '% already has address % of segment %, and cannot also get %', who, host(mine), called, wanted
                 USING ERRCODE = 'FR409', HINT = 'Release that address first with farrier.release_address(), or use another owner.';
         END IF;
         UPDATE segment_addresses a SET node = allocate_address.node
@@ -4381,7 +4381,7 @@ BEGIN
         RAISE EXCEPTION '% is full: all its % addresses are allocated',
             CASE WHEN within IS NULL THEN 'segment ' || called ELSE format('prefix %s of segment %s', within, called) END,
             (SELECT sum(p.usable) FROM segment_prefixes p WHERE p.segment = here AND (within IS NULL OR p.prefix = within))
-            USING ERRCODE = 'FR409', HINT = 'An update of the segment adds prefixes.';
+            USING ERRCODE = 'FR409', HINT = 'To add prefixes, submit update for the segment.';
     END IF;
     mine := CASE WHEN exact THEN wanted ELSE gap.first END;
     PERFORM take_from(gap, mine);
@@ -4397,7 +4397,7 @@ CREATE OR REPLACE FUNCTION farrier.check_gateways(of_segment farrier.network_seg
 DECLARE
     fault text;
 BEGIN
-    fault := (SELECT format('gateway %s is in none of its prefixes', g) FROM unnest(of_segment.gateways) g
+    fault := (SELECT format('gateway %s is not in a prefix of the segment', g) FROM unnest(of_segment.gateways) g
                WHERE NOT EXISTS (SELECT FROM unnest(of_segment.prefixes) p WHERE g::inet <<= p::inet)
               UNION ALL
               SELECT format('gateway %s is the network or broadcast address of %s', g, p)
@@ -4419,7 +4419,7 @@ BEGIN
     UPDATE segment_usage u SET open = NOT u.open WHERE u.segment = NEW.id AND u.open <> (NEW.state IN ('provisioning', 'ready'));
     IF NEW.ended_at IS NOT NULL THEN
         IF EXISTS (SELECT FROM segment_usage u WHERE u.segment = NEW.id AND u.allocated > 0) THEN
-            RAISE EXCEPTION 'segment %: it still has allocated addresses', NEW.name USING ERRCODE = 'FR409';
+            RAISE EXCEPTION 'segment % still has allocated addresses', NEW.name USING ERRCODE = 'FR409';
         END IF;
         DELETE FROM segment_prefixes p WHERE p.segment = NEW.id;
         PERFORM free_segment_numbers(NEW);
@@ -4556,7 +4556,7 @@ BEGIN
     IF TG_OP = 'INSERT' THEN
         INSERT INTO segment_usage (segment) VALUES (NEW.id);
     ELSIF NOT NEW.prefixes @> OLD.prefixes OR NOT NEW.gateways @> OLD.gateways THEN
-        RAISE EXCEPTION 'segment %: its prefixes and gateways cannot be removed or changed', NEW.name USING ERRCODE = 'FR409';
+        RAISE EXCEPTION 'segment %: existing prefixes and gateways cannot be removed or changed', NEW.name USING ERRCODE = 'FR409';
     END IF;
     PERFORM check_gateways(NEW);
     PERFORM lock_keys('segment_prefixes', ARRAY[NEW.site]);
@@ -4725,7 +4725,7 @@ BEGIN
         END IF;
         IF wanted IS NOT NULL THEN
             RAISE EXCEPTION '% % is taken by segment %', upper(of_column), wanted, holder
-                USING ERRCODE = 'FR409', HINT = 'Omit it to get a number of the pool, if there is a pool.';
+                USING ERRCODE = 'FR409', HINT = 'Omit the number to get one from the pool, if there is a pool.';
         END IF;
     END LOOP;
 END $$;
@@ -4847,7 +4847,7 @@ CREATE OR REPLACE FUNCTION farrier.ib_guid(given text) RETURNS text
 BEGIN
     IF given IS NULL OR given !~* '\A(0x)?[0-9a-f]{16}\Z' THEN
         RAISE EXCEPTION '% is not the GUID of a port; expected 16 hexadecimal digits', coalesce(quote_literal(given), 'null')
-            USING ERRCODE = 'FR400', HINT = 'ibstat shows it as Port GUID.';
+            USING ERRCODE = 'FR400', HINT = 'ibstat shows the GUID as Port GUID.';
     END IF;
     RETURN right(lower(given), 16);
 END $$;
@@ -5160,7 +5160,7 @@ BEGIN
     END IF;
     holder := (SELECT n.name FROM node_ib_ports p JOIN nodes n ON n.id = p.node WHERE p.guids && ports AND p.node <> target LIMIT 1);
     IF holder IS NOT NULL THEN
-        RAISE EXCEPTION 'one of these ports belongs to node %', holder
+        RAISE EXCEPTION 'node % already has one of these ports', holder
             USING ERRCODE = 'FR409', HINT = 'Correct the ports of that node first with farrier.set_ib_ports().';
     END IF;
     INSERT INTO node_ib_ports VALUES (target, ports, true)
@@ -5423,7 +5423,7 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
        w.stage, w.stage_entered_at, w.attempt, w.next_attempt_at, w.failure_class, w.failure_detail,
        coalesce(adv.action, qa.action, ba.action,
            CASE WHEN n.management = 'manageable' AND n.bmc ? 'enforce_error' AND n.bmc ->> 'desired_power' <> n.bmc ->> 'power'
-             THEN 'switch it ' || (n.bmc ->> 'desired_power') || ' at the machine or its BMC, or set_power without enforce to end it'
+             THEN 'switch the machine ' || (n.bmc ->> 'desired_power') || ' by hand or through its BMC, or submit set_power without enforce'
            END) AS recommended_action,
        o.outcome AS last_outcome, o.at AS last_outcome_at, so.controller, so.swept_at,
        n.paused, n.quarantine, n.version,

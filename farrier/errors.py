@@ -99,7 +99,7 @@ class SchemaMissing(SchemaError):
     def __init__(self, *, found: int, needed: int) -> None:
         have = f"has schema version {found}" if found else "has no farrier schema"
         if found == needed:
-            have = f"has schema version {found} with functions, views or rights of another farrier"
+            have = f"has schema version {found}, but its functions, views or rights are from another version of farrier"
         super().__init__(f"the database {have}, but this program requires {needed}; run: farrier db migrate")
 
 
@@ -132,8 +132,8 @@ class SchemaUnrecorded(SchemaError):
         if directory:
             advice = f"remove the directory {directory}; the next start creates a new database there"
         super().__init__(
-            "the schema farrier has tables but no record of its version, as after a restore without data, or from "
-            f"a version before the first release; {advice}"
+            "the schema farrier has tables but no record of its version, because a restore omitted the data, or a "
+            f"version before the first release created it; {advice}"
         )
 
 
@@ -156,8 +156,8 @@ class SchemaChanged(SchemaError):
 
     def __init__(self, *, version: int, name: str) -> None:
         super().__init__(
-            f"version {version} of the schema ({name}) was applied to this database with another content than this "
-            "program has; install the release that applied it, or add a migration for the change"
+            f"version {version} of the schema ({name}) was applied to this database with different content than in "
+            "this program; install the release that applied it, or add a migration for the change"
         )
         self.version = version
         self.name = name

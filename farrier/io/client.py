@@ -104,7 +104,9 @@ def _require_directory(config: DatabaseConfig) -> None:
     """Refuse a misspelt directory: a command that reads must not create a database."""
     if not config.dsn and config.embedded and not os.path.isdir(config.embedded):
         wheel_binaries()  # a missing extra is reported first
-        raise ConfigError(f"--embedded: {config.embedded} is no directory; farrier run --embedded creates a database")
+        raise ConfigError(
+            f"--embedded: {config.embedded} is not a directory; farrier run --embedded creates a database"
+        )
 
 
 def _usual_directory() -> Path:

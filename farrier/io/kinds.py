@@ -85,8 +85,8 @@ async def require(conn: Connection, specs: Iterable[tuple[str, KindSpec]]) -> No
             )
         if known["fingerprint"] != catalog.fingerprint(spec):
             raise ConfigError(
-                f"kind {spec.name} has other states, edges, limits or actions in this database; run: farrier kind "
-                f"install {name}"
+                f"the states, edges, limits or actions of kind {spec.name} in this database differ from this "
+                f"program's; run: farrier kind install {name}"
             )
 
 
@@ -101,7 +101,7 @@ async def _make(conn: Connection, kind: Installable) -> bool:
     if known is not None and known["relation"] != spec.relation:
         raise RefusedByModel(
             f"kind {spec.name} is installed with table {known['relation']}, not {spec.relation}",
-            hint="Two packages define a kind of this name; rename one of them.",
+            hint="Two packages define a kind with this name; rename one of the kinds.",
         )
     if known is None and not await conn.fetchval(_TABLE_EXISTS, spec.relation):
         await _run(conn, kind)
@@ -160,12 +160,12 @@ async def _require_states_of(conn: Connection, spec: KindSpec, layer: KindLayer,
     inhabited = {row["state"] for row in await conn.fetch(_INHABITED, spec.name, layer.name)}
     if lost := sorted(inhabited - set(layer.states)):
         raise RefusedByModel(
-            f"there are resources of kind {spec.name} in states that the kind no longer has: {', '.join(lost)}",
-            hint="Keep each such state, with an edge out of it, until no resource is in it.",
+            f"resources of kind {spec.name} are in states that the kind no longer has: {', '.join(lost)}",
+            hint="Keep each of these states, with an edge out of it, until no resource is in the state.",
         )
     if stuck := sorted(inhabited - living):
         raise RefusedByModel(
-            f"there are resources of kind {spec.name} in states that the new spec makes terminal: {', '.join(stuck)}",
-            hint="A resource ends when it enters a terminal state. Keep an edge out of these states until no resource "
-            "is in them.",
+            f"resources of kind {spec.name} are in states that the new spec makes terminal: {', '.join(stuck)}",
+            hint="A resource ends when it enters a terminal state. Keep each of these states non-terminal until no "
+            "resource is in the state.",
         )

@@ -59,8 +59,8 @@ class _Subscription:
         if proof not in self._proofs:
             raise DatabaseUnreachable(
                 pool.redacted(self._dsn),
-                "LISTEN receives no notifications: the connection is dead, or a pooler "
-                "in transaction mode is in between",
+                "LISTEN receives no notifications: the connection is dead, or a pooler in transaction mode is "
+                "between farrier and the server",
             )
         self._proofs.clear()
 

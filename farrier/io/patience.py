@@ -54,14 +54,14 @@ async def patiently(
         except LOCKED as locked:
             if not tries_left:
                 raise errors.RefusedByModel(
-                    f"{what} waits for a table that another transaction keeps locked, such as a dump or an idle "
-                    "session; find it in pg_stat_activity, end it, then try again"
+                    f"{what} waits for a table that another transaction has locked, such as a dump or an idle "
+                    "session; find the transaction in pg_stat_activity, end it, then try again"
                 ) from locked
         except (*session.BROKEN, asyncpg.PostgresError) as error:
             if not session.ends_connection(error):
                 raise
             # This includes a COMMIT whose reply did not arrive.
             raise errors.DatabaseUnreachable(
-                "the server", f"the connection was lost; {what} is applied completely or not at all: run it again"
+                "the server", f"the connection was lost; {what} is applied completely or not at all, so run it again"
             ) from error
         await anyio.sleep(patience.pause.total_seconds())

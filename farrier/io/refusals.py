@@ -31,7 +31,8 @@ _TAKEN = {
 }
 _AGAIN = "nothing was written; send the request again"
 _NO_RIGHT_HINT = (
-    "reading requires the role farrier_reader, submitting intents farrier_intents, everything else farrier_controller"
+    "reading requires the role farrier_reader, submitting intents requires farrier_intents, and "
+    "everything else requires farrier_controller"
 )
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from farrier.io.pool import Connection
 
 _NAMESAKES = statements.load("schema/namesakes")
-_RENAME = "Rename or drop it, then migrate."
+_RENAME = "Rename or drop the object, then migrate."
 
 
 class Namesake(msgspec.Struct, frozen=True):

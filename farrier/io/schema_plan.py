@@ -103,7 +103,7 @@ class _Planning:
         steps = self._lacks.steps
         stops = [
             *(
-                f"the header of migration {step.version} ({step.name}) requires it"
+                f"the header of migration {step.version} ({step.name}) requires this"
                 for step in steps
                 if not step.replicas_go_on
             ),

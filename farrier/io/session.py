@@ -89,7 +89,7 @@ def reason_of(error: Exception) -> str:
 
 def reason_of_break(broken: BaseException) -> str:
     if isinstance(broken, TimeoutError):
-        return "no connection, or no response to a statement, in time"
+        return "the time limit for a connection or for the response to a statement was exceeded"
     return str(broken) or type(broken).__name__
 
 

@@ -37,7 +37,7 @@ STATE_ENTERED = Definition("farrier_state_entered", "Number of transitions into 
 STATE_EXITED = Definition("farrier_state_exited", "Number of transitions out of a state.", ("kind", "state"))
 TIME_IN_STATE = Definition(
     "farrier_time_in_state_seconds",
-    "Time for which a resource was in a state, recorded when it leaves the state.",
+    "Time for which a resource was in a state, recorded when the resource leaves the state.",
     ("kind", "state"),
     _STATE_SECONDS,
 )
@@ -63,8 +63,8 @@ HANDLER_ERRORS = Definition(
 )
 HANDLER_ERRORS_BY_STATE = Definition(
     "farrier_handler_errors_by_state",
-    "Number of handler runs that ended in an error, by the state of the resource. A series begins with the first error "
-    "in its state.",
+    "Number of handler runs that ended in an error, by the state of the resource. A state has a series after its "
+    "first error.",
     ("kind", "state", "substate"),
 )
 RERUN_LIMITED = Definition(
@@ -72,7 +72,7 @@ RERUN_LIMITED = Definition(
     "How often a resource reached the limit of immediate reruns and had to wait for its period.",
     ("kind",),
 )
-WAKEUPS = Definition("farrier_wakeups", "How often the loop looked for wakes, by reason.", ("source",))
+WAKEUPS = Definition("farrier_wakeups", "Number of times that the loop polled for wakes, by reason.", ("source",))
 WAKE_WAIT = Definition(
     "farrier_wake_wait_seconds",
     "Time from the INSERT of a wake to the load that reads it.",
@@ -94,13 +94,12 @@ WORKFLOW_FAILURES = Definition(
 )
 SERVICE_REQUESTS = Definition(
     "farrier_service_requests",
-    "Number of requests to outside services, by result. The series of an operation begin with its first request.",
+    "Number of requests to outside services, by result. An operation has series after its first request.",
     ("service", "operation", "result"),
 )
 SERVICE_DURATION = Definition(
     "farrier_service_request_duration_seconds",
-    "Duration of a request to an outside service, with any result. The series of an operation begin with its first "
-    "request.",
+    "Duration of a request to an outside service, with any result. An operation has series after its first request.",
     ("service", "operation"),
     _REQUEST_SECONDS,
 )

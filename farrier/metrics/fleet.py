@@ -109,7 +109,10 @@ class FleetGauges(Collector):
         with anyio.move_on_after(self._patience) as scope:
             await self._counted.wait()
         if scope.cancelled_caught:
-            _log.warning("fleet.late", error=f"not counted within {self._patience:g} s; the last figures are reported")
+            _log.warning(
+                "fleet.late",
+                error=f"the count took longer than {self._patience:g} s; the metrics keep the last figures",
+            )
 
     async def _count(self, queries: ServerQueries) -> None:
         try:

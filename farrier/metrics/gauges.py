@@ -34,8 +34,8 @@ OLDEST_IN_STATE = Gauge(
 )
 NODE_ABOVE_SLA = Gauge(
     "farrier_node_above_sla_seconds",
-    "How far a clock of a node is above its limit, without clocks that a pause stops. At most a hundred series: the "
-    "five nodes furthest above the limit of each state, then the nodes of the whole fleet furthest above any limit. "
+    "How far a clock of a node is above its limit, without clocks that a pause stops. At most a hundred series: for "
+    "each state the five nodes furthest above its limit, then the nodes of the whole fleet furthest above any limit. "
     "metrics.name_nodes = false switches this metric off.",
     ("node", *_PLACE),
 )
@@ -53,12 +53,12 @@ SHARDS = Gauge(
 SHARDS_UNOWNED = Gauge("farrier_shards_unowned", "Number of shards that no controller owns.", ("kind",))
 OLDEST_SWEEP = Gauge(
     "farrier_shard_oldest_sweep_seconds",
-    "Longest time since a controller last did every run that was due in one of its shards; 0 without owned shards.",
+    "Longest time since a controller last completed all due runs of one of its shards; 0 without owned shards.",
     ("kind",),
 )
 WAKES_PENDING = Gauge(
     "farrier_wakes_pending",
-    "Number of wakes that no run has read, including wakes of kinds that no controller runs.",
+    "Number of wakes that no run has read yet, including wakes of kinds that no controller runs.",
 )
 INTENTS_PENDING = Gauge(
     "farrier_intents_pending",
@@ -70,8 +70,7 @@ INTENTS_OLDEST_PENDING = Gauge(
 )
 RESOURCES_FAILING = Gauge(
     "farrier_resources_failing",
-    "Number of resources of which all runs of the last five minutes ended in the same error, including paused "
-    "resources.",
+    "Number of resources whose runs of the last five minutes all ended in the same error, including paused resources.",
     ("kind", "error"),
 )
 NODES_BY_HEALTH = Gauge(

@@ -75,8 +75,8 @@ class Bindings:
         file = f", or in the file of site {target.site}" if target.site is not None else ""
         raise CredentialError(
             target.credential,
-            f"no binding allows it for {host}, so it is not read; add a binding with this reference and the host or "
-            f"its network to {_SETTING} in the settings{file}",
+            f"no binding allows it for {host}, so farrier does not read it; add a binding with this reference and the "
+            f"host or its network to {_SETTING} in the settings{file}",
         )
 
 

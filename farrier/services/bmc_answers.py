@@ -58,7 +58,7 @@ def opened(path: str, response: Response) -> tuple[str, str | None, str | None]:
     body = resource(path, response)
     token = response.getheader("X-Auth-Token")
     if not isinstance(token, str) or not token.strip():
-        raise BmcError(BmcFailure.PROTOCOL, f"{path} opened a session without a token")
+        raise BmcError(BmcFailure.PROTOCOL, f"{path} opened a session, but returned no token")
     # Some BMCs return a URL with another host or with http; only its path counts.
     try:
         place = URL(response.getheader("Location") or "").path
@@ -73,7 +73,7 @@ def _status_text(path: str, response: Response) -> str:
     if 300 <= response.status < 400:
         return f"{text}, a redirect; farrier does not follow redirects"
     if response.status == HTTPStatus.FORBIDDEN and "PasswordChangeRequired" in response.text:
-        return f"{text}: the password must be changed first"
+        return f"{text}: the BMC requires a new password for this user first"
     return text
 
 

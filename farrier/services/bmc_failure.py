@@ -67,7 +67,11 @@ _RULES: tuple[Rule, ...] = (
     ((aiohttp.ClientResponseError,), BmcFailure.PROTOCOL, _always("the response is not HTTP")),
     ((redfish.RedfishProtocolError,), BmcFailure.PROTOCOL, _always("the response is not JSON")),
     ((RecursionError,), BmcFailure.PROTOCOL, _always("the JSON of the response is nested too deeply")),
-    ((redfish.RedfishInvalidTargetError,), BmcFailure.PROTOCOL, _always("a link leads to another host")),
+    (
+        (redfish.RedfishInvalidTargetError,),
+        BmcFailure.PROTOCOL,
+        _always("a link in the response leads to another host"),
+    ),
     ((socket.gaierror,), BmcFailure.UNREACHABLE, _always("the host name does not resolve")),
     ((OSError, aiohttp.ClientError, redfish.RedfishConnectionError), BmcFailure.UNREACHABLE, _unreachable),
 )

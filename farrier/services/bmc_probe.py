@@ -71,7 +71,8 @@ class Probe:
         paths = await self._members(Operation.SYSTEMS, collection)
         if len(paths) > MOST_SYSTEMS:
             raise BmcError(
-                BmcFailure.UNSUPPORTED, f"the BMC lists {len(paths)} systems; set the path of the host's system"
+                BmcFailure.UNSUPPORTED,
+                f"the BMC lists {len(paths)} systems; add the path of the host's system to the BMC address",
             )
         systems = {path: await self._exchange.get(Operation.SYSTEM, path) for path in paths}
         host = bmc_resources.host_system(systems)

@@ -76,7 +76,8 @@ def host_system(systems: Mapping[str, Resource]) -> str:
     if len(candidates) != 1:
         raise BmcError(
             BmcFailure.UNSUPPORTED,
-            f"several systems could be the host: {', '.join(sorted(systems))}; set its path",
+            f"several systems could be the host: {', '.join(sorted(systems))}; add the path of the host's system to "
+            "the BMC address",
         )
     return candidates[0]
 

@@ -31,7 +31,7 @@ def read_systemd(reference: str, name: str, *, directory: str | None) -> str:
     """The file of a `systemd:` reference in `directory`, the unit's. Raises `CredentialError`."""
     if not directory:
         raise CredentialError(
-            reference, "CREDENTIALS_DIRECTORY is not set: the unit needs LoadCredential= for this name"
+            reference, "CREDENTIALS_DIRECTORY is not set: add LoadCredential= for this name to the unit"
         )
     if "/" in name:
         raise CredentialError(reference, "the name of a systemd credential must not contain a slash")
@@ -45,7 +45,9 @@ def _read_below(reference: str, path: Path, *, roots: tuple[Path, ...]) -> str:
     try:
         real = _real(path)
     except (OSError, RuntimeError, ValueError):
-        raise CredentialError(reference, "is not a usable path: a loop of symlinks or a null byte") from None
+        raise CredentialError(
+            reference, "is not a usable path: it contains a loop of symlinks or a null byte"
+        ) from None
     # Both paths end in a slash here, so that a directory whose name only begins with the name of a root is outside.
     if not any(f"{real}/".startswith(os.path.join(_real(root), "")) for root in roots):
         allowed = ", ".join(str(root) for root in roots)

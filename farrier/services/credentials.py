@@ -125,9 +125,7 @@ class Credentials(protocols.CredentialStore):
     def _variable(self, reference: str, name: str) -> str:
         prefix = self._places.env_prefix
         if not name.startswith(prefix):
-            raise CredentialError(
-                reference, f"only variables that start with {prefix} may be used (credentials.env_prefix)"
-            )
+            raise CredentialError(reference, f"the name must start with {prefix} (credentials.env_prefix)")
         value = self._environ.get(name)
         if value is None:
             raise CredentialError(reference, "the variable is not set in the environment of this process")

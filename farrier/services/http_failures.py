@@ -147,7 +147,7 @@ def no_answer(service: str, error: Exception, *, within: timedelta) -> NoAnswer:
     if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
         return NoAnswer(Reason.TIMEOUT, f"no connection to {service} in time", arrived=False)
     if isinstance(error, TimeoutError | httpx.TimeoutException):
-        detail = f"no complete response of {service} within {within.total_seconds():g} s"
+        detail = f"{service} sent no complete response within {within.total_seconds():g} s"
         return NoAnswer(Reason.TIMEOUT, detail, arrived=True)
     if isinstance(error, httpx.ConnectError):
         return NoAnswer(Reason.UNREACHABLE, f"no connection to {service}", arrived=False)
@@ -155,7 +155,7 @@ def no_answer(service: str, error: Exception, *, within: timedelta) -> NoAnswer:
         return NoAnswer(Reason.PROTOCOL, f"the URL of {service} is not valid", arrived=False)
     if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError | OSError):
         return NoAnswer(Reason.UNREACHABLE, f"{service} closed the connection", arrived=True)
-    return NoAnswer(Reason.PROTOCOL, f"no usable response of {service} ({type(error).__name__})", arrived=True)
+    return NoAnswer(Reason.PROTOCOL, f"{service} sent no usable response ({type(error).__name__})", arrived=True)
 
 
 def _before_any_request(service: str, error: Exception) -> NoAnswer | None:

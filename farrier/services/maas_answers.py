@@ -49,7 +49,7 @@ def machines(ids: Collection[str] | None, answer: Answer) -> dict[str, Machine]:
         if ids is not None and one.system_id not in ids:
             raise Garbled(f"the response lists machine {one.system_id[:64]!r}, which was not requested")
         if found.setdefault(one.system_id, one) != one:
-            raise Garbled(f"the response lists machine {one.system_id[:64]!r} twice, with differences")
+            raise Garbled(f"the response lists machine {one.system_id[:64]!r} twice, with different data")
     return found
 
 

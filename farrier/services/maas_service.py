@@ -42,7 +42,7 @@ _POWER: Final = re.compile(
 _FAILED: Final = range(500, 1000)
 _START: Final = "MAAS returned HTTP {status}"
 
-_NO_KEY: Final = f"{_START}: it received no API key; a proxy in between removes the Authorization header"
+_NO_KEY: Final = f"{_START}: it received no API key, because a proxy removes the Authorization header"
 
 # No rule for 401 quotes the response: after a wrong secret, it contains the right secret (piston3/oauth.py:509).
 RULES: Final = (

@@ -83,7 +83,7 @@ def _shaped(answer: Answer, shape: type[_T]) -> _T:
 def _one(number: int, entry: Listed) -> _Pkey | None:
     found = [_shaped(Answer(200, bytes(one)), _Pkey) for one in entry.get(number, ())]
     if any(one != found[0] for one in found[1:]):
-        raise Garbled(f"the response lists {number:#x} twice, with differences")
+        raise Garbled(f"the response lists {number:#x} twice, with different data")
     return found[0] if found else None
 
 
@@ -102,7 +102,7 @@ def _pkey(number: int, entry: _Pkey) -> Pkey:
             raise Garbled(f"a port of {number:#x} has an invalid GUID")
         port = Port(one.membership, one.index0)
         if found.setdefault(name, port) != port:
-            raise Garbled(f"the response lists port {name} of {number:#x} twice, with differences")
+            raise Garbled(f"the response lists port {name} of {number:#x} twice, with different data")
     return Pkey(number=number, name=entry.partition, ip_over_ib=entry.ip_over_ib, ports=found)
 
 

@@ -73,10 +73,10 @@ RULES: Final = (
         for status, text in {
             412: "Vault is not up to date yet",
             429: "Vault reports too many requests",
-            472: "this Vault is a standby of another site",
+            472: "this Vault server is a standby of another site",
             473: "this Vault is a standby",
             500: "Vault failed",
-            502: "Vault, or the proxy in front of it, failed",
+            502: "Vault or the proxy in front of it failed",
             503: "Vault is sealed or in maintenance",
             504: "Vault did not respond to the proxy in front of it",
         }.items()

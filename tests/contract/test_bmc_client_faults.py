@@ -86,7 +86,7 @@ def page(status: int, body: bytes = b"{}", **headers: str) -> Page:
         pytest.param(
             page(403, b'{"error": {"code": "Base.1.12.PasswordChangeRequired"}}'),
             "auth",
-            "the password must be changed first",
+            "the BMC requires a new password",
             id="password-change-required",
         ),
         pytest.param(page(404), "unsupported", "HTTP 404", id="404"),
@@ -210,7 +210,7 @@ async def test_two_possible_host_systems_are_unsupported(bmc: FakeBmc) -> None:
     bmc.answer(other, system())
     error = await failure_of(bmc, None)
     assert error.failure is BmcFailure.UNSUPPORTED
-    assert f"{other}, {SYSTEM}; set its path" in error.detail
+    assert f"{other}, {SYSTEM}; add the path of the host's system" in error.detail
 
 
 @pytest.mark.parametrize(

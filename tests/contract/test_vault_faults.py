@@ -210,7 +210,7 @@ async def test_an_unfinished_response_of_vault_is_a_timeout_and_temporary(
     server: FakeVault, client: Client, answer: Answer
 ) -> None:
     async with client.connect(timeout=ENOUGH) as store:
-        says = f"no complete response of Vault within {ENOUGH.total_seconds():g} s"
+        says = f"Vault sent no complete response within {ENOUGH.total_seconds():g} s"
         await fails_and_heals(server, client, store, answer=answer, says=says, result="timeout")
 
 

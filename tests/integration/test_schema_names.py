@@ -83,7 +83,7 @@ async def test_an_operators_object_is_not_replaced_by_a_new_object_of_the_same_n
     await conn.execute(by_hand)
     refusal = await refused(conn, wanted)
     assert named in refusal.text
-    assert refusal.hint == "Rename or drop it, then migrate."
+    assert refusal.hint == "Rename or drop the object, then migrate."
 
 
 async def test_the_refusal_names_every_object_with_a_name_of_the_set(conn: Connection) -> None:

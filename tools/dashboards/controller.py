@@ -70,7 +70,7 @@ def _now() -> Panels:
 def _shards() -> Panels:
     return (
         lines(
-            About("Shards by controller", "Shards of all kinds; replicas share them evenly.", 8),
+            About("Shards by controller", "Shards of all kinds. The replicas share the shards evenly.", 8),
             [Query(total(gauges.SHARDS, "controller"), "{{controller}}")],
         ),
         lines(
@@ -83,7 +83,7 @@ def _shards() -> Panels:
             [Query(fleet(gauges.WAKES_PENDING), "waiting")],
         ),
         lines(
-            About("Delay of wakes", "Time within which 99 of 100 wakes were loaded with their resource.", 8),
+            About("Delay of wakes", "Time within which 99 of 100 wakes were read by a load.", 8),
             [Query(quantile(0.99, definitions.WAKE_WAIT, "kind"), "{{kind}}")],
             "s",
         ),
@@ -145,14 +145,16 @@ def _runs() -> Panels:
 def _commits() -> Panels:
     return (
         lines(
-            About("Lost commits", "By result, per second. Refused means a bug or another schema.", 8),
+            About(
+                "Lost commits", "Commits per second, by result. refused: a bug, or the schema of another release.", 8
+            ),
             [Query(rate(definitions.COMMIT_CONFLICTS, "verdict"), "{{verdict}}")],
             "ops",
         ),
         lines(
             About(
                 "Cancelled steps",
-                "Steps per second cancelled because their controller did not renew its lease in time.",
+                "Cancelled steps per second: the controller did not renew its lease in time.",
                 8,
             ),
             [Query(rate(definitions.STEPS_CUT, "kind"), "{{kind}}")],
@@ -160,7 +162,9 @@ def _commits() -> Panels:
         ),
         lines(
             About(
-                "Rerun limit reached", "Resources per second that were slowed down after too many reruns in a row.", 8
+                "Rerun limit reached",
+                "Resources per second that farrier slowed down after too many reruns in a row.",
+                8,
             ),
             [Query(rate(definitions.RERUN_LIMITED, "kind"), "{{kind}}")],
             "ops",

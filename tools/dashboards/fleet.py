@@ -36,7 +36,7 @@ def board() -> Board:
     return Board(
         name="fleet",
         title="Fleet",
-        answers="How many nodes are in each state, for how long, and which are above a limit; also for other kinds.",
+        answers="How many nodes and other resources are in each state, for how long, and which are above a limit.",
         parts=(
             Part("Now", _now()),
             Part("Over time", _over_time()),
@@ -56,7 +56,12 @@ def _now() -> Panels:
         ),
         number(About("Active", "Nodes in service.", 4, 4), active),
         number(
-            About("Above a limit", "Clocks above the limit of their own node; a node may have several.", 4, 4),
+            About(
+                "Above a limit",
+                "Clocks above the limit that applies to their node. A node may have several clocks.",
+                4,
+                4,
+            ),
             total(gauges.ABOVE_SLA),
             steps=SOME,
         ),
@@ -66,12 +71,12 @@ def _now() -> Panels:
             steps=FATAL,
         ),
         number(
-            About("Paused", "Nodes that an operator has paused; none of their clocks counts.", 4, 4),
+            About("Paused", "Nodes that an operator has paused. The clocks of these nodes do not count.", 4, 4),
             fleet(gauges.NODES_PAUSED),
             steps={None: "blue"},
         ),
         number(
-            About("Age of these figures", "The figures age while no replica reaches the database.", 4, 4),
+            About("Age of these figures", "The figures grow older while no replica reaches the database.", 4, 4),
             f'time() - max({gauges.COLLECTED.name}{{job="$job"}})',
             "s",
             STALE,
@@ -118,8 +123,8 @@ def _states() -> Panels:
         rows(
             About(
                 "States",
-                "Oldest: how long the first node to enter has been there. Limit: the general one, without those of "
-                "sites and models.",
+                "Oldest: the longest time for which a node has been in the state. Limit: the general limit; sites "
+                "and models may have others.",
                 24,
                 10,
             ),
@@ -146,11 +151,13 @@ def _states() -> Panels:
 def _known() -> Panels:
     return (
         layers(
-            About("Health", "Last reports of agents; blocked keeps a node from new work, silent is a late heartbeat."),
+            About(
+                "Health", "Last reports of agents. blocked: an alert blocks scheduling. silent: the heartbeat is late."
+            ),
             Query(fleet(gauges.NODES_BY_HEALTH), "{{health}}"),
         ),
         layers(
-            About("Power", "Last power readings of BMCs; unknown for nodes that are not manageable."),
+            About("Power", "Last power readings of BMCs. unknown: nodes that are not manageable."),
             Query(fleet(gauges.NODES_BY_POWER), "{{power}}"),
         ),
         lines(
@@ -158,9 +165,7 @@ def _known() -> Panels:
             [Query(f"{fleet(gauges.NODES_BY_ALERT)} > 0", "{{alert}}")],
         ),
         lines(
-            About(
-                "Outdated observations", "Nodes whose heartbeat, power or machine in MAAS was last read too long ago."
-            ),
+            About("Outdated observations", "Nodes whose last heartbeat, power reading or reading of MAAS is too old."),
             [
                 Query(fleet(gauges.HEARTBEATS_STALE), "heartbeat"),
                 Query(fleet(gauges.OBSERVATIONS_STALE), "{{source}}"),

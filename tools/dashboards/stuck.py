@@ -37,7 +37,7 @@ def board() -> Board:
     return Board(
         name="stuck",
         title="Stuck nodes",
-        answers="Nodes above a limit or waiting for an operator, the worst first, with links to each of them.",
+        answers="Nodes above a limit or waiting for an operator, the worst first, each with a link.",
         parts=(
             Part("Now", _now()),
             Part("Which", _which()),
@@ -56,7 +56,10 @@ def _now() -> Panels:
     return (
         number(
             About(
-                "Nodes above a limit", "Nodes with series: the worst of each state, and the worst of the fleet.", 6, 4
+                "Nodes above a limit",
+                "Nodes that have a series: the worst of each state, and the worst of the fleet.",
+                6,
+                4,
             ),
             f"count({fleet(gauges.NODE_ABOVE_SLA, 'node')}) or {_NONE}",
             steps=SOME,
@@ -85,8 +88,8 @@ def _which() -> Panels:
         rows(
             About(
                 "Stuck nodes",
-                "The worst clocks of each state, and the worst of the fleet. A click on a node opens its page with "
-                "what it waits for and what to do. If it is empty while nodes are above a limit, "
+                "The worst clocks of each state, and the worst of the fleet. A click on a node opens its page, which "
+                "shows what the node waits for and what to do. If the table is empty while nodes are above a limit, "
                 "metrics.name_nodes is off.",
                 24,
                 11,
@@ -103,7 +106,10 @@ def _which() -> Panels:
         ),
         timeline(
             About(
-                "History", "Each node while it is above a limit: yellow, after an hour orange, after a day red.", 24, 10
+                "History",
+                "Time of each node above a limit: yellow at first, orange after an hour, red after a day.",
+                24,
+                10,
             ),
             Query(fleet(gauges.NODE_ABOVE_SLA), "{{node}} {{kind}} {{state}} {{substate}}"),
             "s",
@@ -116,7 +122,12 @@ def _which() -> Panels:
 def _where() -> Panels:
     return (
         rows(
-            About("Failures that need an operator", "Nodes by failure class. A click opens what to do about it.", 8, 9),
+            About(
+                "Failures that need an operator",
+                "Nodes by failure class. A click opens the advice for the class.",
+                8,
+                9,
+            ),
             [f"{fleet(gauges.MANUAL_INTERVENTION)} > 0"],
             [
                 Column("failure_class", "Failure", links={"What to do": _FAILURE}),

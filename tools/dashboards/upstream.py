@@ -51,7 +51,7 @@ def _service(service: str, title: str) -> Panels:
             "reqps",
         ),
         lines(
-            About("Failures by operation", "Failed requests per second; an unexpected response counts as failed.", 8),
+            About("Failures by operation", "Failed requests per second. An unexpected response counts as failed.", 8),
             [Query(rate_of_seen(definitions.SERVICE_REQUESTS, "operation", where=_failed(service)), "{{operation}}")],
             "reqps",
         ),

@@ -12,7 +12,7 @@ from tools.dashboards.promql import fleet, quantile, rate, rate_of_seen, total
 
 _SHOWN: Sequence[tuple[WorkflowStatus, str, str, Steps]] = (
     (WorkflowStatus.PENDING, "Pending", "Not begun.", GREEN),
-    (WorkflowStatus.RUNNING, "Running", "In one of the stages below.", GREEN),
+    (WorkflowStatus.RUNNING, "Running", "Nodes in one of the stages below.", GREEN),
     (WorkflowStatus.COMPENSATING, "Undoing", "Compensating: farrier undoes the work of the workflow.", SOME),
     (WorkflowStatus.FAILED_RETRYABLE, "Retrying", "Failed, and retried automatically.", SOME),
     (WorkflowStatus.FAILED_MANUAL_INTERVENTION, "Wait for an operator", "Failed, and needs an operator.", FATAL),
@@ -59,14 +59,14 @@ def _stages(kind: WorkflowKind) -> Panels:
     running = f'kind="{kind}", state="{WorkflowStatus.RUNNING}"'
     return (
         bars(
-            About("Nodes by stage", "Running workflows, by the stage they are in.", 8, 10),
+            About("Nodes by stage", "Running workflows, by their current stage.", 8, 10),
             Query(f"{fleet(gauges.RESOURCES, 'substate', where=running)} > 0", "{{substate}}"),
         ),
         rows(
             About(
                 "Stages",
                 "Current nodes, and how long the stage takes: the median and the 95th percentile of the range "
-                "shown above. Limit is the general one, without those of sites and models.",
+                "shown above. Limit is the general limit; sites and models may have others.",
                 16,
                 10,
             ),

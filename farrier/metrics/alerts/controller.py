@@ -26,7 +26,10 @@ from farrier.model import duration, sweeps
 from farrier.model.runs import Verdict
 
 _NONE = timedelta(0)
-_ONCE = "a single failure is worth a report; the alert ends when its query no longer covers the failure"
+_ONCE = (
+    "a single failure is worth a report; the alert ends as soon as the time range of its query no longer "
+    "includes the failure"
+)
 
 _CONFLICTS = 0.05  # of all runs; shards that change their owner and writes of clients cause one in a hundred
 _ERRORS = 0.1  # of all runs; a dead service at a site causes more errors, a few broken nodes cause fewer
@@ -70,8 +73,8 @@ def _controller_down() -> Alert:
         hold=timedelta(minutes=3),
         because="a restart or an upgrade of the only replica takes less time",
         summary="No replica of farrier responds to Prometheus",
-        description="Either no replica runs, or Prometheus cannot reach the replicas. Meanwhile alerts about the "
-        "fleet cannot fire.",
+        description="Either no replica runs, or Prometheus cannot reach any replica. Until this is fixed, alerts "
+        "about the fleet cannot fire.",
     )
 
 
@@ -98,7 +101,7 @@ def _figures_stale() -> Alert:
         because="a fail-over of the database can add this time to the age of the figures",
         summary="No replica of farrier has counted the fleet for {{ $value | humanizeDuration }}",
         description="Either no replica can reach the database, or the clocks of the database and of Prometheus "
-        "differ by minutes. Meanwhile alerts about the fleet cannot fire.",
+        "differ by minutes. Until this is fixed, alerts about the fleet cannot fire.",
     )
 
 
@@ -158,8 +161,8 @@ def _commit_conflicts() -> Alert:
         hold=_LASTS,
         because="a fail-over of the database causes only a few conflicts, once",
         summary="{{ $value | humanizePercentage }} of the runs of {{ $labels.kind }} fail to commit",
-        description="Controllers lose shards during runs, or another program writes the same rows. No data is "
-        "lost, but work is repeated.",
+        description="Controllers lose shards during runs, or another program writes the same rows. No data is lost, "
+        "but farrier repeats the work.",
     )
 
 
@@ -188,8 +191,8 @@ def _steps_cut() -> Alert:
         because="the query itself requires that steps are cancelled repeatedly within half an hour; a fail-over of "
         "the database cancels steps only once",
         summary="Steps of {{ $labels.kind }} are cancelled because their controller cannot renew its lease in time",
-        description="The database responds too late, or the process gets too little CPU. farrier reads what the "
-        "cancelled steps changed outside, and continues from there.",
+        description="The database responds too late, or the process gets too little CPU. farrier reads which changes "
+        "the cancelled steps made in outside services, and continues from there.",
     )
 
 
@@ -230,6 +233,6 @@ def _rerun_limited() -> Alert:
         hold=_NONE,
         because=_ONCE,
         summary="A handler of {{ $labels.kind }} repeats the same transitions",
-        description="The handler of a resource requested too many immediate reruns in a row. farrier delays its "
-        "further runs. The history of the resource shows the repeated transitions.",
+        description="The handler of a resource requested too many immediate reruns in a row, so farrier delays the "
+        "next runs. The history of the resource shows the repeated transitions.",
     )

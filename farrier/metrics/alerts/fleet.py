@@ -149,8 +149,8 @@ def _end_to_end(config: Config) -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} {{ $labels.kind }} workflow(s) take longer than the limit for the whole workflow",
-        description="A change of the stage does not reset the clock of this limit. Limits, unless the site or model "
-        f"has another one: {limits}. To list the workflows, run farrier sla breaches",
+        description="A change of the stage does not reset the clock of this limit. General limits, which limits of "
+        f"sites and models override: {limits}. To list the workflows, run farrier sla breaches",
     )
 
 
@@ -182,8 +182,8 @@ def _manual_intervention_unknown() -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} node(s) wait for an operator: {{ $labels.failure_class }}",
-        description="These rules do not have this failure class, because the replicas are newer than the rules. Run "
-        "farrier node why for each node, and generate the rules again with farrier alerts.",
+        description="The alert rules are older than the replicas and do not know this failure class. Run farrier "
+        "node why for each node, and generate the rules again with farrier alerts.",
     )
 
 
@@ -208,7 +208,7 @@ def _region_unconfigured() -> Alert:
         expr=fleet(latest(gauges.RESOURCES, equals("kind", maas_region.KIND), state)) + " > 0",
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
-        summary="No controller has {{ $value }} known MAAS region(s) in its settings",
+        summary="{{ $value }} known MAAS region(s) are in the settings of no controller",
         description="No controller reads these regions, and work that needs MAAS has stopped at their sites. farrier "
         "site list names the sites. Restore the file of a site, or run farrier resource intent "
         "maas_region SITE delete --wait",
@@ -234,9 +234,9 @@ def _observations_stale_at(severity: Severity, expr: str) -> Alert:
         hold=timedelta(minutes=15),
         because="a failing region fires another alert earlier, and farrier normally reads a machine again within "
         "minutes",
-        summary="{{ $value }} machine(s) are not observed in MAAS",
-        description="farrier does not act on their old observations. Either their region fails, or no controller "
-        "reads it, or it does not return these machines. To find out, run farrier site list",
+        summary="farrier has no fresh observation of {{ $value }} machine(s) in MAAS",
+        description="farrier does not act on the old observations of these machines. Either the region fails, or no "
+        "controller reads it, or the region does not return these machines. To find the reason, run farrier site list",
     )
 
 
@@ -279,8 +279,8 @@ def _bmc_unreadable_unknown() -> Alert:
         hold=_BMC_AWAY,
         because=_BMC_AWAY_BECAUSE,
         summary="{{ $value }} BMC(s) cannot be read: {{ $labels.failure }}",
-        description="These rules do not have this failure, because the replicas are newer than the rules. Generate "
-        "the rules again with farrier alerts.",
+        description="The alert rules are older than the replicas and do not know this failure. Generate the rules "
+        "again with farrier alerts.",
     )
 
 
@@ -314,8 +314,8 @@ def _same_machine() -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} nodes have recorded the same machine as another node",
-        description="An action on one of these nodes affects the other, so farrier refuses set_power for both. To "
-        "list them, run farrier db check.",
+        description="An action on one of these nodes also affects the other node, so farrier refuses set_power for "
+        "both. To list them, run farrier db check.",
     )
 
 
@@ -354,7 +354,7 @@ def _flapping() -> Alert:
         severity=Severity.TICKET,
         expr=f"{stays} > {SHORT_STAYS}",
         hold=timedelta(minutes=5),
-        because="a replica may be missing for a moment; against noise, the query itself counts over an hour",
+        because="a replica may be missing for a moment; the query itself counts over an hour to avoid noise",
         summary="{{ $labels.kind }}s leave {{ $labels.state }} soon after entering it",
         description=f"In the last hour, resources left {{{{ $labels.state }}}} {{{{ $value | humanize }}}} times, "
         f"each time within {duration.human(definitions.SHORT_STAY)} of entering it and without an intent. To list "

@@ -54,7 +54,7 @@ def _tls_insecure() -> Alert:
         expr=f"max by (job) ({series(gauges.BMC_TLS_INSECURE)}) > 0",
         hold=timedelta(hours=1),
         because="a short experiment of an operator needs no message",
-        summary="Certificates of BMCs are not checked",
-        description="bmc.insecure is set for all hosts or for some. Any machine that takes the address of such a BMC "
-        "receives its password.",
+        summary="farrier does not check the certificates of BMCs",
+        description="bmc.insecure is set for all or some hosts. Any machine that takes over the address of such a "
+        "BMC receives the BMC's password.",
     )

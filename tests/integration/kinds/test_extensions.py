@@ -221,7 +221,7 @@ async def test_a_missing_or_outdated_kind_is_refused_with_the_command_that_insta
     await install(conn)
     await kinds.require(conn, named)
     with pytest.raises(
-        ConfigError, match=f"other states, edges, limits or actions in this database; run: farrier kind install {NAME}"
+        ConfigError, match=f"in this database differ from this program's; run: farrier kind install {NAME}"
     ):
         await kinds.require(conn, [(NAME, changed(actions={}))])
 

@@ -139,7 +139,7 @@ async def test_a_kind_with_limits_by_model_needs_a_column_for_the_model(every_db
 async def test_each_layer_begins_in_its_initial_state_and_is_recorded(conn: Connection) -> None:
     recorded = await conn.fetch("SELECT layer, to_value FROM farrier.history WHERE kind = 'rack' ORDER BY layer")
     assert [tuple(row) for row in recorded] == [("power", "off"), ("state", "empty")]
-    with pytest.raises(pg.PostgresError, match="a rack cannot begin as on in layer power"):
+    with pytest.raises(pg.PostgresError, match="a new rack cannot have the state on in layer power"):
         await conn.execute("INSERT INTO racks.racks (name, power) VALUES ('r-2', 'on')")
 
 

@@ -37,16 +37,16 @@ async def test_the_lowest_free_number_is_taken_and_freed_numbers_are_reused(pool
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
-        ("SELECT farrier.take_number('vlan', 'crate', 9)", "pool vlan is exhausted: all of 5 to 8 are taken"),
+        ("SELECT farrier.take_number('vlan', 'crate', 9)", "pool vlan is exhausted: all numbers from 5 to 8 are taken"),
         ("SELECT farrier.take_number('vlan', 'crate', 9, 6)", "6 of pool vlan is taken by crate 2"),
         ("SELECT farrier.take_number('vlan', 'crate', 9, 4)", "4 is not in pool vlan, which ranges from 5 to 8"),
         ("SELECT farrier.take_number('vni', 'crate', 9)", "pool 'vni' does not exist"),
         ("SELECT farrier.take_number(NULL, 'crate', 9)", "pool null does not exist"),
         (
             "SELECT farrier.set_pool('vlan', 6, 8)",
-            r"pool vlan cannot range from 6 to 8: these numbers outside of it are taken: 5 \(crate 1\)",
+            r"pool vlan cannot range from 6 to 8: resources have these numbers outside the range: 5 \(crate 1\)",
         ),
-        ("SELECT farrier.set_pool('vlan', 1, 6)", "these numbers outside of it are taken: 7 .*, 8 "),
+        ("SELECT farrier.set_pool('vlan', 1, 6)", "resources have these numbers outside the range: 7 .*, 8 "),
     ],
 )
 async def test_a_number_that_a_pool_cannot_give_is_refused_and_changes_nothing(
@@ -114,7 +114,7 @@ async def test_a_pool_that_shrinks_and_grows_again_loses_no_number(pool: Pool) -
     for id_ in (1, 2, 7):
         await pool.execute("SELECT farrier.free_numbers('crate', $1::bigint)", id_)
     await pool.execute("SELECT farrier.set_pool('vlan', 3, 6)")
-    with pytest.raises(pg.PostgresError, match="pool vlan is exhausted: all of 3 to 6"):
+    with pytest.raises(pg.PostgresError, match="pool vlan is exhausted: all numbers from 3 to 6"):
         await take(pool, 9)
     await pool.execute("SELECT farrier.set_pool('vlan', 2, 9)")
     await pool.execute("SELECT farrier.set_pool('vlan', 0, 9)")

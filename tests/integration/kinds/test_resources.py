@@ -51,7 +51,7 @@ async def test_a_move_that_the_model_lacks_is_refused(yard: Yard, target: str) -
 
 
 async def test_a_resource_can_only_begin_in_its_kinds_initial_state(yard: Yard) -> None:
-    with pytest.raises(pg.PostgresError, match="a crate cannot begin as packed") as refused:
+    with pytest.raises(pg.PostgresError, match="a new crate cannot have the state packed") as refused:
         await yard.pool.execute("INSERT INTO farrier_crates.crates (name, state) VALUES ('c-1', 'packed')")
     assert refused.value.sqlstate == "FR409"
     await yard.pool.execute("INSERT INTO farrier_crates.crates (name, state) VALUES ('c-1', 'packing')")
@@ -304,7 +304,7 @@ async def test_live_resources_are_listed_with_their_own_columns_and_last_outcome
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"), [("barrel", "unknown kind 'barrel'"), ("node", "kind node has tables of its own")]
+    ("kind", "told"), [("barrel", "unknown kind 'barrel'"), ("node", "kind node has its own tables")]
 )
 async def test_a_listing_of_an_unknown_kind_or_of_nodes_is_refused(yard: Yard, kind: str, told: str) -> None:
     with pytest.raises(pg.PostgresError, match=told):

@@ -369,7 +369,7 @@ async def test_lost_machines_are_counted_but_not_those_of_a_decommission(rows: R
 
 
 async def test_the_database_refuses_a_move_that_the_model_lacks(rows: Rows) -> None:
-    with pytest.raises(pg.PostgresError, match="a maas region cannot begin as failing"):
+    with pytest.raises(pg.PostgresError, match="a new maas region cannot have the state failing"):
         await rows.change(
             "INSERT INTO farrier.maas_regions (name, url, state) VALUES ('east', 'http://maas', 'failing')"
         )

@@ -113,7 +113,10 @@ async def test_an_invalid_segment_is_refused_by_its_insert_and_leaves_nothing(
         ({"add_prefixes": ["10.0.0.128/25"]}, "10.0.0.128/25 overlaps 10.0.0.0/24"),
         ({"add_prefixes": ["10.1.0.0/24", "10.1.0.0/25"]}, "10.1.0.0/25 overlaps 10.1.0.0/24"),
         ({"add_prefixes": ["10.9.0.0/16"]}, "10.9.0.0/16 overlaps 10.9.9.0/24 of segment other"),
-        ({"add_prefixes": ["10.1.0.0/24"], "gateways": ["10.2.0.1"]}, "gateway 10.2.0.1 is in none of the prefixes"),
+        (
+            {"add_prefixes": ["10.1.0.0/24"], "gateways": ["10.2.0.1"]},
+            "gateway 10.2.0.1 is not in a prefix of this intent's add_prefixes",
+        ),
         ({"add_prefixes": ["10.1.0.0/24"], "gateways": ["10.1.0.255"]}, "is the network or broadcast address of"),
         ({"add_prefixes": ["10.1.0.0/24"], "gateways": ["10.1.0.1", "10.1.0.2"]}, "already has gateway 10.1.0.1"),
         ({"add_prefixes": ["10.1.0.0/24"], "gateways": ["me"]}, "gateway me is not an IP address"),
@@ -275,7 +278,7 @@ async def test_numbers_come_from_the_pools_and_an_older_number_is_not_given_twic
     far = await lan.create("far", "10.0.2.0/24", site="fra", vlan=100)
     vlans = [(await lan.segment(id_))["vlan"] for id_ in (old, new, chosen, far)]
     assert vlans == [100, 101, 102, 100]
-    with pytest.raises(pg.PostgresError, match="pool vlan:ams is exhausted: all of 100 to 102 are taken"):
+    with pytest.raises(pg.PostgresError, match="pool vlan:ams is exhausted: all numbers from 100 to 102 are taken"):
         await lan.create("more", "10.0.3.0/24")
     with pytest.raises(pg.PostgresError, match="200 is not in pool vlan:ams, which ranges from 100 to 102"):
         await lan.create("more", "10.0.3.0/24", vlan=200)
@@ -339,7 +342,7 @@ async def test_a_state_that_is_written_by_hand_cannot_end_a_segment_whose_addres
     enter = "UPDATE farrier.network_segments SET state = $1 WHERE id = $2"
     for state in ("deleting/drain_allocated_ips", "deleting/db_delete"):
         await lan.conn.execute(enter, state, made)
-    with pytest.raises(pg.PostgresError, match="segment lan: it still has allocated addresses"):
+    with pytest.raises(pg.PostgresError, match="segment lan still has allocated addresses"):
         await lan.conn.execute(enter, "gone", made)
 
 

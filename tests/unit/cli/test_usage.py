@@ -35,8 +35,8 @@ MISTAKES = {
     "node list --context x --dsn postgresql://y": "omit --dsn, --embedded and --api",
     "context add x": "set at least one of dsn, embedded, api and config",
     "config check --config /nonexistent.toml": "cannot read /nonexistent.toml: No such file or directory",
-    f"node list --embedded /tmp/{'x' * 300}": "is no directory; farrier run --embedded creates a database",
-    "node list --embedded /tmp/no-such-farrier": "/tmp/no-such-farrier is no directory",
+    f"node list --embedded /tmp/{'x' * 300}": "is not a directory; farrier run --embedded creates a database",
+    "node list --embedded /tmp/no-such-farrier": "/tmp/no-such-farrier is not a directory",
     "demo --dir /etc/passwd/x": "--dir: cannot use /etc/passwd/x: Not a directory",
     "demo --dir /etc/passwd": "--dir: cannot use /etc/passwd: File exists",
 }

@@ -5,6 +5,6 @@ CREATE OR REPLACE FUNCTION farrier.check_bootstrap_token(token text) RETURNS voi
 BEGIN
     IF token !~ '\A(fbt_)[0-9a-f]{72}\Z' OR token <> bootstrap_token(substr(token, 5, 64)) THEN
         RAISE EXCEPTION 'this is not a bootstrap token: expected fbt_ and 72 hexadecimal digits whose last 8 are their checksum, got % characters',
-            char_length(token) USING ERRCODE = 'FR400', HINT = 'It is truncated, mistyped or from another system; farrier.issue_bootstrap issues one.';
+            char_length(token) USING ERRCODE = 'FR400', HINT = 'The token is truncated, mistyped or from another system. farrier.issue_bootstrap issues a new one.';
     END IF;
 END $$;

@@ -6,11 +6,11 @@ DECLARE
     api_max integer := (read_constants()).api_max;
 BEGIN
     IF api_version > api_max THEN
-        RAISE EXCEPTION 'api_version % is not supported; this database supports % to %', api_version, api_min, api_max
+        RAISE EXCEPTION 'api_version % is not supported; this database supports versions % to %', api_version, api_min, api_max
             USING ERRCODE = 'FR406', HINT = format('The client is newer than this database, which supports at most version %s: '
                 'upgrade farrier and its schema (farrier db migrate), or use api_version %1$s.', api_max);
     ELSIF api_version < api_min THEN
-        RAISE EXCEPTION 'api_version % is not supported; this database supports % to %', api_version, api_min, api_max
+        RAISE EXCEPTION 'api_version % is not supported; this database supports versions % to %', api_version, api_min, api_max
             USING ERRCODE = 'FR406', HINT = format('The client is older than this database: upgrade it, or use api_version %s.', api_min);
     END IF;
 END $$;

@@ -15,7 +15,7 @@ BEGIN
         IF given ->> one.attribute IS NULL AND cardinality(one.first) = 1 THEN
             NEW := jsonb_populate_record(NEW, jsonb_build_object(one.attribute, one.first[1]));
         ELSIF (given ->> one.attribute = ANY (one.first)) IS NOT TRUE THEN
-            RAISE EXCEPTION 'a % cannot begin as % in layer %', replace(TG_ARGV[0], '_', ' '), given ->> one.attribute, one.layer
+            RAISE EXCEPTION 'a new % cannot have the state % in layer %', replace(TG_ARGV[0], '_', ' '), given ->> one.attribute, one.layer
                 USING ERRCODE = 'FR409', HINT = format('It begins as %s.', array_to_string(one.first, ' or '));
         END IF;
     END LOOP;

@@ -19,7 +19,7 @@ EXCEPTION
         IF violated <> name_index(of_kind) THEN RAISE; END IF;
         RAISE EXCEPTION '% % already exists', replace(of_kind, '_', ' '), quote_literal(called)
             USING ERRCODE = 'unique_violation', CONSTRAINT = violated,
-                  HINT = 'Its name is free again once it has ended. Calls of farrier.resource_intent() with an idempotency key can be repeated.';
+                  HINT = 'The name is free again once the resource has ended. Calls of farrier.resource_intent() with an idempotency key can be repeated.';
     WHEN check_violation THEN
         GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
         IF violated NOT IN ('resources_name_check') THEN RAISE; END IF;

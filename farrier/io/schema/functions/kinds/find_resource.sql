@@ -11,11 +11,11 @@ BEGIN
                    relation_of(of_kind)) INTO found_id, ended USING given;
     IF found_id IS NULL THEN
         RAISE EXCEPTION 'no % is named % (expected a name or an ID)', replace(of_kind, '_', ' '), coalesce(quote_literal(given), 'null')
-            USING ERRCODE = 'FR404', HINT = format('SELECT name FROM farrier.list_resources(%L) lists them.', of_kind);
+            USING ERRCODE = 'FR404', HINT = format('SELECT name FROM farrier.list_resources(%L) lists the resources.', of_kind);
     END IF;
     IF ended IS NOT NULL THEN
         RAISE EXCEPTION '% % has ended', replace(of_kind, '_', ' '), given
-            USING ERRCODE = 'FR404', HINT = 'Create it again; it gets a new ID.';
+            USING ERRCODE = 'FR404', HINT = 'Create the resource again; it gets a new ID.';
     END IF;
     RETURN found_id;
 END $$;

@@ -7,8 +7,8 @@ DECLARE
 BEGIN
     SELECT k.* INTO found FROM kinds k WHERE k.kind = of_kind AND k.from_template >= template;
     IF found.kind IS NULL AND EXISTS (SELECT FROM kinds k WHERE k.kind = of_kind) THEN
-        RAISE EXCEPTION 'kind % has tables of its own', of_kind
-            USING ERRCODE = 'FR400', HINT = format('farrier %s --help lists the commands for them.', replace(of_kind, '_', ' '));
+        RAISE EXCEPTION 'kind % has its own tables, which this function does not read', of_kind
+            USING ERRCODE = 'FR400', HINT = format('farrier %s --help lists the commands of the kind.', replace(of_kind, '_', ' '));
     END IF;
     IF found.kind IS NULL THEN
         RAISE EXCEPTION 'unknown kind %', coalesce(quote_literal(of_kind), 'null')

@@ -14,7 +14,7 @@ BEGIN
     END IF;
     holder := (SELECT n.name FROM node_ib_ports p JOIN nodes n ON n.id = p.node WHERE p.guids && ports AND p.node <> target LIMIT 1);
     IF holder IS NOT NULL THEN
-        RAISE EXCEPTION 'one of these ports belongs to node %', holder
+        RAISE EXCEPTION 'node % already has one of these ports', holder
             USING ERRCODE = 'FR409', HINT = 'Correct the ports of that node first with farrier.set_ib_ports().';
     END IF;
     INSERT INTO node_ib_ports VALUES (target, ports, true)

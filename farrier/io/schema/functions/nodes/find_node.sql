@@ -16,7 +16,7 @@ BEGIN
     END IF;
     IF found_status = 'deleted' THEN
         RAISE EXCEPTION 'node % is deleted', given
-            USING ERRCODE = 'FR404', HINT = 'Register it again; it gets a new ID.';
+            USING ERRCODE = 'FR404', HINT = 'Register the node again; it gets a new ID.';
     END IF;
     RETURN found_id;
 END $$;

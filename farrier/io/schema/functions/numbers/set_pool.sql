@@ -17,7 +17,7 @@ BEGIN
       FROM (SELECT n.* FROM pool_numbers n WHERE n.pool = set_pool.pool
                AND n.number NOT BETWEEN set_pool.first AND set_pool.last ORDER BY n.number LIMIT 5) t;
     IF outside IS NOT NULL THEN
-        RAISE EXCEPTION 'pool % cannot range from % to %: these numbers outside of it are taken: %', set_pool.pool, set_pool.first, set_pool.last, outside
+        RAISE EXCEPTION 'pool % cannot range from % to %: resources have these numbers outside the range: %', set_pool.pool, set_pool.first, set_pool.last, outside
             USING ERRCODE = 'FR409', HINT = 'Delete the resources with these numbers, or include the numbers.';
     END IF;
 END $$;

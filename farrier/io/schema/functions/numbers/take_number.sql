@@ -13,7 +13,7 @@ BEGIN
     SELECT p.first, p.last, p.next INTO bounds FROM number_pools p WHERE p.pool = take_number.pool FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'pool % does not exist', coalesce(quote_literal(pool), 'null')
-            USING ERRCODE = 'FR409', HINT = format('Create it with SELECT farrier.set_pool(%L, first, last).', pool);
+            USING ERRCODE = 'FR409', HINT = format('Create the pool with SELECT farrier.set_pool(%L, first, last).', pool);
     END IF;
     IF wanted IS NULL THEN
         mark := bounds.next;
@@ -32,16 +32,16 @@ BEGIN
         END IF;
         IF mark <> bounds.next THEN UPDATE number_pools p SET next = mark WHERE p.pool = take_number.pool; END IF;
         IF taken IS NULL THEN
-            RAISE EXCEPTION 'pool % is exhausted: all of % to % are taken', pool, bounds.first, bounds.last
-                USING ERRCODE = 'FR409', HINT = 'Extend it with farrier.set_pool().';
+            RAISE EXCEPTION 'pool % is exhausted: all numbers from % to % are taken', pool, bounds.first, bounds.last
+                USING ERRCODE = 'FR409', HINT = 'Extend the pool with farrier.set_pool().';
         END IF;
     ELSIF wanted NOT BETWEEN bounds.first AND bounds.last THEN
         RAISE EXCEPTION '% is not in pool %, which ranges from % to %', wanted, pool, bounds.first, bounds.last USING ERRCODE = 'FR409';
     ELSE
         SELECT n.kind, n.id INTO holder FROM pool_numbers n WHERE n.pool = take_number.pool AND n.number = wanted;
         IF FOUND THEN
-            RAISE EXCEPTION '% of pool % is taken by % %', wanted, pool, replace(holder.kind, '_', ' '), holder.id
-                USING ERRCODE = 'FR409', HINT = 'Omit it to get a free number.';
+            RAISE EXCEPTION 'number % of pool % is taken by % %', wanted, pool, replace(holder.kind, '_', ' '), holder.id
+                USING ERRCODE = 'FR409', HINT = 'Omit the number to get a free one.';
         END IF;
         taken := wanted;
     END IF;

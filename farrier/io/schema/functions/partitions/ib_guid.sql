@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION farrier.ib_guid(given text) RETURNS text
 BEGIN
     IF given IS NULL OR given !~* '\A(0x)?[0-9a-f]{16}\Z' THEN
         RAISE EXCEPTION '% is not the GUID of a port; expected 16 hexadecimal digits', coalesce(quote_literal(given), 'null')
-            USING ERRCODE = 'FR400', HINT = 'ibstat shows it as Port GUID.';
+            USING ERRCODE = 'FR400', HINT = 'ibstat shows the GUID as Port GUID.';
     END IF;
     RETURN right(lower(given), 16);
 END $$;

@@ -22,14 +22,14 @@ BEGIN
         RAISE EXCEPTION 'owner must be a text of 1 to 253 characters, not blank' USING ERRCODE = 'FR400';
     END IF;
     IF allocate_address.node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes n WHERE n.id = allocate_address.node AND n.status <> 'deleted') THEN
-        RAISE EXCEPTION 'no node has ID %', allocate_address.node USING ERRCODE = 'FR404', HINT = 'Omit it if the address is not for a node.';
+        RAISE EXCEPTION 'no node has ID %', allocate_address.node USING ERRCODE = 'FR404', HINT = 'Omit the ID if the address is not for a node.';
     END IF;
     SELECT * INTO usage FROM segment_usage u WHERE u.segment = here FOR NO KEY UPDATE;
     SELECT a.address INTO mine FROM segment_addresses a
      WHERE a.segment = here AND a.owner = who AND (wanted IS NULL OR family(a.address) = family(wanted)) ORDER BY a.address LIMIT 1;
     IF FOUND THEN
         IF wanted IS NOT NULL AND NOT mine <<= wanted THEN
-            RAISE EXCEPTION '% already has % of segment % and cannot also get %', who, host(mine), called, wanted
+            RAISE EXCEPTION '% already has address % of segment %, and cannot also get %', who, host(mine), called, wanted
                 USING ERRCODE = 'FR409', HINT = 'Release that address first with farrier.release_address(), or use another owner.';
         END IF;
         UPDATE segment_addresses a SET node = allocate_address.node
@@ -58,7 +58,7 @@ BEGIN
         RAISE EXCEPTION '% is full: all its % addresses are allocated',
             CASE WHEN within IS NULL THEN 'segment ' || called ELSE format('prefix %s of segment %s', within, called) END,
             (SELECT sum(p.usable) FROM segment_prefixes p WHERE p.segment = here AND (within IS NULL OR p.prefix = within))
-            USING ERRCODE = 'FR409', HINT = 'An update of the segment adds prefixes.';
+            USING ERRCODE = 'FR409', HINT = 'To add prefixes, submit update for the segment.';
     END IF;
     mine := CASE WHEN exact THEN wanted ELSE gap.first END;
     PERFORM take_from(gap, mine);

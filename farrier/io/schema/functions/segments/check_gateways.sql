@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION farrier.check_gateways(of_segment farrier.network_seg
 DECLARE
     fault text;
 BEGIN
-    fault := (SELECT format('gateway %s is in none of its prefixes', g) FROM unnest(of_segment.gateways) g
+    fault := (SELECT format('gateway %s is not in a prefix of the segment', g) FROM unnest(of_segment.gateways) g
                WHERE NOT EXISTS (SELECT FROM unnest(of_segment.prefixes) p WHERE g::inet <<= p::inet)
               UNION ALL
               SELECT format('gateway %s is the network or broadcast address of %s', g, p)

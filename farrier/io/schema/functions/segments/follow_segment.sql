@@ -6,7 +6,7 @@ BEGIN
     UPDATE segment_usage u SET open = NOT u.open WHERE u.segment = NEW.id AND u.open <> (NEW.state IN ('provisioning', 'ready'));
     IF NEW.ended_at IS NOT NULL THEN
         IF EXISTS (SELECT FROM segment_usage u WHERE u.segment = NEW.id AND u.allocated > 0) THEN
-            RAISE EXCEPTION 'segment %: it still has allocated addresses', NEW.name USING ERRCODE = 'FR409';
+            RAISE EXCEPTION 'segment % still has allocated addresses', NEW.name USING ERRCODE = 'FR409';
         END IF;
         DELETE FROM segment_prefixes p WHERE p.segment = NEW.id;
         PERFORM free_segment_numbers(NEW);

@@ -10,7 +10,7 @@ BEGIN
     IF TG_OP = 'INSERT' THEN
         INSERT INTO segment_usage (segment) VALUES (NEW.id);
     ELSIF NOT NEW.prefixes @> OLD.prefixes OR NOT NEW.gateways @> OLD.gateways THEN
-        RAISE EXCEPTION 'segment %: its prefixes and gateways cannot be removed or changed', NEW.name USING ERRCODE = 'FR409';
+        RAISE EXCEPTION 'segment %: existing prefixes and gateways cannot be removed or changed', NEW.name USING ERRCODE = 'FR409';
     END IF;
     PERFORM check_gateways(NEW);
     PERFORM lock_keys('segment_prefixes', ARRAY[NEW.site]);

@@ -21,7 +21,7 @@ BEGIN
         END IF;
         IF wanted IS NOT NULL THEN
             RAISE EXCEPTION '% % is taken by segment %', upper(of_column), wanted, holder
-                USING ERRCODE = 'FR409', HINT = 'Omit it to get a number of the pool, if there is a pool.';
+                USING ERRCODE = 'FR409', HINT = 'Omit the number to get one from the pool, if there is a pool.';
         END IF;
     END LOOP;
 END $$;

@@ -30,7 +30,7 @@ BEGIN
     END IF;
     IF ended_kind IS NOT NULL AND NOT EXISTS (
         SELECT FROM farrier.workflow_mapping m WHERE m.kind = ended_kind AND m.workflow_status = ended_status AND m.node_status = pair.status) THEN
-        RAISE EXCEPTION 'node % is %, which contradicts its %, which ended as %', pair.id, pair.status, ended_kind, ended_status
+        RAISE EXCEPTION 'node % is %, which contradicts its % that ended as %', pair.id, pair.status, ended_kind, ended_status
             USING ERRCODE = 'FR409';
     END IF;
 END $$;

@@ -12,7 +12,7 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
        w.stage, w.stage_entered_at, w.attempt, w.next_attempt_at, w.failure_class, w.failure_detail,
        coalesce(adv.action, qa.action, ba.action,
            CASE WHEN n.management = 'manageable' AND n.bmc ? 'enforce_error' AND n.bmc ->> 'desired_power' <> n.bmc ->> 'power'
-             THEN 'switch it ' || (n.bmc ->> 'desired_power') || ' at the machine or its BMC, or set_power without enforce to end it'
+             THEN 'switch the machine ' || (n.bmc ->> 'desired_power') || ' by hand or through its BMC, or submit set_power without enforce'
            END) AS recommended_action,
        o.outcome AS last_outcome, o.at AS last_outcome_at, so.controller, so.swept_at,
        n.paused, n.quarantine, n.version,
