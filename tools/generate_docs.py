@@ -1,7 +1,7 @@
 """Generates the parts of the documentation that describe the code, and checks that they are current.
 
 A page has `<!-- generated: NAME -->` … `<!-- end generated -->`. The text between the two comes from `blocks`, which
-reads the model, the settings, the errors, the metrics, the command line and the import contract. `make docs` rewrites
+reads the model, the settings, the errors, the metrics, the HTTP API and the import contract. `make docs` rewrites
 the pages; `--check`, a part of `make check`, prints a diff and fails. Text outside of the markers is written by people
 and never changed. A file of `files` is generated as a whole. Needs no database.
 """
@@ -61,7 +61,6 @@ def blocks() -> Mapping[str, str]:
         "exit-codes": _exit_codes(),
         "metrics": _metrics(),
         "log-events": _log_events(),
-        "commands": _commands(),
         "http-operations": _http_operations(),
         "packages": _packages(),
         "walks": trace_walk.markdown(),
@@ -227,10 +226,6 @@ def _labels(labels: Iterable[str]) -> str:
 def commands() -> Mapping[str, str]:
     """Every command with the first sentence of its help."""
     return {command.name: command.paragraphs[0] for command in command_line.commands()}
-
-
-def _commands() -> str:
-    return _table(("command", "what it does"), ((f"`{name}`", help_) for name, help_ in commands().items()))
 
 
 def _http_operations() -> str:
