@@ -290,8 +290,8 @@ CREATE TABLE farrier.outcomes (
     at       timestamptz NOT NULL,  -- when this outcome was first recorded
     key      integer,               -- checksum of the outcome, so that an equal outcome is not written again
     outcome  jsonb       NOT NULL,  -- {outcome, reason, source, error}: its type, the reason, the source line that made it, and the
-                                    -- label of the error in which the run ended or for whose end it waits
-    error    text        GENERATED ALWAYS AS (outcome ->> 'error') STORED,  -- a column of its own for the index
+                                    -- label of the error in which the run ended, or whose end the run waits for
+    error    text        GENERATED ALWAYS AS (outcome ->> 'error') STORED,  -- a separate column, for the index
     error_at timestamptz,           -- since when every run has ended in this error; kept while the rest of the outcome changes
     PRIMARY KEY (kind, id)
 );
@@ -404,7 +404,7 @@ CREATE TABLE farrier.nodes (
                                                                -- validation succeeds or an operator releases the node with a reason
     paused                jsonb,                               -- {reason, at}: an operator has paused the node: it is observed and
                                                                -- not changed; null: not paused
-    ever_onboarded        boolean     NOT NULL DEFAULT false,  -- an onboarding of this node has ended completed or reconciled
+    ever_onboarded        boolean     NOT NULL DEFAULT false,  -- an onboarding of this node has ended as completed or reconciled
     ever_active           boolean     NOT NULL DEFAULT false,  -- the node has been in service: `delete` is refused;
                                                                -- `decommission` or `remove` ends the node
     not_scrubbed          boolean     NOT NULL DEFAULT false,  -- an agent task was force-completed, or a cleaning was cancelled; only
@@ -647,9 +647,9 @@ CREATE TABLE farrier.workers (
 -- Tables: intents
 -- =====================================================================================================================
 
--- Intents of nodes: requests of clients.
+-- Intents for nodes.
 
--- Requests of clients to nodes, with the response of the node's handler. A client inserts a row, or calls farrier.intent().
+-- Intents of clients for nodes, with the answer of the node's handler. A client inserts a row, or calls farrier.intent().
 CREATE TABLE farrier.intents (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     node            text        NOT NULL,                           -- name or id, as the client gave it
@@ -855,9 +855,9 @@ CREATE INDEX node_observations_state ON farrier.node_observations (site, state, 
 -- Tables: requests
 -- =====================================================================================================================
 
--- Intents of resources of kinds with tables like farrier.resources: requests of clients.
+-- Intents for resources of kinds with tables like farrier.resources.
 
--- Requests of clients to resources of kinds with tables like farrier.resources, with the response. A client inserts a row, or calls
+-- Intents of clients for resources of kinds with tables like farrier.resources, with the answer. A client inserts a row, or calls
 -- farrier.resource_intent(). The INSERT refuses malformed requests, and with `create` it creates the resource.
 CREATE TABLE farrier.resource_intents (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -941,7 +941,7 @@ CREATE TABLE farrier.network_segments (
     vlan            integer     CHECK (vlan BETWEEN 1 AND 4094),  -- unique at its site
     vni             integer     CHECK (vni BETWEEN 1 AND 16777215),  -- unique
     mtu             integer     NOT NULL DEFAULT 1500 CHECK (mtu BETWEEN 576 AND 9216),  -- bytes
-    drain_until     timestamptz,                                  -- when the drain may end, if no address is allocated then
+    drain_until     timestamptz,                                  -- when the drain may end, unless an address is allocated at that time
     delete_asked_at timestamptz,                                  -- when the deletion was accepted
     delete_request  bigint,                                       -- the row of resource_intents that requested the deletion
     CONSTRAINT segment_has_site CHECK (site IS NOT NULL)

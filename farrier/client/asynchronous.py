@@ -25,7 +25,8 @@ T = TypeVar("T")
 
 
 class AsyncFarrier:
-    """A client of one server. Requests whose repetition has the same effect are sent again after a failure."""
+    """A client of one server. After a failure, it sends a request again if a repetition has the same effect as one
+    request."""
 
     def __init__(self, url: str, *, token: str | None = None, verify: Any = True, transport: Any = None) -> None:
         self._url = url
@@ -53,7 +54,7 @@ class AsyncFarrier:
             after = page.next
 
     async def node(self, name: str) -> NodeDetail:
-        """Everything of one node."""
+        """One node, with all its data."""
         return (await self.call(calls.node(name))).node
 
     async def register(self, *nodes: NewNode) -> Sequence[Registered]:
@@ -62,7 +63,7 @@ class AsyncFarrier:
 
     async def change(self, name: str, *, version: int | None = None, wait: float = 30, **details: Any) -> IntentView:
         """Change details of a node by the intent `set`, and wait for its answer; None removes a detail. With `version`,
-        only if the node still has this version. Raises NotAccepted."""
+        the change is made only if the node still has this version. Raises NotAccepted."""
         return await self.submit(name, Action.SET, calls.changes(details, version), wait=wait)
 
     # --- intents
@@ -116,7 +117,7 @@ class AsyncFarrier:
             after = page.next
 
     async def resource(self, kind: str, name: str) -> ResourceView:
-        """Everything of one resource, which may have ended."""
+        """One resource, with all its data. The resource may have ended."""
         return (await self.call(calls.resource(kind, name))).resource
 
     async def controllers(self) -> Ownership:
@@ -126,8 +127,8 @@ class AsyncFarrier:
     # --- changes
 
     async def cursor(self) -> str:
-        """The end of the feed now. After a list that is read later, `watch(after=…)` yields each change that it
-        lacks."""
+        """The current end of the feed. Call it before reading a list: `watch(after=…)` then yields each change that the
+        list lacks."""
         following = Feed({}, None)
         try:
             async with self._lines(following) as lines:
@@ -140,8 +141,9 @@ class AsyncFarrier:
         raise ApiUnreachable(self._url, "the stream of changes ended before it began")
 
     async def watch(self, *, after: str | None = None, **filters: str | Iterable[str]) -> AsyncGenerator[Change, None]:
-        """Changes as they come, from now on or after a stored cursor, each once. Reconnects after a failure. `filters`:
-        `kind`, `layer`, `to`, `resource` (`node/NAME`), … `contextlib.aclosing` ends the stream at a known moment."""
+        """Changes as farrier records them, each once: from now on, or after a stored cursor. Reconnects after a
+        failure. `filters`: `kind`, `layer`, `to`, `resource` (`node/NAME`), … `contextlib.aclosing` ends the stream at
+        a known moment."""
         following = Feed(filters, after)
         while True:
             with suppress(httpx.TransportError, ApiUnreachable):

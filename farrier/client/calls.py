@@ -31,8 +31,8 @@ Query = tuple[tuple[str, str], ...]
 
 
 class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One request. `again`: a repeated request has the same effect as one. `waits`: the server may take as many seconds
-    to respond."""
+    """One request. `again`: a repetition has the same effect as one request. `waits`: the server may take this many
+    seconds to respond."""
 
     path: str
     type: type[T]
@@ -141,7 +141,8 @@ def changes(details: Mapping[str, Any], version: int | None) -> Mapping[str, Any
 
 
 def submit(given: Request, wait: float) -> Call[IntentView]:
-    """Submit an intent. Without `key`, it gets one here, so that a repeated request is the same intent."""
+    """Submit an intent. Without `key`, this function makes a key, so that a repeated request submits no second
+    intent."""
     named = {"node": given.resource} if given.kind == NODE else {"kind": given.kind, "resource": given.resource}
     body = named | {
         "action": given.action,

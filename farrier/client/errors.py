@@ -1,4 +1,4 @@
-"""Errors of the client: what the server refused, and that it cannot be reached."""
+"""Errors of the client: the server refused a request, or did not respond."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def of(response: httpx.Response) -> ApiError:
 
 
 def of_answer(intent: IntentView) -> NotAccepted:
-    """The error for an intent that was answered, and not accepted."""
+    """The error for an intent that was rejected or superseded."""
     detail = f"intent {intent.id} ({intent.action} of {intent.name}) was {intent.status}"
     problem = Problem(detail=f"{detail}: {intent.reason}" if intent.reason else detail)
     return NotAccepted(HTTPStatus.CONFLICT, problem, intent)

@@ -23,7 +23,7 @@ class Change(HistoryEntry, frozen=True, kw_only=True):
 
 
 class Feed:
-    """Parses the lines of one stream after another, and remembers where the next one continues."""
+    """Parses the lines of one stream after another, and remembers where the next stream continues."""
 
     def __init__(self, filters: Mapping[str, Iterable[str]], after: str | None) -> None:
         self.query: Query = tuple(

@@ -25,7 +25,8 @@ T = TypeVar("T")
 
 
 class Farrier:
-    """A client of one server. Requests whose repetition has the same effect are sent again after a failure."""
+    """A client of one server. After a failure, it sends a request again if a repetition has the same effect as one
+    request."""
 
     def __init__(self, url: str, *, token: str | None = None, verify: Any = True, transport: Any = None) -> None:
         self._url = url
@@ -52,7 +53,7 @@ class Farrier:
             after = page.next
 
     def node(self, name: str) -> NodeDetail:
-        """Everything of one node."""
+        """One node, with all its data."""
         return self.call(calls.node(name)).node
 
     def register(self, *nodes: NewNode) -> Sequence[Registered]:
@@ -61,7 +62,7 @@ class Farrier:
 
     def change(self, name: str, *, version: int | None = None, wait: float = 30, **details: Any) -> IntentView:
         """Change details of a node by the intent `set`, and wait for its answer; None removes a detail. With `version`,
-        only if the node still has this version. Raises NotAccepted."""
+        the change is made only if the node still has this version. Raises NotAccepted."""
         return self.submit(name, Action.SET, calls.changes(details, version), wait=wait)
 
     # --- intents
@@ -113,7 +114,7 @@ class Farrier:
             after = page.next
 
     def resource(self, kind: str, name: str) -> ResourceView:
-        """Everything of one resource, which may have ended."""
+        """One resource, with all its data. The resource may have ended."""
         return self.call(calls.resource(kind, name)).resource
 
     def controllers(self) -> Ownership:
@@ -123,8 +124,8 @@ class Farrier:
     # --- changes
 
     def cursor(self) -> str:
-        """The end of the feed now. After a list that is read later, `watch(after=…)` yields each change that it
-        lacks."""
+        """The current end of the feed. Call it before reading a list: `watch(after=…)` then yields each change that the
+        list lacks."""
         following = Feed({}, None)
         try:
             with self._lines(following) as lines:
@@ -137,8 +138,8 @@ class Farrier:
         raise ApiUnreachable(self._url, "the stream of changes ended before it began")
 
     def watch(self, *, after: str | None = None, **filters: str | Iterable[str]) -> Iterator[Change]:
-        """Changes as they come, from now on or after a stored cursor, each once. Reconnects after a failure. `filters`:
-        `kind`, `layer`, `to`, `resource` (`node/NAME`), …"""
+        """Changes as farrier records them, each once: from now on, or after a stored cursor. Reconnects after a
+        failure. `filters`: `kind`, `layer`, `to`, `resource` (`node/NAME`), …"""
         following = Feed(filters, after)
         while True:
             with suppress(httpx.TransportError, ApiUnreachable):

@@ -58,7 +58,7 @@ def arguments(call: Call[Any]) -> dict[str, Any]:
 
 
 def is_worth_another(call: Call[Any], attempt: int, response: httpx.Response | None) -> bool:
-    """Whether to send the request again: it got no response, or one of a server that is starting or overloaded."""
+    """Whether to send the request again: the server did not respond, is starting, or is overloaded."""
     failed = response is None or response.status_code in _TRY_AGAIN
     return failed and call.again and attempt < ATTEMPTS
 
@@ -77,7 +77,8 @@ def read(call: Call[T], response: httpx.Response) -> T:
 
 
 def failure(url: str, response: httpx.Response) -> FarrierError:
-    """The error of a stream that did not begin: temporary for an error of the server, else what it refused."""
+    """The error of a stream that did not begin: a temporary error if the server failed, otherwise the refusal of the
+    server."""
     if response.is_server_error:
         return ApiUnreachable(url, f"it responded {response.status_code}")
     return errors.of(response)

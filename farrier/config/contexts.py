@@ -38,7 +38,7 @@ class Context(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     @property
     def flags(self) -> Mapping[str, object]:
-        """The settings that the context makes, as if they were options."""
+        """The settings of the context, as if they were given as options."""
         return {
             "database.dsn": self.dsn or None,
             "database.embedded": self.embedded or None,

@@ -1,7 +1,7 @@
 """Reads the sites: each `NAME.toml` of a directory is the site NAME, with the cloud-init template that it names.
 
 Called at the start, on SIGHUP and by `farrier site`. One bad file makes the whole load fail, with the faults of all
-files, so that no site runs with half of a change. Reads no secret, and sends no request.
+files, so that a change never takes effect in part. Reads no secret, and sends no request.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The file of API tokens (`http.tokens_file`): for each token its name, hash, scopes and expiry, never the token.
 
-Read at the start, and again on SIGHUP. One fault makes the whole load fail, so that no token has half of a change.
+Read at the start, and again on SIGHUP. One fault makes the whole load fail, so that a change never takes effect in
+part.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def load(path: str) -> tuple[ApiToken, ...]:
 
 
 def add(path: Path, token: ApiToken) -> None:
-    """Add a token to a file, which need not exist. Raises ConfigError, and then leaves the file as it is."""
+    """Add a token to a file, which need not exist. Raises ConfigError, and then leaves the file unchanged."""
     before = _text(str(path)) if path.exists() else ""
     separator = "" if not before else "\n" if before.endswith("\n") else "\n\n"
     _parsed(str(path), f"{before}{separator}{entry(token)}")

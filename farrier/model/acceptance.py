@@ -16,7 +16,7 @@ class Allowed(msgspec.Struct, frozen=True):
 
 
 class Later(msgspec.Struct, frozen=True):
-    """The intent stays pending: the state that forbids it will soon end by itself."""
+    """The intent stays pending, because the state that does not accept it soon ends by itself."""
 
     reason: str
 

@@ -90,7 +90,7 @@ def faults(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def canonical_mac(text: str) -> str | None:
-    """The MAC address in the form that the database returns; None if the text is no MAC address."""
+    """The MAC address in the form that the database returns; None if the text is not a MAC address."""
     digits = _SEPARATORS.sub("", text).lower()
     if not _MAC.fullmatch(digits):
         return None

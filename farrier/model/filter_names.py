@@ -1,4 +1,4 @@
-"""Finds the kinds, layers and states of a filter that no resource has: they are misspelt, and match nothing."""
+"""Finds the kinds, layers and states of a filter that no resource has, because they are misspelt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LAYERS_WITHOUT_STATES: Mapping[str, dict[str, frozenset[str]]] = {
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """A value of the parameter `field` that names nothing, and the known names."""
+    """A value of the parameter `field` that is not a known name, and the known names."""
 
     field: str
     what: str

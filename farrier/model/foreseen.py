@@ -27,7 +27,7 @@ def by_table(action: Action, node: NodeView) -> Answer:
 
 
 def of_node(action: Action, node: NodeView) -> Answer:
-    """The answer that is to be expected of a node: that of the table, unless a pause delays it."""
+    """The expected answer of a node: the answer of the table, unless a pause delays it."""
     answer = by_table(action, node)
     if node.paused is not None and action not in actions.ANSWERED_WHILE_PAUSED:
         return Later(f"{action} waits for the end of the pause: {node.paused}")
@@ -35,7 +35,7 @@ def of_node(action: Action, node: NodeView) -> Answer:
 
 
 def of_resource(action: ActionView, resource: ResourceView) -> Allowed | Refused:
-    """The answer that is to be expected of a resource of another kind."""
+    """The expected answer of a resource of another kind."""
     noun = resource.kind.replace("_", " ")
     if resource.ended_at is not None:
         return acceptance.ended(noun)

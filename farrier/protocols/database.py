@@ -42,7 +42,7 @@ from farrier.model.views import (
 
 
 class Identities(Protocol):
-    """Which node a machine belongs to. Two nodes that are not deleted never have the same machine."""
+    """The node that a machine belongs to. Two nodes that are not deleted never have the same machine."""
 
     async def holder(self, node: int, machine: Identity) -> Holder | None:
         """The node other than `node` that has this machine, or None. Another node may still claim the machine before
@@ -168,10 +168,10 @@ class ServerQueries(Queries, Protocol):
         """Nodes in one of `views.ORDERS`, after the key `after`. Reads all selected nodes for each page."""
 
     async def counts(self, wanted: Wanted) -> Counts:
-        """How many nodes a filter selects, and how many with other values. Reads all nodes."""
+        """How many nodes a filter selects, and how many it would select with other values. Reads all nodes."""
 
     async def settled(self) -> datetime:
-        """The time up to which history is complete: no change from before can become visible any more."""
+        """The time up to which history is complete: no earlier change can become visible any more."""
 
     async def figures(self) -> Figures:
         """The figures of the fleet that an inventory shows."""
@@ -188,7 +188,8 @@ class ResourceQueries(Protocol):
 
     async def kinds(self, kind: str | None = None, *, counted: bool = True) -> tuple[KindView, ...]:
         """All kinds, including nodes, or only `kind`, with their states, actions and, if `counted`, the numbers of
-        their resources. Without counting, the cost does not depend on these numbers. For an unknown kind, none."""
+        their resources. Without counting, the cost does not depend on these numbers. Returns no kind if `kind` is
+        unknown."""
 
     async def resources(
         self, wanted: WantedResources, *, after: tuple[str, int] = ("", 0), limit: int = 1000
@@ -232,8 +233,8 @@ class Requests(Protocol):
         """Wait for the answer to an intent of the kind. None: the intent is still pending after `patience`."""
 
     async def register(self, registrations: Sequence[Registration]) -> tuple[Registered, ...]:
-        """Register all of these nodes, or none. With several, the error names the node. Only the returned bootstrap
-        tokens are valid: over HTTP, the server issues them instead of the client."""
+        """Register all of these nodes, or none. If there are several, the error names the node. Only the returned
+        bootstrap tokens are valid: over HTTP, the server issues them instead of the client."""
 
     async def issue_bootstrap(self, node: str, ttl: timedelta) -> str:
         """Issue a bootstrap token, which is returned only here. Earlier unused tokens of the node become invalid."""

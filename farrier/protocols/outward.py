@@ -79,7 +79,7 @@ class NodeCredentials(Protocol):
         """The credential with which the MAAS region of the node's site logs in to the target's BMC."""
 
     async def token(self, reference: str) -> str:
-        """A secret that an operator configured, not one that a node names."""
+        """A secret that an operator configured; the reference does not come from a node."""
 
 
 class ServiceObserver(Protocol):

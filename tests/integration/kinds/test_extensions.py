@@ -108,7 +108,7 @@ class Running(Crate, frozen=True, kw_only=True):
     ("changes", "told"),
     [
         ({"snapshot": Other}, "its snapshot Other is not a Resource"),
-        ({"columns": ("labels", "colour")}, "`columns` has colour, but its snapshot Crate does not"),
+        ({"columns": ("labels", "colour")}, "`columns` has colour, but its snapshot Crate has no such fields"),
         ({"writer": "farrier_crates.write"}, "`writer` and `section` require each other"),
         ({"snapshot": Running, "columns": ("run",)}, "`columns` must not have run: these columns are reserved"),
         ({"columns": ("labels", "version", "id")}, "`columns` must not have id, version"),

@@ -82,7 +82,7 @@ async def test_an_owner_may_have_one_address_of_each_family(lan: Lan) -> None:
     assert await lan.take("a") == "10.0.0.1"
     assert await lan.take("a", "2001:db8::/64") == "2001:db8::1"
     assert await lan.take("a", "10.0.0.0/24") == "10.0.0.1"
-    with pytest.raises(pg.PostgresError, match=r"a already has 10.0.0.1 of segment lan and cannot"):
+    with pytest.raises(pg.PostgresError, match=r"a already has address 10.0.0.1 of segment lan, and cannot"):
         await lan.take("a", "10.0.1.0/24")
     assert await lan.take("b", "10.0.1.0/24") == "10.0.1.1"
     assert await lan.take("b", "2001:db8::77") == "2001:db8::77"

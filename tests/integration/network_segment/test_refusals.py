@@ -35,7 +35,7 @@ from tests.support.segments import Lan
         (
             {"site": "ams", "prefixes": ["10.1.0.0/24"], "gateways": ["10.2.0.1"]},
             "FR400",
-            "gateway 10.2.0.1 is in none",
+            "gateway 10.2.0.1 is not in a prefix of the segment",
         ),
         (
             {"site": "ams", "prefixes": ["10.1.0.0/24"], "gateways": ["10.1.0.0"]},

@@ -61,8 +61,8 @@ CREATE TABLE farrier.outcomes (
     at       timestamptz NOT NULL,  -- when this outcome was first recorded
     key      integer,               -- checksum of the outcome, so that an equal outcome is not written again
     outcome  jsonb       NOT NULL,  -- {outcome, reason, source, error}: its type, the reason, the source line that made it, and the
-                                    -- label of the error in which the run ended or for whose end it waits
-    error    text        GENERATED ALWAYS AS (outcome ->> 'error') STORED,  -- a column of its own for the index
+                                    -- label of the error in which the run ended, or whose end the run waits for
+    error    text        GENERATED ALWAYS AS (outcome ->> 'error') STORED,  -- a separate column, for the index
     error_at timestamptz,           -- since when every run has ended in this error; kept while the rest of the outcome changes
     PRIMARY KEY (kind, id)
 );

@@ -40,7 +40,7 @@ CREATE TABLE farrier.nodes (
                                                                -- validation succeeds or an operator releases the node with a reason
     paused                jsonb,                               -- {reason, at}: an operator has paused the node: it is observed and
                                                                -- not changed; null: not paused
-    ever_onboarded        boolean     NOT NULL DEFAULT false,  -- an onboarding of this node has ended completed or reconciled
+    ever_onboarded        boolean     NOT NULL DEFAULT false,  -- an onboarding of this node has ended as completed or reconciled
     ever_active           boolean     NOT NULL DEFAULT false,  -- the node has been in service: `delete` is refused;
                                                                -- `decommission` or `remove` ends the node
     not_scrubbed          boolean     NOT NULL DEFAULT false,  -- an agent task was force-completed, or a cleaning was cancelled; only

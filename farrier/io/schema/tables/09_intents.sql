@@ -1,6 +1,6 @@
--- Intents of nodes: requests of clients.
+-- Intents for nodes.
 
--- Requests of clients to nodes, with the response of the node's handler. A client inserts a row, or calls farrier.intent().
+-- Intents of clients for nodes, with the answer of the node's handler. A client inserts a row, or calls farrier.intent().
 CREATE TABLE farrier.intents (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     node            text        NOT NULL,                           -- name or id, as the client gave it

@@ -1,6 +1,6 @@
--- Intents of resources of kinds with tables like farrier.resources: requests of clients.
+-- Intents for resources of kinds with tables like farrier.resources.
 
--- Requests of clients to resources of kinds with tables like farrier.resources, with the response. A client inserts a row, or calls
+-- Intents of clients for resources of kinds with tables like farrier.resources, with the answer. A client inserts a row, or calls
 -- farrier.resource_intent(). The INSERT refuses malformed requests, and with `create` it creates the resource.
 CREATE TABLE farrier.resource_intents (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -14,7 +14,7 @@ CREATE TABLE farrier.network_segments (
     vlan            integer     CHECK (vlan BETWEEN 1 AND 4094),  -- unique at its site
     vni             integer     CHECK (vni BETWEEN 1 AND 16777215),  -- unique
     mtu             integer     NOT NULL DEFAULT 1500 CHECK (mtu BETWEEN 576 AND 9216),  -- bytes
-    drain_until     timestamptz,                                  -- when the drain may end, if no address is allocated then
+    drain_until     timestamptz,                                  -- when the drain may end, unless an address is allocated at that time
     delete_asked_at timestamptz,                                  -- when the deletion was accepted
     delete_request  bigint,                                       -- the row of resource_intents that requested the deletion
     CONSTRAINT segment_has_site CHECK (site IS NOT NULL)
