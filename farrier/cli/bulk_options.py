@@ -97,7 +97,7 @@ def orders(  # noqa: PLR0913 - one parameter is one option
         dry_run=dry_run,
         yes=yes,
         pace=pace,
-        key=key or f"{_PREFIX}{secrets.token_hex(6)}",
+        key=f"{_PREFIX}{secrets.token_hex(6)}" if key is None else key,
         requested_by=requested_by or intent_answers.this_user(),
         as_json=as_json,
     )

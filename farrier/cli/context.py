@@ -83,7 +83,7 @@ def add(
     try:
         added = Context(dsn=dsn, embedded=embedded, api=api, token_file=token_file, config=config)
     except ValueError as error:
-        raise typer.BadParameter(f"{error}: --dsn, --embedded, --api, --config") from None
+        raise typer.BadParameter(str(error)) from None
     contexts.save(contexts.load().with_context(name, added))
     typer.echo(f"{name} is in {contexts.path()}")
 

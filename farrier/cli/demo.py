@@ -53,11 +53,14 @@ def demo(  # noqa: PLR0913 - one parameter is one option
         int, typer.Option(min=0, max=65535, help="Port for metrics, health and pages; 0 for any free port.")
     ] = 0,
     faults: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            help="Inject failures into onboardings, and drain, reimage and remove nodes. Excludes --until-active."
+            "--faults/--no-faults",
+            help="Inject failures into onboardings, and drain, reimage and remove nodes. Default: yes, except with "
+            "--until-active, which excludes failures.",
+            show_default=False,
         ),
-    ] = True,
+    ] = None,
     speed: Annotated[
         float, typer.Option(min=1, max=600, help="Simulated seconds of MAAS and its machines per real second.")
     ] = 60,
@@ -65,6 +68,10 @@ def demo(  # noqa: PLR0913 - one parameter is one option
 ) -> None:
     """Run a simulated fleet: real daemon and PostgreSQL, simulated BMCs, MAAS region, agents and clients."""
     simulation = _simulation()
+    if faults and until_active:
+        raise typer.BadParameter(
+            "--until-active cannot be combined with --faults, which keep nodes from becoming active"
+        )
     if len(str(directory).split()) > 1:
         raise ConfigError(f"--dir: {directory} contains a blank, which a reference to a credential cannot; use another")
     place = directory or Path(tempfile.mkdtemp(prefix="farrier-demo-"))
@@ -75,7 +82,7 @@ def demo(  # noqa: PLR0913 - one parameter is one option
         nodes=nodes,
         until_active=until_active,
         timeout=timedelta(seconds=timeout),
-        faults=faults,
+        faults=not until_active if faults is None else faults,
         http_port=http_port,
         speed=speed,
     )

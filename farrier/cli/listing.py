@@ -52,7 +52,7 @@ class Rows(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     name: Callable[[T], str]
     as_object: Callable[[T, datetime], Any]
     none: str
-    """The text if there is no row."""
+    """The text if there is no row; may be empty."""
     below: Sequence[str] = ()
 
 
@@ -165,7 +165,7 @@ class Printer(Generic[T]):
         async for page in pages:
             there = there or bool(page.rows)
             self._print_rows(page.now, page.rows)
-        if not there:
+        if not there and self._rows.none:
             typer.echo(self._rows.none, err=True)
 
     def print_more(self, now: datetime, rows: Sequence[T], *, gone: Mapping[Hashable, str] | None = None) -> None:

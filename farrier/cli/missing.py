@@ -30,6 +30,10 @@ class Missing:
         if self._left:
             self._left.difference_update(text for each in resources for text in (each.name, str(each.id)))
 
+    def otherwise(self, text: str) -> str:
+        """What to print for an empty list: nothing before a list of given names, because `refuse` names them."""
+        return "" if self._left else text
+
     def refuse(self) -> None:
         """Raise RefusedByModel if any was not found."""
         if self._left:

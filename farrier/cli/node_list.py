@@ -48,7 +48,7 @@ async def list_(
         id=lambda row: row.node.id,
         as_object=_object,
         fields=(*NodeView.__struct_fields__, _ABOVE),
-        none="no node matches",
+        none=missing.otherwise("no node matches"),
     )
     await listing.show(listed, form)
     missing.refuse()

@@ -136,7 +136,7 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
         id=lambda each: each.id,
         as_object=lambda each, now: resource_view.as_object(each, now, limits),
         fields=(*ResourceView.__struct_fields__, "clocks"),
-        none=f"no {output.words(kind)} matches",
+        none=missing.otherwise(f"no {output.words(kind)} matches"),
     )
     await listing.show(listed, form)
     missing.refuse()

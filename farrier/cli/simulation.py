@@ -70,11 +70,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     http_port: int
     speed: float
 
-    @property
-    def is_troubled(self) -> bool:
-        """Whether the simulation injects faults."""
-        return self.faults and not self.until_active
-
 
 class Missing(msgspec.Struct, frozen=True):
     """A node that has not reached its goal, and the reason if it is known."""
@@ -155,7 +150,7 @@ async def running(options: Options) -> AsyncIterator[Scene]:
         systems = fake_systems(after + options.nodes)[after:]
         agents = SimulatedAgents(outside.agents, Pace())
         region = Region(durations=msgspec.structs.replace(Durations(), node_timeout=_NODE_TIMEOUT))
-        if options.is_troubled:
+        if options.faults:
             prepare(region, after=after, nodes=options.nodes)
         installations = Installations(region, agents)
         async with (
@@ -216,7 +211,7 @@ async def _play(scene: Scene, options: Options, shown: Board, started: float) ->
     """Register and run the fleet until it has reached the goal or the time is up."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(scene.fleet.arrive, timedelta(0) if options.until_active else _ARRIVAL)
-        if options.is_troubled:
+        if options.faults:
             tasks.start_soon(Happenings(scene.fleet, scene.agents).run)
             tasks.start_soon(Operator(scene.fleet, scene.region).run)
         deadline = started + options.timeout.total_seconds()

@@ -17,6 +17,7 @@ from farrier.config.reading import nearest, toml
 from farrier.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_DSN_SCHEMES = ("postgresql://", "postgres://")
 _HEADER = "# The databases of farrier by name; written by `farrier context`.\n"
 
 
@@ -35,6 +36,10 @@ class Context(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             raise ValueError("set only one of dsn, embedded and api")
         if not (self.dsn or self.embedded or self.api or self.config):
             raise ValueError("set at least one of dsn, embedded, api and config")
+        if self.dsn and not self.dsn.startswith(_DSN_SCHEMES):  # the text does not quote it: it may have a password
+            raise ValueError("dsn must be a URL such as postgresql://user@host/database")
+        if self.api and not self.api.startswith(("http://", "https://")):
+            raise ValueError(f"api must be a URL such as https://farrier.example, not {self.api!r}")
 
     @property
     def flags(self) -> Mapping[str, object]:

@@ -44,7 +44,9 @@ def test_without_a_file_there_is_no_context() -> None:
         ("current = ", "Invalid value"),
         ("[contexts.a]\ndns = 'x'", "unknown field `dns`"),
         ("[contexts.a]\n", "set at least one of dsn, embedded, api and config"),
-        ("[contexts.a]\ndsn = 'x'\nembedded = 'y'", "only one of dsn, embedded and api"),
+        ("[contexts.a]\ndsn = 'postgresql://x'\nembedded = 'y'", "only one of dsn, embedded and api"),
+        ("[contexts.a]\ndsn = 'host=x'", "dsn must be a URL such as postgresql://user@host/database"),
+        ("[contexts.a]\napi = 'x:8080'", "api must be a URL such as https://farrier.example, not 'x:8080'"),
         ("[contexts.a]\ndsn = 1", "Expected `str`, got `int`"),
         ("contexts = 1", "Expected `object`, got `int`"),
     ],
@@ -67,12 +69,12 @@ def test_a_file_that_cannot_be_read_or_written_is_refused_with_the_reason(home: 
 
 def test_the_current_context_that_does_not_exist_is_refused_with_the_nearest(home: Path) -> None:
     home.mkdir()
-    (home / "contexts.toml").write_text("current = 'prd'\n[contexts.prod]\ndsn = 'x'\n")
+    (home / "contexts.toml").write_text("current = 'prd'\n[contexts.prod]\ndsn = 'postgresql://x'\n")
     with pytest.raises(ConfigError, match=r"no context is named 'prd' in .*; did you mean 'prod'"):
         contexts.load().chosen()
 
 
 def test_removing_the_current_context_selects_no_other() -> None:
-    both = Contexts().with_context("a", Context(dsn="x")).with_context("b", Context(dsn="y"))
-    assert both.without("a") == Contexts("", {"b": Context(dsn="y")})
+    both = Contexts().with_context("a", Context(dsn="postgresql://x")).with_context("b", Context(dsn="postgresql://y"))
+    assert both.without("a") == Contexts("", {"b": Context(dsn="postgresql://y")})
     assert both.without("b").current == "a"

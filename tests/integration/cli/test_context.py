@@ -63,8 +63,10 @@ async def test_contexts_are_shown_without_passwords(nowhere: Prompt) -> None:
         (("context", "use", "heer"), "did you mean 'here'?"),
         (("context", "remove", "there"), "no context is named 'there'"),
         (("context", "add", "x"), "set at least one of dsn, embedded, api and config"),
-        (("context", "add", "x", "--dsn", "y", "--embedded", "z"), "set only one of dsn, embedded and api"),
-        (("context", "add", "a b", "--dsn", "y"), "a context cannot be named 'a b'"),
+        (("context", "add", "x", "--api", "http://y", "--embedded", "z"), "set only one of dsn, embedded and api"),
+        (("context", "add", "x", "--dsn", "y"), "dsn must be a URL such as postgresql://user@host/database"),
+        (("context", "add", "x", "--api", "y:8080"), "api must be a URL such as https://farrier.example, not 'y:8080'"),
+        (("context", "add", "a b", "--dsn", "postgresql://y"), "a context cannot be named 'a b'"),
     ],
 )
 async def test_a_wrong_context_is_a_usage_error(nowhere: Prompt, words: tuple[str, ...], text: str) -> None:

@@ -99,6 +99,8 @@ async def test_a_name_that_no_node_has_is_refused_after_those_that_exist(farrier
     said = await farrier("node", "list", "gpu-1", "gpu-9", "rack-*", ends=ExitCode.REFUSED)
     assert [line.split()[0] for line in said.out.splitlines()] == ["NODE", "gpu-1"]
     assert said.err.splitlines()[0] == "farrier: no node is named 'gpu-9'"
+    alone = await farrier("node", "list", "gpu-9", ends=ExitCode.REFUSED)
+    assert alone.err.splitlines()[0] == "farrier: no node is named 'gpu-9'"
 
 
 @pytest.mark.parametrize(

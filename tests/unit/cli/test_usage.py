@@ -29,6 +29,7 @@ MISTAKES = {
     "history list --limit 0": "'--limit': Input should be greater than or equal to 1, got '0' (see",
     "history list --limit many": "unable to parse string as an integer, got 'many' (see",
     "demo --nodes 0": "'--nodes': Input should be greater than or equal to 1, got '0' (see",
+    "demo --until-active --faults": "--until-active cannot be combined with --faults",
     "run --log-level loud": "farrier: '--log-level': 'loud' is not one of 'debug'",
     "model --layer statsu": "'statsu'",
     "node list --context nosuch": "no context is named 'nosuch'",
