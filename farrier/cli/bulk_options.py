@@ -40,8 +40,7 @@ def orders(  # noqa: PLR0913 - one parameter is one option
         bool,
         typer.Option(
             "--dry-run",
-            help="Submit nothing. Show the resources that the action would be submitted for, and the answers that the "
-            "model would give now.",
+            help="Submit nothing. Show the selected resources, and the answers that the model would give now.",
             rich_help_panel=_PANEL,
         ),
     ] = False,
@@ -56,9 +55,8 @@ def orders(  # noqa: PLR0913 - one parameter is one option
         typer.Option(
             min=1,
             metavar="N",
-            help="Submit the next intent only when fewer than N resources are in progress. A resource is in progress "
-            "until its intent is answered or, with --until, until it reaches the state. If a resource is late or "
-            "fails, farrier submits no further intent.",
+            help="Keep at most N resources in progress: without an answer or, with --until, without the state. If one "
+            "is late or fails, submit no further intent.",
             rich_help_panel=_PANEL,
         ),
     ] = None,

@@ -46,8 +46,7 @@ def demo(  # noqa: PLR0913 - one parameter is one option
         float, typer.Option(min=1, help="Time limit of --until-active, in seconds.", metavar="SECONDS")
     ] = 180,
     directory: Annotated[
-        Path | None,
-        typer.Option("--dir", help="Directory to use and keep, instead of a temporary one."),
+        Path | None, typer.Option("--dir", help="Directory to use and keep, instead of a temporary one.")
     ] = None,
     http_port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port for metrics, health and pages; 0 for any free port.")
@@ -56,9 +55,7 @@ def demo(  # noqa: PLR0913 - one parameter is one option
         bool | None,
         typer.Option(
             "--faults/--no-faults",
-            help="Inject failures into onboardings, and drain, reimage and remove nodes. Default: yes, except with "
-            "--until-active, which excludes failures.",
-            show_default=False,
+            help="Inject failures into onboardings, and drain, reimage and remove nodes; not with --until-active.",
         ),
     ] = None,
     speed: Annotated[
@@ -68,10 +65,6 @@ def demo(  # noqa: PLR0913 - one parameter is one option
 ) -> None:
     """Run a simulated fleet: real daemon and PostgreSQL, simulated BMCs, MAAS region, agents and clients."""
     simulation = _simulation()
-    if faults and until_active:
-        raise typer.BadParameter(
-            "--until-active cannot be combined with --faults, which keep nodes from becoming active"
-        )
     if len(str(directory).split()) > 1:
         raise ConfigError(f"--dir: {directory} contains a blank, which a reference to a credential cannot; use another")
     place = directory or Path(tempfile.mkdtemp(prefix="farrier-demo-"))
@@ -82,7 +75,7 @@ def demo(  # noqa: PLR0913 - one parameter is one option
         nodes=nodes,
         until_active=until_active,
         timeout=timedelta(seconds=timeout),
-        faults=not until_active if faults is None else faults,
+        faults=_faults(faults, until_active=until_active),
         http_port=http_port,
         speed=speed,
     )
@@ -94,6 +87,13 @@ def demo(  # noqa: PLR0913 - one parameter is one option
     elif directory is None:
         typer.echo(f"kept for inspection: {place}", err=True)
     raise typer.Exit(code)
+
+
+def _faults(chosen: bool | None, *, until_active: bool) -> bool:
+    """Whether to inject failures: by default, unless the demo ends when every node is active."""
+    if chosen and until_active:
+        raise typer.BadParameter("--until-active cannot be combined with --faults, which keep nodes from being active")
+    return not until_active if chosen is None else chosen
 
 
 def _simulation() -> ModuleType:
