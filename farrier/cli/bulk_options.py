@@ -45,10 +45,7 @@ def orders(  # noqa: PLR0913 - one parameter is one option
         ),
     ] = False,
     yes: Annotated[
-        bool,
-        typer.Option(
-            "--yes", "-y", help="Do not ask for confirmation if there are several resources.", rich_help_panel=_PANEL
-        ),
+        bool, typer.Option("--yes", "-y", help="Do not ask before many intents.", rich_help_panel=_PANEL)
     ] = False,
     max_in_flight: Annotated[
         int | None,
@@ -69,9 +66,7 @@ def orders(  # noqa: PLR0913 - one parameter is one option
     ] = None,
     timeout: Annotated[
         str,
-        typer.Option(
-            help="Time limit for each resource to get its answer and reach its state.", rich_help_panel=_PANEL
-        ),
+        typer.Option(help="Time limit for the answer and the state of each resource.", rich_help_panel=_PANEL),
     ] = "60s",
     key: Annotated[
         str | None,
