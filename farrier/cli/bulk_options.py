@@ -45,15 +45,16 @@ def orders(  # noqa: PLR0913 - one parameter is one option
         ),
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask before many intents.", rich_help_panel=_PANEL)
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.", rich_help_panel=_PANEL)
     ] = False,
     max_in_flight: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="N",
-            help="Keep at most N resources in progress: without an answer or, with --until, without the state. If one "
-            "is late or fails, submit no further intent.",
+            help="Submit the next intent only when fewer than N resources are in progress. A resource is in progress "
+            "until its intent is answered or, with --until, until it reaches the state. If a resource is late or "
+            "fails, farrier submits no further intent.",
             rich_help_panel=_PANEL,
         ),
     ] = None,
@@ -66,13 +67,14 @@ def orders(  # noqa: PLR0913 - one parameter is one option
     ] = None,
     timeout: Annotated[
         str,
-        typer.Option(help="Time limit for the answer and the state of each resource.", rich_help_panel=_PANEL),
+        typer.Option(
+            help="Time limit for each resource to get its answer and reach its state.", rich_help_panel=_PANEL
+        ),
     ] = "60s",
     key: Annotated[
         str | None,
         typer.Option(
-            help="Idempotency key: a command that is repeated with the same key submits no intent twice. "
-            "Default: a new key.",
+            help="Idempotency key: a command repeated with the same key submits no intent twice. Default: a new key.",
             rich_help_panel=_PANEL,
         ),
     ] = None,
@@ -90,7 +92,7 @@ def orders(  # noqa: PLR0913 - one parameter is one option
         dry_run=dry_run,
         yes=yes,
         pace=pace,
-        key=f"{_PREFIX}{secrets.token_hex(6)}" if key is None else key,
+        key=key or f"{_PREFIX}{secrets.token_hex(6)}",
         requested_by=requested_by or intent_answers.this_user(),
         as_json=as_json,
     )

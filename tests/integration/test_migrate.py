@@ -103,7 +103,7 @@ async def test_functions_of_another_checkout_of_the_release_require_a_migration(
     async with empty_db.connect() as conn:
         await migrate.migrate(conn, schema=this)
         status = await migrate.check(conn, schema=other)
-        with pytest.raises(errors.SchemaMissing, match=r"another farrier.*farrier db migrate"):
+        with pytest.raises(errors.SchemaMissing, match=r"another version of farrier.*farrier db migrate"):
             status.require_current()
         await migrate.migrate(conn, schema=other)
         (await migrate.check(conn, schema=other)).require_current()
@@ -222,7 +222,7 @@ async def test_a_migration_that_waits_for_a_locked_table_lets_clients_pass_and_g
         await migrate.migrate(conn, schema=FIRST)
         async with dump.transaction():
             await dump.execute("SELECT FROM farrier.toy")
-            with pytest.raises(errors.RefusedByModel, match=r"keeps locked.*pg_stat_activity"):
+            with pytest.raises(errors.RefusedByModel, match=r"has locked.*pg_stat_activity"):
                 await migrate.migrate(conn, schema=SECOND, patience=HASTY)
             assert await columns(conn) == ["id"]
         assert (await migrate.migrate(conn, schema=SECOND, patience=HASTY)).versions == (2,)

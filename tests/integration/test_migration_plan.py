@@ -124,7 +124,7 @@ async def test_steps_are_applied_as_planned(conn: Connection) -> None:
     plan = await planned_and_done(conn, wanted)
     assert plan.would.versions == (2, 3)
     assert [step.name for step in plan.steps] == ["toy_2", "toy_3"]
-    assert plan.stops == ("the header of migration 3 (toy_3) requires it",)
+    assert plan.stops == ("the header of migration 3 (toy_3) requires this",)
 
 
 async def test_a_plan_is_refused_for_the_same_reasons_as_the_migration(conn: Connection) -> None:

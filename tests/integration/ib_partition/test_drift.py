@@ -63,7 +63,7 @@ async def test_a_port_without_a_member_is_reported_first_and_removed_when_it_sta
     await fabric.wait()
     assert GUIDS[9] in fabric.ports
     outcome = await fabric.outcome(made)
-    assert GUIDS[9] in outcome["reason"] and "without a member" in outcome["reason"]
+    assert GUIDS[9] in outcome["reason"] and "not members" in outcome["reason"]
     with capture_logs() as logs:
         await fabric.wait()
     assert fabric.ports == {GUIDS[0]: "full"}

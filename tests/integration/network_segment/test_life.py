@@ -233,7 +233,7 @@ async def test_a_second_delete_is_accepted_and_an_update_is_rejected_during_a_de
     await lan.ask("lan", "delete", drain=True)
     again, change = await lan.ask("lan", "delete"), await lan.ask("lan", "update", mtu=9000)
     await lan.settle()
-    assert await lan.answer(again) == ("accepted", "it is being deleted already")
+    assert await lan.answer(again) == ("accepted", "the segment is being deleted already")
     status, reason = await lan.answer(change)
     assert status == "rejected"
     assert reason == (
