@@ -98,9 +98,10 @@ class SchemaMissing(SchemaError):
 
     def __init__(self, *, found: int, needed: int) -> None:
         have = f"has schema version {found}" if found else "has no farrier schema"
+        text = f"the database {have}, but this program requires {needed}"
         if found == needed:
-            have = f"has schema version {found}, but its functions, views or rights are from another version of farrier"
-        super().__init__(f"the database {have}, but this program requires {needed}; run: farrier db migrate")
+            text = f"functions, views or rights in the database (version {found}) are from another version of farrier"
+        super().__init__(f"{text}; run: farrier db migrate")
 
 
 class SchemaTooNew(SchemaError):

@@ -66,10 +66,7 @@ def orders(  # noqa: PLR0913 - one parameter is one option
         typer.Option(metavar="STATE", help="Wait until each resource has this state.", rich_help_panel=_PANEL),
     ] = None,
     timeout: Annotated[
-        str,
-        typer.Option(
-            help="Time limit for each resource to get its answer and reach its state.", rich_help_panel=_PANEL
-        ),
+        str, typer.Option(help="Time limit for the answer and the state of each resource.", rich_help_panel=_PANEL)
     ] = "60s",
     key: Annotated[
         str | None,

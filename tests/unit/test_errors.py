@@ -77,7 +77,7 @@ def test_exit_codes_are_the_documented_numbers() -> None:
     [
         (errors.SchemaMissing(found=0, needed=3), ["no farrier schema", "requires 3", "farrier db migrate"]),
         (errors.SchemaMissing(found=2, needed=3), ["version 2", "requires 3", "farrier db migrate"]),
-        (errors.SchemaMissing(found=3, needed=3), ["another farrier", "farrier db migrate"]),
+        (errors.SchemaMissing(found=3, needed=3), ["another version of farrier", "farrier db migrate"]),
         (
             errors.SchemaTooNew(found=4, known=3, release="2.0"),
             ["version 4", "farrier 2.0", "supports at most 3", "upgrade"],
