@@ -70,7 +70,7 @@ class Door(Protocol):
         """The intent with its answer."""
 
     async def reached(self, ids: Sequence[int]) -> Mapping[int, Reached]:
-        """How far these resources are."""
+        """The present state of each of these resources, and whether it is the awaited state."""
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):

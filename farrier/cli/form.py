@@ -40,7 +40,7 @@ _PLAIN = (Output.WIDE, Output.NAME, Output.JSON)
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
-    """The form in which a command lists. `path` is the JSONPath of -o."""
+    """The output format of a command that prints a list. `path` is the JSONPath of -o."""
 
     output: Output
     path: str = ""

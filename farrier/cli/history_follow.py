@@ -37,7 +37,7 @@ async def follow(
 ) -> AsyncIterator[Sequence[HistoryEntry]]:
     """Yield each change once, in the order in which it becomes visible.
 
-    A change has the time of its statement, and is visible from its COMMIT on. So each reading covers the last minute
+    A change has the time of its statement, but becomes visible only at COMMIT. So each reading covers the last minute
     again, and leaves out what was yielded before.
     """
     known = {change.key async for change in _recent(session, wanted)}

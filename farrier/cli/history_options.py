@@ -88,7 +88,7 @@ async def show(pages: AsyncIterator[HistoryPage], form: Form) -> HistoryKey | No
 
 
 async def last(session: Session, wanted: HistoryFilter, most: int) -> AsyncIterator[HistoryPage]:
-    """The newest changes, at most `most` of them, in order from old to new."""
+    """The newest changes, up to `most` of them, the oldest first."""
     newest: list[HistoryEntry] = []
     async for page in walk(session, wanted, Order.NEWEST, most=most):
         newest += page.changes

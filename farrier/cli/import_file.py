@@ -114,7 +114,7 @@ def _check_heading(heading: Sequence[str]) -> None:
 
 
 def _of_cells(where: str, cells: Mapping[str, str]) -> _Given:
-    """The values of the cells by the types of their fields."""
+    """Convert each cell to the type of its field."""
     given: dict[str, Any] = {}
     fields = actions.rules(Action.SET).fields
     for field, cell in cells.items():

@@ -31,7 +31,7 @@ class Missing:
             self._left.difference_update(text for each in resources for text in (each.name, str(each.id)))
 
     def otherwise(self, text: str) -> str:
-        """What to print for an empty list: nothing before a list of given names, because `refuse` names them."""
+        """The text to print for an empty list; empty if a given name was not found, which `refuse` reports."""
         return "" if self._left else text
 
     def refuse(self) -> None:

@@ -44,7 +44,7 @@ async def select(session: Session, wanted: Wanted, names: Sequence[str]) -> tupl
 
 
 def target(action: Action, node: NodeView) -> Target:
-    """The node with the answer that is to be expected now."""
+    """The node as a target, with the answer that an intent would get now."""
     answer = foreseen.of_node(action, node)
     return Target(
         id=node.id,

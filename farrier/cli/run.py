@@ -28,7 +28,7 @@ def run(  # noqa: PLR0913 - one parameter is one option
         list[str] | None,
         typer.Option(
             metavar="PACKAGE.MODULE:NAME",
-            help="A kind of another package to run. Repeatable. Replaces controller.kinds.",
+            help="Run this kind, which another package defines. Repeatable. Replaces controller.kinds.",
         ),
     ] = None,
     log_level: Annotated[

@@ -138,7 +138,7 @@ class AsyncFarrier:
                         return following.cursor
         except httpx.TransportError as failure:
             raise ApiUnreachable(self._url, str(failure) or type(failure).__name__) from failure
-        raise ApiUnreachable(self._url, "the stream of changes ended before it began")
+        raise ApiUnreachable(self._url, "the stream of changes ended before the server sent the first cursor")
 
     async def watch(self, *, after: str | None = None, **filters: str | Iterable[str]) -> AsyncGenerator[Change, None]:
         """Changes as farrier records them, each once: from now on, or after a stored cursor. Reconnects after a

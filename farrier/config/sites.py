@@ -246,7 +246,11 @@ class BondSite(_Table, frozen=True, kw_only=True):
         ),
     ]
     ports: Annotated[
-        tuple[Text, ...], Meta(min_length=1, description="Globs for the ports, with the rules of `match` of a port.")
+        tuple[Text, ...],
+        Meta(
+            min_length=1,
+            description="Globs that select the ports. They follow the same rules as `match` in [[network.ports]].",
+        ),
     ]
     mode: Annotated[
         str,

@@ -55,7 +55,7 @@ SEGMENT: Mapping[str, str] = {
     "mtu": "MTU of the segment",
     "vlan": "VLAN of the segment, or none",
 }
-"""The fields of an element of `segments` that a template may use."""
+"""The fields that a template may use of each element of `segments`."""
 
 TOKEN = "bootstrap_token"
 

@@ -18,7 +18,7 @@ RESOURCES = Gauge(
 )
 ABOVE_SLA = Gauge(
     "farrier_resources_above_sla",
-    "Number of clocks above the limit that applies to their resource, without clocks that a pause stops. A pause "
+    "Number of clocks above the limit that applies to their resource, not counting clocks that a pause stops. A pause "
     "does not stop a deletion or the work after a cancel. The state end_to_end has the clocks of whole workflows.",
     _PLACE,
 )
@@ -34,8 +34,8 @@ OLDEST_IN_STATE = Gauge(
 )
 NODE_ABOVE_SLA = Gauge(
     "farrier_node_above_sla_seconds",
-    "How far a clock of a node is above its limit, without clocks that a pause stops. At most a hundred series: for "
-    "each state the five nodes furthest above its limit, then the nodes of the whole fleet furthest above any limit. "
+    "How far a clock of a node is above its limit, not counting clocks that a pause stops. At most a hundred series: "
+    "for each state the five nodes furthest above its limit, then the nodes of the whole fleet furthest above any limit. "
     "metrics.name_nodes = false switches this metric off.",
     ("node", *_PLACE),
 )

@@ -60,7 +60,7 @@ class KindState(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if (self.limit is None) == (not self.why_none):
-            raise ConfigError("a state needs either a limit, or in why_none the reason for having no limit")
+            raise ConfigError("a state needs exactly one of: limit, or why_none, the reason for having no limit")
         if self.limit is not None and self.limit <= timedelta(0):
             raise ConfigError(f"the limit of a state must be longer than 0; this one is {self.limit}")
 

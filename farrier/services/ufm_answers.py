@@ -71,7 +71,7 @@ def pkey(number: int, answer: Answer) -> Pkey | None:
 def done(answer: Answer) -> None:
     """Check that UFM accepted a change. It returns nothing, `{}`, or a job; only the form counts."""
     if answer.is_page:
-        raise Garbled("the response is a web page, not one of UFM's API")
+        raise Garbled("the response is a web page, not a response of UFM's API")
     if answer.body.strip() and "json" in answer.content_type.lower():
         _shaped(answer, msgspec.Raw)
 

@@ -21,7 +21,7 @@ _LABEL = "farrier bootstrap token 1"
 async def token(services: NodeServices, site: Site, node: Node, deploy: int) -> str:
     """The token of this deployment of the node's live workflow. The token changes with the API key, so the caller
     compares its digest with the issued digest. Raises CredentialError."""
-    assert site.maas is not None, "only sites with a region deploy"
+    assert site.maas is not None, "a site without a region cannot deploy"
     assert node.workflow is not None, "only called while a workflow is live"
     key = await services.credentials.token(site.maas.key)
     # `mark` distinguishes databases: a new database starts its IDs again, and the user data of a machine may still

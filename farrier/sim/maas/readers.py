@@ -26,7 +26,7 @@ class Reader(Enum):
     CHAR = "django/forms/fields.py:280 CharField"
     """Without white space at its ends."""
     CHECKBOX = "django/forms/widgets.py:598 CheckboxInput"
-    """Absent, empty and `false` in any case are false; everything else is true, `0` and `no` included."""
+    """An absent or empty value, and `false` in upper or lower case, are false; all else is true, also `0` and `no`."""
     NULL_BOOLEAN = "django/forms/widgets.py:814 NullBooleanSelect"
     """Unknown for all but a few words; `1` is unknown, too."""
     STRING_BOOL = "formencode/validators.py:2375 StringBool"

@@ -16,7 +16,7 @@ IN_SERVICE = (N.ACTIVE, N.OFFLINE, N.QUARANTINED)
 
 def own(node: Node) -> Decommission:
     """The decommission whose stage runs."""
-    assert isinstance(node.workflow, Decommission), "a decommission stage runs in a decommission"
+    assert isinstance(node.workflow, Decommission), "the node's workflow is a decommission"
     return node.workflow
 
 
