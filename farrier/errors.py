@@ -150,8 +150,8 @@ class SchemaEdited(SchemaError):
 
 
 class SchemaChanged(SchemaError):
-    """The program's tables or one of its migrations changed after they were applied. To change tables, add a new
-    migration."""
+    """The program's definitions of tables, or a migration, differ from those applied to the database. To change
+    tables, add a new migration."""
 
     label = "schema_changed"
 

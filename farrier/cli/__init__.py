@@ -1,8 +1,8 @@
 """The command `farrier`: its commands, and the exit code of the process.
 
-The code of a command is in the module with its name in this package (of `import`, in `importing`). The module is loaded
-when the command is called, so that `farrier --help` is fast. Every expected error ends as one line on standard error
-and one of `farrier.errors.ExitCode`; standard output has only the requested data.
+A module of this package has the code of the command with the module's name; `importing` has that of `import`. The
+module is loaded when the command is called, so that `farrier --help` is fast. Every expected error ends as one line on
+standard error and one of `farrier.errors.ExitCode`; standard output has only the requested data.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ async def administrator(settings: config.Config) -> AsyncIterator[Single]:
 
 
 async def located(settings: config.Config) -> config.DatabaseConfig:
-    """The settings of the database with the DSN to which they refer. Raises ConfigError."""
+    """The settings of the database, with the DSN itself in place of a reference to it. Raises ConfigError."""
     if settings.client.api and not (settings.database.dsn or settings.database.embedded):
         raise ConfigError("this command needs a connection to the database; use --dsn instead of --api")
     if not settings.database.refers:

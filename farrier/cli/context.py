@@ -1,4 +1,4 @@
-"""`farrier context`: the databases of this user by name, and which of them commands use."""
+"""`farrier context`: the named databases and APIs of this user, and which one the commands use."""
 
 from __future__ import annotations
 

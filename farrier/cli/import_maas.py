@@ -1,4 +1,4 @@
-"""Reads the machines of a site's MAAS region to rows of an import. Sends only requests that read."""
+"""Reads the machines of a site's MAAS region, and makes them rows of an import. Sends only requests that read."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def _names(session: Session, site: str) -> dict[str, str]:
 
 
 async def _of_others(session: Session, site: str, found: Sequence[Row]) -> list[Fault]:
-    """A fault for each row whose name is already the name of a node with another machine or of another site. Host
+    """A fault for each row whose name is taken: a node at another site, or with another machine, has it. Host
     names are unique only within a region."""
     by_name = {row.name: row for row in found}
     names = tuple(by_name)

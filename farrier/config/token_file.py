@@ -36,7 +36,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 class ApiToken(msgspec.Struct, frozen=True, kw_only=True):
     """A token, without its secret."""
 
-    name: Annotated[str, Meta(description="name of the client, which intents and history show")]
+    name: Annotated[str, Meta(description="name of the client, as shown in intents and history")]
     sha256: Annotated[str, Meta(description="64 hexadecimal digits that farrier token create prints")]
     scopes: Annotated[tuple[str, ...], Meta(description=f"one or more of {_SCOPES}")]
     expires: datetime | None = None

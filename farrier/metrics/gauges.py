@@ -35,7 +35,7 @@ OLDEST_IN_STATE = Gauge(
 NODE_ABOVE_SLA = Gauge(
     "farrier_node_above_sla_seconds",
     "How far a clock of a node is above its limit, not counting clocks that a pause stops. At most a hundred series: "
-    "for each state the five nodes furthest above its limit, then the nodes of the whole fleet furthest above any limit. "
+    "for each state the five nodes furthest above its limit, then the nodes of the fleet furthest above any limit. "
     "metrics.name_nodes = false switches this metric off.",
     ("node", *_PLACE),
 )
@@ -82,8 +82,8 @@ NODES_BY_HEALTH = Gauge(
 NODES_BY_ALERT = Gauge(
     "farrier_nodes_by_health_alert",
     "Number of nodes for each alert that agents report, without silent agents. A node with several alerts counts for "
-    "each. The fifty most frequent alerts have a series each, with 64 characters of their ID; all other alerts are "
-    "in other.",
+    "each. The fifty most frequent alerts have a series each, with 64 characters of their ID; "
+    "alert=other counts all other alerts.",
     ("alert",),
 )
 NODES_BY_POWER = Gauge(
