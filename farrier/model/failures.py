@@ -119,8 +119,8 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.MACHINE_DELETED_UPSTREAM: Advice(
         False,
-        "find out who deleted the machine in MAAS; then restart_clean for an onboarding (creates it again), cancel "
-        "otherwise",
+        "find out who deleted the machine in MAAS; for an onboarding, restart_clean creates it again; for a "
+        "decommission, cancel",
     ),
     FailureClass.DATASOURCE_FAILED_REPEATEDLY: Advice(
         False, "check that the node reaches the MAAS metadata service (routes, DNS, proxy), then retry_stage"

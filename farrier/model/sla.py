@@ -112,7 +112,7 @@ DEFAULTS: Mapping[Layer, Mapping[str, KindState]] = {
     },
     Layer.MANAGEMENT: {
         Management.UNMANAGED: KindState(why_none="a node may have no BMC"),
-        Management.ENROLL: KindState(limit=timedelta(minutes=30), unless="no client has submitted manage"),
+        Management.ENROLL: KindState(limit=timedelta(minutes=30), unless="no client has requested to manage the BMC"),
         Management.VERIFYING: KindState(limit=timedelta(minutes=2)),
         Management.MANAGEABLE: KindState(why_none="the target state of a BMC"),
         Management.ADOPTING: KindState(limit=timedelta(minutes=10)),

@@ -167,7 +167,10 @@ def _running(node: Node, workflow: Workflow, now: datetime, config: Policy) -> D
         if is_unread(node):
             node = with_note(node, cuts=0)
             return transition(
-                node, node, reason="MAAS cannot be read; farrier does not count interrupted calls meanwhile", cause=""
+                node,
+                node,
+                reason="MAAS cannot be read; until it can be read, farrier does not count interrupted calls",
+                cause="",
             )
         detail = f"stage {workflow.stage}: {MOST_CUTS} calls in a row were interrupted; the log has the error of each"
         return fail(with_note(node, cuts=0), now, FailureClass.TIMEOUT, detail)

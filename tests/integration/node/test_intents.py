@@ -62,8 +62,8 @@ async def test_a_malformed_intent_is_refused_by_its_insert(every_db: pg.Database
 @pytest.mark.parametrize(
     ("version", "action", "told"),
     [
-        (actions.API_MIN - 1, "drain", f"supports {actions.API_MIN} to {actions.API_MAX}"),
-        (actions.API_MAX + 1, "drain", f"supports {actions.API_MIN} to {actions.API_MAX}"),
+        (actions.API_MIN - 1, "drain", f"supports versions {actions.API_MIN} to {actions.API_MAX}"),
+        (actions.API_MAX + 1, "drain", f"supports versions {actions.API_MIN} to {actions.API_MAX}"),
         (1, "unpause", "requires api_version 2 or later; this intent has 1"),
         (None, "unpause", "requires api_version 2 or later; this intent has none, which means 1"),
         (None, "adopt", "requires api_version 2 or later; this intent has none, which means 1"),
@@ -133,7 +133,9 @@ async def test_a_client_newer_than_the_database_is_refused_with_the_supported_ve
             f"SELECT farrier.intent('gpu-1', 'drain', api_version => {newer})",
             f"INSERT INTO farrier.intents (node, action, api_version) VALUES ('gpu-1', 'drain', {newer})",
         ):
-            with pytest.raises(pg.PostgresError, match=f"supports {actions.API_MIN} to {actions.API_MAX}") as refused:
+            with pytest.raises(
+                pg.PostgresError, match=f"supports versions {actions.API_MIN} to {actions.API_MAX}"
+            ) as refused:
                 await conn.execute(ask)
             assert refused.value.sqlstate == "FR406"
             assert f"newer than this database, which supports at most version {actions.API_MAX}" in str(

@@ -222,7 +222,7 @@ async def test_ports_that_an_agent_reports_are_recorded_unless_an_operator_set_t
 
 async def test_a_port_belongs_to_one_node(lan: Tenancy) -> None:
     node, other = await lan.node(), await lan.node()
-    with pytest.raises(pg.PostgresError, match=f"belongs to node {node.name}"):
+    with pytest.raises(pg.PostgresError, match=f"node {node.name} already has one of these ports"):
         await lan.has_ports(other, PORT)
 
 
