@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ READING = [
     ("node", "why", "gpu-1"),
     ("node", "history", "gpu-1"),
     ("node", "history", "--all", "gpu-2"),
-    ("history", "list", "--layer", "status", "--since", "1h"),
+    ("history", "list", "--layer", "status", "--since", "60d"),
     ("history", "list", "--since", "400d", "--at-least", "30d"),
     ("intent", "list"),
     ("intent", "get", "1"),
@@ -45,7 +46,10 @@ READING = [
 ]
 
 # Left out of comparisons, because time passes between two commands.
-TIMES = re.compile(r'\b\d+s\b *|"now": "[^"]*"')
+TIMES = re.compile(r'"now": "[^"]*"|"above": ?[0-9.]+')
+# The API leaves out the last seconds of a history that is read from its beginning. Ages of days and hours are printed
+# alike by two commands.
+AGE = timedelta(days=40, hours=3, minutes=20)
 
 
 @pytest.fixture
@@ -67,11 +71,14 @@ async def remote(backend: Backend, tmp_path: Path) -> AsyncIterator[Prompt]:
         yield Prompt(FARRIER_CLIENT_API=url, FARRIER_CLIENT_TOKEN_FILE=str(token))
 
 
-async def test_reading_commands_print_the_same_as_with_the_database(farrier: Prompt, remote: Prompt) -> None:
+async def test_reading_commands_print_the_same_as_with_the_database(
+    farrier: Prompt, remote: Prompt, db: pg.Database
+) -> None:
     await farrier("node", "add", "gpu-1", "--site", "ams", "--label", "row=4", "--bmc-address", "10.0.0.1")
     await farrier("node", "add", "gpu-2")
     await farrier("intent", "submit", "gpu-1", "manage")
     await farrier("segment", "add", "net-1", "--site", "ams", "--prefixes", "192.0.2.0/24", "--vlan", 12)
+    await db.advance(AGE)
     differing = []
     for command in READING:
         for words in (command, (*command, "--json")):
