@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from farrier.config.database import DatabaseConfig
 from farrier.config.reading import nearest, toml
 from farrier.errors import ConfigError
 
@@ -36,8 +37,10 @@ class Context(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             raise ValueError("set only one of dsn, embedded and api")
         if not (self.dsn or self.embedded or self.api or self.config):
             raise ValueError("set at least one of dsn, embedded, api and config")
-        if self.dsn and not self.dsn.startswith(_DSN_SCHEMES):  # the text does not quote it: it may have a password
-            raise ValueError("dsn must be a URL such as postgresql://user@host/database")
+        is_reference = DatabaseConfig(dsn=self.dsn).refers
+        if self.dsn and not is_reference and not self.dsn.startswith(_DSN_SCHEMES):
+            # The text does not quote the DSN, which may have a password.
+            raise ValueError("dsn must be a URL such as postgresql://user@host/database, or a reference: file:PATH")
         if self.api and not self.api.startswith(("http://", "https://")):
             raise ValueError(f"api must be a URL such as https://farrier.example, not {self.api!r}")
 

@@ -33,6 +33,11 @@ def test_what_is_saved_is_what_is_loaded(named: dict[str, str]) -> None:
     assert contexts.path().stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("dsn", ["postgres://host/farrier", "file:/etc/farrier/dsn", "systemd:dsn"])
+def test_a_dsn_may_be_a_reference_as_in_the_settings(dsn: str) -> None:
+    assert Context(dsn=dsn).flags["database.dsn"] == dsn
+
+
 def test_without_a_file_there_is_no_context() -> None:
     assert contexts.load() == Contexts()
     assert contexts.load().chosen() is None
