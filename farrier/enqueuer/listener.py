@@ -2,7 +2,7 @@
 
 `daemon` runs a listener beside the controller. A notification only makes the loop faster. If it is lost with its
 connection, or a pooler in transaction mode never delivers it, the poll finds the wake a little later. So the listener
-requests a poll whenever listening begins, and tests a connection that has been silent for long.
+requests a poll whenever listening begins, and tests the connection every few seconds.
 """
 
 from __future__ import annotations
@@ -35,14 +35,13 @@ class Listener:
         *,
         wake: Callable[[str, Sequence[int] | None], None],
         missed: Callable[[], None],
-        silence: timedelta = timedelta(seconds=10),
+        test_every: timedelta = timedelta(seconds=10),
     ) -> None:
-        """`wake` takes a kind and IDs, or None if a notification could not hold all IDs. The connection is tested after
-        `silence` without a notification."""
+        """`wake` takes a kind and IDs, or None if a notification could not hold all IDs."""
         self._notifications = notifications
         self._wake = wake
         self._missed = missed
-        self._silence = silence
+        self._test_every = test_every
         self._failures = 0
 
     async def run(self) -> NoReturn:
@@ -57,22 +56,23 @@ class Listener:
                 await anyio.sleep(pause)
 
     async def _listen(self) -> NoReturn:
-        """Pass on the notifications of one connection until it is lost; test the connection after a silence."""
-        async with self._notifications.subscribe() as subscription:
+        """Listen on one connection until it is lost, and test it regularly."""
+        async with self._notifications.subscribe(self._hear) as subscription:
             await subscription.prove()
             self._failures = 0
             _log.info("listen.begun")
             self._missed()
             while True:
-                heard = await subscription.heard(self._silence)
-                for text in heard:
-                    kind, _, ids = text.partition(":")
-                    try:
-                        self._wake(kind, [int(id_) for id_ in ids.split(",")] if ids and ids != "*" else None)
-                    except ValueError:  # any login may send notifications on any channel
-                        _log.warning("listen.malformed", text=text[:80])
-                if not heard:
-                    await subscription.prove()
+                await subscription.watch(self._test_every.total_seconds())
+                await subscription.prove()
+
+    def _hear(self, text: str) -> None:
+        """Pass on a notification. Logs one that it cannot read: any login may send on any channel."""
+        kind, _, ids = text.partition(":")
+        try:
+            self._wake(kind, [int(id_) for id_ in ids.split(",")] if ids and ids != "*" else None)
+        except ValueError:
+            _log.warning("listen.malformed", text=text[:80])
 
     def _pause(self) -> float:
         """The pause in seconds, doubled with each failure in a row. The jitter keeps replicas from reconnecting at the

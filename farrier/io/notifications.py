@@ -7,7 +7,7 @@ notification with the reply to the statement that sent it, even if no other noti
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -29,13 +29,15 @@ _CONNECT_PATIENCE = timedelta(0)
 class _Subscription:
     """`protocols.Subscription` on one connection."""
 
-    def __init__(self, dsn: str, conn: pool.Single, *, patience: timedelta, timeouts: pool.Timeouts) -> None:
+    def __init__(
+        self, dsn: str, conn: pool.Single, wake: Callable[[str], None], *, patience: timedelta, timeouts: pool.Timeouts
+    ) -> None:
         self._dsn = dsn
         self._conn = conn
+        self._wake = wake
         self._patience = patience
         self._timeouts = timeouts
         self._something = anyio.Event()
-        self._woken: set[str] = set()
         self._proofs: set[str] = set()
 
     async def begin(self) -> None:
@@ -43,12 +45,10 @@ class _Subscription:
         await self._conn.add_listener(_WAKE, self._hear)
         await self._conn.add_listener(_PROBE_CHANNEL, self._hear)
 
-    async def heard(self, patience: timedelta) -> frozenset[str]:
-        with anyio.move_on_after(patience.total_seconds()):
-            while not self._woken:
+    async def watch(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            while True:
                 await self._next()
-        woken, self._woken = frozenset(self._woken), set()
-        return woken
 
     async def prove(self) -> None:
         proof = uuid4().hex
@@ -74,7 +74,7 @@ class _Subscription:
             sender.terminate()
 
     async def _next(self) -> None:
-        """Wait for a notification. Raises when the connection is gone."""
+        """Wait for a proof. Raises when the connection is gone."""
         if self._conn.is_closed():
             raise DatabaseUnreachable(pool.redacted(self._dsn), "the listening connection was closed")
         self._something = anyio.Event()
@@ -83,10 +83,10 @@ class _Subscription:
     def _hear(self, _conn: Any, _pid: int, channel: str, payload: object) -> None:
         """The driver calls this for each notification."""
         if channel == _WAKE:
-            self._woken.add(str(payload))
+            self._wake(str(payload))
         else:
             self._proofs.add(str(payload))
-        self._something.set()
+            self._something.set()
 
     def _ended(self, _conn: Any) -> None:
         self._something.set()
@@ -104,10 +104,10 @@ class PostgresNotifications:
         self._timeouts = timeouts
 
     @asynccontextmanager
-    async def subscribe(self) -> AsyncIterator[_Subscription]:
+    async def subscribe(self, wake: Callable[[str], None]) -> AsyncIterator[_Subscription]:
         conn = await pool.connect(self._dsn, patience=_CONNECT_PATIENCE, pgbouncer=True, timeouts=self._timeouts)
         try:
-            subscription = _Subscription(self._dsn, conn, patience=self._patience, timeouts=self._timeouts)
+            subscription = _Subscription(self._dsn, conn, wake, patience=self._patience, timeouts=self._timeouts)
             try:
                 await subscription.begin()
             except pool.CONNECTION_ERRORS as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -61,10 +61,8 @@ class Wakes(Protocol):
 class Subscription(Protocol):
     """One listening connection."""
 
-    async def heard(self, patience: timedelta) -> frozenset[str]:
-        """Wait up to `patience` for notifications; empty if none came. A notification is `KIND:ID,ID`, `KIND:*` for
-        more IDs than it can hold, or `shards` when a controller gave shards back. The result includes notifications
-        that arrived before the call. Raises `DatabaseUnreachable` if the connection is lost."""
+    async def watch(self, seconds: float) -> None:
+        """Wait for so many seconds. Raises `DatabaseUnreachable` as soon as the connection is lost."""
 
     async def prove(self) -> None:
         """Send a notification to this connection and wait for it. Raises `DatabaseUnreachable` if it does not arrive:
@@ -74,8 +72,10 @@ class Subscription(Protocol):
 class Notifications(Protocol):
     """The source of notifications."""
 
-    def subscribe(self) -> AbstractAsyncContextManager[Subscription]:
-        """Listen on a separate connection, closed at the end. Raises `DatabaseUnreachable`."""
+    def subscribe(self, wake: Callable[[str], None]) -> AbstractAsyncContextManager[Subscription]:
+        """Listen on a separate connection, closed at the end, and call `wake` for each notification: `KIND:ID,ID`,
+        `KIND:*` for more IDs than it can hold, or `shards` when a controller gave shards back. Raises
+        `DatabaseUnreachable`."""
 
 
 class AgentApi(Protocol):

@@ -64,12 +64,12 @@ class Bell:
 
 @asynccontextmanager
 async def listening(
-    dsn: str, *, silence: timedelta = timedelta(seconds=10), patience: timedelta = pg.PATIENCE
+    dsn: str, *, test_every: timedelta = timedelta(seconds=10), patience: timedelta = pg.PATIENCE
 ) -> AsyncIterator[Bell]:
     """A running listener; gives the bell that records its calls."""
     bell = Bell()
     notifications = PostgresNotifications(dsn, patience=patience)
-    listener = Listener(notifications, wake=bell.wake, missed=bell.miss, silence=silence)
+    listener = Listener(notifications, wake=bell.wake, missed=bell.miss, test_every=test_every)
     async with anyio.create_task_group() as group:
         group.start_soon(listener.run)
         await bell.until_missed(1)
@@ -165,7 +165,7 @@ async def test_a_lost_listener_reconnects_and_reports_that_wakes_may_have_been_m
 async def test_a_silently_dead_connection_is_noticed_and_replaced(shop: Shop) -> None:
     async with (
         proxy.before(shop.db.dsn) as between,
-        listening(between.dsn, silence=BRIEF, patience=BRIEF) as bell,
+        listening(between.dsn, test_every=BRIEF, patience=BRIEF) as bell,
     ):
         between.freeze()
         await bell.until_missed(2)

@@ -164,7 +164,7 @@ async def test_listening_at_a_server_that_vanishes_is_given_up(db: pg.Database) 
         notifications = PostgresNotifications(dead.dsn, timeouts=SHORT)
         dead.watch(lambda message: dead.drop() if message == 2 else None)  # the first message starts the session
         with anyio.fail_after(pg.PATIENCE.total_seconds()), pytest.raises(errors.DatabaseUnreachable):
-            async with notifications.subscribe():
+            async with notifications.subscribe(lambda _: None):
                 pass
 
 

@@ -198,6 +198,6 @@ async def test_a_pgbouncer_that_stays_full_is_unreachable(db: pg.Database) -> No
         with pytest.raises(errors.DatabaseUnreachable, match="no more connections"):
             await pool.connect(dsn, patience=NOW, pgbouncer=True)
         with pytest.raises(errors.DatabaseUnreachable, match="no more connections"):
-            async with PostgresNotifications(dsn).subscribe():
+            async with PostgresNotifications(dsn).subscribe(lambda _: None):
                 pass
         await somebody.close()

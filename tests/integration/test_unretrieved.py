@@ -91,7 +91,7 @@ async def test_a_server_that_fails_leaves_no_failed_task(
 async def test_a_listener_whose_server_vanishes_leaves_no_failed_task(db: pg.Database, left_behind: list[str]) -> None:
     async with proxy.before(db.dsn) as front:
         notifications = PostgresNotifications(front.dsn, patience=timedelta(seconds=0.3), timeouts=BRIEF)
-        async with notifications.subscribe() as subscription:
+        async with notifications.subscribe(lambda _: None) as subscription:
             front.drop()
             with pytest.raises(DatabaseUnreachable):
                 await subscription.prove()
