@@ -25,6 +25,9 @@ from tests.support import pg
 from tests.support.bmc import Observed
 from tests.support.process import until
 
+# Benchmarks are tools for developers, and `make test` runs the tests of the product.
+pytestmark = pytest.mark.full
+
 _NOT_READ_SINCE = "SELECT count(*) FROM farrier.nodes WHERE (bmc ->> 'power_at')::timestamptz < $1"
 
 

@@ -15,6 +15,9 @@ from farrier.errors import ExitCode
 from tests.architecture.sources import ROOT
 from tests.support import pg
 
+# Benchmarks are tools for developers, and `make test` runs the tests of the product.
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 async def empty(pg_server: pg.Server) -> AsyncIterator[pg.Database]:

@@ -14,6 +14,9 @@ from bench.upstream import Pace
 from farrier.sim.maas import Durations, Region, Status
 from tests.support import pg
 
+# Benchmarks are tools for developers, and `make test` runs the tests of the product.
+pytestmark = pytest.mark.full
+
 NODES = 3
 BRIEF = Durations(commission=timedelta(milliseconds=500), deploy=timedelta(milliseconds=500), sync=timedelta(seconds=4))
 PACE = Pace(events_every=timedelta(seconds=1), motion_every=timedelta(seconds=5))

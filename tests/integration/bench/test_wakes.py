@@ -10,6 +10,9 @@ from bench import wakes
 from bench.ground import Ground, ground
 from tests.support import pg
 
+# Benchmarks are tools for developers, and `make test` runs the tests of the product.
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 async def empty(pg_server: pg.Server) -> AsyncIterator[Ground]:

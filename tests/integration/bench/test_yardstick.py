@@ -11,6 +11,9 @@ from bench import yardstick
 from farrier.errors import ConfigError
 from tests.support import pg
 
+# Benchmarks are tools for developers, and `make test` runs the tests of the product.
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 async def empty(pg_server: pg.Server) -> AsyncIterator[pg.Database]:
