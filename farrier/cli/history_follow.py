@@ -13,14 +13,16 @@ from farrier import clock
 from farrier.cli import history_options
 from farrier.cli.connection import Session
 from farrier.cli.form import Form
-from farrier.cli.history_options import SETTLED, walk
 from farrier.cli.listing import Printer
-from farrier.model.history import HistoryEntry, HistoryFilter, HistoryKey, Order
+from farrier.model.history import HistoryEntry, HistoryFilter, HistoryKey
 
 # The pause between two readings of the history lasts at least _PERIOD, and at least _SHARE times as long as the last
 # reading.
 _PERIOD = timedelta(seconds=1)
 _SHARE = 10
+# A change has the time of its statement, but becomes visible with its COMMIT. Only a client that registers nodes and
+# leaves its transaction open takes longer than this to commit.
+_LATE = timedelta(minutes=1)
 
 
 async def show(session: Session, wanted: HistoryFilter, *, newest: int, form: Form) -> None:
@@ -35,21 +37,17 @@ async def show(session: Session, wanted: HistoryFilter, *, newest: int, form: Fo
 async def follow(
     session: Session, wanted: HistoryFilter, *, newest: int, period: timedelta
 ) -> AsyncIterator[Sequence[HistoryEntry]]:
-    """Yield each change once, in the order in which it becomes visible.
-
-    A change has the time of its statement, but becomes visible only at COMMIT. So each reading covers the last minute
-    again, and leaves out what was yielded before.
-    """
-    known = {change.key async for change in _recent(session, wanted)}
-    beginning: list[HistoryEntry] = []
-    async for page in walk(session, wanted, Order.NEWEST, most=newest):
-        beginning += page.changes
+    """Yield each change once, in the order in which it becomes visible. Each reading covers the last minute again, and
+    leaves out what was yielded before."""
+    recent = msgspec.structs.replace(wanted, since=_LATE)
+    known = {change.key for change in await _last(session, recent)}
+    beginning = await _last(session, wanted, newest)
     known |= {change.key for change in beginning}
     if beginning:
-        yield beginning[::-1]
+        yield beginning
     while True:
         began = anyio.current_time()
-        found = [change async for change in _recent(session, wanted) if change.key not in known]
+        found = [change for change in await _last(session, recent) if change.key not in known]
         took = anyio.current_time() - began
         known = _still_recent(known | {change.key for change in found})
         if found:
@@ -57,14 +55,11 @@ async def follow(
         await anyio.sleep(max(period.total_seconds(), took * _SHARE))
 
 
-async def _recent(session: Session, wanted: HistoryFilter) -> AsyncIterator[HistoryEntry]:
-    recent = msgspec.structs.replace(wanted, since=SETTLED)
-    async for page in walk(session, recent, Order.OLDEST):
-        for change in page.changes:
-            yield change
+async def _last(session: Session, wanted: HistoryFilter, most: int | None = None) -> Sequence[HistoryEntry]:
+    return [change async for page in history_options.last(session, wanted, most) for change in page.changes]
 
 
 def _still_recent(known: set[HistoryKey]) -> set[HistoryKey]:
     """The keys that a later reading may return again."""
     latest = max((key.at for key in known), default=None)
-    return {key for key in known if latest is None or key.at >= latest - SETTLED}
+    return {key for key in known if latest is None or key.at >= latest - _LATE}

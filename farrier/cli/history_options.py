@@ -87,8 +87,8 @@ async def show(pages: AsyncIterator[HistoryPage], form: Form) -> HistoryKey | No
     return following
 
 
-async def last(session: Session, wanted: HistoryFilter, most: int) -> AsyncIterator[HistoryPage]:
-    """The newest changes, up to `most` of them, the oldest first."""
+async def last(session: Session, wanted: HistoryFilter, most: int | None = None) -> AsyncIterator[HistoryPage]:
+    """One page of all changes, or of the newest `most` of them, the oldest first."""
     newest: list[HistoryEntry] = []
     async for page in walk(session, wanted, Order.NEWEST, most=most):
         newest += page.changes
