@@ -84,7 +84,7 @@ async def export(
     async for page in history_options.walk(session, wanted, Order.OLDEST, after=key):
         output.json_lines(map(history_options.as_object, page.changes))
         printed += len(page.changes)
-        key = page.changes[-1].key if page.changes else key
+        key = page.reached or key
     typer.echo(f"{printed} changes" + ("" if key is None else f"; for later entries: --after {key.text}"), err=True)
 
 

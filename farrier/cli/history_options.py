@@ -12,6 +12,7 @@ from datetime import timedelta
 from functools import wraps
 from typing import Annotated, Any, Concatenate, ParamSpec
 
+import msgspec
 import typer
 
 from farrier import clock
@@ -85,6 +86,25 @@ async def show(pages: AsyncIterator[HistoryPage], form: Form) -> HistoryKey | No
 
     await listing.Printer(ROWS, form).print(rows())
     return following
+
+
+async def everything(session: Session, wanted: HistoryFilter) -> AsyncIterator[HistoryPage]:
+    """All changes, the oldest first. The last page ends with the newest changes, which this order leaves out."""
+    reached: HistoryKey | None = None
+    known: set[HistoryKey] = set()
+    unprinted: tuple[HistoryEntry, ...] = ()
+    async for page in walk(session, wanted, Order.OLDEST):
+        # The newest changes are read from the time that was reached, so those of this time are read twice.
+        reached = max(filter(None, (reached, page.reached)), key=lambda key: key.at, default=None)
+        known |= {change.key for change in page.changes}
+        known = {key for key in known if reached is not None and key.at >= reached.at}
+        if page.following is None:
+            unprinted = page.changes
+        else:
+            yield page
+    newest = wanted if reached is None else msgspec.structs.replace(wanted, since=reached.at)
+    async for page in last(session, newest):
+        yield HistoryPage((*unprinted, *(change for change in page.changes if change.key not in known)), None)
 
 
 async def last(session: Session, wanted: HistoryFilter, most: int | None = None) -> AsyncIterator[HistoryPage]:

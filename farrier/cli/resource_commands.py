@@ -32,7 +32,7 @@ from farrier.cli.form import Form, formed, formed_as_is
 from farrier.cli.listing import Listing
 from farrier.cli.missing import Missing
 from farrier.model import filter_names, param_texts
-from farrier.model.history import HistoryFilter, Order
+from farrier.model.history import HistoryFilter
 from farrier.model.kinds import CREATE, is_in
 from farrier.model.params import Field
 from farrier.model.requests import Request
@@ -206,16 +206,14 @@ async def history(  # noqa: PLR0913 - one parameter is one option
     resources of the kind."""
     if name is None and not everything:
         raise typer.BadParameter(f"give a name, or --all for every {output.words(kind)}")
-    which, order = ({"kinds": (kind,)}, Order.OF_A_KIND) if name is None else ({"resource": (kind, name)}, Order.OLDEST)
+    which = {"kinds": (kind,)} if name is None else {"resource": (kind, name)}
     wanted = msgspec.structs.replace(wanted, **which)
     await history_known.refuse_unknown(session, wanted)
     if follow:
         await history_follow.show(session, wanted, newest=limit, form=form)
         return
-    if everything:
-        await history_options.show(history_options.walk(session, wanted, order), form)
-    else:
-        await history_options.show(history_options.last(session, wanted, limit), form)
+    pages = history_options.everything(session, wanted) if everything else history_options.last(session, wanted, limit)
+    await history_options.show(pages, form)
 
 
 async def intent(  # noqa: PLR0913 - one parameter is one option

@@ -125,6 +125,11 @@ class HistoryPage(msgspec.Struct, frozen=True):
     changes: tuple[HistoryEntry, ...]
     following: HistoryKey | None
 
+    @property
+    def reached(self) -> HistoryKey | None:
+        """The key after which a reader of this page continues, also at the end; None if the page is empty there."""
+        return self.following or (self.changes[-1].key if self.changes else None)
+
 
 class Pruned(msgspec.Struct, frozen=True):
     """A step that removes old history: changes examined, changes removed, and the key of the next step (None: the

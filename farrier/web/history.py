@@ -199,7 +199,7 @@ async def _events(request: Request, backend: Backend, wanted: HistoryFilter, key
         while True:
             page = await backend.queries.history(wanted, order=Order.OLDEST, after=key, limit=_PAGE)
             await authorize_again(request, Scope.READ)
-            key = page.following or (page.changes[-1].key if page.changes else key)
+            key = page.reached or key
             if page.changes or anyio.current_time() - sent > _KEEP_ALIVE_SECONDS:
                 yield b"".join(map(_event, page.changes)) or _mark(key)
                 sent = anyio.current_time()
@@ -249,7 +249,7 @@ async def _send(
     backend: Backend, wanted: HistoryFilter, key: HistoryKey | None, *, order: Order, limit: int
 ) -> Response:
     page = await backend.queries.history(wanted, order=order, after=key, limit=limit)
-    last = page.following or (page.changes[-1].key if page.changes else key)
+    last = page.reached or key
     return operation.json(
         Changes(
             changes=tuple(map(_change, page.changes)),

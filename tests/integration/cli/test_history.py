@@ -34,9 +34,9 @@ async def past(farrier: Prompt, db: pg.Database) -> Prompt:
     return farrier
 
 
-async def test_all_of_every_node_is_one_array_with_each_change_once(past: Prompt) -> None:
+async def test_all_of_every_node_is_one_array_with_each_change_once_and_by_time(past: Prompt) -> None:
     told = (await past("node", "history", "--all", "--json")).json
-    keys = [(change["id"], change["version"], change["layer"]) for change in told]
+    keys = [(change["at"], change["id"], change["version"], change["layer"]) for change in told]
     assert len(keys) == len(set(keys)) == 2 * (MANY + 3)  # a registration adds three entries, one for each layer
     assert keys == sorted(keys)
     assert (told[-1]["from"], told[-1]["to"], told[-1]["seconds_in_source"]) == ("active", "offline", 90)
