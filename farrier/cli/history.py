@@ -73,12 +73,11 @@ async def export(
 ) -> None:
     """Print changes as JSON Lines, the oldest first.
 
-    Without --until the export ends a minute ago. Newer changes may not be committed yet, and a later export that
-    continues after the last key would miss them.
+    The export ends at the time before which no further change can become visible: about three seconds ago, or earlier
+    while an older transaction that has written history is open. So a later export that continues after the last key
+    misses no change.
     """
     wanted = await _of(session, wanted, resource, kind)
-    if wanted.until is None:
-        wanted = msgspec.structs.replace(wanted, until=history_options.SETTLED)
     key = None if after is None else arguments.key(after)
     printed = 0
     async for page in history_options.walk(session, wanted, Order.OLDEST, after=key):

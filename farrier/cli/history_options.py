@@ -28,9 +28,6 @@ P = ParamSpec("P")
 
 # Changes of one page.
 PAGE = 1000
-# A change has the time of its statement, but becomes visible with its COMMIT. Only a client that registers nodes and
-# leaves its transaction open takes longer than this to commit.
-SETTLED = timedelta(minutes=1)
 _PANEL = "Which changes"
 
 Follow = Annotated[

@@ -142,7 +142,7 @@ class PostgresQueries:
         most = max(limit, _LOOKED) if wanted.is_narrow(order) else limit
         async with refusals.borrowed(self._pool) as conn:
             # Read before the page, so that the page includes the changes of writers that have ended by now.
-            settled = await self._horizon.settled(conn) if wanted.settled else None
+            settled = None if order is Order.NEWEST else await self._horizon.settled(conn)
             kind, id_ = await _resource(conn, wanted)
             walk = order.value if id_ is None else f"{Order.NEWEST if order is Order.NEWEST else Order.OLDEST} of one"
             key = (None,) * 5 if after is None else msgspec.structs.astuple(after)

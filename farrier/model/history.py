@@ -20,7 +20,8 @@ _LARGEST = (1 << 63) - 1  # the largest bigint of PostgreSQL
 
 class Order(StrEnum):
     """The order of a query: by time, or, for all resources of one kind, by resource and then from the oldest change.
-    The history of one resource is ordered by version, which is the same order as by time."""
+    The history of one resource is ordered by version, which is the same order as by time. The order `oldest` ends at
+    the time before which no further change can become visible, so a reader that continues later misses none."""
 
     NEWEST = "newest"
     OLDEST = "oldest"
@@ -91,9 +92,7 @@ class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):
     resource; the name of a MAAS region is its site. `since` is inclusive, `until` exclusive.
 
     `causes` compares the whole text of a cause or its first word: `intent 7`, `intent`, `timer`. `reason` is a part of
-    the text, case-insensitive. `at_least` is the shortest time spent in the source state. `settled` excludes the newest
-    changes while an older change may still become visible, so that a reader that continues after the returned changes
-    misses none. The order `of a kind` does not support it.
+    the text, case-insensitive. `at_least` is the shortest time spent in the source state.
     """
 
     resource: tuple[str, str] | None = None
@@ -107,15 +106,14 @@ class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):
     requested_by: tuple[str, ...] = ()
     reason: str = ""
     at_least: timedelta | None = None
-    settled: bool = False
 
     def is_narrow(self, order: Order) -> bool:
         """Whether a query in this order reads changes that the filter does not accept."""
         if self.resource is not None:
-            return self != HistoryFilter(resource=self.resource, settled=self.settled)
+            return self != HistoryFilter(resource=self.resource)
         if order is Order.OF_A_KIND:
             return self != HistoryFilter(kinds=self.kinds)
-        return self != HistoryFilter(since=self.since, until=self.until, settled=self.settled)
+        return self != HistoryFilter(since=self.since, until=self.until)
 
 
 class HistoryPage(msgspec.Struct, frozen=True):

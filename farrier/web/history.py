@@ -149,8 +149,6 @@ async def list_(call: Call[Page, None]) -> Response:
     given = call.given
     wanted, order = given.wanted(), Order(given.order)
     await _refuse_unknown(call.backend, wanted)
-    if order is Order.OLDEST:
-        wanted = msgspec.structs.replace(wanted, settled=True)
     return await _send(call.backend, wanted, given.key(), order=order, limit=given.limit)
 
 
@@ -169,7 +167,7 @@ async def stream(call: Call[Streaming, None]) -> Response:
     """Stream changes as server-sent events, from now on or after a cursor. The ID of each event is a cursor: a client
     that reconnects with the header `Last-Event-ID`, as browsers do, misses no change and gets none twice."""
     given, backend = call.given, call.backend
-    wanted = msgspec.structs.replace(given.wanted(), settled=True)
+    wanted = given.wanted()
     await _refuse_unknown(backend, wanted)
     last = _key("Last-Event-ID", given.last_event_id) or given.key()
     # Errors of the filter and of the database are still a response of their own here.

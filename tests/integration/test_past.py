@@ -149,7 +149,7 @@ async def test_a_page_in_the_middle_reads_only_its_own_rows(conn: Connection, wa
     bounds = "'2026-01-01T00:00:01Z', NULL, '2026-01-01T00:03:10Z', NULL"
     plan = await conn.fetchval(
         f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE page ('{walk}', {key}, '{{}}', {bounds}, 100, 100, "
-        "'{}', '{}', '{}', '{}', '', NULL, '{}', NULL)"
+        "'{}', '{}', '{}', '{}', '', NULL, '{}', 'infinity')"
     )
     scans = list(of_history(msgspec.json.decode(plan)[0]["Plan"]))
     # The rows of the page, the row of the key, and rows of the same time that are sorted with it.
@@ -166,7 +166,8 @@ def of_history(plan: dict[str, Any]) -> Iterator[float]:
 
 async def test_the_readers_role_may_read_history(db: pg.Database, everything: list[HistoryEntry]) -> None:
     async with pg.Database(f"{db.dsn}&options=-c%20role%3Dfarrier_reader").pool(size=1) as connections:
-        assert len(await pasts.walk(PostgresQueries(connections), HistoryFilter(), Order.NEWEST)) == len(everything)
+        for order in (Order.NEWEST, Order.OLDEST):
+            assert len(await pasts.walk(PostgresQueries(connections), HistoryFilter(), order)) == len(everything)
 
 
 async def test_a_key_still_continues_when_its_change_was_removed(

@@ -13,6 +13,7 @@ from farrier.errors import ExitCode
 from farrier.io.pool import Connection
 from farrier.model.history import HistoryEntry
 from tests.integration.cli.conftest import Prompt
+from tests.integration.test_web_feed import SETTLED
 from tests.support import pasts, pg
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -75,13 +76,18 @@ async def test_an_export_that_finds_nothing_repeats_the_key_it_was_given(
     assert key in said.err
 
 
-async def test_an_export_leaves_out_the_last_minute(farrier: Prompt, db: pg.Database) -> None:
-    """An open transaction may still commit entries with an older time, so the export ends before the last minute."""
-    await farrier("node", "add", "gpu-1")
-    assert (await farrier("history", "export")).out == ""
-    assert len((await farrier("history", "export", "--until", "0s")).lines) == 3
-    await db.advance(timedelta(minutes=2))
-    assert len((await farrier("history", "export")).lines) == 3
+async def test_an_export_leaves_out_what_an_older_change_may_still_precede(
+    farrier: Prompt, conn: Connection, db: pg.Database
+) -> None:
+    async with conn.transaction():
+        await conn.execute("SELECT farrier.register_node('slow')")
+        await farrier("node", "add", "fast")
+        await db.advance(SETTLED)
+        for until in ((), ("--until", "0s")):
+            assert (await farrier("history", "export", *until)).out == ""
+    assert [change["name"] for change in (await farrier("history", "export")).lines] == ["slow"] * 3 + ["fast"] * 3
+    await farrier("node", "add", "last")
+    assert len((await farrier("history", "export")).lines) == 6
 
 
 async def test_an_export_is_narrowed_as_a_list_is(farrier: Prompt, everything: list[HistoryEntry]) -> None:

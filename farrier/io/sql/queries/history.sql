@@ -1,7 +1,7 @@
 -- Returns one page of history: examines the next $14 changes after a key, and returns at most $15 that match. The first
 -- five subqueries are the orders of reading, of which $1 names one; the others are never run. The bounded number of
 -- examined changes bounds the cost of a page, even if few match. $23 is the time before which no further change can
--- become visible, for the orders that begin with the oldest change. A key and a bound on the same side are one
+-- become visible: the orders that begin with the oldest change end there. A key and a bound on the same side are one
 -- condition: with two conditions, an index scan may begin at the wrong one.
 WITH looked AS MATERIALIZED (
     SELECT *, row_number() OVER () AS place
@@ -35,7 +35,7 @@ WITH looked AS MATERIALIZED (
                -- beginning of a stream.
                AND (h.version, h.layer) > (CASE WHEN ($3, $5) = ($8, $7) THEN $4 ELSE -1 END, CASE WHEN ($3, $5) = ($8, $7) THEN $6 ELSE '' END)
                AND ($2 IS NULL OR ($3, $5) = ($8, $7) OR (h.at, h.id, h.version, h.kind, h.layer) > ($2, $3, $4, $5, $6))
-               AND ($23 IS NULL OR h.at < $23)
+               AND h.at < $23
              ORDER BY h.version, h.layer LIMIT $14) walked
     UNION ALL
     SELECT *, row_number() OVER ()
