@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from farrier.cli import arguments, history_follow, history_known, history_options, output
+from farrier.cli import arguments, history_follow, history_options, output
 from farrier.cli.connection import Session, with_database
 from farrier.cli.form import Form, formed_as_is
 from farrier.model import duration
@@ -48,7 +48,7 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
     follow: history_options.Follow = False,
 ) -> None:
     """List changes of all resources, the newest first."""
-    wanted = await _of(session, wanted, resource, kind)
+    wanted = _of(wanted, resource, kind)
     if follow and after is not None:
         raise typer.BadParameter("--follow begins with the newest changes; leave out --after, or use history export")
     if follow:
@@ -77,7 +77,7 @@ async def export(
     while an older transaction that has written history is open. So a later export that continues after the last key
     misses no change.
     """
-    wanted = await _of(session, wanted, resource, kind)
+    wanted = _of(wanted, resource, kind)
     key = None if after is None else arguments.key(after)
     printed = 0
     async for page in history_options.walk(session, wanted, Order.OLDEST, after=key):
@@ -113,11 +113,9 @@ async def prune(
     )
 
 
-async def _of(session: Session, wanted: HistoryFilter, resource: str | None, kinds: list[str] | None) -> HistoryFilter:
+def _of(wanted: HistoryFilter, resource: str | None, kinds: list[str] | None) -> HistoryFilter:
     try:
         one = None if resource is None else parse_resource(resource)
     except ValueError as wrong:
         raise typer.BadParameter(f"--resource: {wrong}") from None
-    wanted = msgspec.structs.replace(wanted, resource=one, kinds=tuple(kinds or ()))
-    await history_known.refuse_unknown(session, wanted)
-    return wanted
+    return msgspec.structs.replace(wanted, resource=one, kinds=tuple(kinds or ()))

@@ -20,7 +20,6 @@ from farrier.cli import (
     arguments,
     completed_names,
     history_follow,
-    history_known,
     history_options,
     intent_answers,
     listing,
@@ -208,7 +207,6 @@ async def history(  # noqa: PLR0913 - one parameter is one option
         raise typer.BadParameter(f"give a name, or --all for every {output.words(kind)}")
     which = {"kinds": (kind,)} if name is None else {"resource": (kind, name)}
     wanted = msgspec.structs.replace(wanted, **which)
-    await history_known.refuse_unknown(session, wanted)
     if follow:
         await history_follow.show(session, wanted, newest=limit, form=form)
         return

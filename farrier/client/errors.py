@@ -7,7 +7,7 @@ from http import HTTPStatus
 import httpx
 import msgspec
 
-from farrier.errors import ExitCode, FarrierError, RefusedByModel
+from farrier.errors import ExitCode, FarrierError, MalformedRequest, RefusedByModel
 from farrier.model.intent_views import IntentView
 
 _MEDIA = "application/problem+json"
@@ -50,6 +50,12 @@ class AccessDenied(ApiError):
     label = "access_denied"
 
 
+class Malformed(ApiError, MalformedRequest):
+    """The request is invalid, such as a filter with a misspelt state."""
+
+    label = "api_malformed"
+
+
 class NotAccepted(ApiError):
     """A resource rejected an intent, or a newer intent superseded it. `intent` has the reason."""
 
@@ -65,6 +71,8 @@ def of(response: httpx.Response) -> ApiError:
     problem = _problem(response)
     if problem.intent is not None:
         return NotAccepted(response.status_code, problem, problem.intent)
+    if response.status_code == HTTPStatus.BAD_REQUEST:
+        return Malformed(response.status_code, problem)
     denied = response.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN) and not problem.sqlstate
     return (AccessDenied if denied else ApiError)(response.status_code, problem)
 

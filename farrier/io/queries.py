@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from farrier.errors import UndecodableState
-from farrier.io import census, decoding, intents, reading, refusals, statements
+from farrier.io import census, decoding, intents, misspelt, reading, refusals, statements
 from farrier.io.horizon import Horizon
 from farrier.io.pool import Connection, Pool
 from farrier.model import clocks, selection
@@ -141,9 +141,10 @@ class PostgresQueries:
     ) -> HistoryPage:
         most = max(limit, _LOOKED) if wanted.is_narrow(order) else limit
         async with refusals.borrowed(self._pool) as conn:
+            kind, id_ = await _resource(conn, wanted)
+            await misspelt.refuse(conn, wanted)
             # Read before the page, so that the page includes the changes of writers that have ended by now.
             settled = None if order is Order.NEWEST else await self._horizon.settled(conn)
-            kind, id_ = await _resource(conn, wanted)
             walk = order.value if id_ is None else f"{Order.NEWEST if order is Order.NEWEST else Order.OLDEST} of one"
             key = (None,) * 5 if after is None else msgspec.structs.astuple(after)
             bounds = *_bound(wanted.since), *_bound(wanted.until)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -29,26 +29,19 @@ class Unknown(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
-def named_kinds(wanted: HistoryFilter) -> tuple[str, ...]:
-    """The kinds that a filter names."""
-    return wanted.kinds if wanted.resource is None else (wanted.resource[0],)
-
-
 def names_any(wanted: HistoryFilter) -> bool:
-    """Whether a filter names a kind, a layer or a state."""
-    return bool(named_kinds(wanted) or wanted.layers or wanted.sources or wanted.targets)
+    """Whether a filter names a kind, a layer or a state. The kind of its resource does not count."""
+    return bool(wanted.kinds or wanted.layers or wanted.sources or wanted.targets)
 
 
-def unknown_kinds(wanted: HistoryFilter, kinds: Sequence[KindView]) -> Iterator[Unknown]:
-    """Yield the kinds that are not registered. A removed kind keeps its history, so one of these may have some."""
-    known = tuple(each.kind for each in kinds)
-    yield from (Unknown("kind", "kind", name, known) for name in named_kinds(wanted) if name not in known)
-
-
-def unknown_places(wanted: HistoryFilter, kinds: Sequence[KindView]) -> Iterator[Unknown]:
-    """Yield the layers and the states that none of the kinds of the filter has; nothing if it names a former kind."""
+def unknown(wanted: HistoryFilter, kinds: Sequence[KindView], former: Collection[str]) -> Iterator[Unknown]:
+    """Yield the kinds that no resource has or had, and the layers and states that none of the filter's kinds has. A
+    filter that names a former kind may name any layers and states."""
     known = {each.kind: _layers(each) for each in kinds}
-    names = named_kinds(wanted)
+    for kind in wanted.kinds:
+        if kind not in known and kind not in former:
+            yield Unknown("kind", "kind", kind, tuple(known))
+    names = wanted.kinds if wanted.resource is None else wanted.resource[:1]
     if not set(names) <= known.keys():
         return
     layers: dict[str, frozenset[str]] = {}

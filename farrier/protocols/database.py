@@ -145,7 +145,8 @@ class Queries(Protocol):
         limit: int = 1000,
     ) -> HistoryPage:
         """Changes after the key `after` of one resource or of all, including deleted ones; at most `limit`. The cost of
-        a page depends neither on the length of the history nor on the filter."""
+        a page depends neither on the length of the history nor on the filter. Raises `MalformedRequest` for a kind,
+        layer or state that no resource has or had."""
 
     async def intent(self, intent: int) -> Page[IntentView]:
         """One intent of a node, as one row."""

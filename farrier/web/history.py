@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from farrier.errors import FarrierError
-from farrier.model import duration, filter_names
+from farrier.model import duration
 from farrier.model.api_token import Scope
 from farrier.model.edges import NODE
 from farrier.model.history import HistoryEntry, HistoryFilter, HistoryKey, Order, parse_bound, parse_key, parse_resource
@@ -30,7 +30,7 @@ from farrier.web.backend import Backend
 from farrier.web.kind_path import of_a_kind
 from farrier.web.operation import Answer, Call, Operation
 from farrier.web.parameter_types import Kind, Limit, Name
-from farrier.web.refusals import Refused, unknown
+from farrier.web.refusals import Refused
 
 T = TypeVar("T")
 
@@ -148,7 +148,6 @@ async def list_(call: Call[Page, None]) -> Response:
     """List changes of all resources. With `order=oldest`, `cursor` makes it a change feed that misses nothing."""
     given = call.given
     wanted, order = given.wanted(), Order(given.order)
-    await _refuse_unknown(call.backend, wanted)
     return await _send(call.backend, wanted, given.key(), order=order, limit=given.limit)
 
 
@@ -168,7 +167,6 @@ async def stream(call: Call[Streaming, None]) -> Response:
     that reconnects with the header `Last-Event-ID`, as browsers do, misses no change and gets none twice."""
     given, backend = call.given, call.backend
     wanted = given.wanted()
-    await _refuse_unknown(backend, wanted)
     last = _key("Last-Event-ID", given.last_event_id) or given.key()
     # Errors of the filter and of the database are still a response of their own here.
     key = last or HistoryKey(await backend.queries.settled(), 0, 0, "-", "-")
@@ -225,22 +223,8 @@ def _change(entry: HistoryEntry) -> Change:
 
 
 async def _send_one(backend: Backend, resource: tuple[str, str], given: _OfOne) -> Response:
-    key, wanted = _key("before", given.before), given.narrow(resource)
-    await _refuse_unknown(backend, wanted)
-    return await _send(backend, wanted, key, order=Order.NEWEST, limit=given.limit)
-
-
-async def _refuse_unknown(backend: Backend, wanted: HistoryFilter) -> None:
-    """Raises Refused for a kind, layer or state that no resource has or had."""
-    if not (wanted.kinds or wanted.layers or wanted.sources or wanted.targets):
-        return
-    kinds = await backend.resources.kinds(counted=False)
-    for kind in filter_names.unknown_kinds(wanted, kinds):
-        former = HistoryFilter(kinds=(kind.value,))
-        if not (await backend.queries.history(former, order=Order.OF_A_KIND, limit=1)).changes:
-            raise unknown(kind)
-    for each in filter_names.unknown_places(wanted, kinds):
-        raise unknown(each)
+    key = _key("before", given.before)
+    return await _send(backend, given.narrow(resource), key, order=Order.NEWEST, limit=given.limit)
 
 
 async def _send(

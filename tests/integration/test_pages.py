@@ -266,6 +266,7 @@ async def test_history_is_filtered_and_leads_to_older_changes(web: httpx.AsyncCl
     assert re.findall('data-label="resource"><a href="([^"]+)">([^<]+)', narrowed) == [("/nodes/8", "gpu-07")]
     assert 'value="node/gpu-07"' in narrowed
     assert (await web.get("/history?since=yesterday")).status_code == 400
+    assert (await web.get("/history?to=activ")).status_code == 400
     assert (await web.get("/history?resource=node/nosuch")).status_code == 404
 
 

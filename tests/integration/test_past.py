@@ -87,10 +87,6 @@ async def test_every_order_returns_exactly_the_changes_that_match_the_filter(
     expected = sorted(filter(is_wanted, everything), key=pasts.by_time)
     assert await pasts.walk(queries, wanted, Order.OLDEST, limit=9) == expected
     assert await pasts.walk(queries, wanted, Order.NEWEST, limit=9) == expected[::-1]
-    for kind in wanted.resource[:1] if wanted.resource else wanted.kinds or ("node", "maas_region"):
-        of_kind = sorted((past for past in expected if past.kind == kind), key=pasts.by_node)
-        of_it = wanted if wanted.resource else msgspec.structs.replace(wanted, kinds=(kind,))
-        assert await pasts.walk(queries, of_it, Order.OF_A_KIND, limit=9) == of_kind
 
 
 async def test_an_age_is_counted_from_the_database_s_now(

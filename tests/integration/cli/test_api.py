@@ -127,6 +127,13 @@ async def test_a_command_for_the_database_itself_says_that_it_needs_it(remote: P
     assert refused.err == "farrier: this command needs a connection to the database; use --dsn instead of --api\n"
 
 
+async def test_a_filter_that_no_change_can_match_is_refused_as_with_the_database(
+    farrier: Prompt, remote: Prompt
+) -> None:
+    here, there = [await ask("history", "list", "--to", "activ", ends=ExitCode.USAGE) for ask in (farrier, remote)]
+    assert here == there
+
+
 async def test_an_answer_in_the_first_response_is_reported_like_a_later_one(site: Site, remote: Prompt) -> None:
     first = await remote("intent", "submit", "gpu-1", "manage", "--key", "k", "--wait", ends=ExitCode.REFUSED)
     again = await remote("intent", "submit", "gpu-1", "manage", "--key", "k", "--wait", ends=ExitCode.REFUSED)
