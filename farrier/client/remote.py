@@ -188,8 +188,7 @@ class RemoteQueries:
         after: HistoryKey | None = None,
         limit: int = 1000,
     ) -> HistoryPage:
-        newest = Order.NEWEST if order is Order.NEWEST else Order.OLDEST
-        query = (*_of_history(wanted), ("order", newest.value), ("limit", str(limit)))
+        query = (*_of_history(wanted), ("order", order.value), ("limit", str(limit)))
         query = query if after is None else (*query, ("after", after.text))
         page = await self._api.call(Call(path="/history", type=_Changes, query=query))
         return HistoryPage(page.changes, None if page.next is None else parse_key(page.next))

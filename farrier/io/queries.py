@@ -139,13 +139,13 @@ class PostgresQueries:
         after: HistoryKey | None = None,
         limit: int = 1000,
     ) -> HistoryPage:
-        most = max(limit, _LOOKED) if wanted.is_narrow(order) else limit
+        most = max(limit, _LOOKED) if wanted.is_narrow else limit
         async with refusals.borrowed(self._pool) as conn:
             kind, id_ = await _resource(conn, wanted)
             await misspelt.refuse(conn, wanted)
             # Read before the page, so that the page includes the changes of writers that have ended by now.
-            settled = None if order is Order.NEWEST else await self._horizon.settled(conn)
-            walk = order.value if id_ is None else f"{Order.NEWEST if order is Order.NEWEST else Order.OLDEST} of one"
+            settled = await self._horizon.settled(conn) if order is Order.OLDEST else None
+            walk = order.value if id_ is None else f"{order} of one"
             key = (None,) * 5 if after is None else msgspec.structs.astuple(after)
             bounds = *_bound(wanted.since), *_bound(wanted.until)
             found: tuple[_Walked, ...] = await reading.fetch(
@@ -213,10 +213,9 @@ class _Walked(msgspec.Struct, frozen=True):
 
 
 async def _resource(conn: Connection, wanted: HistoryFilter) -> tuple[str | None, int | None]:
-    """The kind and the ID of the resource that the filter names; without a resource, the first of its kinds and no
-    ID."""
+    """The kind and the ID of the resource that the filter names."""
     if wanted.resource is None:
-        return next(iter(wanted.kinds), None), None
+        return None, None
     kind, given = wanted.resource
     return kind, await reading.find_resource(conn, kind, given)
 

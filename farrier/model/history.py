@@ -19,13 +19,12 @@ _LARGEST = (1 << 63) - 1  # the largest bigint of PostgreSQL
 
 
 class Order(StrEnum):
-    """The order of a query: by time, or, for all resources of one kind, by resource and then from the oldest change.
-    The history of one resource is ordered by version, which is the same order as by time. The order `oldest` ends at
-    the time before which no further change can become visible, so a reader that continues later misses none."""
+    """The order of a query, by time. The history of one resource is ordered by version, which is the same order. The
+    order `oldest` ends at the time before which no further change can become visible, so a reader that continues later
+    misses none."""
 
     NEWEST = "newest"
     OLDEST = "oldest"
-    OF_A_KIND = "of a kind"
 
 
 class HistoryKey(msgspec.Struct, frozen=True):
@@ -88,8 +87,8 @@ Bound = datetime | timedelta
 class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):
     """A filter of changes; an empty field or None accepts all.
 
-    The order `of a kind` requires exactly one kind in `kinds`. `resource` is the kind and the name or ID of one
-    resource; the name of a MAAS region is its site. `since` is inclusive, `until` exclusive.
+    `resource` is the kind and the name or ID of one resource; the name of a MAAS region is its site. `since` is
+    inclusive, `until` exclusive.
 
     `causes` compares the whole text of a cause or its first word: `intent 7`, `intent`, `timer`. `reason` is a part of
     the text, case-insensitive. `at_least` is the shortest time spent in the source state.
@@ -107,12 +106,11 @@ class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     at_least: timedelta | None = None
 
-    def is_narrow(self, order: Order) -> bool:
-        """Whether a query in this order reads changes that the filter does not accept."""
+    @property
+    def is_narrow(self) -> bool:
+        """Whether a query reads changes that the filter does not accept."""
         if self.resource is not None:
             return self != HistoryFilter(resource=self.resource)
-        if order is Order.OF_A_KIND:
-            return self != HistoryFilter(kinds=self.kinds)
         return self != HistoryFilter(since=self.since, until=self.until)
 
 

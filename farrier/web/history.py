@@ -7,7 +7,6 @@ seconds after it was made. So a client that continues from a cursor misses none.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from enum import StrEnum
 from http import HTTPStatus
 from typing import Annotated, TypeVar
 
@@ -43,13 +42,6 @@ _POLL_SECONDS = 1.0
 _KEEP_ALIVE_SECONDS = 15.0
 # Each one is a query a second on one of the few connections of the web.
 _MOST_STREAMS = 64
-
-
-class Sequence(StrEnum):
-    """The order of a page."""
-
-    NEWEST = "newest"
-    OLDEST = "oldest"
 
 
 class Narrowed(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +97,7 @@ class OfAll(Narrowed, frozen=True, kw_only=True):
 
 
 class Page(OfAll, frozen=True, kw_only=True):
-    order: Annotated[Sequence, Meta(description="Newest first, or oldest first.")] = Sequence.NEWEST
+    order: Annotated[Order, Meta(description="Newest first, or oldest first.")] = Order.NEWEST
     limit: Limit = 100
 
 
@@ -147,8 +139,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 async def list_(call: Call[Page, None]) -> Response:
     """List changes of all resources. With `order=oldest`, `cursor` makes it a change feed that misses nothing."""
     given = call.given
-    wanted, order = given.wanted(), Order(given.order)
-    return await _send(call.backend, wanted, given.key(), order=order, limit=given.limit)
+    return await _send(call.backend, given.wanted(), given.key(), order=given.order, limit=given.limit)
 
 
 async def list_of_node(call: Call[OfOneNode, None]) -> Response:

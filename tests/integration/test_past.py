@@ -46,10 +46,8 @@ async def test_pages_hold_every_change_once_and_in_order_wherever_they_are_cut(
 ) -> None:
     newest = await pasts.walk(queries, HistoryFilter(), Order.NEWEST, limit=limit)
     oldest = await pasts.walk(queries, HistoryFilter(), Order.OLDEST, limit=limit)
-    nodes = await pasts.walk(queries, HistoryFilter(kinds=("node",)), Order.OF_A_KIND, limit=limit)
     assert oldest == sorted(everything, key=pasts.by_time)
     assert newest == oldest[::-1]
-    assert nodes == sorted((past for past in everything if past.kind == "node"), key=pasts.by_node)
 
 
 WANTED: list[tuple[HistoryFilter, Callable[[HistoryEntry], bool]]] = [
@@ -133,7 +131,7 @@ async def test_a_page_reads_a_bounded_number_of_changes_and_the_next_page_goes_o
 
 
 @pytest.mark.matrix(keep=2)
-@pytest.mark.parametrize("walk", ["newest", "oldest", "newest of one", "oldest of one", "of a kind"])
+@pytest.mark.parametrize("walk", ["newest", "oldest", "newest of one", "oldest of one"])
 async def test_a_page_in_the_middle_reads_only_its_own_rows(conn: Connection, walk: str) -> None:
     """The key leads straight into the index, also with the generic plan. Five hundred changes have the same time, as
     after a commit."""

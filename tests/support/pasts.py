@@ -103,10 +103,6 @@ def by_time(past: HistoryEntry) -> tuple[Any, ...]:
     return past.at, past.id, past.version, past.kind, past.layer
 
 
-def by_node(past: HistoryEntry) -> tuple[Any, ...]:
-    return past.id, past.version, past.layer
-
-
 async def walk(
     queries: PostgresQueries, wanted: HistoryFilter, order: Order, *, limit: int = 1000
 ) -> Sequence[HistoryEntry]:

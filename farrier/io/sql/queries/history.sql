@@ -1,5 +1,5 @@
 -- Returns one page of history: examines the next $14 changes after a key, and returns at most $15 that match. The first
--- five subqueries are the orders of reading, of which $1 names one; the others are never run. The bounded number of
+-- four subqueries are the orders of reading, of which $1 names one; the others are never run. The bounded number of
 -- examined changes bounds the cost of a page, even if few match. $23 is the time before which no further change can
 -- become visible: the orders that begin with the oldest change end there. A key and a bound on the same side are one
 -- condition: with two conditions, an index scan may begin at the wrong one.
@@ -37,12 +37,6 @@ WITH looked AS MATERIALIZED (
                AND ($2 IS NULL OR ($3, $5) = ($8, $7) OR (h.at, h.id, h.version, h.kind, h.layer) > ($2, $3, $4, $5, $6))
                AND h.at < $23
              ORDER BY h.version, h.layer LIMIT $14) walked
-    UNION ALL
-    SELECT *, row_number() OVER ()
-      FROM (SELECT h.* FROM farrier.history h
-             WHERE $1 = 'of a kind' AND h.kind = $7
-               AND (h.id, h.version, h.layer) > (coalesce($3, -1), coalesce($4, -1), coalesce($6, ''))
-             ORDER BY h.id, h.version, h.layer LIMIT $14) walked
 ), found AS MATERIALIZED (
     SELECT l.*, asked.requested_by
       FROM looked l
