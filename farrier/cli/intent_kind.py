@@ -12,7 +12,6 @@ from farrier.cli import completed_names, output
 from farrier.cli.connection import Session
 from farrier.config.reading import nearest
 from farrier.errors import RefusedByModel
-from farrier.model.edges import NODE
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.views import Page
 
@@ -30,10 +29,8 @@ IntentArgument = Annotated[int, typer.Argument(metavar="ID", help="ID of the int
 
 async def one(session: Session, kind: str, intent: int) -> Page[IntentView]:
     """One intent, as one row. Raises RefusedByModel if the kind has no such intent."""
-    if kind == NODE:
-        return await session.queries.intent(intent)
     await actions(session, kind)
-    page = await session.resources.intent(intent)
+    page = await session.resources.intent(kind, intent)
     if page.rows[0].kind != kind:
         raise RefusedByModel(
             f"intent {intent} is for a {output.words(page.rows[0].kind)}, not for a {output.words(kind)}",
@@ -44,9 +41,7 @@ async def one(session: Session, kind: str, intent: int) -> Page[IntentView]:
 
 async def some(session: Session, kind: str, wanted: WantedIntents, before: int | None, limit: int) -> IntentPage:
     """A page of intents of the kind, newest first."""
-    if kind == NODE:
-        return await session.queries.intents(wanted, before=before, limit=limit)
-    return await session.resources.intents(wanted, kind=kind, before=before, limit=limit)
+    return await session.resources.intents(kind, wanted, before=before, limit=limit)
 
 
 async def actions(session: Session, kind: str) -> tuple[str, ...]:

@@ -78,7 +78,7 @@ class NodeDoor(msgspec.Struct, frozen=True, kw_only=True):
 
     async def intent(self, intent: int) -> IntentView:
         """The intent with its answer."""
-        return (await self.session.queries.intent(intent)).rows[0]
+        return (await self.session.resources.intent(NODE, intent)).rows[0]
 
     async def reached(self, ids: Sequence[int]) -> Mapping[int, Reached]:
         """How far these nodes are. A node that is not listed any more is deleted."""

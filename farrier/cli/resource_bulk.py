@@ -37,7 +37,7 @@ class ResourceDoor(msgspec.Struct, frozen=True, kw_only=True):
 
     async def intent(self, intent: int) -> IntentView:
         """The intent with its answer."""
-        return (await self.session.resources.intent(intent)).rows[0]
+        return (await self.session.resources.intent(self.request.kind, intent)).rows[0]
 
     async def reached(self, ids: Sequence[int]) -> Mapping[int, Reached]:
         """How far these resources are."""

@@ -193,12 +193,6 @@ class RemoteQueries:
         page = await self._api.call(Call(path="/history", type=_Changes, query=query))
         return HistoryPage(page.changes, None if page.next is None else parse_key(page.next))
 
-    async def intent(self, intent: int) -> Page[IntentView]:
-        return await _intent(self._api, NODE, intent)
-
-    async def intents(self, wanted: WantedIntents, *, before: int | None = None, limit: int = 1000) -> IntentPage:
-        return await _intents(self._api, NODE, wanted, before, limit)
-
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
         query = (*(("status", each) for each in statuses), *([("node", node)] if node else []), ("limit", str(limit)))
         page = await self._api.call(Call(path="/tasks", type=_Tasks, query=query))
@@ -236,13 +230,23 @@ class RemoteResourceQueries:
         shown = await self._api.call(Call(path=path, type=_ShownResource))
         return Page(shown.now, (ResourceDetail(resource=shown.resource, requests=shown.requests),))
 
-    async def intent(self, intent: int) -> Page[IntentView]:
-        return await _intent(self._api, "", intent)
+    async def intent(self, kind: str | None, intent: int) -> Page[IntentView]:
+        found = await self._api.call(calls.intent(kind or "", intent, 0))
+        # One intent comes without the server's time, a list with it.
+        return Page((await self._api.call(calls.intents(kind or "", {}, None, 1))).now, (found,))
 
     async def intents(
-        self, wanted: WantedIntents, *, kind: str | None = None, before: int | None = None, limit: int = 1000
+        self, kind: str | None, wanted: WantedIntents, *, before: int | None = None, limit: int = 1000
     ) -> IntentPage:
-        return await _intents(self._api, kind or "", wanted, before, limit)
+        name = "node" if kind == NODE else "resource"
+        filters: Mapping[str, Sequence[str]] = {
+            name: () if wanted.resource is None else (wanted.resource,),
+            "status": wanted.statuses,
+            "action": wanted.actions,
+            "requested_by": wanted.requested_by,
+        }
+        page = await self._api.call(calls.intents(kind or "", filters, before, limit))
+        return IntentPage(page.now, page.intents, page.next)
 
     async def late(self, _limits: Limits, *, limit: int = 1000) -> Page[LateResource]:
         late = await self._api.call(Call(path="/breaches", type=_Breaches))
@@ -326,24 +330,6 @@ def _new_node(given: Registration) -> calls.NewNode:
         bootstrap=given.bootstrap_token is not None,
         **details,
     )
-
-
-async def _intent(api: AsyncFarrier, kind: str, intent: int) -> Page[IntentView]:
-    found = await api.call(calls.intent(kind, intent, 0))
-    # One intent comes without the server's time, a list with it.
-    return Page((await api.call(calls.intents(kind, {}, None, 1))).now, (found,))
-
-
-async def _intents(api: AsyncFarrier, kind: str, wanted: WantedIntents, before: int | None, limit: int) -> IntentPage:
-    name = "node" if kind == NODE else "resource"
-    filters: Mapping[str, Sequence[str]] = {
-        name: () if wanted.resource is None else (wanted.resource,),
-        "status": wanted.statuses,
-        "action": wanted.actions,
-        "requested_by": wanted.requested_by,
-    }
-    page = await api.call(calls.intents(kind, filters, before, limit))
-    return IntentPage(page.now, page.intents, page.next)
 
 
 def _of_nodes(wanted: Wanted) -> Query:

@@ -1,4 +1,4 @@
-"""Reads intents for display, page by page. Shared by `queries` (nodes) and `resource_queries` (all other kinds)."""
+"""Reads intents for display, page by page."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ from typing import Any
 import msgspec
 
 from farrier.errors import RefusedByModel
-from farrier.io import reading
+from farrier.io import reading, statements
 from farrier.io.pool import Connection
+from farrier.model.edges import NODE
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.views import Page
+
+_PAGE = statements.load("queries/intents")
+_PAGE_OF_NODES = _PAGE.replace(
+    "SELECT i.*, NULL::integer AS api_version FROM farrier.resource_intents i",
+    "SELECT i.*, 'node' AS kind, i.node_id AS resource_id FROM farrier.intents i",
+)
 
 # How many intents a filtered page examines at most, which takes some 10 ms.
 _LOOKED = 5000
@@ -27,16 +34,16 @@ class _Walked(msgspec.Struct, frozen=True):
     last: int | None
 
 
-async def find(conn: Connection, sql: str, intent: int, *more: Any) -> Page[IntentView]:
+async def find(conn: Connection, kind: str | None, intent: int) -> Page[IntentView]:
     """A page with one intent. Raises RefusedByModel if it does not exist."""
-    walked = await _walk(conn, sql, "one", intent, None, 1, 1, [], [], [], *more)
+    walked = await _walk(conn, kind, "one", intent, None, 1, 1, [], [], [])
     if not walked.rows:
         raise RefusedByModel(f"no intent has the ID {intent}", hint="the list of intents has the IDs", sqlstate="FR404")
     return Page(walked.now, walked.rows)
 
 
 async def page(
-    conn: Connection, sql: str, wanted: WantedIntents, *more: Any, resource: int | None, window: tuple[int | None, int]
+    conn: Connection, kind: str | None, wanted: WantedIntents, *, resource: int | None, window: tuple[int | None, int]
 ) -> IntentPage:
     """A page of intents. `window` is (ID, number): the intents below this ID, at most this number. `resource` is the ID
     of the resource to which the filter is limited."""
@@ -45,12 +52,13 @@ async def page(
     most = max(limit, _LOOKED)
     narrowed = list(wanted.statuses), list(wanted.actions), list(wanted.requested_by)
     below = _LARGEST if before is None else before
-    walked = await _walk(conn, sql, walk, resource, below, most, limit, *narrowed, *more)
+    walked = await _walk(conn, kind, walk, resource, below, most, limit, *narrowed)
     if len(walked.rows) == limit:
         return IntentPage(walked.now, walked.rows, walked.rows[-1].id)
     return IntentPage(walked.now, walked.rows, walked.last if walked.looked == most else None)
 
 
-async def _walk(conn: Connection, sql: str, *arguments: Any) -> _Walked:
-    (walked,) = await reading.fetch(conn, _Walked, sql, *arguments)
+async def _walk(conn: Connection, kind: str | None, *arguments: Any) -> _Walked:
+    sql = _PAGE_OF_NODES if kind == NODE else _PAGE
+    (walked,) = await reading.fetch(conn, _Walked, sql, *arguments, kind)
     return walked

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from farrier.errors import UndecodableState
-from farrier.io import census, decoding, intents, misspelt, reading, refusals, statements
+from farrier.io import census, decoding, misspelt, reading, refusals, statements
 from farrier.io.horizon import Horizon
 from farrier.io.pool import Connection, Pool
 from farrier.model import clocks, selection
@@ -25,7 +25,6 @@ from farrier.model.clocks import Overdue, OverduePage
 from farrier.model.controller_views import Ownership
 from farrier.model.edges import NODE
 from farrier.model.history import Bound, HistoryEntry, HistoryFilter, HistoryKey, HistoryPage, Order
-from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.limits import STATES, Limits
 from farrier.model.selection import LabelTest, NameRange
 from farrier.model.views import (
@@ -50,7 +49,6 @@ _NODES = statements.load("queries/nodes")
 _DETAIL = statements.load("queries/detail")
 _HISTORY = statements.load("queries/history")
 _TASKS = statements.load("queries/tasks")
-_INTENTS = statements.load("queries/intents")
 _FIGURES = statements.load("queries/figures")
 _CONTROLLERS = statements.load("queries/controllers")
 
@@ -171,15 +169,6 @@ class PostgresQueries:
     async def settled(self) -> datetime:
         async with refusals.borrowed(self._pool) as conn:
             return await self._horizon.settled(conn)
-
-    async def intent(self, intent: int) -> Page[IntentView]:
-        async with refusals.borrowed(self._pool) as conn:
-            return await intents.find(conn, _INTENTS, intent)
-
-    async def intents(self, wanted: WantedIntents, *, before: int | None = None, limit: int = 1000) -> IntentPage:
-        async with refusals.borrowed(self._pool) as conn:
-            id_ = None if wanted.resource is None else await reading.find_resource(conn, NODE, wanted.resource)
-            return await intents.page(conn, _INTENTS, wanted, resource=id_, window=(before, limit))
 
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
         async with refusals.borrowed(self._pool) as conn:

@@ -32,7 +32,6 @@ _DETAIL = statements.load("resources/detail")
 _LATE = statements.load("resources/late")
 _ADDRESSES = statements.load("resources/addresses")
 _MEMBERS = statements.load("resources/members")
-_INTENTS = statements.load("resources/intents")
 
 
 class PostgresResourceQueries:
@@ -62,12 +61,12 @@ class PostgresResourceQueries:
             id_ = await reading.find_resource(conn, kind, given)
             return Page(now, await reading.fetch(conn, ResourceDetail, _DETAIL, kind, id_))
 
-    async def intent(self, intent: int) -> Page[IntentView]:
+    async def intent(self, kind: str | None, intent: int) -> Page[IntentView]:
         async with refusals.borrowed(self._pool) as conn:
-            return await intents.find(conn, _INTENTS, intent, None)
+            return await intents.find(conn, kind, intent)
 
     async def intents(
-        self, wanted: WantedIntents, *, kind: str | None = None, before: int | None = None, limit: int = 1000
+        self, kind: str | None, wanted: WantedIntents, *, before: int | None = None, limit: int = 1000
     ) -> IntentPage:
         if wanted.resource is not None and kind is None:
             raise MalformedRequest(f"resource {wanted.resource!r} is given without its kind", hint="give the kind, too")
@@ -75,7 +74,7 @@ class PostgresResourceQueries:
             id_ = None
             if kind is not None and wanted.resource is not None:
                 id_ = await reading.find_resource(conn, kind, wanted.resource)
-            return await intents.page(conn, _INTENTS, wanted, kind, resource=id_, window=(before, limit))
+            return await intents.page(conn, kind, wanted, resource=id_, window=(before, limit))
 
     async def late(self, limits: Limits, *, limit: int = 1000) -> Page[LateResource]:
         async with refusals.borrowed(self._pool) as conn:

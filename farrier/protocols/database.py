@@ -148,13 +148,6 @@ class Queries(Protocol):
         a page depends neither on the length of the history nor on the filter. Raises `MalformedRequest` for a kind,
         layer or state that no resource has or had."""
 
-    async def intent(self, intent: int) -> Page[IntentView]:
-        """One intent of a node, as one row."""
-
-    async def intents(self, wanted: WantedIntents, *, before: int | None = None, limit: int = 1000) -> IntentPage:
-        """Intents of one node or of all, including deleted ones, newest first, from the first ID below `before`; at
-        most `limit`. The cost of a page depends neither on the number of intents nor on the filter."""
-
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
         """Agent tasks of one node or of all, the newest first."""
 
@@ -201,14 +194,16 @@ class ResourceQueries(Protocol):
     async def resource(self, kind: str, given: str) -> Page[ResourceDetail]:
         """Everything about one resource, as one row. The resource may have ended."""
 
-    async def intent(self, intent: int) -> Page[IntentView]:
-        """One intent of a resource, as one row."""
+    async def intent(self, kind: str | None, intent: int) -> Page[IntentView]:
+        """One intent, as one row. Intents of nodes have a numbering of their own; all other kinds share one, and `kind`
+        may be any of them or None."""
 
     async def intents(
-        self, wanted: WantedIntents, *, kind: str | None = None, before: int | None = None, limit: int = 1000
+        self, kind: str | None, wanted: WantedIntents, *, before: int | None = None, limit: int = 1000
     ) -> IntentPage:
-        """Intents of one resource, of a kind, or of all registered kinds, like `Queries.intents`. Raises
-        `MalformedRequest` for a resource without its kind."""
+        """Intents of a kind, or of all kinds but `node`, newest first, from the first ID below `before`; at most
+        `limit`. Includes intents of resources that have ended. The cost of a page depends neither on the number of
+        intents nor on the filter. Raises `MalformedRequest` for a resource without its kind."""
 
     async def late(self, limits: Limits, *, limit: int = 1000) -> Page[LateResource]:
         """Resources above their limit, the worst first, at most `limit`. `limits` are the limits that differ from those

@@ -6,7 +6,7 @@ of a GET only says that the intent exists; its body has the answer.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Annotated, Any, TypeAlias
@@ -18,9 +18,9 @@ from starlette.responses import Response
 from farrier.model import requests as asked
 from farrier.model.actions import ACTIONS, API_MAX
 from farrier.model.api_token import Scope
+from farrier.model.edges import NODE
 from farrier.model.filter_names import Unknown
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
-from farrier.model.views import Page
 from farrier.web import operation
 from farrier.web.access import requester
 from farrier.web.backend import Backend
@@ -138,7 +138,7 @@ async def submit(call: Call[Submitting, Ask]) -> Response:
             api_version=call.given.api_version,
         )
     )
-    return answered(await of_node(call, intent), "intents")
+    return answered(await awaited(call, NODE, intent), "intents")
 
 
 async def submit_for_resource(call: Call[Waiting, AskResource]) -> Response:
@@ -154,17 +154,17 @@ async def submit_for_resource(call: Call[Waiting, AskResource]) -> Response:
             requested_by=await requester(call.request, body.requested_by),
         )
     )
-    return answered(await _of_resource(call, intent), "resource-intents")
+    return answered(await awaited(call, None, intent), "resource-intents")
 
 
 async def show(call: Call[Waited, None]) -> Response:
     """Show an intent for a node. With `wait`, the response comes with the answer, or after that time."""
-    return operation.json(await of_node(call, call.given.intent))
+    return operation.json(await awaited(call, NODE, call.given.intent))
 
 
 async def show_of_resource(call: Call[Waited, None]) -> Response:
     """Show an intent for a resource of a registered kind, as `/intents/{intent}` does for a node."""
-    return operation.json(await _of_resource(call, call.given.intent))
+    return operation.json(await awaited(call, None, call.given.intent))
 
 
 async def list_of_nodes(call: Call[ListedOfNodes, None]) -> Response:
@@ -173,7 +173,7 @@ async def list_of_nodes(call: Call[ListedOfNodes, None]) -> Response:
     for action in given.action:
         if action not in ACTIONS:
             raise unknown(Unknown("action", "action", action, tuple(ACTIONS)))
-    page = await call.backend.queries.intents(given.wanted(given.node), before=given.before, limit=given.limit)
+    page = await call.backend.resources.intents(NODE, given.wanted(given.node), before=given.before, limit=given.limit)
     return _listed(page)
 
 
@@ -182,7 +182,7 @@ async def list_of_resources(call: Call[ListedOfResources, None]) -> Response:
     given = call.given
     await _refuse_unknown(call.backend, given)
     page = await call.backend.resources.intents(
-        given.wanted(given.resource), kind=given.kind, before=given.before, limit=given.limit
+        given.kind, given.wanted(given.resource), before=given.before, limit=given.limit
     )
     return _listed(page)
 
@@ -201,20 +201,13 @@ async def _refuse_unknown(backend: Backend, given: ListedOfResources) -> None:
             raise unknown(Unknown("action", "action", action, tuple(actions)))
 
 
-async def of_node(call: Call[Any, Any], intent: int) -> IntentView:
-    """An intent of a node, after waiting for its answer as long as the client does."""
-    return await _awaited(call, call.backend.queries.intent, intent)
-
-
-async def _of_resource(call: Call[Any, Any], intent: int) -> IntentView:
-    return await _awaited(call, call.backend.resources.intent, intent)
-
-
-async def _awaited(call: Call[Any, Any], read: Callable[[int], Awaitable[Page[IntentView]]], intent: int) -> IntentView:
-    (view,) = (await read(intent)).rows
+async def awaited(call: Call[Any, Any], kind: str | None, intent: int) -> IntentView:
+    """An intent, after waiting for its answer as long as the client does."""
+    queries = call.backend.resources
+    (view,) = (await queries.intent(kind, intent)).rows
     if view.status == asked.IntentStatus.PENDING and call.given.wait:
         await call.backend.requests.answer(view.kind, intent, timedelta(seconds=call.given.wait))
-        (view,) = (await read(intent)).rows
+        (view,) = (await queries.intent(kind, intent)).rows
     return view
 
 

@@ -192,7 +192,7 @@ async def change(call: Call[Changing, Any]) -> Response:
             api_version=given.api_version,
         )
     )
-    answered = await intents.of_node(call, intent)
+    answered = await intents.awaited(call, NODE, intent)
     if answered.status == IntentStatus.PENDING:
         return intents.answered(answered, "intents")
     found = await _read(call, given.node)

@@ -9,7 +9,6 @@ import pytest
 from farrier.errors import MalformedRequest, RefusedByModel
 from farrier.io.api import PostgresRequests
 from farrier.io.pool import Connection, Pool
-from farrier.io.queries import PostgresQueries
 from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.model.intent_views import WantedIntents
 from farrier.model.requests import Registration
@@ -51,7 +50,7 @@ async def ids(pool: Pool, wanted: WantedIntents, limit: int = 1000) -> list[int]
     found: list[int] = []
     before: int | None = None
     while True:
-        page = await PostgresQueries(pool).intents(wanted, before=before, limit=limit)
+        page = await PostgresResourceQueries(pool).intents("node", wanted, before=before, limit=limit)
         assert len(page.rows) <= limit
         found += [intent.id for intent in page.rows]
         before = page.following
@@ -77,14 +76,14 @@ async def test_pages_have_each_matching_intent_once_and_the_newest_first(pool: P
 
 @pytest.mark.usefixtures("conn")
 async def test_an_intent_is_shown_with_its_node_answer_and_parameters(pool: Pool) -> None:
-    (shown,) = (await PostgresQueries(pool).intent(6)).rows
+    (shown,) = (await PostgresResourceQueries(pool).intent("node", 6)).rows
     assert (shown.kind, shown.resource, shown.name, shown.action, shown.params) == ("node", 1, "gpu-1", "manage", {})
     assert (shown.status, shown.reason, shown.requested_by) == ("rejected", "no", "ann")
     assert (shown.idempotency_key, shown.api_version) == ("k6", 2)
     assert shown.answered_at is not None
-    for queries in (PostgresQueries(pool), PostgresResourceQueries(pool)):
+    for kind in ("node", "network_segment", None):
         with pytest.raises(RefusedByModel, match="no intent has the ID 99") as refused:
-            await queries.intent(99)
+            await PostgresResourceQueries(pool).intent(kind, 99)
         assert refused.value.sqlstate == "FR404"
 
 
@@ -92,9 +91,10 @@ async def test_an_intent_is_shown_with_its_node_answer_and_parameters(pool: Pool
 @pytest.mark.usefixtures("conn")
 async def test_the_roles_for_intents_and_for_reading_see_intents(db: pg.Database, role: str) -> None:
     async with pg.Database(f"{db.dsn}&options=-c%20role%3D{role}").pool(size=1) as connections:
-        assert len((await PostgresQueries(connections).intents(WantedIntents())).rows) == 12
-        assert (await PostgresQueries(connections).intent(1)).rows[0].name == "gpu-2"
-        assert (await PostgresResourceQueries(connections).intents(WantedIntents())).rows == ()
+        queries = PostgresResourceQueries(connections)
+        assert len((await queries.intents("node", WantedIntents())).rows) == 12
+        assert (await queries.intent("node", 1)).rows[0].name == "gpu-2"
+        assert (await queries.intents(None, WantedIntents())).rows == ()
 
 
 async def test_intents_of_every_other_kind_are_listed_like_those_of_nodes(yard: Yard) -> None:
@@ -102,24 +102,24 @@ async def test_intents_of_every_other_kind_are_listed_like_those_of_nodes(yard: 
     for name in ("c-1", "c-2"):
         await yard.create(name)
         await yard.pool.execute("SELECT farrier.resource_intent('crate', $1, 'delete')", name)
-    (newest, *others) = (await queries.intents(WantedIntents())).rows
+    (newest, *others) = (await queries.intents(None, WantedIntents())).rows
     assert (newest.kind, newest.name, newest.action, newest.status) == ("crate", "c-2", "delete", "pending")
     assert [(intent.name, intent.action) for intent in others] == [
         ("c-2", "create"),
         ("c-1", "delete"),
         ("c-1", "create"),
     ]
-    assert (await queries.intent(newest.id)).rows == (newest,)
+    assert (await queries.intent("crate", newest.id)).rows == (newest,)
     for kind, wanted, expected in (
         ("crate", WantedIntents(resource="c-1"), ["delete", "create"]),
         ("crate", WantedIntents(statuses=("accepted",)), ["create", "create"]),
         (None, WantedIntents(statuses=("pending",)), ["delete", "delete"]),
         ("network_segment", WantedIntents(), []),
     ):
-        page = await queries.intents(wanted, kind=kind)
+        page = await queries.intents(kind, wanted)
         assert ([intent.action for intent in page.rows], page.following) == (expected, None)
     with pytest.raises(MalformedRequest, match="resource 'c-1' is given without its kind"):
-        await queries.intents(WantedIntents(resource="c-1"))
+        await queries.intents(None, WantedIntents(resource="c-1"))
 
 
 async def test_several_nodes_are_registered_together_or_not_at_all_and_the_invalid_one_is_named(
