@@ -75,7 +75,7 @@ class Daemon:
         if config.http.tls_cert:
             self._certificate = Certificate(config.http.tls_cert, config.http.tls_key)
         extensions = wiring.extensions(config.controller.kinds)
-        sink = PrometheusSink(wiring.vocabulary(wiring.specs_of(extensions)), named=config.metrics.name_nodes)
+        sink = PrometheusSink(wiring.vocabulary(wiring.specs_of(extensions)), named=config.metrics.name_resources)
         gauges = wiring.fleet_gauges(config)
         sink.registry.register(gauges)
         sink.registry.register(wiring.trust_gauge(config.bmc))

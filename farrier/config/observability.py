@@ -98,11 +98,11 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of metrics."""
 
-    name_nodes: Annotated[
+    name_resources: Annotated[
         bool,
         Meta(
-            description="The metric farrier_node_above_sla_seconds names up to a hundred nodes above a limit, so that "
-            "alerts can name them. Exemplars of counters and histograms name nodes and other resources, too."
+            description="The metric farrier_resource_above_sla_seconds names up to a hundred nodes and other resources "
+            "above a limit, so that alerts can name them. Exemplars of counters and histograms name resources, too."
         ),
     ] = True
     runbooks_url: Annotated[

@@ -175,8 +175,8 @@ def _of_states(census: Census, limits: Limits) -> Iterator[GaugeMetricFamily]:
     yield gauges.RESOURCES.family(counts)
     yield gauges.OLDEST_IN_STATE.family(oldest)
     yield gauges.ABOVE_SLA.family(above)
-    yield gauges.NODE_ABOVE_SLA.family(
-        {(late.node, late.kind, late.state, late.substate): late.seconds for late in census.worst}
+    yield gauges.RESOURCE_ABOVE_SLA.family(
+        {(late.name, late.resource_kind, late.kind, late.state, late.substate): late.seconds for late in census.worst}
     )
 
 

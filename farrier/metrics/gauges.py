@@ -32,12 +32,13 @@ OLDEST_IN_STATE = Gauge(
     "Longest time for which a resource has been in the state; 0 without resources.",
     _PLACE,
 )
-NODE_ABOVE_SLA = Gauge(
-    "farrier_node_above_sla_seconds",
-    "How far a clock of a node is above its limit, not counting clocks that a pause stops. At most a hundred series: "
-    "for each state the five nodes furthest above its limit, then the nodes of the fleet furthest above any limit. "
-    "metrics.name_nodes = false switches this metric off.",
-    ("node", *_PLACE),
+RESOURCE_ABOVE_SLA = Gauge(
+    "farrier_resource_above_sla_seconds",
+    "How far a clock of a node or other resource is above its limit, not counting clocks that a pause stops. At most a "
+    "hundred series: for each state the five resources furthest above its limit, then the resources of the fleet "
+    "furthest above any limit. The labels name and resource_kind are the NAME and KIND that farrier resource why "
+    "expects. metrics.name_resources = false switches this metric off.",
+    ("name", "resource_kind", *_PLACE),
 )
 MANUAL_INTERVENTION = Gauge(
     "farrier_manual_intervention_required",
@@ -127,6 +128,6 @@ BMC_TLS_INSECURE = Gauge(
     "Number of settings that disable the check of BMC certificates, per process: for all hosts, and for single hosts.",
 )
 
-NODE_SERIES_AT_MOST = 100
-"""Largest number of series of the gauge that names nodes. It is small enough for any Prometheus, even if all nodes are
-stuck."""
+NAMED_AT_MOST = 100
+"""Largest number of series of the gauge that names resources. It is small enough for any Prometheus, even if all
+resources are stuck."""

@@ -1,6 +1,6 @@
 """The counts of the fleet: the result of `protocols.Queries.census`, which metrics show.
 
-The counts cover the whole fleet; only a few of the worst nodes are named.
+The counts cover the whole fleet; only a few of the worst resources are named.
 """
 
 from __future__ import annotations
@@ -77,10 +77,12 @@ class Limited(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-class LateNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A clock of a node that is above its limit by `seconds`."""
+class LateClock(msgspec.Struct, frozen=True, kw_only=True):
+    """A clock of a resource that is above its limit by `seconds`. `kind` is the label of the clock's layer, as in
+    `Late`, and `resource_kind` the kind of the resource: `management` is a layer of a `node`."""
 
-    node: str
+    name: str
+    resource_kind: str
     kind: str
     state: str
     substate: str
@@ -114,7 +116,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[Inhabited, ...]
     above: tuple[Late, ...]
     kind_limits: tuple[Limited, ...]
-    worst: tuple[LateNode, ...]
+    worst: tuple[LateClock, ...]
     manual: Mapping[str, int]
     shards: tuple[Owned, ...]
     wakes: int

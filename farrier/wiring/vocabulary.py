@@ -68,7 +68,7 @@ def census_rules(config: settings.Config) -> Rules:
         limits=config.sla,
         offline_after=config.node.offline_after,
         observation_ttl=config.node.observation_ttl,
-        name_at_most=gauges.NODE_SERIES_AT_MOST if config.metrics.name_nodes else 0,
+        name_at_most=gauges.NAMED_AT_MOST if config.metrics.name_resources else 0,
     )
 
 

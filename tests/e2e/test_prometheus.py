@@ -37,7 +37,7 @@ class Prometheus:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    async def alert(self, name: str, **labels: str) -> dict[str, Any] | None:
+    async def alert(self, name: str, /, **labels: str) -> dict[str, Any] | None:
         """The alert of this name and with these labels, pending or firing."""
         async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
             answer = (await client.get(f"{self._url}/api/v1/alerts")).raise_for_status().json()
@@ -154,18 +154,18 @@ async def test_an_alert_names_a_stuck_node_until_it_moves(
     ):
         seen: list[str] = []
 
-        async def fires(name: str, **labels: str) -> bool:
+        async def fires(name: str, /, **labels: str) -> bool:
             alert = await server.alert(name, **labels)
             if alert is not None and [alert["state"]] != seen[-1:]:
                 seen.append(alert["state"])
             return alert is not None and alert["state"] == "firing"
 
-        await until(lambda: fires("FarrierNodeStuck", node="gpu-1"))
+        await until(lambda: fires("FarrierResourceStuck", name="gpu-1"))
         assert seen == ["pending", "firing"]
-        alert = await server.alert("FarrierNodeStuck", node="gpu-1")
+        alert = await server.alert("FarrierResourceStuck", name="gpu-1")
         assert alert is not None
         assert alert["annotations"]["summary"] == "gpu-1 is stuck in node bootstrap_issued"
-        assert alert["annotations"]["runbook_url"] == "https://docs.x/alerts/FarrierNodeStuck.md"
+        assert alert["annotations"]["runbook_url"] == "https://docs.x/alerts/FarrierResourceStuck.md"
         await until(lambda: fires("FarrierStuck", state="bootstrap_issued", severity="page"))
         by_state = await server.alert("FarrierStuck", state="bootstrap_issued")
         assert by_state is not None
@@ -179,7 +179,7 @@ async def test_an_alert_names_a_stuck_node_until_it_moves(
             await conn.execute(f"SELECT farrier.enroll_agent('{TOKEN}', '{{}}')")
 
         async def is_clear() -> bool:
-            return await server.alert("FarrierNodeStuck") is None and await server.alert("FarrierStuck") is None
+            return await server.alert("FarrierResourceStuck") is None and await server.alert("FarrierStuck") is None
 
         await until(is_clear, patience=SLOW_COUNT + PATIENCE)
         assert await server.alert("FarrierReplicaDown") is None

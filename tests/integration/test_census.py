@@ -174,7 +174,7 @@ async def test_the_census_counts_the_clocks_above_their_limit_that_the_inventory
     census = await queries.census(rules(limits))
     assert above(census) == Counter(place(clock) for late in shown.values() for clock in late)
     late = sorted(((clocks_[0].above, name) for name, clocks_ in shown.items() if clocks_), reverse=True)
-    told = {(each.node, (each.kind, each.state, each.substate)) for each in census.worst}
+    told = {(each.name, (each.kind, each.state, each.substate)) for each in census.worst}
     known = {(place(clock), name) for name, over in shown.items() for clock in over}
     inhabited = {where for where, _ in known}
     assert told <= {(name, where) for where, name in known}
@@ -183,7 +183,7 @@ async def test_the_census_counts_the_clocks_above_their_limit_that_the_inventory
         assert {name for _, name in late} == {name for name, _ in told}
     assert {where for _, where in told} == inhabited, "every state with late nodes has one that is named"
     worst = census.worst[0]
-    first = shown[worst.node][0]
+    first = shown[worst.name][0]
     assert (worst.kind, worst.state, worst.substate) == place(first)
     assert (await queries.census(rules(limits, name_at_most=0))).worst == ()
     assert len((await queries.census(rules(limits, name_at_most=3))).worst) == 3
@@ -284,7 +284,7 @@ async def test_a_paused_node_is_shown_above_its_limit_and_counted_neither_late_n
     )
     census = await queries.census(rules())
     assert above(census) == {("node", "offline", ""): 1}
-    assert [late.node for late in census.worst] == ["a"]
+    assert [late.name for late in census.worst] == ["a"]
     assert census.paused == 1
     assert {found.count for found in census.places if found.state == "offline"} == {2}
     shown = (await queries.overdue(Wanted(), DEFAULT)).rows

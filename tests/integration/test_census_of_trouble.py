@@ -50,7 +50,7 @@ async def test_a_paused_node_that_is_deleted_or_cancelled_counts_like_an_unpause
         """
     )
     census = await queries.census(rules())
-    assert {late.node for late in census.worst} == {"deleted", "cancelled"}
+    assert {late.name for late in census.worst} == {"deleted", "cancelled"}
     assert above(census) == {("node", "draining", ""): 2}, "the management of a paused node is held"
     assert census.manual == {"timeout": 1}
 
@@ -70,8 +70,8 @@ async def test_many_in_one_state_do_not_hide_the_few_in_another(conn: Connection
     limits = Limits(everywhere={"management.error": HOUR, "status.draining": HOUR})
     worst = (await queries.census(rules(limits))).worst
     assert len(worst) == 100
-    assert [late.node for late in worst if late.state == "draining"] == ["d7", "d6", "d5", "d4", "d3"]
-    assert [late.node for late in worst if late.state == "error"] == [f"b{n}" for n in range(200, 105, -1)]
+    assert [late.name for late in worst if late.state == "draining"] == ["d7", "d6", "d5", "d4", "d3"]
+    assert [late.name for late in worst if late.state == "error"] == [f"b{n}" for n in range(200, 105, -1)]
 
 
 async def test_resources_that_have_failed_for_five_minutes_are_counted_by_their_error(

@@ -33,8 +33,9 @@ RULES = Rules(
     limits=Limits({"status.offline": timedelta(hours=2)}),
     offline_after=timedelta(minutes=3),
     observation_ttl=timedelta(minutes=5),
-    name_at_most=names.NODE_SERIES_AT_MOST,
+    name_at_most=names.NAMED_AT_MOST,
 )
+NAMED = names.RESOURCE_ABOVE_SLA.name
 LATE = """
     INSERT INTO farrier.nodes (name, status, management, status_entered_at)
     SELECT 'gpu-' || n, 'quarantined', 'unmanaged', farrier.now() - interval '25 h' - n * interval '1 min'
@@ -122,13 +123,14 @@ async def test_a_deleted_node_is_missing_from_the_next_scrape_of_every_replica(
         await conn.execute("SET session_replication_role = replica")
         await conn.execute(LATE, 2)
         for gauges in replicas:
-            assert ("farrier_node_above_sla_seconds", ("gpu-1", "node", "quarantined", "")) in await scraped(gauges)
+            told = await scraped(gauges)
+            assert (NAMED, ("gpu-1", "node", "node", "quarantined", "")) in told
         await conn.execute(REMOVE, "gpu-1")
     for gauges in replicas:
         told = await scraped(gauges)
         assert told["farrier_resources", ("node", "quarantined", "")] == 1
         assert told["farrier_resources_above_sla", ("node", "quarantined", "")] == 1
-        assert {labels[0] for name, labels in told if name == "farrier_node_above_sla_seconds"} == {"gpu-2"}
+        assert {labels[0] for name, labels in told if name == NAMED} == {"gpu-2"}
         assert not [labels for name, labels in told if "deleted" in labels]
 
 
@@ -139,7 +141,7 @@ async def test_of_a_fleet_above_its_limits_the_hundred_worst_nodes_are_named(
         await conn.execute("SET session_replication_role = replica")
         await conn.execute(LATE, 130)
     told = await scraped(replicas[0])
-    named = {labels[0] for name, labels in told if name == "farrier_node_above_sla_seconds"}
+    named = {labels[0] for name, labels in told if name == NAMED}
     assert named == {f"gpu-{n}" for n in range(31, 131)}
     assert told["farrier_resources_above_sla", ("node", "quarantined", "")] == 130
 
@@ -320,7 +322,7 @@ async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no
         names.RESOURCES: set(places()),
         names.OLDEST_IN_STATE: set(places()),
         names.ABOVE_SLA: {labels for _, labels in limited} | whole,
-        names.NODE_ABOVE_SLA: set(),
+        names.RESOURCE_ABOVE_SLA: set(),
         names.MANUAL_INTERVENTION: {(str(failure),) for failure in FailureClass},
         names.SHARDS: set(),
         names.OLDEST_SWEEP: {(kind,) for kind in everywhere},
@@ -370,14 +372,14 @@ async def test_a_fleet_in_every_state_has_only_series_that_an_empty_one_has(
                 list(map(str, stages)),
             )
     full = await scraped(replicas[0])
-    assert {key for key in full if key[0] != "farrier_node_above_sla_seconds"} == empty
+    assert {key for key in full if key[0] != NAMED} == empty
     others = {place.kind for place in places_of(BUILT_IN)}  # have tests of their own
     resources = [v for (name, labels), v in full.items() if name == "farrier_resources" and labels[0] not in others]
     assert min(resources) > 0
     assert len(PLACES) + len(tuple(places_of(BUILT_IN))) == len(set(places())) + 2
 
 
-def test_naming_nodes_can_be_switched_off() -> None:
+def test_naming_resources_can_be_switched_off() -> None:
     on = settings.Config()
-    off = settings.Config(metrics=settings.MetricsConfig(name_nodes=False))
+    off = settings.Config(metrics=settings.MetricsConfig(name_resources=False))
     assert [wiring.census_rules(config).name_at_most for config in (on, off)] == [100, 0]

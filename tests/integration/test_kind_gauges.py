@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from farrier import wiring
 from farrier.clock import MonotonicClock
 from farrier.io.queries import PostgresQueries
 from farrier.io.resource_queries import PostgresResourceQueries
+from farrier.metrics import gauges as names
 from farrier.metrics.fleet import FleetGauges
 from farrier.metrics.sink import PrometheusSink
 from farrier.model.census import Rules
@@ -18,13 +20,13 @@ from farrier.model.controllers import SHARDS
 from farrier.model.limits import Limits
 from farrier.model.resource_views import WantedResources, clocks_of
 from farrier.model.runs import Failure, Move
-from tests.support import crates, figures, owners, pg
+from tests.support import crates, figures, owners, pg, promtool
 from tests.support.crates import Yard
 
 MINUTE = timedelta(minutes=1)
 PACKING, EMPTYING = ("crate", "packing", ""), ("crate", "emptying", "unpack")
 STATES = {PACKING, ("crate", "packed", ""), EMPTYING}
-SLA = "farrier_state_sla_seconds"
+SLA, NAMED = "farrier_state_sla_seconds", "farrier_resource_above_sla_seconds"
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
 
@@ -158,6 +160,69 @@ async def test_in_a_state_without_a_limit_only_resources_of_sites_that_set_one_a
         sites={"north": {"crate.packed": timedelta(hours=1)}, "south": {"crate.packed": timedelta(hours=3)}}
     )
     assert (await scraped(yard, limits))["farrier_resources_above_sla", ("crate", "packed", "")] == 2
+
+
+async def named(yard: Yard, limits: Limits | None = None) -> dict[tuple[str, ...], float]:
+    """The series that name resources, by their labels."""
+    return {labels: value for (name, labels), value in (await scraped(yard, limits)).items() if name == NAMED}
+
+
+async def test_a_late_resource_of_a_strangers_kind_is_named_by_the_gauge_and_by_the_alert(
+    yard: Yard, tmp_path: Path
+) -> None:
+    await yard.create("c-1")
+    await yard.db.advance(3 * MINUTE)
+    await yard.create("c-2")
+    await yard.db.advance(3 * MINUTE)
+    ((labels, above),) = (await named(yard)).items()
+    assert labels == ("c-1", "crate", *PACKING)
+    assert 60 <= above < 120
+    given = {label: value for label, value in zip(names.RESOURCE_ABOVE_SLA.labels, labels, strict=True) if value}
+    expected = {
+        "eval_time": "6m",
+        "alertname": "FarrierResourceStuck",
+        "exp_alerts": [
+            {
+                "exp_labels": {"severity": "ticket", **given},
+                "exp_annotations": {
+                    "summary": "c-1 is stuck in crate packing",
+                    "description": "c-1 is 1m 30s above its limit. Run: farrier resource why crate c-1",
+                    "runbook_url": "https://docs.example/operating/alerts/FarrierResourceStuck.md",
+                },
+            }
+        ],
+    }
+    promtool.check(tmp_path, [promtool.Replica("a", {promtool.labelled(NAMED, **given): "90x20"})], expected)
+
+
+async def test_many_late_resources_hide_neither_few_in_another_state_nor_a_late_node(yard: Yard) -> None:
+    async with yard.db.connect() as conn:
+        await conn.execute("SET session_replication_role = replica")
+        await conn.execute(
+            """
+            INSERT INTO farrier_crates.crates (name, state, state_entered_at)
+            SELECT 'c-' || n, CASE WHEN n > 2 THEN 'packing' ELSE 'emptying/unpack' END,
+                   farrier.now() - n * interval '1 min'
+              FROM generate_series(1, 30) n;
+            INSERT INTO farrier.nodes (name, status, management) VALUES ('gpu-1', 'draining', 'unmanaged')
+            """
+        )
+    await yard.db.advance(2 * MINUTE)
+    limits = Limits({"crate.packing": MINUTE, "crate.emptying.unpack": MINUTE, "status.draining": MINUTE})
+    few = {("c-1", "crate", *EMPTYING), ("c-2", "crate", *EMPTYING), ("gpu-1", "node", "node", "draining", "")}
+    found = await named(yard, limits)
+    assert found.keys() == few | {(f"c-{n}", "crate", *PACKING) for n in range(24, 31)}, "ten: few, then the worst"
+    assert 31 * 60 <= found["c-30", "crate", *PACKING] < 32 * 60
+    assert not await named(yard, Limits({"crate.packing": timedelta(hours=1)}))
+
+
+async def test_the_limit_of_a_site_decides_which_of_its_resources_is_the_worst(yard: Yard) -> None:
+    for name, site in (("c-1", None), ("c-2", "north")):
+        await yard.pool.execute("INSERT INTO farrier_crates.crates (name, site) VALUES ($1, $2)", name, site)
+        await yard.db.advance(2 * MINUTE)
+    limits = Limits({"crate.packing": 3 * MINUTE}, sites={"north": {"crate.packing": MINUTE / 2}})
+    found = await named(yard, limits)
+    assert found["c-2", "crate", *PACKING] > found["c-1", "crate", *PACKING]
 
 
 @pytest.mark.parametrize(

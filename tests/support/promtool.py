@@ -114,7 +114,7 @@ def limits(everywhere: Mapping[str, timedelta], **scopes: Mapping[str, Mapping[s
 
 
 def quiet() -> Config:
-    """Settings whose alerts name no nodes, with a limit of an hour for everything but MAAS regions."""
+    """Settings whose alerts name no resources, with a limit of an hour for everything but MAAS regions."""
     short = {key: timedelta(hours=1) for key in KEYS | keys_of(BUILT_IN) if not key.startswith("maas_region")}
-    named = msgspec.structs.replace(Config().metrics, name_nodes=False)
+    named = msgspec.structs.replace(Config().metrics, name_resources=False)
     return msgspec.structs.replace(limits(short), metrics=named)

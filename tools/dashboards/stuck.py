@@ -1,4 +1,4 @@
-"""The dashboard of stuck nodes: their states, for how long, and links to more details."""
+"""The dashboard of stuck resources: their states, for how long, and links to more details."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _ABOVE: Steps = {None: "yellow", _HOUR: "orange", 24 * _HOUR: "red"}
 _NONE = f"0 * {fleet(gauges.NODES_PAUSED)}"
 
 # `raw`, because Grafana would escape the slashes of an address.
-_NODE_PAGE = f"${{{PAGES}:raw}}/nodes/${{__data.fields.Node:percentencode}}"
-_STUCK = f"${{{RUNBOOKS}:raw}}/alerts/FarrierNodeStuck.md"
+_PAGE = f"${{{PAGES}:raw}}/resources/${{__data.fields.Kind:percentencode}}/${{__data.fields.Name:percentencode}}"
+_STUCK = f"${{{RUNBOOKS}:raw}}/alerts/FarrierResourceStuck.md"
 _FAILURE = f"${{{RUNBOOKS}:raw}}/failures.md#failure-${{__data.fields.Failure}}"
 
 
@@ -36,15 +36,17 @@ def board() -> Board:
     """The dashboard for an operator who was paged."""
     return Board(
         name="stuck",
-        title="Stuck nodes",
-        answers="Nodes above a limit or waiting for an operator, the worst first, each with a link.",
+        title="Stuck resources",
+        answers="Resources above a limit or waiting for an operator, the worst first, each with a link.",
         parts=(
             Part("Now", _now()),
             Part("Which", _which()),
             Part("Where", _where()),
         ),
         variables=(
-            address(PAGES, "Pages", "Base URL of farrier's own pages. Links to nodes begin with it.", DEFAULTS[PAGES]),
+            address(
+                PAGES, "Pages", "Base URL of farrier's own pages. Links to resources begin with it.", DEFAULTS[PAGES]
+            ),
             address(
                 RUNBOOKS, "Runbooks", "Base URL of docs/operating. Links to runbooks begin with it.", DEFAULTS[RUNBOOKS]
             ),
@@ -56,17 +58,17 @@ def _now() -> Panels:
     return (
         number(
             About(
-                "Nodes above a limit",
-                "Nodes that have a series: the worst of each state, and the worst of the fleet.",
+                "Resources above a limit",
+                "Nodes and other resources that have a series: the worst of each state, and the worst of the fleet.",
                 6,
                 4,
             ),
-            f"count({fleet(gauges.NODE_ABOVE_SLA, 'node')}) or {_NONE}",
+            f"count({fleet(gauges.RESOURCE_ABOVE_SLA, 'name', 'resource_kind')}) or {_NONE}",
             steps=SOME,
         ),
         number(
             About("Worst excess", "How far the worst clock is above its limit.", 6, 4),
-            f"max({fleet(gauges.NODE_ABOVE_SLA)}) or {_NONE}",
+            f"max({fleet(gauges.RESOURCE_ABOVE_SLA)}) or {_NONE}",
             "s",
             {None: "green", 1: "orange", 24 * _HOUR: "red"},
         ),
@@ -87,16 +89,17 @@ def _which() -> Panels:
     return (
         rows(
             About(
-                "Stuck nodes",
-                "The worst clocks of each state, and the worst of the fleet. A click on a node opens its page, which "
-                "shows what the node waits for and what to do. If the table is empty while nodes are above a limit, "
-                "metrics.name_nodes is off.",
+                "Stuck resources",
+                "The worst clocks of each state, and the worst of the fleet. A click on a resource opens its page, "
+                "which shows what the resource waits for and what to do. If the table is empty while resources are "
+                "above a limit, metrics.name_resources is off.",
                 24,
                 11,
             ),
-            [fleet(gauges.NODE_ABOVE_SLA)],
+            [fleet(gauges.RESOURCE_ABOVE_SLA)],
             [
-                Column("node", "Node", links={"What it waits for": _NODE_PAGE}),
+                Column("name", "Name", links={"What it waits for": _PAGE}),
+                Column("resource_kind", "Kind"),
                 Column("kind", "Layer"),
                 Column("state", "State", links={"Runbook": _STUCK}),
                 Column("substate", "Stage", links={"Runbook": _STUCK}),
@@ -107,11 +110,11 @@ def _which() -> Panels:
         timeline(
             About(
                 "History",
-                "Time of each node above a limit: yellow at first, orange after an hour, red after a day.",
+                "Time of each resource above a limit: yellow at first, orange after an hour, red after a day.",
                 24,
                 10,
             ),
-            Query(fleet(gauges.NODE_ABOVE_SLA), "{{node}} {{kind}} {{state}} {{substate}}"),
+            Query(fleet(gauges.RESOURCE_ABOVE_SLA), "{{name}} {{kind}} {{state}} {{substate}}"),
             "s",
             _ABOVE,
             zero="in time",

@@ -51,21 +51,22 @@ _BMC_AWAY_BECAUSE = "a BMC that resets or updates is unreachable for ten to twen
 _MANY = 0.05  # of all; one or two in a hundred fail without a common cause
 _MANY_AT_LEAST = 5  # a share of a small fleet is a single machine
 
-# Names of five nodes are enough to begin; `farrier sla breaches` lists the others. The metric names at most a hundred
-# nodes of the fleet, so it may name no node in the state of the alert.
-_WORST = (
-    "{{ with printf `topk(5, max by (node) ("
-    f"{gauges.NODE_ABOVE_SLA.name}"
+# A template for the names of the resources in the state of the alert. Five names are enough to begin; `farrier sla
+# breaches` lists the others. The metric names at most a hundred resources, so it may name none in this state.
+_FURTHEST = (
+    "{{ with printf `topk(5, max by (name) ("
+    f"{gauges.RESOURCE_ABOVE_SLA.name}"
     "{kind=%q,state=%q,substate=%q}))` $labels.kind $labels.state $labels.substate | query }}"
-    " Furthest above the limit:{{ range . }} {{ .Labels.node }}{{ end }}{{ end }}"
+    " Furthest above the limit:{{ range . }} {{ .Labels.name }}{{ end }}{{ end }}"
 )
 
 
 def alerts(config: Config) -> tuple[Alert, ...]:
     """Every alert about the fleet, with the limits of these settings."""
+    named = config.metrics.name_resources
     return (
-        *_stuck(config),
-        *((_node_stuck(),) if config.metrics.name_nodes else ()),
+        *_stuck(config, named=named),
+        *((_resource_stuck(),) if named else ()),
         _end_to_end(config),
         *(_manual_intervention(failure) for failure in FailureClass),
         _manual_intervention_unknown(),
@@ -83,13 +84,12 @@ def alerts(config: Config) -> tuple[Alert, ...]:
     )
 
 
-def _stuck(config: Config) -> Iterator[Alert]:
+def _stuck(config: Config, *, named: bool) -> Iterator[Alert]:
     """Two rules: for limits that depend on operators, and for all others. A state that gets its first limit after the
     rules were generated belongs to the others."""
     of_kinds = places_of(_kinds(config))
     patient = " or ".join(latest(gauges.ABOVE_SLA, *place) for place in _patient(config.sla, (*PLACES, *of_kinds)))
     others = latest(gauges.ABOVE_SLA, f'kind!="{maas_region.KIND}"', f'state!="{END_TO_END}"')
-    named = config.metrics.name_nodes
     yield _stuck_at(Severity.PAGE, f"({others} unless ({patient}))" if patient else others, named=named)
     if patient:
         yield _stuck_at(Severity.TICKET, f"({patient})", named=named)
@@ -108,7 +108,7 @@ def _stuck_at(severity: Severity, selected: str, *, named: bool) -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary=f"{{{{ $value }}}} resource(s) above the limit of {_WHERE}",
-        description="To list them, run farrier sla breaches." + (_WORST if named else ""),
+        description="To list them, run farrier sla breaches." + (_FURTHEST if named else ""),
     )
 
 
@@ -123,16 +123,18 @@ def _patient(limits: Limits, places: Iterable[Place]) -> Iterator[tuple[str, ...
             yield equals("kind", kind), equals("state", state), equals("substate", substate)
 
 
-def _node_stuck() -> Alert:
+def _resource_stuck() -> Alert:
+    """An alert for each named resource, except MAAS regions: `_region_failing` pages for them."""
+    late = latest_named(gauges.RESOURCE_ABOVE_SLA, f'kind!="{maas_region.KIND}"')
     return Alert(
-        name="FarrierNodeStuck",
+        name="FarrierResourceStuck",
         severity=Severity.TICKET,
-        expr=fleet(latest_named(gauges.NODE_ABOVE_SLA), "node", *_PLACE) + " > 0",
+        expr=fleet(late, "name", "resource_kind", *_PLACE) + " > 0",
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
-        summary=f"{{{{ $labels.node }}}} is stuck in {_WHERE}",
-        description="{{ $labels.node }} is {{ $value | humanizeDuration }} above its limit. "
-        "Run: farrier node why {{ $labels.node }}",
+        summary=f"{{{{ $labels.name }}}} is stuck in {_WHERE}",
+        description="{{ $labels.name }} is {{ $value | humanizeDuration }} above its limit. "
+        "Run: farrier resource why {{ $labels.resource_kind }} {{ $labels.name }}",
     )
 
 

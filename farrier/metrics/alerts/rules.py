@@ -122,11 +122,11 @@ def latest(metric: Gauge, *matchers: str) -> str:
     return f"last_over_time({series(metric, *matchers)}[{promql(STALE_AFTER)}])"
 
 
-def latest_named(metric: Gauge) -> str:
+def latest_named(metric: Gauge, *matchers: str) -> str:
     """As `latest`, for a metric whose series end when their condition ends. Uses last figures only for a replica that
     does not respond or has not counted yet."""
     answers = f"{gauges.COLLECTED.name} > 0"
-    return f"({series(metric)} or {latest(metric)} unless on (job, instance) ({answers}))"
+    return f"({series(metric, *matchers)} or {latest(metric, *matchers)} unless on (job, instance) ({answers}))"
 
 
 def fleet(selected: str, *by: str) -> str:

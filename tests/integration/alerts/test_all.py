@@ -235,8 +235,8 @@ def test_an_alert_has_the_named_nodes_the_numbers_and_a_link(named: bool, tmp_pa
     worst = labels if named else elsewhere
     told = {
         promtool.labelled("farrier_resources_above_sla", **labels): "2x20",
-        promtool.labelled("farrier_node_above_sla_seconds", node="gpu-1", **worst): "5400x20",
-        promtool.labelled("farrier_node_above_sla_seconds", node="gpu-2", **worst): "60x20",
+        promtool.labelled("farrier_resource_above_sla_seconds", name="gpu-1", **worst): "5400x20",
+        promtool.labelled("farrier_resource_above_sla_seconds", name="gpu-2", **worst): "60x20",
     }
     expected = {
         "eval_time": "6m",

@@ -57,6 +57,12 @@ def stuck(kind: str, state: str, substate: str = "", *, severity: Severity = Sev
     return Figure("FarrierStuck", series, severity, {k: v for k, v in labels.items() if v}, loud=3)
 
 
+def named(name: str, resource_kind: str, kind: str, state: str) -> Figure:
+    labels = {"name": name, "resource_kind": resource_kind, "kind": kind, "state": state}
+    series = promtool.labelled("farrier_resource_above_sla_seconds", **labels, substate="")
+    return Figure("FarrierResourceStuck", series, Severity.TICKET, labels, loud=90)
+
+
 def manual(failure: str) -> Figure:
     series = promtool.labelled("farrier_manual_intervention_required", failure_class=failure)
     harmless = failure in set(FailureClass) - UNSAFE
@@ -79,13 +85,8 @@ FIGURES = (
     stuck("node", "active"),  # has a limit only at sites that set one
     stuck("node", "quarantined", severity=Severity.TICKET),
     stuck("onboarding", "failed_manual_intervention", severity=Severity.TICKET),
-    Figure(
-        "FarrierNodeStuck",
-        'farrier_node_above_sla_seconds{node="gpu-1",kind="node",state="offline",substate=""}',
-        Severity.TICKET,
-        {"node": "gpu-1", "kind": "node", "state": "offline"},
-        loud=90,
-    ),
+    named("gpu-1", "node", "management", "verifying"),
+    named("ib-1", "ib_partition", "ib_partition", "error"),
     Figure(
         "FarrierEndToEndBreach",
         'farrier_resources_above_sla{kind="onboarding",state="end_to_end",substate=""}',
@@ -303,7 +304,7 @@ def test_a_few_machines_of_a_small_fleet_do_not_page(tmp_path: Path) -> None:
     promtool.check(tmp_path, replicas_of({UNOBSERVED: "4x200", ACTIVE: "10x200"}), expected)
 
 
-@pytest.mark.parametrize("alert", ["FarrierNodeStuck", "FarrierResourcesFailing"])
+@pytest.mark.parametrize("alert", ["FarrierResourceStuck", "FarrierResourcesFailing"])
 def test_an_alert_ends_at_the_scrape_in_which_its_series_is_missing(alert: str, tmp_path: Path) -> None:
     figure = next(figure for figure in FIGURES if figure.alert == alert)
     last = figure.hold + 2

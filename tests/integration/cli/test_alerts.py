@@ -40,10 +40,10 @@ async def test_a_url_of_runbooks_that_is_not_absolute_is_refused(nowhere: Prompt
 
 async def test_rules_are_those_of_the_settings(nowhere: Prompt, tmp_path: Path) -> None:
     file = tmp_path / "farrier.toml"
-    file.write_text('[metrics]\nname_nodes = false\n[sla]\n"onboarding.end_to_end" = "90m"\n')
+    file.write_text('[metrics]\nname_resources = false\n[sla]\n"onboarding.end_to_end" = "90m"\n')
     said = await nowhere("alerts", "--config", file)
     assert "onboarding 1h 30m, decommission 8h" in said.out
-    assert "farrier_node_above_sla_seconds" not in said.out
+    assert "farrier_resource_above_sla_seconds" not in said.out
 
 
 async def test_rules_are_written_to_a_file_or_the_error_is_reported(nowhere: Prompt, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from farrier.cli import resource_view
 from farrier.errors import ConfigError, RefusedByModel
 from farrier.io import kinds
 from farrier.io.pool import Connection
+from farrier.io.queries import PostgresQueries
 from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.library import (
     Decided,
@@ -31,6 +32,7 @@ from farrier.library import (
     Wait,
 )
 from farrier.metrics.definitions import LayerWords
+from farrier.model.census import Rules
 from farrier.model.limits import Limits, keys_of, places_of
 from farrier.model.resource_views import WantedResources, clocks_of
 from farrier.model.resource_why import explain
@@ -196,10 +198,11 @@ async def test_each_layer_has_limits_of_its_own_which_a_site_may_change(
         detail = await queries.resource("rack", "r-1")
         why = dict(resource_view.in_words(explain(detail.rows[0], detail.now, limits), detail.now))
         assert "power off" in str(why["SLA"])
-    counted = await conn.fetch(
-        "SELECT kind, state, n, above FROM farrier.count_resources('{}', '{}', '{}', '{}', '{}')"
-    )
-    assert ("rack_power", "off", 1, 1) in [tuple(row) for row in counted]
+        rules = Rules(limits=limits, offline_after=MINUTE, observation_ttl=MINUTE, name_at_most=9)
+        census = await PostgresQueries(pool).census(rules)
+    assert ("rack_power", "off", "", 1) in [msgspec.structs.astuple(each) for each in census.above]
+    (named,) = census.worst
+    assert (named.resource_kind, named.name, named.kind, named.state) == ("rack", "r-1", "rack_power", "off")
 
 
 async def test_a_layer_that_another_release_adds_is_guarded_from_then_on(conn: Connection) -> None:

@@ -38,8 +38,8 @@ def test_every_panel_is_drawn_with_its_title(name: str) -> None:
     assert titles <= set(_texts(_drawn(name, {"kind": "node", "state": "offline"})))
 
 
-def test_a_table_has_a_row_for_each_node_with_what_was_answered() -> None:
-    texts = _texts(_drawn("stuck", {"node": "gpu-1", "kind": "node"}, {"node": "gpu-2", "kind": "<management>"}))
+def test_a_table_has_a_row_for_each_resource_with_what_was_answered() -> None:
+    texts = _texts(_drawn("stuck", {"name": "gpu-1", "kind": "node"}, {"name": "gpu-2", "kind": "<management>"}))
     assert {"gpu-1", "gpu-2", "<management>", "3 s"} <= set(texts)
 
 

@@ -182,13 +182,13 @@ def test_every_variable_that_is_used_is_one_of_the_dashboard(name: str) -> None:
     assert known <= used | {"job"}, "a variable that changes nothing"
 
 
-def test_the_stuck_node_is_a_link_to_its_page_and_its_runbook() -> None:
+def test_the_stuck_resource_is_a_link_to_its_page_and_its_runbook() -> None:
     for url, suffix in (("https://docs.example", ".md"), ("https://docs.example/{page}/", "/")):
         board = dashboards.load("stuck", pages="https://farrier.example/", runbooks=Runbooks.at(url))
         variables = {variable["name"]: variable["query"] for variable in board["templating"]["list"]}
         assert (variables["pages"], variables["runbooks"]) == ("https://farrier.example", "https://docs.example")
         links = re.findall(r'"url": "(\$[^"]+)"', json.dumps(board))
-        assert "${pages:raw}/nodes/${__data.fields.Node:percentencode}" in links
+        assert "${pages:raw}/resources/${__data.fields.Kind:percentencode}/${__data.fields.Name:percentencode}" in links
         assert any(link.startswith(f"${{runbooks:raw}}/failures{suffix}#failure-") for link in links)
 
 

@@ -15,18 +15,19 @@ from tests.support.promtool import Replica, labelled
 
 _MINUTE = 30
 _OLD = "0x60"  # the time of the last count: never since the start
+_OFFLINE = {"resource_kind": "node", "kind": "node", "state": "offline"}
 _NODES = {
     'farrier_resources{kind="node",state="active",substate=""}': "7x60",
     'farrier_resources{kind="node",state="offline",substate=""}': "2x60",
     'farrier_resources_above_sla{kind="node",state="offline",substate=""}': "1x60",
-    'farrier_node_above_sla_seconds{node="gpu-1",kind="node",state="offline",substate=""}': "0+60x60",
+    labelled("farrier_resource_above_sla_seconds", **_OFFLINE, name="gpu-1"): "0+60x60",
     "farrier_nodes_paused": "0x60",
     'farrier_wakeups_total{source="notify"}': "0+60x60",
 }
 _GONE = {
     'farrier_resources{kind="node",state="active",substate=""}': "9x60",
     'farrier_resources_above_sla{kind="node",state="offline",substate=""}': "9x60",
-    'farrier_node_above_sla_seconds{node="gpu-2",kind="node",state="offline",substate=""}': "0+60x60",
+    labelled("farrier_resource_above_sla_seconds", **_OFFLINE, name="gpu-2"): "0+60x60",
 }
 
 
@@ -71,8 +72,8 @@ _FLEET = (
     _Shown("fleet", "Above a limit", 1),
     _Shown("fleet", "Layers over time", 1, {"kind": "node"}),
     _Shown("fleet", "Share above the limit", 0.5, {"kind": "node", "state": "offline"}),
-    _Shown("stuck", "Nodes above a limit", 1),
-    _Shown("stuck", "Stuck nodes", 60 * _MINUTE, {"node": "gpu-1", "kind": "node", "state": "offline"}),
+    _Shown("stuck", "Resources above a limit", 1),
+    _Shown("stuck", "Stuck resources", 60 * _MINUTE, {**_OFFLINE, "name": "gpu-1"}),
 )
 
 
@@ -96,5 +97,5 @@ def test_a_replica_that_has_lost_its_database_is_not_believed(tmp_path: Path) ->
 
 def test_nothing_stuck_is_a_zero_unless_nobody_has_counted(tmp_path: Path) -> None:
     calm = {series: samples for series, samples in _NODES.items() if "above_sla" not in series}
-    _check(tmp_path, [Replica("one", calm)], _Shown("stuck", "Nodes above a limit", 0))
-    _check(tmp_path, [Replica("one", calm, counted=_OLD)], _Shown("stuck", "Nodes above a limit", None))
+    _check(tmp_path, [Replica("one", calm)], _Shown("stuck", "Resources above a limit", 0))
+    _check(tmp_path, [Replica("one", calm, counted=_OLD)], _Shown("stuck", "Resources above a limit", None))

@@ -44,25 +44,33 @@ above AS MATERIALIZED (
      WHERE NOT c.paused),
 above_by_place AS (
     SELECT ($1)[place] AS kind, ($2)[place] AS state, ($3)[place] AS substate, count(*) AS n FROM above GROUP BY place),
--- For each state the five nodes that are furthest above its limit, taken in turns, so that many nodes in one state do
--- not hide the few in another; then the worst nodes of the fleet, each by its worst clock. A node has at most four
--- clocks, so the $9 worst nodes are among the 4 * $9 worst clocks.
+-- The $9 clocks of each state that are furthest above its limit, in their order. Clocks with the same excess are in the order of
+-- ids, so that all replicas name the same resources. Other kinds than nodes are read only if the count found a late resource.
+furthest AS (
+    SELECT 'node' AS resource_kind, a.id, NULL AS name, ($1)[a.place] AS kind, ($2)[a.place] AS state, ($3)[a.place] AS substate,
+           a.seconds, a.position
+      FROM (SELECT *, row_number() OVER (PARTITION BY place ORDER BY seconds DESC, id) AS position
+              FROM above WHERE $9::integer > 0) a
+     WHERE a.position <= $9::integer
+    UNION ALL
+    SELECT r.kind, r.id, r.name, l.label, split_part(r.state, '/', 1), split_part(r.state, '/', 2),
+           date_part('epoch', farrier.now() - r.since - r.lasts),
+           row_number() OVER (PARTITION BY l.label, r.state ORDER BY r.since + r.lasts, r.id)
+      FROM farrier.late_resources($10::text[], $11::text[], $12::text[], $13::text[], $14::interval[], $9::integer) r
+      JOIN farrier.kind_layers l USING (kind, layer)
+     WHERE $9::integer > 0 AND EXISTS (SELECT FROM of_kinds WHERE above > 0)),
+-- For each state the five resources that are furthest above its limit, taken in turns, so that many in one state do not
+-- hide the few in another; then the worst resources of the fleet, each by its worst clock. These are among `furthest`: if
+-- the worst clock of a resource is not, then $9 other resources are worse. Reads names of nodes only for this result.
 worst AS (
-    SELECT n.name AS node, ($1)[t.place] AS kind, ($2)[t.place] AS state, ($3)[t.place] AS substate, t.seconds
-      FROM (SELECT id, place, min(seconds) AS seconds, min(turn) AS turn
-              FROM (SELECT id, place, seconds, turn
-                      FROM (SELECT *, row_number() OVER (PARTITION BY place ORDER BY seconds DESC) AS turn
-                              FROM above WHERE $9::integer > 0) r
-                     WHERE turn <= 5
-                    UNION ALL
-                    SELECT * FROM (
-                        SELECT DISTINCT ON (id) id, place, seconds, 6
-                          FROM (SELECT * FROM above ORDER BY seconds DESC LIMIT 4 * $9::integer) c
-                         ORDER BY id, seconds DESC, place) o) u
-             GROUP BY id, place) t
-      JOIN farrier.nodes n USING (id)
-     ORDER BY t.turn, t.seconds DESC, n.name COLLATE "C"
-     LIMIT $9::integer),
+    SELECT coalesce(w.name, n.name) AS name, w.resource_kind, w.kind, w.state, w.substate, w.seconds
+      FROM (SELECT *
+              FROM (SELECT *, row_number() OVER (PARTITION BY resource_kind, id ORDER BY seconds DESC, kind, state) = 1 AS is_worst
+                      FROM furthest) f
+             WHERE position <= 5 OR is_worst
+             ORDER BY least(position, 6), seconds DESC, resource_kind, id
+             LIMIT $9::integer) w
+      LEFT JOIN farrier.nodes n ON w.resource_kind = 'node' AND n.id = w.id),
 failing AS (
     SELECT o.kind, o.error, count(*) AS n FROM farrier.outcomes o
      WHERE o.error IS NOT NULL AND o.error_at < farrier.now() - $16::interval GROUP BY o.kind, o.error),
@@ -122,7 +130,7 @@ SELECT row_to_json(x)::text
                        'seconds', extract(epoch FROM lasts))), '[]')
               FROM of_kinds WHERE lasts IS NOT NULL) AS kind_limits,
            (SELECT coalesce(json_agg(w), '[]')
-              FROM (SELECT * FROM worst ORDER BY seconds DESC, node) w) AS worst,
+              FROM (SELECT * FROM worst ORDER BY seconds DESC, resource_kind, name) w) AS worst,
            (SELECT coalesce(json_object_agg(failure, n), '{}')
               FROM (SELECT coalesce(w.failure_class, 'internal') AS failure, count(*) AS n
                       FROM workflows w JOIN farrier.nodes n ON n.id = w.node_id
