@@ -70,7 +70,7 @@ def alerts(config: Config) -> tuple[Alert, ...]:
         _end_to_end(config),
         *(_manual_intervention(failure) for failure in FailureClass),
         _manual_intervention_unknown(),
-        _region_failing(),
+        _region_failing(named=named),
         _region_unconfigured(),
         *_observations_stale(),
         _resources_failing(),
@@ -124,7 +124,7 @@ def _patient(limits: Limits, places: Iterable[Place]) -> Iterator[tuple[str, ...
 
 
 def _resource_stuck() -> Alert:
-    """An alert for each named resource, except MAAS regions: `_region_failing` pages for them."""
+    """An alert for each named resource, except MAAS regions: `_region_failing` pages for them, and names them."""
     late = latest_named(gauges.RESOURCE_ABOVE_SLA, f'kind!="{maas_region.KIND}"')
     return Alert(
         name="FarrierResourceStuck",
@@ -189,16 +189,16 @@ def _manual_intervention_unknown() -> Alert:
     )
 
 
-def _region_failing() -> Alert:
+def _region_failing(*, named: bool) -> Alert:
     return Alert(
         name="FarrierRegionFailing",
         severity=Severity.PAGE,
-        expr=fleet(latest(gauges.ABOVE_SLA, equals("kind", maas_region.KIND)), "state") + " > 0",
+        expr=fleet(latest(gauges.ABOVE_SLA, equals("kind", maas_region.KIND)), *_PLACE) + " > 0",
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} MAAS region(s) cannot be read ({{ $labels.state }})",
         description="farrier does not act on outdated observations of their machines. For the error, run farrier "
-        "site list",
+        "site list." + (_FURTHEST if named else ""),
     )
 
 

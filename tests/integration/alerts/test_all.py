@@ -254,3 +254,25 @@ def test_an_alert_has_the_named_nodes_the_numbers_and_a_link(named: bool, tmp_pa
         ],
     }
     promtool.check(tmp_path, [promtool.Replica("a", told)], expected)
+
+
+def test_the_page_about_failing_regions_names_them_and_no_other_alert_does(tmp_path: Path) -> None:
+    labels = {"kind": "maas_region", "state": "failing"}
+    told = {
+        promtool.labelled("farrier_resources_above_sla", **labels): "1x20",
+        promtool.labelled(
+            "farrier_resource_above_sla_seconds", name="ams1", resource_kind="maas_region", **labels
+        ): "60x20",
+    }
+    page = {
+        "exp_labels": {"severity": "page", **labels},
+        "exp_annotations": {
+            "summary": "1 MAAS region(s) cannot be read (failing)",
+            "description": "farrier does not act on outdated observations of their machines. For the error, run "
+            "farrier site list. Furthest above the limit: ams1",
+            "runbook_url": "https://docs.example/operating/alerts/FarrierRegionFailing.md",
+        },
+    }
+    expected = {"eval_time": "6m", "alertname": "FarrierRegionFailing", "exp_alerts": [page]}
+    replicas = [promtool.Replica("a", told)]
+    promtool.check(tmp_path, replicas, expected, promtool.never("FarrierResourceStuck", 20))

@@ -100,7 +100,7 @@ FIGURES = (
         "FarrierRegionFailing",
         'farrier_resources_above_sla{kind="maas_region",state="failing",substate=""}',
         Severity.PAGE,
-        {"state": "failing"},
+        {"kind": "maas_region", "state": "failing"},
     ),
     Figure(
         "FarrierRegionUnconfigured",
