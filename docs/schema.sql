@@ -843,6 +843,8 @@ CREATE TABLE farrier.node_observations (
                                                                -- decommission of its node was live
     detail      jsonb       NOT NULL DEFAULT '{}',             -- fields of the last reading
                                                                -- (farrier.model.maas_region.Seen)
+    owner_by_rescue boolean   NOT NULL DEFAULT false,          -- rescue mode gave the machine to its owner; kept until
+                                                               -- the owner changes
     PRIMARY KEY (node_id, source),
     CONSTRAINT read_whole CHECK ((read_at IS NULL) = (state IS NULL) AND (read_at IS NULL) = (since IS NULL))
 ) WITH (fillfactor = 70);
@@ -3969,7 +3971,7 @@ CREATE OR REPLACE FUNCTION farrier.confirmed_after() RETURNS interval
 CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id text, site text) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN (SELECT o.detail || jsonb_build_object(
-                       'system_id', o.system_id, 'state', o.state, 'since', o.since, 'read_at', o.read_at,
+                       'system_id', o.system_id, 'state', o.state, 'since', o.since, 'read_at', o.read_at, 'owner_by_rescue', o.owner_by_rescue,
                        'fresh_at', CASE WHEN o.stale_since IS NULL THEN greatest(o.read_at, r.complete_at) ELSE o.read_at END,
                        'ours', CASE WHEN r.username IS NOT NULL THEN coalesce(o.detail ->> 'owner' = r.username, false) END)
               FROM farrier.node_observations o LEFT JOIN farrier.maas_regions r ON r.name = $3 AND r.ended_at IS NULL
@@ -4038,7 +4040,7 @@ BEGIN
         VALUES (NEW.id, 'maas', NEW.site, NEW.maas_id, farrier.now())
             ON CONFLICT (node_id, source) DO UPDATE
                SET site = excluded.site, system_id = excluded.system_id, stale_since = excluded.stale_since,
-                   state = NULL, since = NULL, read_at = NULL, lost_at = NULL, detail = '{}';
+                   state = NULL, since = NULL, read_at = NULL, lost_at = NULL, detail = '{}', owner_by_rescue = false;
     END IF;
     RETURN NULL;
 END $$;
@@ -4076,10 +4078,11 @@ BEGIN
         UPDATE farrier.node_observations o
            SET state = c.state, since = CASE WHEN o.state = c.state THEN o.since ELSE c.read_at END, read_at = c.read_at,
                stale_since = CASE WHEN o.stale_since > c.read_at THEN o.stale_since END, detail = c.detail,
+               owner_by_rescue = coalesce(c.in_rescue OR (o.owner_by_rescue AND o.detail ->> 'owner' = c.detail ->> 'owner'), false),
                lost_at = CASE WHEN c.state <> 'absent' THEN NULL
                               WHEN o.state <> 'absent' AND NOT EXISTS (SELECT FROM farrier.nodes n WHERE n.id = o.node_id AND n.live_workflow_kind = 'decommission')
                               THEN c.read_at ELSE o.lost_at END
-          FROM jsonb_to_recordset(changes -> 'readings') c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
+          FROM jsonb_to_recordset(changes -> 'readings') c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb, in_rescue boolean)
          WHERE o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
            AND (o.read_at IS NULL OR o.read_at <= c.read_at);
     END IF;

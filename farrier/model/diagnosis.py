@@ -156,7 +156,7 @@ def not_as_expected(node: NodeDetail, now: datetime, patience: Patience) -> str 
         return None
     us = None if node.region is None else node.region.username
     foreign = node.held_here and bool(seen.owner) and us is not None and seen.owner != us
-    said = disagreement(status, seen, foreign=foreign, noted=node.quarantine_reason)
+    said = disagreement(status, seen, foreign=foreign)
     return None if said is None else f"{said}; expected while {status}: {EXPECTED[status].text}"
 
 

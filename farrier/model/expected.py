@@ -102,31 +102,25 @@ class Seen(Protocol):
     @property
     def owner(self) -> str | None: ...
     @property
+    def owner_by_rescue(self) -> bool: ...
+    @property
     def power_state(self) -> str | None: ...
 
 
-# When a user starts rescue mode, MAAS makes this user the owner of the machine, and never restores the former owner.
 BY_RESCUE = (
     ": when this user entered rescue mode, MAAS made the user the owner, and it does not restore the former owner; "
     "enter and leave rescue mode with farrier's key, or release the machine"
 )
+"""Why a user owns a machine that rescue mode gave to the user."""
 
 
-def by_rescue(owner: str | None, noted: str | None, *, in_rescue: bool) -> str:
-    """The explanation if rescue mode made `owner` the holder, else an empty text. Rescue mode did so if the machine is
-    in rescue mode, or if the earlier reason `noted` has this explanation for the same owner."""
-    was_noted = noted is not None and BY_RESCUE in noted and f"{(owner or '')[:LONGEST_OWNER]!r}" in noted
-    return BY_RESCUE if in_rescue or was_noted else ""
-
-
-def disagreement(status: N, seen: Seen, *, foreign: bool, noted: str | None = None) -> str | None:
+def disagreement(status: N, seen: Seen, *, foreign: bool) -> str | None:
     """The difference between MAAS and the node's status; None if there is none. `foreign`: another user holds the
-    machine. `noted`: the reason of an existing quarantine."""
+    machine."""
     if foreign:
-        said = (
-            f"MAAS reports machine {seen.system_id} as owned by {(seen.owner or '')[:LONGEST_OWNER]!r}, not by farrier"
-        )
-        return said + by_rescue(seen.owner, noted, in_rescue="rescue mode" in (seen.status_name or "").lower())
+        owner = (seen.owner or "")[:LONGEST_OWNER]
+        explained = BY_RESCUE if seen.owner_by_rescue else ""
+        return f"MAAS reports machine {seen.system_id} as owned by {owner!r}, not by farrier{explained}"
     expected = EXPECTED[status]
     if expected.fits(seen.state):
         return None

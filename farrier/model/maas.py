@@ -59,6 +59,18 @@ class StatusNumber(IntEnum):
     FAILED_TESTING = 22
 
 
+RESCUE = frozenset(
+    {
+        StatusNumber.RESCUE_MODE,
+        StatusNumber.ENTERING_RESCUE_MODE,
+        StatusNumber.FAILED_TO_ENTER_RESCUE_MODE,
+        StatusNumber.EXITING_RESCUE_MODE,
+        StatusNumber.FAILED_TO_EXIT_RESCUE_MODE,
+    }
+)
+"""Statuses in which the owner is the user who started rescue mode. MAAS never restores the former owner."""
+
+
 _STATUS_OF: Mapping[int, MaasStatus] = {
     StatusNumber.NEW: MaasStatus.NEW,
     StatusNumber.COMMISSIONING: MaasStatus.COMMISSIONING,

@@ -180,13 +180,15 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """A reading of a node's machine. `read_at` is the time before the observation began. The reading is ignored if the
-    node has another machine by now. The node is enqueued if its handler may need the change."""
+    node has another machine by now. The node is enqueued if its handler may need the change. `in_rescue`: rescue mode
+    gave the machine to its owner, which the database remembers until the owner changes."""
 
     node: int
     system_id: str
     state: MaasStatus
     read_at: datetime
     seen: Seen = Seen()
+    in_rescue: bool = False
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,7 +55,7 @@ class MaasObservation(msgspec.Struct, frozen=True, kw_only=True):
     """The last reading of a machine. `read_at` is a time before the reading began, so the reading includes all earlier
     changes. The state is known to hold until `fresh_at`: the time of the reading, or of a later complete read of the
     region's events without an event of this machine. `since` is the first reading with this state. `ours`: farrier's
-    user holds the machine."""
+    user holds the machine. `owner_by_rescue`: rescue mode gave the machine to its owner."""
 
     system_id: str
     state: MaasStatus
@@ -67,6 +67,7 @@ class MaasObservation(msgspec.Struct, frozen=True, kw_only=True):
     hostname: str | None = None
     owner: str | None = None
     ours: bool | None = False
+    owner_by_rescue: bool = False
     locked: bool = False
     power_state: str | None = None
     netboot: bool | None = None

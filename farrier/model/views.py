@@ -140,7 +140,7 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
 class MaasView(msgspec.Struct, frozen=True, kw_only=True):
     """The last reading of the node's machine in MAAS. `since` is the first reading of this state, `read_at` the last.
     `stale_since` is set if an event about the machine is newer than the reading. The reading is known to hold until
-    `fresh_at`."""
+    `fresh_at`. `owner_by_rescue`: rescue mode gave the machine to its owner."""
 
     system_id: str
     state: str
@@ -150,6 +150,7 @@ class MaasView(msgspec.Struct, frozen=True, kw_only=True):
     fresh_at: datetime | None = None
     status_name: str | None = None
     owner: str | None = None
+    owner_by_rescue: bool = False
     power_state: str | None = None
 
 

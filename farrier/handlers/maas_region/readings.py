@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from farrier.model.maas import MaasStatus, Machine
+from farrier.model.maas import RESCUE, MaasStatus, Machine
 from farrier.model.maas_region import DueMachine, Reading, Seen
 
 # Characters. MAAS has the whole text.
@@ -22,6 +22,7 @@ def seen(due: DueMachine, machine: Machine, now: datetime) -> Reading:
         system_id=due.system_id,
         state=machine.state,
         read_at=now,
+        in_rescue=machine.status in RESCUE,
         seen=Seen(
             status=machine.status,
             status_name=_text(machine.status_name),

@@ -22,9 +22,9 @@ from farrier.handlers.node.moves import (
     Waiting,
     attempt_began_at,
 )
-from farrier.model.expected import by_rescue
+from farrier.model.expected import BY_RESCUE, LONGEST_OWNER
 from farrier.model.failures import FailureClass
-from farrier.model.maas import MaasError, Machine, StatusNumber
+from farrier.model.maas import RESCUE, MaasError, Machine
 from farrier.model.maas import MaasFailure as F
 from farrier.model.maas_changes import Change
 from farrier.model.node import Node
@@ -38,15 +38,6 @@ CREATE = "create"
 # A failure of the whole region is not the node's fault: the stage waits, and the region has an alert of its own.
 REGION_AGAIN = timedelta(seconds=15)
 CONFLICT_AGAIN = timedelta(seconds=5)
-_RESCUE = frozenset(
-    {
-        StatusNumber.RESCUE_MODE,
-        StatusNumber.ENTERING_RESCUE_MODE,
-        StatusNumber.FAILED_TO_ENTER_RESCUE_MODE,
-        StatusNumber.EXITING_RESCUE_MODE,
-        StatusNumber.FAILED_TO_EXIT_RESCUE_MODE,
-    }
-)
 
 
 class Send(Made, frozen=True, kw_only=True):
@@ -155,14 +146,12 @@ def gone(node: Node) -> Failed:
 
 
 def foreign(node: Node, machine: Machine | MaasObservation) -> Failed:
-    """The failure for a machine of another user. The text names rescue mode, if the machine is in it or was when the
-    node was quarantined."""
-    owner = machine.owner or ""
-    noted = node.quarantine.reason if node.quarantine is not None else None
-    since = by_rescue(owner, noted, in_rescue=machine.status in _RESCUE)
+    """The failure for a machine of another user. The text explains it if rescue mode gave the machine to this user."""
+    seen = node.maas
+    by_rescue = machine.status in RESCUE or (seen is not None and seen.owner_by_rescue and seen.owner == machine.owner)
     detail = (
-        f"machine {machine.system_id} is owned by {owner[:64]!r} in MAAS, not by farrier{since}; farrier changed "
-        "nothing: release the machine in MAAS"
+        f"machine {machine.system_id} is owned by {(machine.owner or '')[:LONGEST_OWNER]!r} in MAAS, not by farrier"
+        f"{BY_RESCUE if by_rescue else ''}; farrier changed nothing: release the machine in MAAS"
     )
     return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from farrier.io.queries import PostgresQueries
+from farrier.model.expected import BY_RESCUE
 from farrier.model.limits import Limits
 from farrier.model.node import TaskType
 from farrier.model.why import Why, explain
@@ -94,6 +95,20 @@ async def test_a_machine_that_another_user_took_is_named_where_reactivation_is_r
     is_taken(site, await record(node))
     await later(node)
     assert f"as owned by '{OPERATOR.username}', not by farrier" in str((await node.ask("reactivate")).reason)
+
+
+async def test_a_user_to_whom_rescue_mode_gave_the_machine_is_explained_until_the_owner_changes(site: Site) -> None:
+    node = await drained(site)
+    machine = await record(node)
+    machine.owner = OPERATOR.username
+    site.maas.region.move(machine, Status.RESCUE_MODE)
+    assert BY_RESCUE in (await later(node))[1]
+    site.maas.region.move(machine, Status.DEPLOYED)
+    assert BY_RESCUE in (await later(node))[1], "MAAS itself reports nothing any more than the owner"
+    machine.owner = "another"
+    site.maas.region.move(machine, Status.DEPLOYED)
+    errors = (await later(node))[1]
+    assert "as owned by 'another'" in errors and BY_RESCUE not in errors
 
 
 async def test_a_retired_node_whose_machine_is_as_expected_is_reactivated(site: Site) -> None:

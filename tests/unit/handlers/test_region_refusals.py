@@ -6,10 +6,9 @@ import pytest
 
 from farrier.handlers.node import region
 from farrier.handlers.node.moves import Failed, Waiting, with_fields
-from farrier.model.expected import disagreement
-from farrier.model.failures import FAILURES, FailureClass, QuarantineCause
-from farrier.model.maas import MaasError, MaasFailure, StatusNumber
-from farrier.model.node import Node, Quarantine
+from farrier.model.expected import BY_RESCUE, disagreement
+from farrier.model.failures import FAILURES, FailureClass
+from farrier.model.maas import MaasError, MaasFailure, Machine, StatusNumber
 from farrier.model.observation import MaasObservation
 from farrier.model.status import NodeStatus
 from tests.support.maas import state_of
@@ -18,7 +17,7 @@ from tests.support.nodes import NOW, node
 NODE = node()
 
 
-def held(status: StatusNumber, *, owner: str = "ann", name: str | None = None) -> MaasObservation:
+def held(status: StatusNumber, *, owner_by_rescue: bool = False) -> MaasObservation:
     return MaasObservation(
         system_id="abc123",
         state=state_of(status),
@@ -26,8 +25,8 @@ def held(status: StatusNumber, *, owner: str = "ann", name: str | None = None) -
         read_at=NOW,
         fresh_at=NOW,
         status=status,
-        status_name=name,
-        owner=owner,
+        owner="ann",
+        owner_by_rescue=owner_by_rescue,
     )
 
 
@@ -64,28 +63,16 @@ def test_a_machine_that_another_simply_has_is_not_said_to_be_in_rescue_mode() ->
     assert "rescue" not in region.foreign(NODE, held(StatusNumber.DEPLOYED)).detail
 
 
-def quarantined_for(reason: str) -> Node:
-    why = Quarantine(QuarantineCause.STATE_DISAGREEMENT, reason)
-    return with_fields(NODE, status=NodeStatus.QUARANTINED, quarantine=why)
+@pytest.mark.parametrize(("owner", "explained"), [("ann", True), ("bob", False)])
+def test_a_user_to_whom_rescue_mode_gave_the_machine_is_explained_also_after_it(owner: str, explained: bool) -> None:
+    seen = held(StatusNumber.DEPLOYED, owner_by_rescue=True)
+    read = Machine(system_id="abc123", status=StatusNumber.DEPLOYED, hostname="gpu-1", owner=owner)
+    said = region.foreign(with_fields(NODE, maas=seen), read).detail
+    assert f"'{owner}'" in said and (BY_RESCUE in said) is explained
 
 
-def test_a_machine_that_left_rescue_mode_is_still_said_to_be_held_because_of_it() -> None:
-    node = quarantined_for(region.foreign(NODE, held(StatusNumber.RESCUE_MODE)).detail)
-    said = region.foreign(node, held(StatusNumber.DEPLOYED)).detail
-    assert "'ann'" in said and "rescue mode" in said and "farrier's key" in said and "release" in said
-    again = region.foreign(quarantined_for(said), held(StatusNumber.DEPLOYED)).detail
-    assert again == said, "the newest failure includes what happened before"
-
-
-def test_a_user_who_took_a_machine_later_is_not_said_to_have_it_from_rescue_mode() -> None:
-    node = quarantined_for(region.foreign(NODE, held(StatusNumber.RESCUE_MODE)).detail)
-    assert "rescue" not in region.foreign(node, held(StatusNumber.DEPLOYED, owner="bob")).detail
-
-
-def test_why_keeps_the_reason_of_a_node_in_service_whose_machine_left_rescue_mode() -> None:
-    """Drift quarantines the node while its machine is in rescue mode; later comparisons are shown with that reason."""
-    noted = disagreement(NodeStatus.ACTIVE, held(StatusNumber.RESCUE_MODE, name="Rescue mode"), foreign=True)
-    deployed = held(StatusNumber.DEPLOYED, name="Deployed")
-    said = disagreement(NodeStatus.QUARANTINED, deployed, foreign=True, noted=noted)
-    assert said is not None and said == noted
-    assert said != disagreement(NodeStatus.QUARANTINED, deployed, foreign=True)
+def test_drift_explains_an_owner_to_whom_rescue_mode_gave_the_machine() -> None:
+    said = disagreement(NodeStatus.ACTIVE, held(StatusNumber.DEPLOYED, owner_by_rescue=True), foreign=True)
+    assert said is not None and "'ann'" in said and BY_RESCUE in said
+    said = disagreement(NodeStatus.ACTIVE, held(StatusNumber.DEPLOYED), foreign=True)
+    assert said is not None and "'ann'" in said and BY_RESCUE not in said

@@ -46,6 +46,8 @@ CREATE TABLE farrier.node_observations (
                                                                -- decommission of its node was live
     detail      jsonb       NOT NULL DEFAULT '{}',             -- fields of the last reading
                                                                -- (farrier.model.maas_region.Seen)
+    owner_by_rescue boolean   NOT NULL DEFAULT false,          -- rescue mode gave the machine to its owner; kept until
+                                                               -- the owner changes
     PRIMARY KEY (node_id, source),
     CONSTRAINT read_whole CHECK ((read_at IS NULL) = (state IS NULL) AND (read_at IS NULL) = (since IS NULL))
 ) WITH (fillfactor = 70);

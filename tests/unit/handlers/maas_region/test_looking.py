@@ -157,6 +157,14 @@ async def test_a_status_that_nobody_knows_is_other(looker: Looker) -> None:
     assert reading.seen.status_name == "Levitating\ufffd"
 
 
+@pytest.mark.parametrize(("status", "in_rescue"), [(Status.EXITING_RESCUE_MODE, True), (Status.DEPLOYED, False)])
+async def test_rescue_mode_is_recognised_by_the_status(looker: Looker, status: Status, in_rescue: bool) -> None:
+    (due,) = await looker.machines(1)
+    looker.region.move(looker.region.machines[due.system_id], status)
+    (reading,) = (await looker.look(due)).readings
+    assert reading.in_rescue is in_rescue
+
+
 async def test_a_region_that_is_lost_stops_the_look_and_makes_nothing_absent(looker: Looker) -> None:
     due = await looker.machines(3)
     looker.region.faults.add(Fault(status=503, headers={"Retry-After": "60"}, times=None))

@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id text, site text) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN (SELECT o.detail || jsonb_build_object(
-                       'system_id', o.system_id, 'state', o.state, 'since', o.since, 'read_at', o.read_at,
+                       'system_id', o.system_id, 'state', o.state, 'since', o.since, 'read_at', o.read_at, 'owner_by_rescue', o.owner_by_rescue,
                        'fresh_at', CASE WHEN o.stale_since IS NULL THEN greatest(o.read_at, r.complete_at) ELSE o.read_at END,
                        'ours', CASE WHEN r.username IS NOT NULL THEN coalesce(o.detail ->> 'owner' = r.username, false) END)
               FROM farrier.node_observations o LEFT JOIN farrier.maas_regions r ON r.name = $3 AND r.ended_at IS NULL

@@ -10,7 +10,7 @@ BEGIN
         VALUES (NEW.id, 'maas', NEW.site, NEW.maas_id, farrier.now())
             ON CONFLICT (node_id, source) DO UPDATE
                SET site = excluded.site, system_id = excluded.system_id, stale_since = excluded.stale_since,
-                   state = NULL, since = NULL, read_at = NULL, lost_at = NULL, detail = '{}';
+                   state = NULL, since = NULL, read_at = NULL, lost_at = NULL, detail = '{}', owner_by_rescue = false;
     END IF;
     RETURN NULL;
 END $$;

@@ -31,10 +31,11 @@ BEGIN
         UPDATE farrier.node_observations o
            SET state = c.state, since = CASE WHEN o.state = c.state THEN o.since ELSE c.read_at END, read_at = c.read_at,
                stale_since = CASE WHEN o.stale_since > c.read_at THEN o.stale_since END, detail = c.detail,
+               owner_by_rescue = coalesce(c.in_rescue OR (o.owner_by_rescue AND o.detail ->> 'owner' = c.detail ->> 'owner'), false),
                lost_at = CASE WHEN c.state <> 'absent' THEN NULL
                               WHEN o.state <> 'absent' AND NOT EXISTS (SELECT FROM farrier.nodes n WHERE n.id = o.node_id AND n.live_workflow_kind = 'decommission')
                               THEN c.read_at ELSE o.lost_at END
-          FROM jsonb_to_recordset(changes -> 'readings') c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
+          FROM jsonb_to_recordset(changes -> 'readings') c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb, in_rescue boolean)
          WHERE o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
            AND (o.read_at IS NULL OR o.read_at <= c.read_at);
     END IF;
