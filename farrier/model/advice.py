@@ -18,7 +18,7 @@ from farrier.model.actions import Action
 from farrier.model.clocks import Clock
 from farrier.model.diagnosis import Patience
 from farrier.model.edges import Layer
-from farrier.model.failures import FailureClass, QuarantineCause
+from farrier.model.failures import QuarantineCause
 from farrier.model.maas_region import RegionState
 from farrier.model.management import Management
 from farrier.model.outcome import Record
@@ -27,25 +27,7 @@ from farrier.model.views import NodeDetail
 from farrier.model.workflow import FAILED, OnboardingMode, WorkflowStatus
 
 K = TypeVar("K", bound=str)
-
-_STAGE_ADVICE = {name: advice.action for name, advice in failures.FAILURES.items()}
-
-ONE_INTENT: Mapping[FailureClass | QuarantineCause, Action] = {
-    FailureClass.DISCOVERY_CONFLICT: Action.RETRY_STAGE,
-    FailureClass.BOSS_DISK_NOT_FOUND: Action.RETRY_STAGE,
-    FailureClass.PXE_INTERFACE_UNFIXABLE: Action.RETRY_STAGE,
-    FailureClass.DATASOURCE_FAILED_REPEATEDLY: Action.RETRY_STAGE,
-    FailureClass.HARDWARE_SYNC_FAILED_REPEATEDLY: Action.RETRY_STAGE,
-    FailureClass.SSH_SEED_FAILED_REPEATEDLY: Action.RETRY_STAGE,
-    FailureClass.INVALID_CONFIG: Action.RETRY_STAGE,
-    FailureClass.UPSTREAM_REFUSED: Action.RETRY_STAGE,
-    FailureClass.TIMEOUT: Action.RETRY_STAGE,
-    FailureClass.UPSTREAM_ERROR: Action.RETRY_STAGE,
-    FailureClass.CAPACITY: Action.RETRY_STAGE,
-    FailureClass.POWER_FAILED: Action.RETRY_STAGE,
-    FailureClass.TASK_FAILED: Action.RETRY_STAGE,
-}
-"""Failures whose advice ends in exactly one intent."""
+T = TypeVar("T")
 
 # Of these actions, only the first continues a failed stage. The other two undo the workflow's work; restart_clean then
 # starts it again.
@@ -62,6 +44,17 @@ _ENDS_WITH_A_WORKFLOW = frozenset(
         QuarantineCause.DRAIN_FAILED,
         QuarantineCause.ONBOARDING_FAILED,
         QuarantineCause.DECOMMISSION_FAILED,
+    }
+)
+
+
+# Quarantines whose advice in `failures` recommends a decommission.
+_ENDS_WITH_A_DECOMMISSION = frozenset(
+    {
+        QuarantineCause.OPERATOR,
+        QuarantineCause.STATE_DISAGREEMENT,
+        QuarantineCause.MACHINE_DELETED_UPSTREAM,
+        QuarantineCause.CLEANUP_VALIDATION_FAILED,
     }
 )
 
@@ -155,7 +148,8 @@ def _of_failure(case: Case) -> Iterator[Advice]:
         yield from map(Advice, _of_region(case))
     if case.node.deleting:
         yield Advice(f"fix {workflow.failure_class}, then resume; or cancel the deletion")
-    yield from _looked_up(_STAGE_ADVICE, workflow.failure_class)
+    for known in _looked_up(failures.FAILURES, workflow.failure_class):
+        yield Advice(known.action, known.intent)
 
 
 def _of_quarantine(node: NodeDetail) -> Iterator[Advice]:
@@ -169,11 +163,16 @@ def _of_quarantine(node: NodeDetail) -> Iterator[Advice]:
         if node.quarantine_cause == QuarantineCause.ONBOARDING_FAILED and last is not None and last.failure_class:
             why = f"the node's onboarding failed with {last.failure_class}: "
         yield Advice(f"{why}fix the cause of the node's quarantine, then {_out_of_service(node)}")
-    for known in _looked_up(failures.QUARANTINE_ADVICE, node.quarantine_cause):
-        # An operator cannot release a node that is not scrubbed. Without an agent, only force ends a decommission.
-        text = known.text.replace(", or release it with a reason", "") if node.not_scrubbed else known.text
-        forced = node.agentless and Action.DECOMMISSION in text
-        yield Advice(f"{text}; with force: true, because this node is agentless" if forced else text, known.action)
+    # Without an agent, only force ends a decommission.
+    forced = node.agentless and node.quarantine_cause in _ENDS_WITH_A_DECOMMISSION
+    for text in _of_cause(node):
+        yield Advice(f"{text}; with force: true, because this node is agentless" if forced else text)
+
+
+def _of_cause(node: NodeDetail) -> Iterator[str]:
+    if node.not_scrubbed and node.quarantine_cause == QuarantineCause.CLEANUP_VALIDATION_FAILED:
+        yield failures.CLEAN_AGAIN  # an operator cannot release a node that is not scrubbed
+    yield from _looked_up(failures.QUARANTINE_ADVICE, node.quarantine_cause)
 
 
 def _out_of_service(node: NodeDetail) -> str:
@@ -295,11 +294,9 @@ def _by_state(node: NodeDetail) -> Iterator[str]:
         yield f"{again}submit manage to end the adoption"
 
 
-def _looked_up(table: Mapping[K, str], failure: str | None) -> Iterator[Advice]:
+def _looked_up(table: Mapping[K, T], failure: str | None) -> Iterator[T]:
     """The advice for this failure, if this program has any."""
-    for known, text in table.items():
-        if known == failure:
-            yield Advice(text, next((action for ends, action in ONE_INTENT.items() if ends == failure), None))
+    return (advice for known, advice in table.items() if known == failure)
 
 
 def is_accepted(action: Action, node: NodeDetail) -> bool:

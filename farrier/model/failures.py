@@ -13,6 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
+from farrier.model.actions import Action
 from farrier.model.bmc import BmcFailure
 
 
@@ -99,38 +100,42 @@ class QuarantineCause(StrEnum):
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """Whether farrier retries by itself, and the recommended action for an operator."""
+    """Whether farrier retries by itself, and the recommended action for an operator. `intent` completes the action, if
+    exactly one intent does."""
 
     retryable: bool
     action: str
+    intent: Action | None = None
+
+
+def _then_retry(fix: str) -> Advice:
+    """The advice for a failure after which nothing happens until an operator requests another attempt."""
+    return Advice(False, f"{fix}, then {Action.RETRY_STAGE}", Action.RETRY_STAGE)
+
+
+def _then_retry_at_once(fix: str) -> Advice:
+    """The advice for a failure that farrier retries after the back-off, unless an operator requests it earlier."""
+    return Advice(True, f"{fix}, then {Action.RETRY_STAGE}, which starts at once", Action.RETRY_STAGE)
 
 
 FAILURES: Mapping[FailureClass, Advice] = {
-    FailureClass.DISCOVERY_CONFLICT: Advice(
-        False,
-        "several machines in MAAS match this node: correct in MAAS what the detail names, so that one matches, then "
-        "retry_stage",
+    FailureClass.DISCOVERY_CONFLICT: _then_retry(
+        "several machines in MAAS match this node: correct in MAAS what the detail names, so that one matches"
     ),
-    FailureClass.BOSS_DISK_NOT_FOUND: Advice(
-        False, "seat or replace the boot disk, commission the machine again, then retry_stage"
-    ),
-    FailureClass.PXE_INTERFACE_UNFIXABLE: Advice(
-        False, "correct the boot interface and its VLAN in MAAS, then retry_stage"
-    ),
+    FailureClass.BOSS_DISK_NOT_FOUND: _then_retry("seat or replace the boot disk, commission the machine again"),
+    FailureClass.PXE_INTERFACE_UNFIXABLE: _then_retry("correct the boot interface and its VLAN in MAAS"),
     FailureClass.MACHINE_DELETED_UPSTREAM: Advice(
         False,
         "find out who deleted the machine in MAAS; for an onboarding, restart_clean creates it again; for a "
         "decommission, cancel",
     ),
-    FailureClass.DATASOURCE_FAILED_REPEATEDLY: Advice(
-        False, "check that the node reaches the MAAS metadata service (routes, DNS, proxy), then retry_stage"
+    FailureClass.DATASOURCE_FAILED_REPEATEDLY: _then_retry(
+        "check that the node reaches the MAAS metadata service (routes, DNS, proxy)"
     ),
-    FailureClass.HARDWARE_SYNC_FAILED_REPEATEDLY: Advice(
-        False, "read the hardware-sync service's log on the node, fix it there, then retry_stage"
+    FailureClass.HARDWARE_SYNC_FAILED_REPEATEDLY: _then_retry(
+        "read the hardware-sync service's log on the node, fix it there"
     ),
-    FailureClass.SSH_SEED_FAILED_REPEATEDLY: Advice(
-        False, "check the SSH seed and the agent's log on the node, then retry_stage"
-    ),
+    FailureClass.SSH_SEED_FAILED_REPEATEDLY: _then_retry("check the SSH seed and the agent's log on the node"),
     FailureClass.STATE_DISAGREEMENT: Advice(
         False,
         "free the machine in MAAS if another user owns it; then adopt_observed_state if MAAS is right, restart_clean "
@@ -146,9 +151,9 @@ FAILURES: Mapping[FailureClass, Advice] = {
     FailureClass.ADOPT_FAILED: Advice(
         False, "read the node's last BMC error, fix its cause and adopt again, or submit manage to end the adoption"
     ),
-    FailureClass.INVALID_CONFIG: Advice(False, "correct the site's configuration, then retry_stage"),
-    FailureClass.UPSTREAM_REFUSED: Advice(
-        False, "the service refused the request: read the detail, correct permissions or data, then retry_stage"
+    FailureClass.INVALID_CONFIG: _then_retry("correct the site's configuration"),
+    FailureClass.UPSTREAM_REFUSED: _then_retry(
+        "the service refused the request: read the detail, correct permissions or data"
     ),
     FailureClass.UNDO_FAILED: Advice(
         False,
@@ -158,21 +163,12 @@ FAILURES: Mapping[FailureClass, Advice] = {
     FailureClass.OPERATOR_REQUEST: Advice(
         False, "an operator froze this workflow: read the reason, then resume, restart_clean or cancel"
     ),
-    FailureClass.TIMEOUT: Advice(
-        True, "check what the stage waits for, fix the cause, then retry_stage, which starts at once"
+    FailureClass.TIMEOUT: _then_retry_at_once("check what the stage waits for, fix the cause"),
+    FailureClass.UPSTREAM_ERROR: _then_retry_at_once("check the health of the service in the detail"),
+    FailureClass.CAPACITY: _then_retry_at_once(
+        "free addresses in the subnet of the detail, extend it or link another subnet"
     ),
-    FailureClass.UPSTREAM_ERROR: Advice(
-        True, "check the health of the service in the detail, then retry_stage, which starts at once"
-    ),
-    FailureClass.CAPACITY: Advice(
-        True,
-        "free addresses in the subnet of the detail, extend it or link another subnet; then retry_stage, which "
-        "starts at once",
-    ),
-    FailureClass.POWER_FAILED: Advice(
-        True,
-        "fix the machine's BMC, its network or its power settings in MAAS, then retry_stage, which starts at once",
-    ),
+    FailureClass.POWER_FAILED: _then_retry_at_once("fix the machine's BMC, its network or its power settings in MAAS"),
     FailureClass.NOT_MANAGEABLE: Advice(
         True, "make the BMC manageable first: read the node's last BMC error, and correct the BMC details with set_bmc"
     ),
@@ -183,12 +179,17 @@ FAILURES: Mapping[FailureClass, Advice] = {
     FailureClass.DEPLOY_FAILED: Advice(
         True, "read the installation log in MAAS; correct the image or its storage layout"
     ),
-    FailureClass.TASK_FAILED: Advice(True, "read the task's result and the agent's log; retry_stage issues a new task"),
+    FailureClass.TASK_FAILED: Advice(
+        True, "read the task's result and the agent's log; retry_stage issues a new task", Action.RETRY_STAGE
+    ),
     FailureClass.VALIDATION_FAILED: Advice(
         True, "the cleanup left data on the node: read the validation result and clean up what it names"
     ),
     FailureClass.INTERNAL: Advice(True, "this is a bug in farrier: report it with the log of the failed run"),
 }
+
+CLEAN_AGAIN = "the cleanup left data on the node: decommission it with a cleanup that validates"
+"""The advice for a quarantine because of a cleanup, if no operator may release the node."""
 
 QUARANTINE_ADVICE: Mapping[QuarantineCause, str] = {
     QuarantineCause.OPERATOR: "read the operator's reason, then release or decommission",
@@ -201,9 +202,7 @@ QUARANTINE_ADVICE: Mapping[QuarantineCause, str] = {
     QuarantineCause.MACHINE_DELETED_UPSTREAM: (
         "the machine no longer exists in MAAS: add it to MAAS again, or decommission the node"
     ),
-    QuarantineCause.CLEANUP_VALIDATION_FAILED: (
-        "the cleanup left data on the node: decommission it with a cleanup that validates, or release it with a reason"
-    ),
+    QuarantineCause.CLEANUP_VALIDATION_FAILED: f"{CLEAN_AGAIN}, or release it with a reason",
     QuarantineCause.DRAIN_FAILED: "read the drain task's result, then retry_stage or cancel",
     QuarantineCause.ONBOARDING_FAILED: "see the failure class of the onboarding; then retry_stage, restart_clean or "
     "delete",

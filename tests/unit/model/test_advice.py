@@ -9,10 +9,9 @@ import msgspec
 import pytest
 
 from farrier.model.actions import ACTIONS, Action
-from farrier.model.advice import ONE_INTENT
 from farrier.model.bmc import BmcFailure
 from farrier.model.diagnosis import Patience
-from farrier.model.failures import BMC_ADVICE, FAILURES, QUARANTINE_ADVICE, FailureClass, QuarantineCause
+from farrier.model.failures import BMC_ADVICE, FAILURES, FailureClass
 from farrier.model.limits import Limits
 from farrier.model.node import Bmc
 from farrier.model.outcome import Record
@@ -193,6 +192,13 @@ def test_a_quarantine_for_a_failed_onboarding_names_the_class_of_the_failure() -
     )
 
 
+@pytest.mark.parametrize(("cause", "forced"), [("decommission_failed", False), ("state_disagreement", True)])
+def test_only_a_decommission_is_forced_on_a_node_without_an_agent(cause: str, forced: bool) -> None:
+    failed = workflow(kind="decommission", status="failed_manual_intervention", failure_class="of a newer release")
+    said = why(status="quarantined", quarantine_cause=cause, quarantine_reason="x", workflow=failed, agentless=True)
+    assert ("force: true" in said.advice) is forced
+
+
 def test_a_stage_that_timed_out_while_the_region_fails_leads_to_the_region_first() -> None:
     failed = deployment(status="failed_retryable", failure_class="timeout")
     said = why(**LATE, workflow=failed, region=region())
@@ -265,12 +271,12 @@ def test_no_command_is_offered_that_is_a_choice_or_would_be_refused(fields: dict
     assert why(**fields).command is None
 
 
-@pytest.mark.parametrize("cause", ONE_INTENT, ids=str)
-def test_an_advice_with_a_command_names_that_intent_and_no_other(cause: FailureClass | QuarantineCause) -> None:
-    text = FAILURES[cause].action if isinstance(cause, FailureClass) else QUARANTINE_ADVICE[cause]
+@pytest.mark.parametrize("failure", [failure for failure, advice in FAILURES.items() if advice.intent], ids=str)
+def test_an_advice_with_a_command_names_that_intent_and_no_other(failure: FailureClass) -> None:
+    text, intent = FAILURES[failure].action, FAILURES[failure].intent
     others = {Action.RESTART_CLEAN, Action.CANCEL, Action.RESUME, Action.RERUN, Action.DELETE, Action.DECOMMISSION}
-    assert ONE_INTENT[cause] in text and not [other for other in others if other in text]
-    assert ACTIONS[ONE_INTENT[cause]].params is NoParams, "the command needs no quoting"
+    assert intent is not None and intent in text and not [other for other in others if other in text]
+    assert ACTIONS[intent].params is NoParams, "the command needs no quoting"
 
 
 def _wait(reason: str) -> Record:
