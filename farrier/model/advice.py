@@ -203,8 +203,7 @@ def _of_agent(case: Case) -> Iterator[str]:
         return
     if enrols and node.workflow is not None and node.workflow.mode == OnboardingMode.DEPLOY and not case.late:
         return  # the installed system starts the agent; the limit of the stage allows for that
-    said = "" if node.outcome is None else node.outcome.reason
-    if enrols and (heard is None or said.endswith("to enrol")):
+    if diagnosis.has_to_enrol(node):
         yield f"start the agent with its bootstrap token, or issue a new one with farrier node bootstrap {node.name}"
     elif heard is None:
         yield (

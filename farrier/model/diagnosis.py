@@ -50,13 +50,9 @@ def is_deleted(node: NodeDetail) -> bool:
 
 
 def is_held(node: NodeDetail) -> bool:
-    """Whether a pause delays the node. A deletion and the undo after a cancel continue during a pause, unless the
-    node's last run reports that it is paused."""
-    if node.paused is None:
-        return False
-    goes_on = node.deleting or (node.workflow is not None and node.workflow.status == WorkflowStatus.COMPENSATING)
-    said = "" if node.outcome is None else node.outcome.reason
-    return not goes_on or said == f"paused: {node.paused}"
+    """Whether a pause delays the node. A deletion and the undo after a cancel continue during a pause."""
+    is_cancelled = node.workflow is not None and node.workflow.being_cancelled
+    return node.paused is not None and not node.deleting and not is_cancelled
 
 
 def is_unowned(node: NodeDetail) -> bool:
@@ -114,6 +110,17 @@ def waits_to_enrol(node: NodeDetail) -> bool:
     return stage(node) == O.WAIT_FOR_AGENT_ENROLLMENT and not node.agentless
 
 
+def has_to_enrol(node: NodeDetail) -> bool:
+    """Whether a stage waits for an agent that has not enrolled yet. An agent of an earlier installation has to enrol
+    again: one that enrolled before a deployment, or before the onboarding of a retired node."""
+    workflow, enrolled_at = node.workflow, node.enrolled_at
+    if workflow is None or not waits_to_enrol(node):
+        return False
+    enrols_again = workflow.mode == OnboardingMode.DEPLOY or node.status == NodeStatus.RETIRED
+    begun = workflow.mode_given_at
+    return enrolled_at is None or (enrols_again and begun is not None and enrolled_at < begun)
+
+
 def waits_for_a_task(node: NodeDetail) -> bool:
     """Whether a stage waits for a task of the node's agent."""
     return (
@@ -125,10 +132,10 @@ def waits_for_a_task(node: NodeDetail) -> bool:
 
 
 def is_about_the_bmc(node: NodeDetail) -> bool:
-    """Whether the node may be waiting for its BMC: no workflow continues, or the stage or the last reason concerns the
-    BMC."""
-    said = "" if node.outcome is None else node.outcome.reason
-    return not goes_on(node) or stage(node) == O.RESOLVE_POWER_CREDENTIALS or "BMC" in said or "credential" in said
+    """Whether the node may be waiting for its BMC: no workflow continues, or the stage needs the BMC, as the last stage
+    of a node without an agent does."""
+    proves_health = node.agentless and stage(node) == O.WAIT_FOR_AGENT_ENROLLMENT
+    return not goes_on(node) or stage(node) == O.RESOLVE_POWER_CREDENTIALS or proves_health
 
 
 def is_silent(node: NodeDetail, now: datetime, patience: Patience) -> bool:

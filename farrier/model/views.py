@@ -80,7 +80,8 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
-    """A workflow. Its end-to-end clock started at `mode_given_at`. `skipped` are stages that had nothing to do."""
+    """A workflow. Its end-to-end clock started at `mode_given_at`. `skipped` are stages that had nothing to do.
+    `being_cancelled`: its work is undone for good, also during a pause."""
 
     kind: str
     id: int
@@ -97,6 +98,7 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     ended_at: datetime | None = None
     skipped: tuple[Skipped, ...] = ()
+    being_cancelled: bool = False
 
 
 class NodeView(RowDetails, frozen=True, kw_only=True):
@@ -192,7 +194,7 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     until its agent has reported them. `region` is that of its site. `held_here`: its last successful onboarding used
     MAAS, so farrier's user held the machine. `paused_by` and `quarantined_by` are the operators who paused and
     quarantined the node, None if no operator did or the intent names none. `alerts` are those of the agent's last
-    heartbeat.
+    heartbeat. `enrolled_at` is when the agent last enrolled; None without an agent.
     """
 
     version: int
@@ -221,6 +223,7 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     paused_by: str | None = None
     quarantined_by: str | None = None
     alerts: tuple[Alert, ...] = ()
+    enrolled_at: datetime | None = None
     braked_at: datetime | None = None
 
 

@@ -259,6 +259,22 @@ async def test_the_detail_has_the_newest_requests_first_and_the_newest_workflow(
     assert detail.last_workflow == detail.workflow
 
 
+async def test_the_detail_has_the_enrolment_of_the_agent_and_whether_the_workflow_is_being_cancelled(
+    queries: PostgresQueries, conn: Connection
+) -> None:
+    await conn.execute("SET session_replication_role = origin")
+    id_ = await conn.fetchval("SELECT farrier.register_node('gpu-1')")
+    (new,) = (await queries.node("gpu-1")).rows
+    assert new.workflow is not None and (new.enrolled_at, new.workflow.being_cancelled) == (None, False)
+    await conn.execute("SET session_replication_role = replica")
+    at = await conn.fetchval(
+        "INSERT INTO farrier.node_agents (node_id, key_hash) VALUES ($1, '') RETURNING enrolled_at", id_
+    )
+    await conn.execute("UPDATE farrier.node_onboardings SET status = 'compensating', after_undo = 'cancel'")
+    (shown,) = (await queries.node("gpu-1")).rows
+    assert shown.workflow is not None and (shown.enrolled_at, shown.workflow.being_cancelled) == (at, True)
+
+
 async def test_the_detail_has_the_controller_of_the_node_its_last_sweep_and_the_step_under_way(
     queries: PostgresQueries, pool: Pool, conn: Connection
 ) -> None:

@@ -158,10 +158,34 @@ def test_an_agent_that_the_deployed_machine_starts_has_its_time_to_enrol() -> No
     assert "farrier node bootstrap gpu-1" in why(**node, workflow=late).advice
 
 
+@pytest.mark.parametrize(
+    ("mode", "status", "enrols"),
+    [("deploy", "enrolling", True), ("adopt", "retired", True), ("adopt", "enrolling", False)],
+)
+def test_an_agent_of_an_earlier_installation_is_told_to_enrol_again(mode: str, status: str, enrols: bool) -> None:
+    begun = NOW - HOUR
+    node: dict[str, Any] = {
+        "status": status,
+        "workflow": workflow(mode=mode, stage_entered_at=begun, mode_given_at=begun),
+        "last_heartbeat_at": NOW - 10 * MINUTE,
+    }
+    before, after = (why(**node, enrolled_at=begun + MINUTE * late).advice for late in (-1, 1))
+    assert ("farrier node bootstrap gpu-1" in before) is enrols
+    assert "no heartbeat since" in after
+
+
+def test_an_agent_that_enrolled_and_was_never_heard_is_told_to_be_started() -> None:
+    said = why(status="enrolling", workflow=workflow(), enrolled_at=NOW)
+    assert said.advice.startswith("the agent of this node has never sent a heartbeat: start it")
+
+
 def test_a_wait_for_the_bmc_leads_to_the_bmc() -> None:
-    waits = _wait("waits for the BMC to be manageable: incomplete: no directory is configured")
-    said = why(**LATE | {"outcome": waits}, workflow=deployment(HOUR, stage="commission_node"), bmc=INCOMPLETE)
-    assert said.advice == BMC_ADVICE[BmcFailure.INCOMPLETE]
+    late = {"bmc": INCOMPLETE, "region": region()}
+    waits = deployment(HOUR, stage="resolve_power_credentials")
+    assert why(**LATE, workflow=waits, **late).advice == BMC_ADVICE[BmcFailure.INCOMPLETE]
+    proves = deployment(HOUR, stage="wait_for_agent_enrollment")
+    assert why(**LATE, workflow=proves, **late, agentless=True).advice == BMC_ADVICE[BmcFailure.INCOMPLETE]
+    assert "MAAS region" in why(**LATE, workflow=deployment(HOUR, stage="commission_node"), **late).advice
 
 
 BLOCKED: dict[str, Any] = {

@@ -46,7 +46,8 @@ def detail(**fields: Any) -> NodeDetail:
     return NodeDetail(**msgspec.structs.asdict(view()) | given | fields)
 
 
-UNDONE = workflow(status="compensating")
+CANCELLED = workflow(status="compensating", being_cancelled=True)
+RESTARTED = workflow(status="compensating")
 UNOWNED: dict[str, Any] = {"controller": None, "swept_at": None}
 
 
@@ -82,8 +83,8 @@ def test_a_node_with_nothing_wrong_has_nothing_to_wait_for_and_nothing_to_do() -
         ({"paused": "hands in the machine"}, "unpause: hands in the machine"),
         ({"status": "deleted", **UNOWNED}, "nothing: it is deleted"),
         ({"paused": "x", "deleting": True, "outcome": Record("wait", "MAAS releases", "x.py:1")}, "MAAS releases"),
-        ({"paused": "x", "workflow": UNDONE, "outcome": Record("wait", "MAAS releases", "x.py:1")}, "MAAS releases"),
-        ({"paused": "x", "workflow": UNDONE, "outcome": Record("wait", "paused: x", "x.py:1")}, "unpause: x"),
+        ({"paused": "x", "workflow": CANCELLED, "outcome": Record("wait", "MAAS releases", "x.py:1")}, "MAAS releases"),
+        ({"paused": "x", "workflow": RESTARTED, "outcome": Record("wait", "waits", "x.py:1")}, "unpause: x"),
     ],
     ids=[
         *("wait", "transition", "update", "error", "new", "paused", "deleted"),

@@ -21,7 +21,7 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
        mc.state_limit AS management_limit, mc.above_since AS management_above_since,
        wc.state_limit AS workflow_limit, wc.above_since AS workflow_above_since,
        ec.since AS end_to_end_since, ec.state_limit AS end_to_end_limit, ec.above_since AS end_to_end_above_since,
-       a.last_heartbeat_at, a.health -> 'alerts' AS health_alerts
+       a.last_heartbeat_at, a.health -> 'alerts' AS health_alerts, a.enrolled_at
   FROM farrier.nodes n
   LEFT JOIN LATERAL (
        SELECT x.kind, x.id, x.mode, x.status, x.status_entered_at, x.stage, x.stage_entered_at,
