@@ -142,7 +142,7 @@ def request_row(request: RequestView, now: datetime) -> tuple[Cell, ...]:
 
 def _in_words(why: Why, now: datetime) -> Iterable[tuple[str, Cell]]:
     yield why.node, f"is {why.status}" + (f", its management {why.management}" if why.management else "")
-    yield "waits for", why.waits_for
+    yield "reason", why.reason
     if why.since is not None:
         yield "since", f"{output.moment(why.since)} UTC, {output.ago(why.since, now)} ago"
     for clock in why.clocks:

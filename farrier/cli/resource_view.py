@@ -76,7 +76,7 @@ def _facts(resource: ResourceView, now: datetime) -> Iterable[tuple[str, Cell]]:
 def in_words(why: ResourceWhy, now: datetime) -> Iterable[tuple[str, Cell]]:
     """Return the lines that explain the resource's state."""
     yield why.name, f"is {why.state}"
-    yield "waits for", why.waits_for
+    yield "reason", why.reason
     if why.since is not None:
         yield "since", f"{output.moment(why.since)} UTC, {output.ago(why.since, now)} ago"
     for clock in why.clocks:

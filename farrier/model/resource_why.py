@@ -24,7 +24,7 @@ class ResourceWhy(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     name: str
     state: str
-    waits_for: str
+    reason: str
     since: datetime | None
     clocks: tuple[Clock, ...]
     errors: tuple[str, ...]
@@ -44,7 +44,7 @@ def explain(detail: ResourceDetail, now: datetime, limits: Limits, *, period: ti
         kind=resource.kind,
         name=resource.name,
         state=resource.state,
-        waits_for=why.waits_for(resource.outcome, ended=ended),
+        reason=why.reason(resource.outcome, ended=ended),
         since=resource.outcome_at,
         clocks=clocks_of(resource, now, limits),
         errors=tuple(_errors(resource)),

@@ -30,7 +30,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     status: str
     management: str | None
-    waits_for: str
+    reason: str
     since: datetime | None
     clocks: tuple[Clock, ...]
     errors: tuple[str, ...]
@@ -63,7 +63,7 @@ def explain(
         node=node.name,
         status=node.status,
         management=node.management,
-        waits_for=_waits_for(node),
+        reason=_reason(node),
         since=node.outcome_at,
         clocks=clocks.running(node, now, limits),
         errors=tuple(_errors(node, now, patience or Patience())),
@@ -82,31 +82,30 @@ def explain(
     )
 
 
-def _waits_for(node: NodeDetail) -> str:
+def _reason(node: NodeDetail) -> str:
     if diagnosis.is_held(node):
-        return f"unpause: {node.paused}"
+        return f"waits for unpause: {node.paused}"
     asked = diagnosis.unanswered(node)
     if asked and (node.outcome is None or node.outcome.outcome == "do_nothing"):
-        return f"a run that answers intent {asked[0].id} ({asked[0].action})"
-    return waits_for(node.outcome, ended=diagnosis.is_deleted(node))
+        return f"waits for a run that answers intent {asked[0].id} ({asked[0].action})"
+    return reason(node.outcome, ended=diagnosis.is_deleted(node))
 
 
-def waits_for(outcome: Record | None, *, ended: bool) -> str:
-    """What a resource of any kind waits for, according to its last run, as the rest of a sentence that begins with
-    "waits for"."""
+def reason(outcome: Record | None, *, ended: bool) -> str:
+    """Why a resource of any kind stays in its state, according to its last run."""
     if ended:
-        return "nothing: it is deleted"
+        return "waits for nothing: it is deleted"
     if outcome is None:
-        return "its first run"
+        return "waits for its first run"
     match outcome.outcome:
         case "error":
-            return f"a run without an error: the last run failed with {outcome.error}"
+            return f"waits for a run without an error: the last run failed with {outcome.error}"
         case "do_nothing" | "deleted":
-            return "nothing: it is in its target state"
+            return "waits for nothing: it is in its target state"
         case "transition" | "update":
-            return f"its next run; reason of the last run: {outcome.reason}"
+            return f"waits for its next run; reason of the last run: {outcome.reason}"
         case _:
-            return outcome.reason.removeprefix("waits for ")
+            return outcome.reason
 
 
 def _errors(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str]:

@@ -32,7 +32,7 @@ async def test_commands_take_a_node_from_registration_to_deletion(farrier: Promp
     begun = await farrier("intent", "submit", "gpu-1", "onboard", "mode=manual", "--wait")
     assert "accepted: onboarding (manual) begins" in begun.out
     why = (await farrier("node", "why", "gpu-1", "--json")).json
-    assert "agent" in why["waits_for"]
+    assert "agent" in why["reason"]
     assert why["source"].startswith("farrier/handlers/node/")
     deleted = await farrier("intent", "submit", "gpu-1", "delete", "--until", "deleted")
     assert deleted.out.splitlines()[-1] == "gpu-1 is deleted"

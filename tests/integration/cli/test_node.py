@@ -161,7 +161,7 @@ async def test_why_reports_what_the_node_waits_for_since_when_and_an_advice(farr
     async with db.pool(size=1) as connections:
         await owners.joined(connections, "rack-1", {"node": 0.0})
     why = (await farrier("node", "why", "gpu-1", "--json")).json
-    assert (why["waits_for"], why["source"], why["errors"]) == ("needs a mode", "x.py:7", [])
+    assert (why["reason"], why["source"], why["errors"]) == ("needs a mode", "x.py:7", [])
     assert "onboard" in why["advice"]
     said = (await farrier("node", "why", "gpu-1")).out
     for part in ("needs a mode", "x.py:7", "status enrolling for ", ", no limit", "submit onboard with a mode"):
@@ -243,7 +243,7 @@ async def test_an_error_without_a_class_is_shown_without_one(farrier: Prompt, db
 async def test_why_of_a_node_without_a_controller_names_the_missing_controller(farrier: Prompt) -> None:
     await farrier("node", "add", "gpu-1")
     why = (await farrier("node", "why", "gpu-1", "--json")).json
-    assert (why["waits_for"], why["run_by"]) == ("its first run", "no controller")
+    assert (why["reason"], why["run_by"]) == ("waits for its first run", "no controller")
     assert "farrier run" in why["advice"]
 
 

@@ -51,7 +51,7 @@ async def test_why_of_a_slow_deployment_names_the_failing_region(farrier: Prompt
     await run(db)
     said = (await farrier("node", "why", "gpu-1")).out
     for part in (
-        "waits for   MAAS to deploy the machine: starting the machine",
+        "reason      waits for MAAS to deploy the machine: starting the machine",
         "2h above its limit of 1h",
         "MAAS of site demo-1, failing for 2m: events: unreachable: connection refused",
         "deploying (Deploying), read 12m ago",
@@ -139,15 +139,3 @@ async def test_a_timeout_without_a_controller_refers_to_why_which_advises_farrie
 
 def _why(cause: str) -> str:
     return f'{{"cause": "{cause}", "reason": "fans"}}'
-
-
-@pytest.mark.parametrize("word", ["enrol", "take task 7 (drain)"])
-async def test_the_reason_is_printed_without_repeating_waits_for(farrier: Prompt, db: pg.Database, word: str) -> None:
-    await farrier("node", "add", "gpu-1")
-    reason = f'{{"outcome": "wait", "reason": "waits for the agent to {word}", "source": "x.py:7"}}'
-    await force(
-        db,
-        "INSERT INTO farrier.outcomes (kind, id, at, outcome) SELECT 'node', id, farrier.now(), $1 FROM farrier.nodes",
-        reason,
-    )
-    assert f"waits for   the agent to {word}" in (await farrier("node", "why", "gpu-1")).out

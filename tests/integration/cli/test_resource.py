@@ -144,7 +144,7 @@ async def test_why_reports_what_a_resource_waits_for_its_limit_its_error_and_the
     async with yard.running():
         await yard.until("SELECT EXISTS (SELECT FROM farrier.outcomes WHERE outcome ->> 'outcome' = 'do_nothing')")
     told = (await farrier("resource", "why", "crate", "c-1", "--json")).json
-    assert told["waits_for"] == "nothing: it is in its target state"
+    assert told["reason"] == "waits for nothing: it is in its target state"
     assert "crates" in told["source"]
     assert told["clocks"][0]["note"] == "this is where a crate belongs"
     await owners.joined(yard.pool, "rack-1", {"crate": 3.0})

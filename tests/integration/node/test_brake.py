@@ -75,7 +75,7 @@ async def beat(machines: Sequence[Machine]) -> None:
 
 async def waits_for(site: Site, machine: Machine) -> str:
     page = await PostgresQueries(site.pool).node(machine.name)
-    return explain(page.rows[0], page.now, Limits()).waits_for
+    return explain(page.rows[0], page.now, Limits()).reason
 
 
 async def status_of(machines: Sequence[Machine]) -> list[str]:

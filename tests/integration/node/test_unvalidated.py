@@ -142,5 +142,5 @@ async def test_why_reports_the_result_of_a_reactivation_and_the_way_out(site: Si
     await (await machine.asked("reactivate")).beat()
     page = await PostgresQueries(site.pool).node(machine.name)
     said = why.explain(page.rows[0], page.now, Limits())
-    assert said.waits_for.startswith(f"quarantined ({CAUSE})")
+    assert said.reason.startswith(f"quarantined ({CAUSE})")
     assert "with a reason" in said.advice and said.command is None

@@ -65,7 +65,7 @@ TASK: dict[str, Any] = {
 
 def test_a_deployment_above_its_limit_while_its_region_fails_leads_to_the_region() -> None:
     said = why(**LATE, workflow=deployment(3 * HOUR), region=region(), maas=seen(2 * MINUTE))
-    assert said.waits_for == "MAAS to deploy the machine: starting the machine"
+    assert said.reason == "waits for MAAS to deploy the machine: starting the machine"
     assert "MAAS of site demo-1, failing for 2m: events: unreachable: connection refused" in said.errors
     assert said.advice == "the MAAS region of site demo-1 has failed for 2m; farrier site list shows its error"
     assert said.maas == seen(2 * MINUTE)
@@ -146,7 +146,7 @@ def test_a_task_of_an_agent_that_lives_is_waited_for_and_its_bmc_is_not_what_to_
 
 def test_who_waits_for_its_agent_to_enrol_is_not_sent_to_its_bmc() -> None:
     said = why(status="enrolling", workflow=workflow(), bmc=INCOMPLETE, outcome=_wait("waits for the agent to enrol"))
-    assert said.waits_for == "the agent to enrol"
+    assert said.reason == "waits for the agent to enrol"
     assert "farrier node bootstrap gpu-1" in said.advice
 
 
@@ -248,7 +248,7 @@ def asked(age: timedelta, **fields: Any) -> RequestView:
 
 def test_a_request_that_nobody_answers_is_what_the_node_waits_for() -> None:
     said = why(requests=(asked(MINUTE),), **UNOWNED)
-    assert said.waits_for == "a run that answers intent 25 (drain)"
+    assert said.reason == "waits for a run that answers intent 25 (drain)"
     assert said.advice.startswith("no controller runs its handler: check that farrier run is up")
     assert said.unanswered == (asked(MINUTE),)
 

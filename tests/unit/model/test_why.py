@@ -57,8 +57,8 @@ def why(patience: Patience | None = None, /, **fields: Any) -> Why:
 
 def test_a_node_with_nothing_wrong_has_nothing_to_wait_for_and_nothing_to_do() -> None:
     said = why()
-    assert (said.waits_for, said.advice, said.errors) == (
-        "nothing: it is in its target state",
+    assert (said.reason, said.advice, said.errors) == (
+        "waits for nothing: it is in its target state",
         "no action is needed",
         (),
     )
@@ -70,7 +70,7 @@ def test_a_node_with_nothing_wrong_has_nothing_to_wait_for_and_nothing_to_do() -
 
 
 @pytest.mark.parametrize(
-    ("fields", "waits_for"),
+    ("fields", "reason"),
     [
         ({"outcome": Record("wait", "the agent is silent", "x.py:1")}, "the agent is silent"),
         (
@@ -91,8 +91,8 @@ def test_a_node_with_nothing_wrong_has_nothing_to_wait_for_and_nothing_to_do() -
         *("deleted while paused", "cancelled while paused", "restarted while paused"),
     ],
 )
-def test_what_it_waits_for_is_what_its_last_run_said(fields: dict[str, Any], waits_for: str) -> None:
-    assert waits_for in why(**fields).waits_for
+def test_the_reason_is_what_the_last_run_said(fields: dict[str, Any], reason: str) -> None:
+    assert reason in why(**fields).reason
 
 
 def test_nothing_is_to_be_done_about_a_deleted_node_whatever_was_wrong_with_it() -> None:
