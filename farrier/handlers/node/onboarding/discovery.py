@@ -50,15 +50,13 @@ class Clues(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine, the clues that found it, and the address of its BMC."""
+    """A machine, the clues that found it, and the address of its BMC. `only_by_name`: no clue but the host name found
+    it."""
 
     machine: Machine
     by: tuple[str, ...]
+    only_by_name: bool = False
     power: PowerAddress = PowerAddress()
-
-    @property
-    def only_by_name(self) -> bool:
-        return len(self.by) == 1 and self.by[0].startswith("host name")
 
 
 def clues(node: Node) -> Clues:
@@ -118,7 +116,7 @@ async def look(client: MaasClient, known: Clues) -> tuple[Found, ...] | None:
             seen.note(machine, f"MAC address {shared[0]}")
     for machine in await client.machines(LookUp.HOSTNAME, (known.hostname,)):
         if machine.hostname.lower() == known.hostname:
-            seen.note(machine, f"host name {known.hostname}")
+            seen.note(machine, f"host name {known.hostname}", is_name=True)
     addresses = await client.power_addresses()
     there = {system_id for system_id, power in addresses.items() if is_at(known, power)}
     more = await client.machines(LookUp.ID, sorted(there - seen.machines.keys()))
@@ -134,15 +132,23 @@ class _Sightings:
     def __init__(self) -> None:
         self.machines: dict[str, Machine] = {}
         self._by: dict[str, list[str]] = {}
+        self._by_others: set[str] = set()
 
-    def note(self, machine: Machine, clue: str) -> None:
+    def note(self, machine: Machine, clue: str, *, is_name: bool = False) -> None:
         self.machines.setdefault(machine.system_id, machine)
         self._by.setdefault(machine.system_id, []).append(clue)
+        if not is_name:
+            self._by_others.add(machine.system_id)
 
     def found(self, addresses: Mapping[str, PowerAddress]) -> tuple[Found, ...]:
         return tuple(
-            Found(machine=machine, by=tuple(self._by[name]), power=addresses.get(name, PowerAddress()))
-            for name, machine in self.machines.items()
+            Found(
+                machine=machine,
+                by=tuple(self._by[id_]),
+                only_by_name=id_ not in self._by_others,
+                power=addresses.get(id_, PowerAddress()),
+            )
+            for id_, machine in self.machines.items()
         )
 
 

@@ -121,7 +121,7 @@ async def test_a_name_and_the_serial_are_proof(stand: Stand) -> None:
 async def test_a_name_and_the_uuid_are_proof(stand: Stand, uuid: str | None, proves: bool) -> None:
     known = clues(with_fields(stand.node, bmc=Bmc(uuid=UUID)))
     machine = Reading(system_id="abc123", status=4, hostname="gpu-1", hardware_uuid=uuid)
-    assert (contradiction(known, Found(machine=machine, by=("host name gpu-1",))) is None) is proves
+    assert (contradiction(known, Found(machine=machine, by=("host name gpu-1",), only_by_name=True)) is None) is proves
 
 
 # --- serials
