@@ -89,9 +89,17 @@ class Answered(msgspec.Struct, frozen=True):
     by: str | None
 
 
+_INTENT = "intent"
+
+
+def cause_of_intent(id_: int) -> str:
+    """The cause of a transition that this intent requests. History finds the client of the intent by it."""
+    return f"{_INTENT} {id_}"
+
+
 def is_requested(cause: str) -> bool:
     """Whether an intent is the cause of a transition."""
-    return cause.partition(" ")[0] == "intent"
+    return cause.partition(" ")[0] == _INTENT
 
 
 class Due(enum.StrEnum):

@@ -18,6 +18,7 @@ from farrier.handlers.ib_partition.requests import named, settle
 from farrier.handlers.ib_partition.steps import Outcome, PartitionServices, give_up, keep
 from farrier.model.ib_partition import DELETING, GONE, IbPartition, PartitionWrite
 from farrier.model.outcome import Deleted, Step, Transition, Update, Wait
+from farrier.model.runs import cause_of_intent
 from farrier.protocols import StateHandler
 
 # Two readings and a change may take longer with the longest time limits of a site. The run is then cut and repeated,
@@ -52,7 +53,7 @@ def _answered(partition: IbPartition) -> Decision:
     to = settled.partition
     if settled.deletion is not None:
         reason = f"drains: {named(partition.users)}" if partition.users else "its deletion was requested"
-        return Transition(to=to, reason=reason, cause=f"intent {settled.deletion.id}", writes=settled.answers)
+        return Transition(to=to, reason=reason, cause=cause_of_intent(settled.deletion.id), writes=settled.answers)
     changed = to != partition
     reason = "its change in UFM was requested" if changed else "intents were answered"
     return Update(to=to, reason=reason, requeue_after=_AT_ONCE, quiet=not changed, writes=settled.answers)

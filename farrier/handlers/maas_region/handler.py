@@ -21,6 +21,7 @@ from farrier.model.maas import MaasFailure as F
 from farrier.model.maas_region import MaasRegion, Named, RegionState, RegionWrite, Unknown
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
 from farrier.model.resource import Answer
+from farrier.model.runs import cause_of_intent
 from farrier.protocols import Regions, StateHandler
 
 # Another controller may have the site in its settings, so this controller only checks again soon.
@@ -107,7 +108,10 @@ def _answered(region: MaasRegion) -> Change:
         return Update(to=region, reason="intents were answered", requeue_after=_AT_ONCE, quiet=True, writes=writes)
     to = msgspec.structs.replace(region, state=RegionState.GONE, last_error=None)
     return Transition(
-        to=to, reason="the deletion of the region was requested", cause=f"intent {region.requests[0].id}", writes=writes
+        to=to,
+        reason="the deletion of the region was requested",
+        cause=cause_of_intent(region.requests[0].id),
+        writes=writes,
     )
 
 

@@ -16,6 +16,7 @@ from farrier.handlers.network_segment.requests import Settled, begin_drain, repe
 from farrier.model import duration
 from farrier.model.network_segment import Closing, Growing, NetworkSegment, SegmentState, SegmentWrite
 from farrier.model.outcome import Deleted, DoNothing, Transition, Update, Wait
+from farrier.model.runs import cause_of_intent
 from farrier.protocols import StateHandler
 
 Decision: TypeAlias = (
@@ -76,10 +77,11 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
     def _close(self, segment: NetworkSegment, settled: Settled, now: datetime) -> Decision:
         until = now + self._drain_period if segment.allocated else self._drained_at(segment, now)
         drained = begin_drain(settled, until, now)
+        assert drained.delete_request is not None, "the drain has just begun"
         return Transition(
             to=_in(drained, SegmentState.DRAINING),
             reason="the deletion of the segment was requested",
-            cause=f"intent {drained.delete_request}",
+            cause=cause_of_intent(drained.delete_request),
             writes=(*settled.answers, Closing(unused=segment.allocated == 0), *_growing(segment, settled.segment)),
         )
 

@@ -24,6 +24,7 @@ from farrier.model.actions import Action
 from farrier.model.management import TRANSIENT, Management
 from farrier.model.node import Intent, Node
 from farrier.model.outcome import Wait
+from farrier.model.runs import cause_of_intent
 from farrier.model.status import NodeStatus
 from farrier.model.writes import AnswerIntent, Verdict, Write
 
@@ -72,7 +73,7 @@ def answer(
                 node,
                 _made_way(node, intent, reply.to) if node.management in TRANSIENT else reply.to,
                 reason=f"{reply.reason}{by}",
-                cause=f"intent {intent.id}",
+                cause=cause_of_intent(intent.id),
                 writes=tuple(writes),
                 source=reply.source,
             )

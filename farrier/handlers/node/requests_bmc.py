@@ -19,6 +19,7 @@ from farrier.model.management import Management as M
 from farrier.model.node import Bmc, OtherLogin, Switching
 from farrier.model.outcome import Wait
 from farrier.model.params import PowerRequest, SetBmc, SetPower
+from farrier.model.runs import cause_of_intent
 
 
 def set_bmc(request: Request) -> Reply:
@@ -74,7 +75,7 @@ def manage(request: Request) -> Reply:
     asked = with_fields(node, bmc=bmc)
     if node.management is M.ADOPT_FAILED:
         asked = given_up(asked)
-    begun = probing.begin_verify(asked, now, reason="manage was requested", cause=f"intent {request.intent.id}")
+    begun = probing.begin_verify(asked, now, reason="manage was requested", cause=cause_of_intent(request.intent.id))
     if isinstance(begun, Wait):
         return Accept(reason=f"begins later: {begun.reason}", to=asked)
     return Accept(reason="verifying", to=begun.to)

@@ -14,6 +14,7 @@ from farrier.handlers.node.reply import Accept, Reject, Reply, Request
 from farrier.model.details import DETAILS
 from farrier.model.node import Node
 from farrier.model.params import Unset
+from farrier.model.runs import cause_of_intent
 from farrier.model.writes import SetDetails
 
 # The details that also change in the returned node. The write `SetDetails` stores all changed details.
@@ -34,7 +35,7 @@ def set_details(request: Request) -> Reply:
     if used is not None:
         return Reject(reason=f"set: {used}")
     by = f" by {request.intent.requested_by}" if request.intent.requested_by else ""
-    write = SetDetails(params=given, cause=f"intent {request.intent.id}", reason=f"set {', '.join(named)}{by}")
+    write = SetDetails(params=given, cause=cause_of_intent(request.intent.id), reason=f"set {', '.join(named)}{by}")
     return Accept(
         reason=f"set {', '.join(named)}", to=_changed(request.node, given, params.unset or ()), writes=(write,)
     )

@@ -16,6 +16,7 @@ from farrier.model.management import Management as M
 from farrier.model.node import Node, Onboarding
 from farrier.model.outcome import Wait
 from farrier.model.params import Onboard
+from farrier.model.runs import cause_of_intent
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import OnboardingMode
 
@@ -96,7 +97,7 @@ def adopt(request: Request) -> Reply:
             "register the node with its MAC addresses"
         )
     to = _with_onboarding(request)
-    begun = onboarding_adopt.begin(to, now, cause=f"intent {request.intent.id}")
+    begun = onboarding_adopt.begin(to, now, cause=cause_of_intent(request.intent.id))
     if isinstance(begun, Wait):
         return Accept(reason=f"begins later: {begun.reason}", to=to)
     return Accept(reason="adopting", to=begun.to)

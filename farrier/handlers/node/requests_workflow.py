@@ -19,6 +19,7 @@ from farrier.model import params as p
 from farrier.model.failures import FailureClass
 from farrier.model.management import Management
 from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, Options, StopRequest, Workflow
+from farrier.model.runs import cause_of_intent
 from farrier.model.stages import PATHS, REMOVE_STARTS_AT, DecommissionStage
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import FAILED, DecommissionMode
@@ -150,7 +151,7 @@ def mark_manual_intervention_required(request: Request) -> Reply:
         FailureClass.UNDO_FAILED if undoes else FailureClass.OPERATOR_REQUEST,
         request.params.reason or "frozen by an operator",
         stop=StopRequest.FROZEN,
-        cause=f"intent {request.intent.id}",
+        cause=cause_of_intent(request.intent.id),
     )
     return Accept(reason=frozen.reason, to=frozen.to, writes=frozen.writes)
 
