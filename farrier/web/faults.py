@@ -17,14 +17,15 @@ _STEP = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<place>\d+)\]|\[\.\.\.\]")
 _SHOWN = 80
 
 
-def explain(error: msgspec.ValidationError, given: object, type_: Any) -> str:
-    """One line about a value that does not have the type. `given` is the whole value, as plain JSON."""
+def explain(error: msgspec.ValidationError, given: object, type_: Any, *, in_body: bool = True) -> str:
+    """One line about a value that does not have the type. `given` is the whole value, as plain JSON. `in_body`: the
+    text names the place of a value in a list. Several values of one parameter have no places."""
     text = str(error)
     at = _AT.search(text)
     path = at["path"] if at else ""
     value, info, is_known = _walk(path, given, msgspec.inspect.type_info(type_))
-    name = path.removeprefix(".")
-    if not is_known or text.startswith("Object"):
+    name = path.removeprefix(".") if in_body else path.removeprefix(".").partition("[")[0]
+    if not is_known or (_fields(info) and isinstance(value, Mapping)):  # an object whose fields are wrong
         what = text[: at.start()] if at else text
         return f"{name}: {what}" if name else what
     shown = repr(value) if len(repr(value)) <= _SHOWN else f"{repr(value)[:_SHOWN]}…"

@@ -6,7 +6,6 @@ response to the intended request.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import cache
@@ -23,7 +22,6 @@ from farrier.web.refusals import Refused
 G = TypeVar("G", bound=msgspec.Struct)
 
 LARGEST_BODY = 64 * 1024
-_PLACE = re.compile(r"^(?P<name>[\w-]+)\[\d+\]")
 
 
 class Place(StrEnum):
@@ -87,9 +85,7 @@ def parameters(request: Request, type_: type[G], known: Sequence[Field]) -> G:
     try:
         found = msgspec.convert(raw, type_, strict=False)
     except msgspec.ValidationError as wrong:
-        # Without the place of a value among several of one name.
-        detail = _PLACE.sub(r"\g<name>", faults.explain(wrong, raw, type_), count=1)
-        raise Refused(HTTPStatus.BAD_REQUEST, detail) from wrong
+        raise Refused(HTTPStatus.BAD_REQUEST, faults.explain(wrong, raw, type_, in_body=False)) from wrong
     for field in known:
         # msgspec takes the text "null" for an absent value.
         if field.name in raw and getattr(found, field.attribute) is None:
