@@ -41,6 +41,7 @@ COOKIE = "farrier-session"
 # For Prometheus and probes; and what the page of an error and the log-in need.
 _PUBLIC = UNDER_ANY_NAME | {"/style.css", "/live.js", "/login"}
 _EXPECTED = "expected the header Authorization: Bearer TOKEN"
+_NONE = "this server has no tokens; set http.tokens_file or http.bearer_token"
 _CHANGES_NOTHING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -88,9 +89,16 @@ class Access:
     async def caller(self, request: Request) -> Caller | None:
         """The client whose token the request has, or whose browser has a session; None without either. Raises
         HTTPException for a token that is not accepted."""
+        if (found := await self.bearer(request)) is not None or _is_api(request):
+            return found
+        return await self._of_session(request)
+
+    async def bearer(self, request: Request) -> Caller | None:
+        """The client whose token the request's header has; None without the header. Raises HTTPException for a token
+        that is not accepted."""
         given = _bearer(request)
         if given is None:
-            return None if _is_api(request) else await self._of_session(request)
+            return None
         # The guard and the endpoint of a request both call this; the token is looked up only once.
         if not hasattr(request.state, "caller"):
             request.state.caller = await self.owner(request, given)
@@ -128,13 +136,12 @@ class Access:
         if wait := math.ceil(self._attempts.wait(address)):
             text = f"too many tokens from {address} were not accepted; try again in {wait} s"
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, text, {"Retry-After": str(wait)})
-        self.require_any(request)
         read = backend_of(request).token
         if read is not None and hmac.compare_digest(given.encode(), (await read()).encode()):
             return _ADMINISTRATOR
         self._attempts.failed(address)
         _log.warning("http.token_refused", client=address)
-        raise _refused("the token is not accepted")
+        raise _refused("the token is not accepted" if self._has_any(request) else f"the token is not accepted: {_NONE}")
 
     def _in_file(self, given: str) -> ApiToken | None:
         """The token of the tokens file that the client gave, if any. Compares the given token with every one, so that
@@ -147,19 +154,21 @@ class Access:
 
     def require_any(self, request: Request) -> None:
         """Raises HTTPException if no token would be accepted."""
-        if not self._tokens and backend_of(request).token is None:
-            raise HTTPException(
-                HTTPStatus.FORBIDDEN,
-                "a token is required, but this server has no tokens; set http.tokens_file or http.bearer_token",
-            )
+        if not self._has_any(request):
+            raise HTTPException(HTTPStatus.FORBIDDEN, f"a token is required, but {_NONE}")
+
+    def _has_any(self, request: Request) -> bool:
+        return bool(self._tokens) or backend_of(request).token is not None
 
 
 async def authorize(request: Request, scope: Scope) -> str:
     """The name of the client, which intents and history show. Raises HTTPException unless its token has the scope.
-    Reading on loopback needs no token; a client without one is `anonymous`."""
+    Reading on loopback needs no token, but a token that is not accepted is refused also there: its client would
+    otherwise notice the mistake only at its first change. A client without a token is `anonymous`."""
     access = access_of(request)
     if scope is Scope.READ and access.reads_without_token(request):
-        return ANONYMOUS
+        reader = await access.bearer(request)
+        return ANONYMOUS if reader is None else reader.name
     caller = await _caller(request)
     if not caller.may(scope):
         has = ", ".join(sorted(caller.scopes))

@@ -200,9 +200,10 @@ async def test_without_a_configured_token_intents_are_refused(backend: Backend) 
     site = closed_site()
     site.open(Backend(backend.queries, backend.requests, Limits(), None, backend.resources))
     async with client_of(site) as client:
-        answer = await client.post("/api/v1/intents", json={}, headers=WITH_TOKEN)
-    assert answer.status_code == 403
-    assert "http.bearer_token" in answer.json()["detail"]
+        for headers, status in (({}, 403), (WITH_TOKEN, 401)):
+            answer = await client.post("/api/v1/intents", json={}, headers=headers)
+            assert answer.status_code == status
+            assert "this server has no tokens; set http.tokens_file or http.bearer_token" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,10 @@ class Web:
         self.clock = clock
         self.access = access
 
+    async def read(self, path: str, authorization: str = "") -> httpx.Response:
+        """Read a path, with this header."""
+        return await self._client.get(path, headers={"Authorization": authorization} if authorization else {})
+
     async def submit(self, token: str, requested_by: str | None = None) -> httpx.Response:
         """Submit an intent for the node."""
         return await self._post("/api/v1/intents", QUARANTINE, token, requested_by)
@@ -118,6 +122,17 @@ async def test_a_token_that_is_not_in_the_file_is_refused_and_changes_nothing(db
         web.access.use(TOKENS[1:])
         assert (await web.submit(CI)).status_code == 401, "the token left the file"
         assert await web.clients() == []
+
+
+async def test_over_loopback_a_reader_needs_no_token_but_a_wrong_one_is_refused(db: pg.Database) -> None:
+    async with opened(db) as web:
+        for path in ("/api/v1/nodes", "/", "/nodes/gpu-1"):
+            assert (await web.read(path)).is_success
+            for token in (CI, ADMIN, BEARER):
+                assert (await web.read(path, f"Bearer {token}")).is_success
+            for header in (f"Bearer {WRONG}", f"Basic {BEARER}", "Bearer"):
+                assert (await web.read(path, header)).status_code == 401, (path, header)
+        assert (await web.read("/metrics", f"Bearer {WRONG}")).is_success, "it takes no token"
 
 
 async def test_guesses_are_slowed_and_a_token_of_the_file_is_not(db: pg.Database) -> None:
