@@ -80,7 +80,11 @@ class RowDetails(msgspec.Struct, frozen=True, kw_only=True):
     rack: Annotated[str | None, Detail(help="rack of the node", form=Words, listed=True)] = None
     labels: Annotated[
         Mapping[str, Any],
-        Detail(help="further facts about the node", form=dict[str, Any], free_when=workflow_condition.NOT_INSTALLED),
+        Detail(
+            help="further facts about the node, a text for each key",
+            form=dict[str, str],
+            free_when=workflow_condition.NOT_INSTALLED,
+        ),
     ] = {}
     maas_id: Annotated[
         str | None,

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from farrier.model.params import Field, Schema
 
 # Largest number of characters of a value that an error repeats.
@@ -46,6 +48,8 @@ def fault(field: Field, value: object) -> str | None:
         return text
     if isinstance(value, list | tuple):
         return _of_array(field, value)
+    if isinstance(value, Mapping):
+        return _of_object(field, value)
     return _of_text(field, value) if isinstance(value, str) else None
 
 
@@ -64,6 +68,16 @@ def _of_array(field: Field, value: list[Any] | tuple[Any, ...]) -> str | None:
         return f"has more than {field.max} elements"
     found = (fault(field.items, element) for element in value) if field.items is not None else iter(())
     return next((f"has an element that {text}" for text in found if text is not None), None)
+
+
+def _of_object(field: Field, value: Mapping[str, Any]) -> str | None:
+    if field.items is None:
+        return None
+    for key, each in sorted(value.items()):
+        if (text := fault(field.items, each)) is not None:
+            shown = msgspec.json.encode(each).decode()[:_SHOWN]
+            return f"has the value {shown} for {key!r}, which {text}"
+    return None
 
 
 def _of_text(field: Field, value: str) -> str | None:

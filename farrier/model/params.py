@@ -167,7 +167,7 @@ class Decommission(_Forcible, frozen=True, kw_only=True):
 class Field(msgspec.Struct, frozen=True, omit_defaults=True):
     """The database's rules for one parameter. `pattern` is a regular expression that must match somewhere; `fault` is
     the error text if it does not. `max` is the number of characters of a text or elements of an array, or the largest
-    integer."""
+    integer. `items` is the rule of each element of an array, or of each value of an object."""
 
     type: str  # string, boolean, enum, integer, array or object
     required: bool = False
@@ -212,8 +212,9 @@ def _field(info: msgspec.inspect.Type, required: bool) -> Field:
             return Field("integer", required, info.le, min=info.ge)
         case msgspec.inspect.VarTupleType(item_type=msgspec.inspect.StrType(), min_length=None | 0):
             return Field("array", required, info.max_length, items=_field(info.item_type, required=False))
-        case msgspec.inspect.DictType(key_type=msgspec.inspect.StrType()):
-            return Field("object", required)
+        case msgspec.inspect.DictType(key_type=msgspec.inspect.StrType(), value_type=value):
+            is_any = isinstance(value, msgspec.inspect.AnyType)
+            return Field("object", required, items=None if is_any else _field(value, required=False))
         case msgspec.inspect.UnionType():
             given = next(t for t in info.types if not isinstance(t, msgspec.inspect.NoneType))
             return _field(given, required)

@@ -23,7 +23,10 @@ def explain(error: msgspec.ValidationError, given: object, type_: Any, *, in_bod
     text = str(error)
     at = _AT.search(text)
     path = at["path"] if at else ""
-    value, info, is_known = _walk(path, given, msgspec.inspect.type_info(type_))
+    type_info = msgspec.inspect.type_info(type_)
+    if path.endswith("[...]"):
+        path = _with_key(path.removesuffix("[...]"), given, type_info)
+    value, info, is_known = _walk(path, given, type_info)
     name = path.removeprefix(".") if in_body else path.removeprefix(".").partition("[")[0]
     if not is_known or (_fields(info) and isinstance(value, Mapping)):  # an object whose fields are wrong
         what = text[: at.start()] if at else text
@@ -88,12 +91,20 @@ def _fault(info: msgspec.inspect.Type) -> str:
             return ""
 
 
+def _with_key(path: str, given: Any, info: msgspec.inspect.Type) -> str:
+    """The path of the first value of an object of texts that is no text; msgspec does not name its key."""
+    found, _, _ = _walk(path, given, info)
+    if not isinstance(found, Mapping):
+        return f"{path}[...]"
+    return f"{path}.{next((key for key, value in found.items() if not isinstance(value, str)), '')}"
+
+
 def _walk(path: str, value: Any, info: msgspec.inspect.Type) -> tuple[Any, msgspec.inspect.Type, bool]:
     """The value and the type at a path, and whether both are known."""
     for step in _STEP.finditer(path):
         name, place = step["name"], step["place"]
         if name is not None and isinstance(value, Mapping) and name in value:
-            below = _fields(info).get(name)
+            below = _fields(info).get(name) or _value(info)
             value = value[name]
         elif place is not None and isinstance(value, Sequence) and int(place) < len(value):
             below = _item(info)
@@ -116,6 +127,18 @@ def _fields(info: msgspec.inspect.Type) -> Mapping[str, msgspec.inspect.Type]:
             return {name: type_ for each in info.types for name, type_ in _fields(each).items()}
         case _:
             return {}
+
+
+def _value(info: msgspec.inspect.Type) -> msgspec.inspect.Type | None:
+    match info:
+        case msgspec.inspect.DictType():
+            return info.value_type
+        case msgspec.inspect.Metadata():
+            return _value(info.type)
+        case msgspec.inspect.UnionType():
+            return next(filter(None, map(_value, info.types)), None)
+        case _:
+            return None
 
 
 def _item(info: msgspec.inspect.Type) -> msgspec.inspect.Type | None:

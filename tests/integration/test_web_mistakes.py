@@ -13,6 +13,7 @@ from tests.integration.test_web import WITH_TOKEN, backend, conn, web
 __all__ = ["backend", "conn", "web"]
 
 NODE = {"node": "gpu-1", "action": "quarantine"}
+SET = {"node": "gpu-1", "action": "set"}
 SITE = "letters, digits, dots, dashes and underscores"
 CREATE = {"kind": "network_segment", "resource": "lan", "action": "create"}
 
@@ -60,6 +61,10 @@ MISTAKES: list[tuple[str, str, Any, int, tuple[str, ...]]] = [
         ("gpu-1", "is already registered", "free again once its node is deleted"),
     ),
     ("POST", "nodes", [{"name": "gpu-8"}, {"name": "gpu-9", "site": "a b"}], 400, ("[1].site", "'a b'", SITE)),
+    ("POST", "nodes", {"name": "gpu-8", "labels": {"a": "1", "row": 3}}, 400, ("labels.row", "a text", "not 3")),
+    ("POST", "nodes", [{"name": "gpu-8", "labels": {"row": None}}], 400, ("[0].labels.row", "a text", "not None")),
+    ("PATCH", "nodes/gpu-1", {"labels": {"row": {"at": "3"}}}, 400, ("labels.row", "a text", "not {'at': '3'}")),
+    ("POST", "intents", SET | {"params": {"labels": {"row": 3}}}, 400, ("labels", "'row'", "value 3", "a string")),
     ("PATCH", "nodes/gpu-1", {"sites": "ams"}, 400, ("`sites`", "fields: site, model")),
     ("PATCH", "nodes/gpu-1", {}, 400, ("at least one detail", "site, model")),
     ("PATCH", "nodes/gpu-1", {"macs": ["zz"]}, 400, ("macs", '"zz"', "macaddr")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -28,10 +29,6 @@ def deep(levels: int) -> str:
     return '{"x": ' + "[" * (levels - 1) + "]" * (levels - 1) + "}"
 
 
-async def labels(site: Site, value: str) -> None:
-    await site.conn.execute(REGISTER, value)
-
-
 async def facts(site: Site, value: str) -> None:
     await site.register(bootstrap_token="token")
     await site.conn.execute(ENROLL, value)
@@ -49,7 +46,7 @@ async def result(site: Site, value: str) -> None:
     await site.conn.execute(FINISH, machine.name, lease.task, lease.token, machine.key, False, value)
 
 
-DOORS = [(labels, 16_384), (facts, 65_536), (health, 65_536), (result, 65_536)]
+DOORS = [(facts, 65_536), (health, 65_536), (result, 65_536)]
 
 
 async def refused(act: Any) -> str:
@@ -83,6 +80,27 @@ async def test_the_largest_allowed_json_is_accepted(site: Site, door: Any, most:
     largest = {"x": "", "n": [10**308, -(10**308), 0.1], "deep": json.loads(deep(63))}
     largest["x"] = "y" * (most - len(json.dumps(largest)))
     await door(site, json.dumps(largest))
+
+
+@pytest.mark.parametrize(
+    "value", ["3", "null", "true", '["3"]', '{"at": "3"}', deep(3000), "9" * 5000], ids=lambda value: value[:12]
+)
+async def test_a_label_that_is_no_text_is_refused_with_its_key_and_value(site: Site, value: str) -> None:
+    given = f'{{"row": "3", "shelf": {value}}}'
+    machine = await site.register()
+    for statement, *arguments in (
+        (REGISTER, given),
+        ("SELECT farrier.register_node('gpu-9', details => $1::jsonb)", f'{{"labels": {given}}}'),
+        ("SELECT farrier.intent($1, 'set', $2::jsonb, api_version => 2)", machine.name, f'{{"labels": {given}}}'),
+    ):
+        told = await refused(site.conn.execute(statement, *arguments))
+        assert re.search("has the value .* for 'shelf', which must be a string", told) and len(told) < 250, told
+
+
+async def test_labels_have_at_most_16_kib(site: Site) -> None:
+    largest = json.dumps({"x": "y" * (16_384 - len('{"x": ""}'))})
+    assert "16384" in await refused(site.conn.execute(REGISTER, largest.replace("x", "xx")))
+    await site.conn.execute(REGISTER, largest)
 
 
 async def test_json_fault_finds_a_fault_at_any_depth_and_place(every_db: pg.Database) -> None:

@@ -111,6 +111,7 @@ def test_a_mistake_is_one_line_with_place_field_value_and_way_out(tmp_path: Path
         ('{"name": 7}', "element 1: field name: 7 is not valid"),
         ('{"name": "a", "status": "active"}', "element 1: field status: a node has no such field"),
         ('{"name": "a", "labels": "row=b"}', "element 1: field labels: 'row=b' must be a JSON object"),
+        ('{"name": "a", "labels": {"row": 3}}', "element 1: field labels: {'row': 3} has the value 3 for 'row', which"),
         ('{"name": "a", "macs": "02:00:00:00:00:01"}', "element 1: field macs: '02:00:00:00:00:01' must be an array"),
         ('{"name": "a", "site": 7}', "element 1: field site: 7 must be a string"),
     ],

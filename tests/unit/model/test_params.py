@@ -46,6 +46,9 @@ BAD: list[tuple[Action, Any, str]] = [
     (Action.SET_BMC, {"adress": "10.0.0.9"}, "adress"),
     (Action.CLEAR_BMC, {"address": "10.0.0.9"}, "address"),
     (Action.MANAGE, [], "object"),
+    (Action.SET, {"labels": {"row": 3}}, "labels"),
+    (Action.SET, {"labels": {"row": None}}, "labels"),
+    (Action.SET, {"labels": {"row": {"at": "3"}}}, "labels"),
     (Action.SET_POWER, {}, "power"),
     (Action.SET_POWER, {"power": "cycle"}, "cycle"),
     (Action.ONBOARD, {}, "mode"),
@@ -110,7 +113,7 @@ def fits(field: dict[str, Any], value: object) -> bool:
         case "enum":
             return value in field["enum"]
         case "object":
-            return isinstance(value, dict)
+            return isinstance(value, dict) and all(fits(field["items"], each) for each in value.values())
         case "array":
             return (
                 isinstance(value, list)

@@ -12,7 +12,10 @@ BEGIN
         RETURN CASE WHEN jsonb_typeof(value) <> 'boolean' THEN 'must be true or false' END;
     END IF;
     IF rule ->> 'type' = 'object' THEN
-        RETURN CASE WHEN jsonb_typeof(value) <> 'object' THEN 'must be a JSON object' END;
+        IF jsonb_typeof(value) <> 'object' THEN RETURN 'must be a JSON object'; END IF;
+        RETURN (SELECT format('has the value %s for %L, which %s', left(e.value::text, 80), e.key, farrier.param_fault(rule -> 'items', e.value))
+                  FROM jsonb_each(value) e
+                 WHERE rule ? 'items' AND farrier.param_fault(rule -> 'items', e.value) IS NOT NULL ORDER BY e.key LIMIT 1);
     END IF;
     IF rule ->> 'type' = 'integer' THEN
         IF jsonb_typeof(value) <> 'number' OR given !~ '^-?[0-9]+$' THEN RETURN 'must be a whole number'; END IF;
