@@ -2002,7 +2002,7 @@ BEGIN
     END IF;
     IF found_id IS NULL THEN
         RAISE EXCEPTION 'no node is named % (expected a name or an ID)', coalesce(quote_literal(given), 'null')
-            USING ERRCODE = 'FR404', HINT = 'SELECT name FROM farrier.node_inventory lists the nodes.';
+            USING ERRCODE = 'FR404', HINT = 'List the nodes to find its name.';
     END IF;
     IF found_status = 'deleted' THEN
         RAISE EXCEPTION 'node % is deleted', given
@@ -3482,7 +3482,7 @@ BEGIN
                    relation_of(of_kind)) INTO found_id, ended USING given;
     IF found_id IS NULL THEN
         RAISE EXCEPTION 'no % is named % (expected a name or an ID)', replace(of_kind, '_', ' '), coalesce(quote_literal(given), 'null')
-            USING ERRCODE = 'FR404', HINT = format('SELECT name FROM farrier.list_resources(%L) lists the resources.', of_kind);
+            USING ERRCODE = 'FR404', HINT = format('List the resources of kind %s to find its name.', of_kind);
     END IF;
     IF ended IS NOT NULL THEN
         RAISE EXCEPTION '% % has ended', replace(of_kind, '_', ' '), given

@@ -40,5 +40,5 @@ class Missing:
             named = ", ".join(map(repr, sorted(self._left)))
             raise RefusedByModel(
                 f"no {output.words(self._kind)} is named {named}",
-                hint=f"farrier resource list {self._kind} lists the existing ones",
+                hint=f"list the resources of kind {self._kind} to find its name",
             )

@@ -38,7 +38,7 @@ async def find(conn: Connection, kind: str | None, intent: int) -> Page[IntentVi
     """A page with one intent. Raises RefusedByModel if it does not exist."""
     walked = await _walk(conn, kind, "one", intent, None, 1, 1, [], [], [])
     if not walked.rows:
-        raise RefusedByModel(f"no intent has the ID {intent}", hint="the list of intents has the IDs", sqlstate="FR404")
+        raise RefusedByModel(f"no intent has the ID {intent}", hint="list the intents to find its ID", sqlstate="FR404")
     return Page(walked.now, walked.rows)
 
 

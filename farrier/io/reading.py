@@ -36,7 +36,7 @@ async def find_resource(conn: Connection, kind: str, given: str) -> int:
     if id_ is None:
         raise RefusedByModel(
             f"no {kind.replace('_', ' ')} is named {given!r}",
-            hint=f"farrier resource list {kind} lists the existing ones",
+            hint=f"list the resources of kind {kind} to find its name",
             sqlstate="FR404",
         )
     return id_

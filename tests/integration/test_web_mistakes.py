@@ -23,7 +23,11 @@ MISTAKES: list[tuple[str, str, Any, int, tuple[str, ...]]] = [
     ("GET", "nodes?sit=ams", None, 400, ("'sit'", "parameters of this path", "site")),
     ("GET", "nodes?limit=5000", None, 400, ("limit", "'5000'", "1 to 1000")),
     ("GET", "nodes?label=!row=3", None, 400, ("label", "'!row=3'", "KEY=VALUE")),
-    ("GET", "nodes/gpu-7", None, 404, ("'gpu-7'", "farrier resource list node")),
+    ("GET", "nodes/gpu-7", None, 404, ("'gpu-7'", "list the resources of kind node to find its name")),
+    ("GET", "intents/7", None, 404, ("ID 7", "list the intents to find its ID")),
+    ("POST", "nodes/gpu-7/enqueue", None, 404, ("'gpu-7'", "list the resources of kind node")),
+    ("POST", "nodes/gpu-7/bootstrap", None, 404, ("'gpu-7'", "List the nodes to find its name")),
+    ("POST", "resource-intents", CREATE | {"action": "delete"}, 404, ("'lan'", "resources of kind network_segment")),
     ("GET", "node/gpu-1", None, 404, ("/api/v1/node/gpu-1", "openapi.json")),
     ("GET", "history?since=yesterday", None, 400, ("since", "'yesterday'", "2h")),
     ("GET", "history?since=9999-12-31T23:59:59-23:00", None, 400, ("since", "9999-12-31T23:59:59-23:00", "2h")),
@@ -48,7 +52,13 @@ MISTAKES: list[tuple[str, str, Any, int, tuple[str, ...]]] = [
     ("POST", "intents", NODE | {"params": {"reson": "x"}}, 400, ("reson", "reason")),
     ("POST", "intents", NODE | {"param": {"reason": "x"}}, 400, ("`param`", "fields: node, action, params")),
     ("POST", "intents", NODE | {"action": "quarantene"}, 400, ("'quarantene'", "Known:", "quarantine")),
-    ("POST", "intents", NODE | {"node": "gpu-7", "params": {"reason": "x"}}, 404, ("'gpu-7'",)),
+    (
+        "POST",
+        "intents",
+        NODE | {"node": "gpu-7", "params": {"reason": "x"}},
+        404,
+        ("'gpu-7'", "List the nodes to find"),
+    ),
     ("POST", "intents?wait=5m", NODE | {"params": {"reason": "x"}}, 400, ("wait", "'5m'", "0 to 30")),
     ("POST", "resource-intents", CREATE | {"kind": "vlan"}, 400, ("'vlan'", "network_segment")),
     ("POST", "resource-intents", CREATE | {"params": {"site": 7}}, 400, ("site", "a string")),
@@ -93,6 +103,7 @@ async def test_a_mistake_is_named_in_one_line_and_writes_nothing(  # noqa: PLR09
     )
     said = f"{problem['detail']} | {problem.get('hint', '')}"
     assert "\n" not in said
+    assert "farrier " not in said and "SELECT" not in said, "the client has neither the command line nor SQL"
     assert not [text for text in named if text not in said], said
     tables = ("intents", "resource_intents", "nodes")
     counts = [await conn.fetchval(f"SELECT count(*) FROM farrier.{table}") for table in tables]

@@ -131,7 +131,7 @@ async def test_ended_segments_and_partitions_have_no_addresses_and_members(farri
     twice = await farrier("partition", "add", "tenant-b", ends=ExitCode.REFUSED)
     assert "ib partition 'tenant-b' already exists" in twice.err
     unknown = await farrier("partition", "members", "tenant-c", ends=ExitCode.REFUSED)
-    assert "no ib partition is named 'tenant-c'\nhint: farrier resource list ib_partition" in unknown.err
+    assert "no ib partition is named 'tenant-c'\nhint: list the resources of kind ib_partition" in unknown.err
 
 
 async def test_without_a_database_there_is_no_list(nowhere: Prompt) -> None:

@@ -11,7 +11,7 @@ BEGIN
                    relation_of(of_kind)) INTO found_id, ended USING given;
     IF found_id IS NULL THEN
         RAISE EXCEPTION 'no % is named % (expected a name or an ID)', replace(of_kind, '_', ' '), coalesce(quote_literal(given), 'null')
-            USING ERRCODE = 'FR404', HINT = format('SELECT name FROM farrier.list_resources(%L) lists the resources.', of_kind);
+            USING ERRCODE = 'FR404', HINT = format('List the resources of kind %s to find its name.', of_kind);
     END IF;
     IF ended IS NOT NULL THEN
         RAISE EXCEPTION '% % has ended', replace(of_kind, '_', ' '), given

@@ -12,7 +12,7 @@ BEGIN
     END IF;
     IF found_id IS NULL THEN
         RAISE EXCEPTION 'no node is named % (expected a name or an ID)', coalesce(quote_literal(given), 'null')
-            USING ERRCODE = 'FR404', HINT = 'SELECT name FROM farrier.node_inventory lists the nodes.';
+            USING ERRCODE = 'FR404', HINT = 'List the nodes to find its name.';
     END IF;
     IF found_status = 'deleted' THEN
         RAISE EXCEPTION 'node % is deleted', given
