@@ -168,7 +168,7 @@ class AsyncFarrier:
             headers=dict(following.headers),
             timeout=feed.SILENCE_SECONDS,
         ) as response:
-            if response.is_error:
+            if not wire.is_stream(response):
                 await response.aread()
                 raise wire.failure(self._url, response)
             yield response.aiter_lines()

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import msgspec
 
+from farrier.errors import MalformedRequest
 from farrier.model.controller_views import Ownership
 from farrier.model.details import Details
 from farrier.model.edges import NODE
@@ -188,13 +189,25 @@ def kinds() -> Call[Kinds]:
 def resources(
     kind: str, filters: Mapping[str, Iterable[str]], after: str, limit: int = MOST_ROWS
 ) -> Call[ResourcePage]:
-    """A page of the resources of a kind. `filters` are parameters of the API: state, site, ended."""
+    """A page of the resources of a kind other than node. `filters` are parameters of the API: state, site, ended."""
+    _refuse_nodes(kind)
     return Call(path=f"/resources/{quoted(kind)}", type=ResourcePage, query=_page(filters, after, limit))
 
 
 def resource(kind: str, name: str) -> Call[ShownResource]:
-    """One resource, which may have ended."""
-    return Call(path=f"/resources/{quoted(kind)}/{quoted(name)}", type=ShownResource)
+    """One resource of a kind other than node. It may have ended."""
+    _refuse_nodes(kind)
+    return Call(path=resource_path(kind, name), type=ShownResource)
+
+
+def resource_path(kind: str, name: str) -> str:
+    """The path of a resource of any kind."""
+    return f"/resources/{quoted(kind)}/{quoted(name)}"
+
+
+def _refuse_nodes(kind: str) -> None:
+    if kind == NODE:
+        raise MalformedRequest("nodes have more data than resources of other kinds; read them with nodes() and node()")
 
 
 def controllers() -> Call[Ownership]:

@@ -67,7 +67,7 @@ class NotAccepted(ApiError):
 
 
 def of(response: httpx.Response) -> ApiError:
-    """The error that a response with a status code of 400 or more reports."""
+    """The error that a response reports which is not a success, or not one of the API."""
     problem = _problem(response)
     if problem.intent is not None:
         return NotAccepted(response.status_code, problem, problem.intent)
@@ -91,4 +91,9 @@ def _problem(response: httpx.Response) -> Problem:
         except msgspec.DecodeError:
             pass
     reason = f"{response.status_code} {response.reason_phrase}".strip()
+    if response.has_redirect_location:
+        return Problem(
+            detail=f"{response.url} responded {reason} to {response.headers['location']}",
+            hint="use the URL of farrier itself; the client follows no redirect, so no other server gets its token",
+        )
     return Problem(detail=f"{response.url} responded {reason}, not as the API of farrier", hint="check the URL")

@@ -226,7 +226,7 @@ class RemoteResourceQueries:
         return Page(page.now, page.resources)
 
     async def resource(self, kind: str, given: str) -> Page[ResourceDetail]:
-        path = calls.resource(kind, given).path
+        path = calls.resource_path(kind, given)
         shown = await self._api.call(Call(path=path, type=_ShownResource))
         return Page(shown.now, (ResourceDetail(resource=shown.resource, requests=shown.requests),))
 
@@ -253,12 +253,12 @@ class RemoteResourceQueries:
         return Page(late.now, late.resources[:limit])
 
     async def addresses(self, segment: str) -> Page[AddressView]:
-        path = f"{calls.resource('network_segment', segment).path}/addresses"
+        path = f"{calls.resource_path('network_segment', segment)}/addresses"
         page = await self._api.call(Call(path=path, type=_Addresses))
         return Page(page.now, page.addresses)
 
     async def members(self, partition: str) -> Page[MemberView]:
-        path = f"{calls.resource('ib_partition', partition).path}/members"
+        path = f"{calls.resource_path('ib_partition', partition)}/members"
         page = await self._api.call(Call(path=path, type=_Members))
         return Page(page.now, page.members)
 
@@ -303,7 +303,7 @@ class RemoteRequests:
         await self._api.call(Call(method="POST", path=path, type=Nothing, body=body))
 
     async def enqueue(self, kind: str, resource: str) -> int:
-        path = f"{calls.resource(kind, resource).path}/enqueue"
+        path = f"{calls.resource_path(kind, resource)}/enqueue"
         return (await self._api.call(Call(method="POST", path=path, type=_Enqueued))).id
 
 

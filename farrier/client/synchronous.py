@@ -163,7 +163,7 @@ class Farrier:
             headers=dict(following.headers),
             timeout=feed.SILENCE_SECONDS,
         ) as response:
-            if response.is_error:
+            if not wire.is_stream(response):
                 response.read()
                 raise wire.failure(self._url, response)
             yield response.iter_lines()

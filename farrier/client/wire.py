@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -20,11 +21,13 @@ _SECONDS = 10.0
 # Attempts of a request whose repetition has the same effect, and the pause between them.
 ATTEMPTS = 3
 PAUSE_SECONDS = 0.5
+_TOKEN = re.compile(r"[\x21-\x7e]+")
 _TRY_AGAIN = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 
 
 def options(url: str, token: str | None, verify: Any) -> dict[str, Any]:
-    """The options of an `httpx` client. Raises ConfigError if `url` is not one of HTTP."""
+    """The options of an `httpx` client. Raises ConfigError if `url` is not one of HTTP, or if no header can have
+    `token`."""
     try:
         base = httpx.URL(url)
     except httpx.InvalidURL as error:
@@ -33,13 +36,23 @@ def options(url: str, token: str | None, verify: Any) -> dict[str, Any]:
         ) from None
     if base.scheme not in ("http", "https") or not base.host:
         raise ConfigError(f"expected the URL of farrier, such as https://farrier.example, not {url!r}")
-    headers = {"Accept": "application/json"} | ({} if token is None else {"Authorization": f"Bearer {token}"})
+    if base.userinfo:
+        raise ConfigError("expected the URL of farrier without user name and password; farrier accepts only a token")
     return {
         "base_url": base.copy_with(path=base.path.rstrip("/").removesuffix(_API) + _API),
-        "headers": headers,
+        "headers": {"Accept": "application/json"} | ({} if token is None else _authorization(token)),
         "verify": verify,
         "timeout": _SECONDS,
     }
+
+
+def _authorization(token: str) -> dict[str, str]:
+    if not _TOKEN.fullmatch(token):
+        raise ConfigError(
+            "token: expected the one line that farrier token create printed, got a text that is empty or has a blank, "
+            "a line break or a character beyond ASCII; remove them, for example with .strip()"
+        )
+    return {"Authorization": f"Bearer {token}"}
 
 
 def arguments(call: Call[Any]) -> dict[str, Any]:
@@ -65,7 +78,7 @@ def is_worth_another(call: Call[Any], attempt: int, response: httpx.Response | N
 
 def read(call: Call[T], response: httpx.Response) -> T:
     """Decode a response. Raises ApiError if the server refused the request."""
-    if response.is_error:
+    if not response.is_success:
         raise errors.of(response)
     try:
         return msgspec.json.decode(response.content or b"{}", type=call.type)
@@ -74,6 +87,11 @@ def read(call: Call[T], response: httpx.Response) -> T:
             detail=f"the response of {response.url} is not one of farrier's API: {error}", hint="check the URL"
         )
         raise errors.ApiError(response.status_code, problem) from error
+
+
+def is_stream(response: httpx.Response) -> bool:
+    """Whether the stream of changes began."""
+    return response.is_success and response.headers.get("content-type", "").startswith("text/event-stream")
 
 
 def failure(url: str, response: httpx.Response) -> FarrierError:

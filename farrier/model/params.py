@@ -93,7 +93,14 @@ class NoParams(Params, frozen=True):
     """No parameters."""
 
 
-_Removable: TypeAlias = Annotated[str, msgspec.Meta(max_length=20, pattern=rf"\A(?:{'|'.join(details.REMOVABLE)})\Z")]
+_Removable: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=20,
+        pattern=rf"\A(?:{'|'.join(details.REMOVABLE)})\Z",
+        extra={FAULT: f"is {{value}}, which cannot be removed; expected one of: {', '.join(details.REMOVABLE)}"},
+    ),
+]
 
 
 class Unset(Params, frozen=True, kw_only=True):
@@ -210,7 +217,10 @@ def _field(info: msgspec.inspect.Type, required: bool) -> Field:
             return Field("enum", required, enum=tuple(info.cls))
         case msgspec.inspect.IntType(gt=None, lt=None, multiple_of=None):
             return Field("integer", required, info.le, min=info.ge)
-        case msgspec.inspect.VarTupleType(item_type=msgspec.inspect.StrType(), min_length=None | 0):
+        case msgspec.inspect.VarTupleType(
+            item_type=msgspec.inspect.StrType() | msgspec.inspect.Metadata(type=msgspec.inspect.StrType()),
+            min_length=None | 0,
+        ):
             return Field("array", required, info.max_length, items=_field(info.item_type, required=False))
         case msgspec.inspect.DictType(key_type=msgspec.inspect.StrType(), value_type=value):
             is_any = isinstance(value, msgspec.inspect.AnyType)

@@ -13,8 +13,18 @@ import anyio.to_thread
 import httpx
 import pytest
 
-from farrier.client import AccessDenied, ApiError, ApiUnreachable, AsyncFarrier, Change, Farrier, NewNode, NotAccepted
-from farrier.errors import ConfigError
+from farrier.client import (
+    AccessDenied,
+    ApiError,
+    ApiUnreachable,
+    AsyncFarrier,
+    Change,
+    Farrier,
+    NewNode,
+    NotAccepted,
+)
+from farrier.client.calls import Call, Nothing
+from farrier.errors import ConfigError, MalformedRequest
 from farrier.web.backend import Backend
 from farrier.web.server import serving
 from tests.integration.test_web import TOKEN, backend, closed_site
@@ -162,6 +172,49 @@ async def test_a_response_of_another_server_is_an_error_that_says_so() -> None:
     async with AsyncFarrier("http://elsewhere", transport=httpx.MockTransport(page)) as farrier:
         with pytest.raises(ApiError, match=r"elsewhere.*is not one of farrier's API"):
             await farrier.node("gpu-1")
+
+
+@pytest.mark.parametrize("status", [200, 301])
+async def test_a_stream_of_another_server_is_an_error_instead_of_endless_attempts(status: int) -> None:
+    def page(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(status, html="<p>log in</p>")
+
+    async with AsyncFarrier("http://elsewhere", transport=httpx.MockTransport(page)) as farrier:
+        with pytest.raises(ApiError, match=r"elsewhere.* responded"):
+            await anext(farrier.watch())
+        with pytest.raises(ApiError, match=r"elsewhere.* responded"):
+            await farrier.cursor()
+
+
+async def test_a_redirect_is_an_error_with_its_target_and_never_a_success() -> None:
+    def moved(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(301, headers={"Location": "https://farrier.example/"})
+
+    async with AsyncFarrier("http://elsewhere", transport=httpx.MockTransport(moved)) as farrier:
+        lift = Call(method="POST", path="/sites/ams/brake-lift", type=Nothing)
+        for work in (farrier.node("gpu-1"), farrier.call(lift)):
+            with pytest.raises(ApiError, match=r"responded 301 Moved Permanently to https://farrier.example/"):
+                await work
+
+
+@pytest.mark.parametrize("token", ["", "fat_0123\n", " fat_0123", "fat_ä123", "fat 0123"])
+def test_a_token_that_is_no_header_is_refused_without_showing_it(token: str) -> None:
+    with pytest.raises(ConfigError, match="token: expected the one line") as refused:
+        Farrier("https://farrier.example", token=token)
+    assert "123" not in str(refused.value)
+
+
+def test_a_url_with_a_password_is_refused_without_showing_it() -> None:
+    with pytest.raises(ConfigError, match="without user name and password") as refused:
+        Farrier("https://ann:s3cret@farrier.example")
+    assert "s3cret" not in str(refused.value)
+
+
+async def test_nodes_are_not_read_as_resources_of_a_kind(farrier: AsyncFarrier) -> None:
+    with pytest.raises(MalformedRequest, match=r"nodes\(\) and node\(\)"):
+        await farrier.resource("node", "gpu-1")
+    with pytest.raises(MalformedRequest, match=r"nodes\(\) and node\(\)"):
+        [each async for each in farrier.resources("node")]
 
 
 @pytest.mark.parametrize("url", ["farrier.example", "ftp://farrier.example", "http://", ""])

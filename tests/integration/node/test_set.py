@@ -70,7 +70,16 @@ async def test_a_value_is_removed_by_name(site: Site) -> None:
     assert both.status == "rejected" and "both set and unset" in str(both.reason)
 
 
-@pytest.mark.parametrize(("params", "said"), [({"unset": ["name"]}, "unset"), ({}, "needs at least one of")])
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        (
+            {"unset": ["labels"]},
+            "unset has an element that is 'labels', which cannot be removed; expected one of: site",
+        ),
+        ({}, "needs at least one of"),
+    ],
+)
 async def test_an_empty_set_intent_is_refused_by_its_insert(site: Site, params: dict[str, Any], said: str) -> None:
     assert said in await refused(await site.register(), **params)
 

@@ -12,7 +12,7 @@ BEGIN
         RAISE EXCEPTION 'a brake can be lifted for at most 24 hours, not for %', coalesce(lasts::text, 'null') USING ERRCODE = 'FR400';
     ELSIF NOT is_brake_lifted(of_site) AND NOT EXISTS (SELECT FROM brakes_holding h WHERE h.site = of_site) THEN
         RAISE EXCEPTION 'the brake of site % holds no node', quote_literal(of_site)
-            USING ERRCODE = 'FR409', HINT = 'SELECT * FROM farrier.brakes_holding lists the sites with a holding brake.';
+            USING ERRCODE = 'FR409', HINT = 'Only a brake that holds nodes can be lifted.';
     END IF;
     INSERT INTO brake_lifts (site, until, reason, requested_by)
     VALUES (of_site, farrier.now() + lasts, lift_brake.reason, coalesce(lift_brake.requested_by, session_user));
