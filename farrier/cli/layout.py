@@ -59,7 +59,7 @@ def facts(pairs: Sequence[tuple[str, Text]], width: int | None) -> Iterator[Text
     """The lines of facts, each with its name beside it."""
     names = max((Text(name).cell_len for name, _ in pairs), default=0) + _GAP
     for name, value in pairs:
-        label = Text(name + " " * (names - Text(name).cell_len), style="dim")
+        label = Text.assemble((name, "dim"), " " * (names - Text(name).cell_len))
         if width is None:
             yield label + value
         elif width - names < _NARROWEST:

@@ -51,6 +51,13 @@ ROWS = [
 ]
 
 
+@pytest.mark.parametrize("value", ["short", "a reason that does not fit into one line of this terminal"])
+def test_only_the_name_of_a_fact_is_dim(value: str) -> None:
+    for line in layout.facts([("paused", Text(value))], 40):
+        dim = "".join(line.plain[span.start : span.end] for span in line.spans if span.style == "dim")
+        assert (line.style, dim) in {("", "paused"), ("", "")}, line.plain
+
+
 def test_a_column_with_few_values_is_put_below_the_rows_that_have_one() -> None:
     assert plain(layout.Table(HEADINGS).lines(ROWS, 40)) == [
         "NAME   STATE        FOR",
