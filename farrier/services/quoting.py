@@ -24,7 +24,7 @@ _PIECE = 12
 def said(answer: Answer, secrets: Iterable[str]) -> str:
     """The end of "... returned HTTP 500": the text of the response. A page is never quoted."""
     if answer.is_page:
-        return "with a web page"
+        return " with a web page"
     if not answer.body.strip():
         return " without a text"
     return f": {quoted(answer.body, secrets)}"

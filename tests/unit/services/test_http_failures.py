@@ -40,3 +40,13 @@ def test_no_status_is_without_a_class(failures: Failures[Any], operations: type[
                 Request(operation=operation, path=""), Answer(status=status, body=body), secrets=()
             )
             assert isinstance(error.failure, failures.failure)
+
+
+def test_the_text_of_a_response_is_quoted_and_a_page_is_only_named() -> None:
+    request = Request(operation=maas_requests.Operation.MACHINE, path="")
+    for body, end in (
+        (b"", "HTTP 500 without a text"),
+        (b"boom", "HTTP 500: boom"),
+        (b"<html>", "HTTP 500 with a web page"),
+    ):
+        assert maas_service.FAILURES.of_answer(request, Answer(status=500, body=body), secrets=()).detail.endswith(end)
