@@ -87,5 +87,5 @@ class CredentialsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     ] = ()
 
     def __post_init__(self) -> None:
-        if not all(root.startswith("/") for root in self.file_roots):
-            raise ValueError("file_roots must be absolute paths")
+        if relative := [root for root in self.file_roots if not root.startswith("/")]:
+            raise ValueError(f"file_roots must be absolute paths, such as /run/secrets; got {relative[0][:100]!r}")
