@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
@@ -18,6 +19,15 @@ _SCHEMES = ("file:", "env:", "systemd:", "vault:")
 _HOST = re.compile(r"[a-z0-9*]([a-z0-9*._-]*[a-z0-9*])?|[0-9a-f:]+")
 _ANY_NAME = re.compile(r"[*._-]*\*[*._-]*")  # no letter and no digit beside the stars
 _STARRED_ADDRESS = re.compile(r"(?=.*\*)(?=.*[0-9])[0-9*.]+")
+
+
+def check_networks(key: str, networks: Iterable[str]) -> None:
+    """Raises ValueError for a text that is no network."""
+    for network in networks:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError as error:
+            raise ValueError(f"{key}: expected networks such as 10.0.0.0/8; {error}") from None
 
 
 class CredentialBinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -58,8 +68,7 @@ class CredentialBinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
                 raise ValueError(f"{host!r} matches any name, so this binding also needs networks")
             if _STARRED_ADDRESS.fullmatch(host):
                 raise ValueError(f"* cannot stand for part of an address; got {host!r}, set networks instead")
-        for network in self.networks:
-            ipaddress.ip_network(network)
+        check_networks("networks", self.networks)
         if not self.hosts and not self.networks:
             raise ValueError(
                 "a binding needs hosts, networks or both: without them its secret could be sent to any address"

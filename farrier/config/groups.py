@@ -8,7 +8,6 @@ ValueError into a ConfigError.
 
 from __future__ import annotations
 
-import ipaddress
 from datetime import timedelta
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -18,7 +17,7 @@ from msgspec import Meta
 from typing_extensions import override
 
 from farrier.config.client import ClientConfig
-from farrier.config.credentials import CredentialsConfig
+from farrier.config.credentials import CredentialsConfig, check_networks
 from farrier.config.database import DatabaseConfig
 from farrier.config.observability import HttpConfig, LogConfig, MetricsConfig, TracesConfig
 from farrier.config.segments import SegmentsConfig
@@ -279,8 +278,7 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
     @override
     def __post_init__(self) -> None:
         super().__post_init__()
-        for network in self.allowed_networks:
-            ipaddress.ip_network(network)
+        check_networks("allowed_networks", self.allowed_networks)
 
 
 class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

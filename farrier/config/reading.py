@@ -7,6 +7,7 @@ states what was expected, and shows the nearest valid name. It repeats no values
 from __future__ import annotations
 
 import difflib
+import enum
 import os
 import re
 import tomllib
@@ -249,7 +250,15 @@ def _value(section: str, key: str, given: _Given, wanted: Any) -> object:
             return _from_text(given.value, wanted)
         return msgspec.convert(given.value, wanted)
     except ValueError as failure:
-        raise errors.ConfigError(f"{key!r} in [{section}] of {given.source}: {failure}") from failure
+        text = one_of(get_args(wanted)[0]) or failure
+        raise errors.ConfigError(f"{key!r} in [{section}] of {given.source}: {text}") from failure
+
+
+def one_of(type_: Any) -> str:
+    """The accepted values of an enumeration; empty for another type."""
+    if not (isinstance(type_, type) and issubclass(type_, enum.Enum)):
+        return ""
+    return f"expected one of {', '.join(repr(each.value) for each in type_)}"
 
 
 def _from_text(value: str, wanted: Any) -> object:

@@ -256,7 +256,8 @@ class BondSite(_Table, frozen=True, kw_only=True):
         str,
         Meta(
             pattern=r"^(balance-(rr|xor|tlb|alb)|active-backup|broadcast|802\.3ad)$",
-            description="Bond mode, as the kernel names it.",
+            description="Bond mode, as the kernel names it: balance-rr, balance-xor, balance-tlb, balance-alb, "
+            "active-backup, broadcast or 802.3ad.",
         ),
     ] = "802.3ad"
     lacp_rate: Annotated[Text | None, Meta(description="fast or slow, for mode 802.3ad.")] = "fast"

@@ -6,7 +6,6 @@ the key, what was expected and what was found. Values of keys that lead to secre
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from datetime import timedelta
 from types import UnionType
@@ -15,7 +14,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_ori
 import msgspec
 from typing_extensions import override
 
-from farrier.config.reading import nearest, read_duration
+from farrier.config.reading import nearest, one_of, read_duration
 from farrier.log import mask_urls
 
 _T = TypeVar("_T", bound=msgspec.Struct)
@@ -80,7 +79,7 @@ class Reader:
         try:
             return read_duration(value) if type_ is timedelta else msgspec.convert(value, hint)
         except (ValueError, OverflowError) as error:
-            self._fault(path, key, _expected(str(error), type_) + _came(key, value))
+            self._fault(path, key, _expected(str(error), hint, type_) + _came(key, value))
             return None
 
     def _structs(self, wanted: type[msgspec.Struct], value: object, path: str, key: str) -> Any:
@@ -127,9 +126,11 @@ def description(hint: Any) -> str:
     return next(filter(None, map(description, get_args(hint))), "")
 
 
-def _expected(text: str, type_: Any) -> str:
-    if isinstance(type_, type) and issubclass(type_, enum.Enum):
-        return f"expected one of {', '.join(repr(each.value) for each in type_)}"
+def _expected(text: str, hint: Any, type_: Any) -> str:
+    if values := one_of(type_):
+        return values
+    if "matching regex" in text and description(hint):  # the pattern itself is for programmers
+        return f"expected: {description(hint).removesuffix('.')}"
     return text
 
 

@@ -257,8 +257,9 @@ async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, pat
             # The driver quotes the part it could not read, which may be the password: the new error has neither its
             # text nor its chain.
             raise errors.ConfigError(
-                f"cannot read the DSN {where}; expected postgresql://user:password@host:port/database, "
-                "with special characters in the password percent-encoded"
+                f"cannot read the DSN {where} (--dsn or database.dsn); expected "
+                "postgresql://user:password@host:port/database, with special characters in the password "
+                "percent-encoded, or a reference to a file with such a URL: file:PATH or systemd:NAME"
             ) from None
         await anyio.sleep(pause * random.uniform(0.8, 1.2))
         pause = min(pause * 2, LONGEST_PAUSE.total_seconds())

@@ -62,7 +62,7 @@ def verifying(ca_file: Path | None = None) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:  # includes SSLError, for a file without a certificate
         raise errors.ConfigError(
-            f"cannot load CA certificates from {ca_file}: {error.strerror or error}; expected a PEM file"
+            f"ca_file: cannot load CA certificates from {ca_file}: {error.strerror or error}; expected a PEM file"
         ) from error
 
 

@@ -120,13 +120,29 @@ def test_the_environment_spells_numbers_switches_lists_and_labels() -> None:
             id="a dashboard of an unknown value",
         ),
         pytest.param('[http]\nbearer_token = "https:s3kr1t"\n', "must be a reference", id="unknown scheme of a token"),
-        pytest.param('[log]\nlevel = "loud"\n', "'level' in [log]", id="unknown value"),
+        pytest.param(
+            '[log]\nlevel = "loud"\n', "expected one of 'debug', 'info', 'warning', 'error'", id="unknown value"
+        ),
         pytest.param("port = 80\n", "outside of any section", id="outside of any section"),
         pytest.param("[http\n", "is not valid TOML", id="not TOML"),
         pytest.param(
             '[node]\npower_sync_interval = "1h"\n', "because otherwise each reading would be stale", id="reads too rare"
         ),
-        pytest.param('[bmc]\nallowed_networks = ["10.0.0.1/8"]\n', "has host bits set", id="host bits in a network"),
+        pytest.param(
+            '[bmc]\nallowed_networks = ["10.0.0.1/8"]\n',
+            "allowed_networks: expected networks such as 10.0.0.0/8; 10.0.0.1/8 has host bits",
+            id="host bits in a network",
+        ),
+        pytest.param(
+            '[[credentials.bindings]]\nreferences = ["file:x"]\nnetworks = ["bmcs"]\n',
+            "networks: expected networks such as 10.0.0.0/8; 'bmcs' does not appear to be",
+            id="no network of a binding",
+        ),
+        pytest.param(
+            '[credentials]\nfile_roots = ["keys"]\n',
+            "absolute paths, such as /run/secrets; got 'keys'",
+            id="relative root",
+        ),
         pytest.param('[bmc]\nca_file = "/ca.pem"\ninsecure = true\n', "exclude each other", id="ca_file and insecure"),
         pytest.param(
             '[bmc.hosts.bmc-1]\nfingerprint = "ab"\ninsecure = true\n',

@@ -122,7 +122,7 @@ def test_everything_that_is_wrong_is_told_at_once_and_no_site_is_used(sites: Pat
             "[cloud_init]: unknown key 'template'; did you mean 'template_file'",
         ),
         ('[maas]\nkey = "env:K"\n', "[maas] url: is missing; expected: Base URL"),
-        (MAAS.replace("/MAAS", ""), "[maas] url: Expected `str` matching regex"),
+        (MAAS.replace("/MAAS", ""), "[maas] url: expected: Base URL, ending in /MAAS; got 'http"),
         (MAAS.replace("maas.north", "me:secret@maas.north"), "[maas] url: expected http[s]://host[:port]/MAAS"),
         (MAAS.replace("5240", "524000"), "[maas] url: expected http[s]://host[:port]/MAAS"),
         (MAAS.replace("env:MAAS_KEY", "aaa:bbb:secret"), "[maas] key: expected a reference to the API key"),
@@ -147,7 +147,10 @@ def test_everything_that_is_wrong_is_told_at_once_and_no_site_is_used(sites: Pat
         ('[network]\npxe_subnet = "10.0.0.0"\n', "[network] pxe_subnet: expected a CIDR such as 10.1.0.0/24, got the"),
         ("[network]\nbonds = 3\n", "[network] bonds: expected tables [[network.bonds]], got a number"),
         ('[[network.bonds]]\nname = "b"\nports = []\n', "[network.bonds 1] ports: Expected `array` of length >= 1"),
-        ('[[network.bonds]]\nname = "b"\nports = ["a"]\nmode = "4"\n', "[network.bonds 1] mode: Expected `str`"),
+        (
+            '[[network.bonds]]\nname = "b"\nports = ["a"]\nmode = "4"\n',
+            "[network.bonds 1] mode: expected: Bond mode, as the kernel",
+        ),
         (
             '[[network.bonds]]\nname = "b"\nports = ["a"]\nlacp_rate = "warp"\n',
             "[network.bonds 1] lacp_rate: expected one of slow, fast; got 'warp'",
