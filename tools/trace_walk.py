@@ -123,12 +123,11 @@ WAYS: Mapping[str, Way] = {
         title="An intent, from its INSERT to its answer",
         begins={
             "_Subscription._hear": _any,
-            "Listener.run": _any,
             "Loop._load": _of_nodes,
             "Loop._commit": _of_nodes,
         },
         ends="Publisher.publish",
-        limit=61,
+        limit=59,
     ),
     "maas": Way(
         title="A step that reads a machine in MAAS and changes it",
