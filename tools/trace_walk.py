@@ -127,7 +127,7 @@ WAYS: Mapping[str, Way] = {
             "Loop._commit": _of_nodes,
         },
         ends="Publisher.publish",
-        limit=59,
+        limit=60,
     ),
     "maas": Way(
         title="A step that reads a machine in MAAS and changes it",

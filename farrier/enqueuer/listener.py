@@ -23,6 +23,7 @@ _log = structlog.stdlib.get_logger(__name__)
 _FIRST_PAUSE = timedelta(milliseconds=100)
 # After an outage, the listener reconnects within this time. The poll finds wakes meanwhile.
 _LONGEST_PAUSE = timedelta(seconds=10)
+_LARGEST_ID = (1 << 63) - 1  # the largest bigint
 
 
 class Listener:
@@ -70,7 +71,7 @@ class Listener:
         """Pass on a notification. Logs one that it cannot read: any login may send on any channel."""
         kind, _, ids = text.partition(":")
         try:
-            self._wake(kind, [int(id_) for id_ in ids.split(",")] if ids and ids != "*" else None)
+            self._wake(kind, [_id(each) for each in ids.split(",")] if ids and ids != "*" else None)
         except ValueError:
             _log.warning("listen.malformed", text=text[:80])
 
@@ -79,3 +80,11 @@ class Listener:
         same moment."""
         longest = _LONGEST_PAUSE.total_seconds()
         return min(longest, _FIRST_PAUSE.total_seconds() * 2.0 ** min(self._failures, 10)) * random.uniform(0.5, 1.0)
+
+
+def _id(text: str) -> int:
+    """Raises ValueError for a text that is no ID. An ID beyond bigint would fail every load that contains it."""
+    id_ = int(text)
+    if not 0 < id_ <= _LARGEST_ID:
+        raise ValueError(text)
+    return id_

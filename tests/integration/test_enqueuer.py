@@ -104,13 +104,15 @@ async def test_a_listener_passes_on_the_ids_in_a_notification(shop: Shop) -> Non
 
 
 async def test_a_malformed_notification_does_not_end_the_listener(shop: Shop) -> None:
+    malformed = ["widget:one", "widget:1,9223372036854775808", "widget:-1"]
     with capture_logs() as logs:
         async with listening(shop.db.dsn) as bell:
-            await shop.pool.execute("SELECT pg_notify('farrier_wake', 'widget:one')")
+            for text in malformed:
+                await shop.pool.execute("SELECT pg_notify('farrier_wake', $1)", text)
             await shop.ask(1)
             await bell.until_heard(1)
     assert bell.heard == [("widget", [1])]
-    assert [line["text"] for line in logs if line["event"] == "listen.malformed"] == ["widget:one"]
+    assert [line["text"] for line in logs if line["event"] == "listen.malformed"] == malformed
 
 
 async def test_an_insert_reaches_the_loop_without_a_poll(shop: Shop) -> None:
