@@ -126,7 +126,7 @@ class Server:
     """
 
     def __init__(self, dsn_of: Callable[[str], str], portal: BlockingPortal) -> None:
-        self._dsn_of = dsn_of
+        self.dsn_of = dsn_of
         self._portal = portal
         self._one_at_a_time = portal.call(anyio.Lock)
         self._connection: pool.Single | None = None
@@ -142,7 +142,7 @@ class Server:
         else:
             name = await wrap_future(self._next or self._portal.start_task_soon(self._make, template))
             self._next = self._portal.start_task_soon(self._make, template)
-        made = Database(self._dsn_of(name))
+        made = Database(self.dsn_of(name))
         try:
             yield made
         finally:
@@ -169,19 +169,19 @@ class Server:
     async def _make_template(self) -> None:
         await self._execute(f"DROP DATABASE IF EXISTS {TEMPLATE}")
         await self._execute(f"CREATE DATABASE {TEMPLATE}")
-        async with Database(self._dsn_of(TEMPLATE)).connect() as conn:
+        async with Database(self.dsn_of(TEMPLATE)).connect() as conn:
             await migrate.migrate(conn, after=catalog.sync)
             await catalog.set_settings(conn, NO_BRAKE)
             await conn.execute(MOVABLE_CLOCK)
         # The first session after a change of the schema writes a cache file of the catalogs; copies contain it, too.
-        async with Database(self._dsn_of(TEMPLATE)).connect():
+        async with Database(self.dsn_of(TEMPLATE)).connect():
             pass
         self._has_template = True
 
     async def _execute(self, statement: str) -> None:
         async with self._one_at_a_time:
             if self._connection is None or self._connection.is_closed():  # a test may stop the server in between
-                self._connection = await pool.connect(self._dsn_of("postgres"), patience=PATIENCE)
+                self._connection = await pool.connect(self.dsn_of("postgres"), patience=PATIENCE)
             await self._connection.execute(statement)
 
 
