@@ -21,9 +21,9 @@
 --                                                 limits
 -- loop                 16          2          2   controllers, shards, wakes, marks, outcomes, locks
 -- history               3                         history, history_retention
--- nodes                33          6         19   nodes, node_macs, node_bmcs, bmc_logins, node_identities
+-- nodes                34          6         11   nodes, node_macs, node_bmcs, bmc_logins, node_identities
 -- workflows             6                    12   node_onboardings, node_decommissions
--- agents               12                     1   bootstrap_tokens, node_agents
+-- agents               11                     1   bootstrap_tokens, node_agents
 -- tasks                18                         task_types, node_tasks, workers
 -- intents               7          1          3   intents
 -- kinds                27                     1   kinds, kind_layers, kind_states, kind_actions, resources, callable
@@ -34,7 +34,7 @@
 -- segments             19                     7   network_segments, segment_usage, segment_prefixes, segment_free,
 --                                                 segment_addresses
 -- partitions           12                     7   ib_partitions, ib_members
--- networks             14                         node_uses, node_ib_ports
+-- networks             13                         node_uses, node_ib_ports
 
 BEGIN;
 SET LOCAL check_function_bodies = off;
@@ -1608,12 +1608,13 @@ CREATE OR REPLACE FUNCTION farrier.filter_runs(changes jsonb, runs bigint[]) RET
 -- controller that takes orphaned shards skips locked ones, so it loads their resources only after this transaction has
 -- ended. Without the lock, another controller could take a shard and load before an open transaction commits.
 CREATE OR REPLACE FUNCTION farrier.hold_shards(of_kind text, controller uuid, of_shards smallint[], epochs bigint[]) RETURNS smallint[]
-    LANGUAGE sql AS $$
-    SELECT coalesce(array_agg(h.shard), '{}') FROM (
+    LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ARRAY(
         SELECT s.shard FROM farrier.shards s JOIN unnest(of_shards, epochs) o (shard, epoch) ON o.shard = s.shard
          WHERE s.kind = of_kind AND s.owner = controller AND s.epoch = o.epoch
-         ORDER BY s.shard FOR SHARE OF s) h
-$$;
+         ORDER BY s.shard FOR SHARE OF s);
+END $$;
 
 -- Returns the resources of these shards that a controller loads: those that have not ended, and those with a wake or
 -- the mark of a step, for which `woken` is true. A resource may have several rows.
@@ -1912,48 +1913,42 @@ CREATE OR REPLACE FUNCTION farrier.bmc_logins_at(address text, except_node bigin
     RETURN (SELECT jsonb_agg(jsonb_build_object('at', l.at, 'open', l.open)) FROM farrier.bmc_logins l
              WHERE l.endpoint = farrier.bmc_endpoint_of(address) AND l.node_id <> except_node);
 
--- Keeps node_bmcs consistent with the BMC addresses of nodes; a deleted node claims none. The constraint node_bmcs_one refuses an
--- address that overlaps another node's. AFTER INSERT or UPDATE trigger on nodes.
-CREATE OR REPLACE FUNCTION farrier.claim_bmc() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+-- Records in node_bmcs which BMC a node claims by its address; a node without an address claims none. The constraint node_bmcs_one
+-- refuses an address that overlaps another node's. Called by follow_node.
+CREATE OR REPLACE FUNCTION farrier.claim_bmc(node bigint, address text) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
-    IF NEW.bmc_address IS NULL OR NEW.status = 'deleted' THEN
-        DELETE FROM node_bmcs b WHERE b.node_id = NEW.id;
+    IF address IS NULL THEN
+        DELETE FROM node_bmcs b WHERE b.node_id = node;
     ELSE
-        INSERT INTO node_bmcs AS b VALUES (NEW.id, bmc_span_of(NEW.bmc_address))
-            ON CONFLICT (node_id) DO UPDATE SET span = excluded.span;
+        INSERT INTO node_bmcs AS b VALUES (node, bmc_span_of(address)) ON CONFLICT (node_id) DO UPDATE SET span = excluded.span;
     END IF;
-    RETURN NULL;
 END $$;
 
--- Keeps node_identities consistent with the identities that nodes have read from their BMCs. When a holder gives up an identity, the
--- first other node that recorded the same machine becomes its holder. unique_violation, with the other node's name, for a machine
--- that another node holds. AFTER INSERT or UPDATE trigger on nodes.
-CREATE OR REPLACE FUNCTION farrier.claim_identity() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+-- Records in node_identities the identities that a node has read from its BMC. When a holder gives up an identity, the first other
+-- node that recorded the same machine becomes its holder. unique_violation, with the other node's name, for a machine that another
+-- node holds. Called by follow_node.
+CREATE OR REPLACE FUNCTION farrier.claim_identity(node bigint, called text, bmc jsonb) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
     freed node_identities;
     other record;
 BEGIN
     FOR freed IN
         DELETE FROM node_identities i
-         WHERE i.node_id = NEW.id
-           AND (NEW.status = 'deleted' OR (i.kind, i.value) NOT IN (SELECT k.kind, k.value FROM identity_keys_of_bmc(NEW.bmc) k))
+         WHERE i.node_id = node AND (i.kind, i.value) NOT IN (SELECT k.kind, k.value FROM identity_keys_of_bmc(bmc) k)
         RETURNING i.* LOOP
         UPDATE node_identities h SET holds = true
          WHERE freed.holds AND h.kind = freed.kind AND h.value = freed.value
            AND h.node_id = (SELECT min(i.node_id) FROM node_identities i WHERE i.kind = freed.kind AND i.value = freed.value AND NOT i.holds);
     END LOOP;
-    IF NEW.status <> 'deleted' THEN
-        INSERT INTO node_identities (node_id, kind, value, holds)
-        SELECT NEW.id, k.kind, k.value, true FROM identity_keys_of_bmc(NEW.bmc) k
-         WHERE NOT EXISTS (SELECT FROM node_identities i WHERE i.node_id = NEW.id AND i.kind = k.kind AND i.value = k.value)
-         ORDER BY k.kind, k.value;
-    END IF;
-    RETURN NULL;
+    INSERT INTO node_identities (node_id, kind, value, holds)
+    SELECT node, k.kind, k.value, true FROM identity_keys_of_bmc(bmc) k
+     WHERE NOT EXISTS (SELECT FROM node_identities i WHERE i.node_id = node AND i.kind = k.kind AND i.value = k.value)
+     ORDER BY k.kind, k.value;
 EXCEPTION WHEN unique_violation THEN
-    SELECT h.* INTO other FROM identity_holder(NEW.bmc ->> 'serial', NEW.bmc ->> 'uuid', NEW.bmc ->> 'manufacturer', NEW.bmc -> 'macs', NEW.id) h;
-    RAISE EXCEPTION 'the machine of node % already belongs to node %: it has the same %', NEW.name, other.name, other.kind
+    SELECT h.* INTO other FROM identity_holder(bmc ->> 'serial', bmc ->> 'uuid', bmc ->> 'manufacturer', bmc -> 'macs', node) h;
+    RAISE EXCEPTION 'the machine of node % already belongs to node %: it has the same %', called, other.name, other.kind
         USING ERRCODE = 'unique_violation', CONSTRAINT = 'node_identities_one',
               HINT = 'Delete one of the two, or remove its BMC details with clear_bmc.';
 END $$;
@@ -2009,6 +2004,33 @@ BEGIN
             USING ERRCODE = 'FR404', HINT = 'Register the node again; it gets a new ID.';
     END IF;
     RETURN found_id;
+END $$;
+
+-- Updates the tables that depend on a node's row. OLD is null in an INSERT. AFTER INSERT or UPDATE trigger on nodes.
+CREATE OR REPLACE FUNCTION farrier.follow_node() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    lives boolean := NEW.status <> 'deleted';
+BEGIN
+    IF OLD.bmc_address IS DISTINCT FROM NEW.bmc_address THEN
+        PERFORM claim_bmc(NEW.id, NEW.bmc_address);
+    END IF;
+    IF (OLD.bmc -> 'serial', OLD.bmc -> 'uuid', OLD.bmc -> 'manufacturer', OLD.bmc -> 'macs')
+       IS DISTINCT FROM (NEW.bmc -> 'serial', NEW.bmc -> 'uuid', NEW.bmc -> 'manufacturer', NEW.bmc -> 'macs') THEN
+        PERFORM claim_identity(NEW.id, NEW.name, NEW.bmc);
+    END IF;
+    -- The failed logins of a deleted node still count for the next node with the BMC.
+    IF lives AND (OLD.bmc -> 'tries', OLD.bmc -> 'trying') IS DISTINCT FROM (NEW.bmc -> 'tries', NEW.bmc -> 'trying') THEN
+        PERFORM note_logins(NEW.id, OLD.bmc_endpoint, NEW.bmc_endpoint, OLD.bmc, NEW.bmc);
+    END IF;
+    IF NOT lives THEN
+        PERFORM watch_machine(NEW.id, NEW.site, NULL);
+        PERFORM use_networks(NEW.id, '{}', '{}');
+        DELETE FROM node_ib_ports p WHERE p.node = NEW.id;
+    ELSIF (OLD.maas_id, OLD.site) IS DISTINCT FROM (NEW.maas_id, NEW.site) THEN
+        PERFORM watch_machine(NEW.id, NEW.site, NEW.maas_id);
+    END IF;
+    RETURN NULL;
 END $$;
 
 -- Removes data that gives access to the machine of a deleted node or identifies it: MAC addresses, the agent, bootstrap tokens, and
@@ -2151,14 +2173,14 @@ CREATE OR REPLACE FUNCTION farrier.login_window() RETURNS interval
     LANGUAGE sql STABLE
     RETURN (farrier.read_constants()).login_window;
 
--- Keeps bmc_logins consistent with the tries in nodes.bmc, and removes rows of any BMC that are older than login_window. AFTER INSERT
--- or UPDATE trigger on nodes.
-CREATE OR REPLACE FUNCTION farrier.note_logins() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+-- Records in bmc_logins the tries of a node at its BMC, and removes rows of any BMC that are older than login_window. Called by
+-- follow_node.
+CREATE OR REPLACE FUNCTION farrier.note_logins(node bigint, old_endpoint text, new_endpoint text, old_bmc jsonb, new_bmc jsonb) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
-    place text := coalesce(NEW.bmc_endpoint, OLD.bmc_endpoint);
-    before jsonb := coalesce(OLD.bmc -> 'tries', '[]');
-    after jsonb := coalesce(NEW.bmc -> 'tries', '[]');
+    place text := coalesce(new_endpoint, old_endpoint);
+    before jsonb := coalesce(old_bmc -> 'tries', '[]');
+    after jsonb := coalesce(new_bmc -> 'tries', '[]');
     past timestamptz := farrier.now() - login_window();
 BEGIN
     -- Every node removes old rows of any BMC, because a deleted node removes none. Without SKIP LOCKED, two nodes that
@@ -2167,19 +2189,18 @@ BEGIN
         SELECT l.ctid FROM bmc_logins l WHERE l.at <= past LIMIT 100 FOR UPDATE SKIP LOCKED));
     DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
         SELECT l.ctid FROM bmc_logins l
-         WHERE l.endpoint = place AND l.node_id = NEW.id AND l.at NOT IN (SELECT t::timestamptz FROM jsonb_array_elements_text(after) t)
+         WHERE l.endpoint = place AND l.node_id = node AND l.at NOT IN (SELECT t::timestamptz FROM jsonb_array_elements_text(after) t)
            FOR UPDATE SKIP LOCKED));
     -- Inserts only new tries, because earlier tries may have been made at another BMC.
     INSERT INTO bmc_logins AS l (endpoint, node_id, at, open)
-    SELECT place, NEW.id, t::timestamptz, true FROM jsonb_array_elements_text(after) t
+    SELECT place, node, t::timestamptz, true FROM jsonb_array_elements_text(after) t
      WHERE place IS NOT NULL AND NOT before @> to_jsonb(t)
         ON CONFLICT DO NOTHING;
     UPDATE bmc_logins SET open = NOT open WHERE ctid = ANY (ARRAY(
         SELECT l.ctid FROM bmc_logins l
-         WHERE l.endpoint IN (place, OLD.bmc_endpoint) AND l.node_id = NEW.id
-           AND l.open <> coalesce(l.at = (NEW.bmc ->> 'trying')::timestamptz, false)
+         WHERE l.endpoint IN (place, old_endpoint) AND l.node_id = node
+           AND l.open <> coalesce(l.at = (new_bmc ->> 'trying')::timestamptz, false)
            FOR NO KEY UPDATE SKIP LOCKED));
-    RETURN NULL;
 END $$;
 
 -- Returns the runs whose new login could exceed login_cap within login_window at its BMC; these runs are decided again, with the
@@ -2540,8 +2561,11 @@ BEGIN
                    WHEN 'decommission' THEN (SELECT d.id FROM farrier.node_decommissions d
                                               WHERE d.node_id = n.id AND d.ended_at IS NULL)
                END
-          FROM jsonb_populate_recordset(NULL::farrier.nodes, changes -> 'nodes') r
-         WHERE n.id = r.id;
+          FROM jsonb_to_recordset(changes -> 'nodes') r (
+               run bigint, status text, management text, bmc_address text, bmc_credential text, bmc jsonb, maas_id text, maas_created boolean,
+               quarantine jsonb, paused jsonb, ever_onboarded boolean, ever_active boolean, not_scrubbed boolean, deleting boolean,
+               redeploying boolean, live_workflow_kind text)
+         WHERE n.id = r.run;
     END IF;
     IF changes ? 'details' THEN
         PERFORM farrier.write_details(changes -> 'details');
@@ -2743,15 +2767,6 @@ BEGIN
     IF ttl IS NULL OR ttl <= interval '0' OR ttl > interval '30 days' THEN
         RAISE EXCEPTION 'the lifetime of a token must be longer than 0 and at most 30 days, not %', coalesce(ttl::text, 'null') USING ERRCODE = 'FR400';
     END IF;
-END $$;
-
--- Deletes the agent of a deleted node, so that the agent's key is invalid and gauges do not count the agent. Trigger
--- function.
-CREATE OR REPLACE FUNCTION farrier.drop_agent() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-BEGIN
-    DELETE FROM node_agents a WHERE a.node_id = NEW.id;
-    RETURN NULL;
 END $$;
 
 -- Enrolls the agent of a node: spends the bootstrap token, stores facts, enqueues the node, and returns the node's id and the key
@@ -3891,19 +3906,18 @@ BEGIN
                 UNION SELECT d.node FROM departures d WHERE d.site = one.site) s);
             brake.departed := (SELECT count(*) FROM departures d WHERE d.site = one.site);
         END IF;
-        -- Adds the nodes without a row in departures. Looks up each node, because a join might read all rows of the
-        -- site.
-        brake.departed := brake.departed + (
-            SELECT count(*) FROM unnest(one.runs) run
-             WHERE (SELECT d.held FROM departures d WHERE d.site = one.site AND d.node = run) IS NULL);
+        -- A row that this statement inserts has no xmax; a row that it updates counts already.
+        WITH written AS (
+            INSERT INTO departures AS d SELECT one.site, run, farrier.now(), false FROM unnest(one.runs) run
+                ON CONFLICT (site, node) DO UPDATE SET at = excluded.at RETURNING d.xmax = 0 AS is_new)
+        SELECT brake.departed + count(*) FILTER (WHERE w.is_new) INTO brake.departed FROM written w;
         stops := brake.departed > share * brake.in_service AND brake.departed >= least AND NOT is_brake_lifted(one.site);
         IF stops AND NOT EXISTS (SELECT FROM departures d WHERE d.site = one.site AND d.held) THEN
             brake.since := farrier.now();
         END IF;
+        UPDATE departures d SET held = stops WHERE d.site = one.site AND d.node = ANY (one.runs) AND d.held <> stops;
         UPDATE brakes b SET in_service = brake.in_service, departed = brake.departed, counted_at = brake.counted_at, since = brake.since
          WHERE b.site = one.site;
-        INSERT INTO departures SELECT one.site, run, farrier.now(), stops FROM unnest(one.runs) run
-            ON CONFLICT (site, node) DO UPDATE SET at = excluded.at, held = excluded.held;
         IF stops THEN held := held || one.runs; END IF;
     END LOOP;
     RETURN held;
@@ -4031,21 +4045,20 @@ CREATE OR REPLACE FUNCTION farrier.significant_fields(detail jsonb) RETURNS json
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN detail - '{last_sync,netboot,status_name,status_message,error_description,osystem,distro_series,commissioning_status_name,testing_status_name}'::text[];
 
--- Keeps node_observations consistent with the machines of nodes: a node that gets its first or another machine gets a
--- row without a reading; a node without a machine has no row. AFTER INSERT or UPDATE trigger on nodes.
-CREATE OR REPLACE FUNCTION farrier.watch_machine() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+-- Gives a node its row in node_observations, without a reading, for its first or another machine; a node without a machine has no
+-- row. Called by follow_node.
+CREATE OR REPLACE FUNCTION farrier.watch_machine(node bigint, of_site text, machine text) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
-    IF NEW.maas_id IS NULL OR NEW.site IS NULL OR NEW.status = 'deleted' THEN
-        DELETE FROM node_observations o WHERE o.node_id = NEW.id AND o.source = 'maas';
+    IF machine IS NULL OR of_site IS NULL THEN
+        DELETE FROM node_observations o WHERE o.node_id = node AND o.source = 'maas';
     ELSE
         INSERT INTO node_observations AS o (node_id, source, site, system_id, stale_since)
-        VALUES (NEW.id, 'maas', NEW.site, NEW.maas_id, farrier.now())
+        VALUES (node, 'maas', of_site, machine, farrier.now())
             ON CONFLICT (node_id, source) DO UPDATE
                SET site = excluded.site, system_id = excluded.system_id, stale_since = excluded.stale_since,
                    state = NULL, since = NULL, read_at = NULL, lost_at = NULL, detail = '{}', owner_by_rescue = false;
     END IF;
-    RETURN NULL;
 END $$;
 
 -- Writes the regions of a commit and the readings of their machines; the writer of kind maas_region. Enqueues the nodes that the
@@ -5044,16 +5057,6 @@ END $$;
 -- Functions: networks
 -- =====================================================================================================================
 
--- Releases the addresses, memberships and ports of a deleted node, even if an operator deleted the node with an UPDATE.
--- AFTER UPDATE trigger on nodes.
-CREATE OR REPLACE FUNCTION farrier.drop_networks() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-BEGIN
-    PERFORM use_networks(NEW.id, '{}', '{}');
-    DELETE FROM node_ib_ports p WHERE p.node = NEW.id;
-    RETURN NULL;
-END $$;
-
 -- Records the InfiniBand ports that an agent reports when it enrolls, unless set_ib_ports has set them. Ignores a malformed report
 -- and a report with a port of another node, because neither may keep the machine out of service. AFTER INSERT or UPDATE trigger on
 -- node_agents.
@@ -5179,7 +5182,7 @@ END $$;
 -- Makes a node that is not deployed use these segments and partitions, by name, and no others. Takes the addresses and memberships
 -- that are available now, and releases those of segments and partitions that are not named or are being deleted. Raises no error for
 -- what is not available: the node's next run reads what is missing, and why. May be repeated, because an owner has one address of a
--- segment. Called by drop_networks and, after lock_networks, by write_nodes_and_networks.
+-- segment. Called by follow_node and, after lock_networks, by write_nodes_and_networks.
 CREATE OR REPLACE FUNCTION farrier.use_networks(of_node bigint, segments text[], partitions text[]) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -5535,33 +5538,15 @@ CREATE CONSTRAINT TRIGGER check_pair AFTER UPDATE ON farrier.nodes
 CREATE CONSTRAINT TRIGGER check_pair_insert AFTER INSERT ON farrier.nodes
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_node_pair();
 
--- Fires only for a node whose address changes or that is deleted: other updates need no call.
-CREATE OR REPLACE TRIGGER claim_bmc AFTER UPDATE ON farrier.nodes
-    FOR EACH ROW WHEN (OLD.bmc_address IS DISTINCT FROM NEW.bmc_address OR (NEW.status = 'deleted' AND OLD.status <> 'deleted'))
-    EXECUTE FUNCTION farrier.claim_bmc();
+-- Separate from follow_node, because the condition of a trigger for INSERT cannot refer to OLD.
+CREATE OR REPLACE TRIGGER follow_new_node AFTER INSERT ON farrier.nodes FOR EACH ROW EXECUTE FUNCTION farrier.follow_node();
 
--- Separate from claim_bmc, because the condition of a trigger for INSERT cannot refer to OLD.
-CREATE OR REPLACE TRIGGER claim_bmc_insert AFTER INSERT ON farrier.nodes
-    FOR EACH ROW WHEN (NEW.bmc_address IS NOT NULL) EXECUTE FUNCTION farrier.claim_bmc();
-
--- Fires only for a node whose identities change or that is deleted: every read changes bmc, but seldom its identities.
-CREATE OR REPLACE TRIGGER claim_identity AFTER UPDATE ON farrier.nodes
-    FOR EACH ROW WHEN (OLD.bmc -> 'serial' IS DISTINCT FROM NEW.bmc -> 'serial' OR OLD.bmc -> 'uuid' IS DISTINCT FROM NEW.bmc -> 'uuid'
-          OR OLD.bmc -> 'manufacturer' IS DISTINCT FROM NEW.bmc -> 'manufacturer' OR OLD.bmc -> 'macs' IS DISTINCT FROM NEW.bmc -> 'macs'
-          OR (NEW.status = 'deleted' AND OLD.status <> 'deleted'))
-    EXECUTE FUNCTION farrier.claim_identity();
-
--- Separate from claim_identity, because the condition of a trigger for INSERT cannot refer to OLD.
-CREATE OR REPLACE TRIGGER claim_identity_insert AFTER INSERT ON farrier.nodes
-    FOR EACH ROW WHEN (NEW.bmc ?| '{serial,uuid,macs}') EXECUTE FUNCTION farrier.claim_identity();
-
--- Fires only in the update that deletes the node.
-CREATE OR REPLACE TRIGGER drop_agent AFTER UPDATE ON farrier.nodes
-    FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.drop_agent();
-
--- Fires only in the update that deletes the node.
-CREATE OR REPLACE TRIGGER drop_networks AFTER UPDATE ON farrier.nodes
-    FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.drop_networks();
+-- Fires only for a change of a column that other tables depend on. Every reading of the BMC changes bmc, and then the function
+-- compares the parts.
+CREATE OR REPLACE TRIGGER follow_node AFTER UPDATE ON farrier.nodes
+    FOR EACH ROW WHEN (OLD.bmc IS DISTINCT FROM NEW.bmc OR OLD.bmc_address IS DISTINCT FROM NEW.bmc_address
+          OR OLD.maas_id IS DISTINCT FROM NEW.maas_id OR OLD.site IS DISTINCT FROM NEW.site OR OLD.status <> NEW.status AND NEW.status = 'deleted')
+    EXECUTE FUNCTION farrier.follow_node();
 
 -- Fires only in the update that deletes the node. Fires at COMMIT, because the commit that deletes the node responds to
 -- its intents and ends its tasks after it has written the node.
@@ -5583,18 +5568,6 @@ CREATE OR REPLACE TRIGGER guard_status AFTER UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.status <> NEW.status AND NOT farrier.is_edge('node', 'status', OLD.status, NEW.status))
     EXECUTE FUNCTION farrier.refuse_edge('node', 'status', 'status');
 
--- Fires only for a node whose tries change, because every read changes bmc. Does not fire for a deleted node, because
--- its failed logins still count for the next node with the BMC.
-CREATE OR REPLACE TRIGGER note_logins AFTER UPDATE ON farrier.nodes
-    FOR EACH ROW WHEN (NEW.status <> 'deleted'
-          AND (OLD.bmc -> 'tries' IS DISTINCT FROM NEW.bmc -> 'tries' OR OLD.bmc -> 'trying' IS DISTINCT FROM NEW.bmc -> 'trying'))
-    EXECUTE FUNCTION farrier.note_logins();
-
--- Separate from note_logins, because the condition of a trigger for INSERT cannot refer to OLD. register_node inserts
--- no tries.
-CREATE OR REPLACE TRIGGER note_logins_insert AFTER INSERT ON farrier.nodes
-    FOR EACH ROW WHEN (NEW.bmc ? 'tries') EXECUTE FUNCTION farrier.note_logins();
-
 -- Fires only for a node whose address changes: other updates need no call.
 CREATE OR REPLACE TRIGGER place_bmc BEFORE UPDATE ON farrier.nodes
     FOR EACH ROW WHEN (OLD.bmc_address IS DISTINCT FROM NEW.bmc_address) EXECUTE FUNCTION farrier.place_bmc();
@@ -5602,16 +5575,6 @@ CREATE OR REPLACE TRIGGER place_bmc BEFORE UPDATE ON farrier.nodes
 -- Separate from place_bmc, because the condition of a trigger for INSERT cannot refer to OLD.
 CREATE OR REPLACE TRIGGER place_bmc_insert BEFORE INSERT ON farrier.nodes
     FOR EACH ROW WHEN (NEW.bmc_address IS NOT NULL) EXECUTE FUNCTION farrier.place_bmc();
-
--- Fires only for a node whose machine changes or that is deleted: other updates need no call.
-CREATE OR REPLACE TRIGGER watch_machine AFTER UPDATE ON farrier.nodes
-    FOR EACH ROW WHEN (OLD.maas_id IS DISTINCT FROM NEW.maas_id OR OLD.site IS DISTINCT FROM NEW.site
-                       OR (NEW.status = 'deleted' AND OLD.status <> 'deleted'))
-    EXECUTE FUNCTION farrier.watch_machine();
-
--- Separate from watch_machine, because the condition of a trigger for INSERT cannot refer to OLD.
-CREATE OR REPLACE TRIGGER watch_machine_insert AFTER INSERT ON farrier.nodes
-    FOR EACH ROW WHEN (NEW.maas_id IS NOT NULL) EXECUTE FUNCTION farrier.watch_machine();
 
 -- =====================================================================================================================
 -- Triggers: workflows

@@ -34,8 +34,6 @@ from farrier.model.writes import (
 
 # The columns of `nodes` that a run owns. The fields of Node have the same names.
 _OWNED = [
-    "id",
-    "version",
     "status",
     "management",
     "bmc_address",
@@ -67,7 +65,7 @@ class NodeRows:
         changes: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for run in runs:
             if run.to is not None:
-                changes["nodes"].append(_node_row(run.id, run.to, run.version))
+                changes["nodes"].append(_node_row(run.id, run.to))
                 if run.to.bmc.trying is not None:
                     changes["logins"].append(_login_row(run.id, run.to))
                 if run.to.workflow is not None:
@@ -81,14 +79,13 @@ class NodeRows:
         return changes
 
 
-def _node_row(run: int, node: Node, version: int | None) -> dict[str, Any]:
+def _node_row(run: int, node: Node) -> dict[str, Any]:
     """The columns of `nodes` that the run writes."""
     row: dict[str, Any] = {name: getattr(node, name) for name in _OWNED}
     live = node.workflow is not None and node.workflow.status in LIVE
     if node.bmc.others:
         row["bmc"] = msgspec.structs.replace(node.bmc, others=())
     row["run"] = run
-    row["version"] = version
     row["live_workflow_kind"] = node.workflow.kind if node.workflow is not None and live else None
     return row
 

@@ -396,7 +396,7 @@ async def test_a_node_that_is_deleted_by_hand_gives_back_address_and_membership(
     await until(node, "release_maas_node", every=SECOND)
     assert await every_lan.addresses(node) and await every_lan.members()
     await every_lan.site.conn.execute("ALTER TABLE farrier.nodes DISABLE TRIGGER USER")
-    await every_lan.site.conn.execute("ALTER TABLE farrier.nodes ENABLE TRIGGER drop_networks")
+    await every_lan.site.conn.execute("ALTER TABLE farrier.nodes ENABLE TRIGGER follow_node")
     await every_lan.site.conn.execute("UPDATE farrier.nodes SET status = 'deleted' WHERE id = $1", node.id)
     assert await every_lan.addresses(node) == [] and await every_lan.members() == {PORT: "leaving"}
     await every_lan.site.conn.execute("UPDATE farrier.nodes SET status = 'retired' WHERE id = $1", node.id)

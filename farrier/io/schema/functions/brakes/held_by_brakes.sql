@@ -35,19 +35,18 @@ BEGIN
                 UNION SELECT d.node FROM departures d WHERE d.site = one.site) s);
             brake.departed := (SELECT count(*) FROM departures d WHERE d.site = one.site);
         END IF;
-        -- Adds the nodes without a row in departures. Looks up each node, because a join might read all rows of the
-        -- site.
-        brake.departed := brake.departed + (
-            SELECT count(*) FROM unnest(one.runs) run
-             WHERE (SELECT d.held FROM departures d WHERE d.site = one.site AND d.node = run) IS NULL);
+        -- A row that this statement inserts has no xmax; a row that it updates counts already.
+        WITH written AS (
+            INSERT INTO departures AS d SELECT one.site, run, farrier.now(), false FROM unnest(one.runs) run
+                ON CONFLICT (site, node) DO UPDATE SET at = excluded.at RETURNING d.xmax = 0 AS is_new)
+        SELECT brake.departed + count(*) FILTER (WHERE w.is_new) INTO brake.departed FROM written w;
         stops := brake.departed > share * brake.in_service AND brake.departed >= least AND NOT is_brake_lifted(one.site);
         IF stops AND NOT EXISTS (SELECT FROM departures d WHERE d.site = one.site AND d.held) THEN
             brake.since := farrier.now();
         END IF;
+        UPDATE departures d SET held = stops WHERE d.site = one.site AND d.node = ANY (one.runs) AND d.held <> stops;
         UPDATE brakes b SET in_service = brake.in_service, departed = brake.departed, counted_at = brake.counted_at, since = brake.since
          WHERE b.site = one.site;
-        INSERT INTO departures SELECT one.site, run, farrier.now(), stops FROM unnest(one.runs) run
-            ON CONFLICT (site, node) DO UPDATE SET at = excluded.at, held = excluded.held;
         IF stops THEN held := held || one.runs; END IF;
     END LOOP;
     RETURN held;

@@ -1,7 +1,7 @@
 -- Makes a node that is not deployed use these segments and partitions, by name, and no others. Takes the addresses and memberships
 -- that are available now, and releases those of segments and partitions that are not named or are being deleted. Raises no error for
 -- what is not available: the node's next run reads what is missing, and why. May be repeated, because an owner has one address of a
--- segment. Called by drop_networks and, after lock_networks, by write_nodes_and_networks.
+-- segment. Called by follow_node and, after lock_networks, by write_nodes_and_networks.
 CREATE OR REPLACE FUNCTION farrier.use_networks(of_node bigint, segments text[], partitions text[]) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE

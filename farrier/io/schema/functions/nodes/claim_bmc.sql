@@ -1,13 +1,11 @@
--- Keeps node_bmcs consistent with the BMC addresses of nodes; a deleted node claims none. The constraint node_bmcs_one refuses an
--- address that overlaps another node's. AFTER INSERT or UPDATE trigger on nodes.
-CREATE OR REPLACE FUNCTION farrier.claim_bmc() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+-- Records in node_bmcs which BMC a node claims by its address; a node without an address claims none. The constraint node_bmcs_one
+-- refuses an address that overlaps another node's. Called by follow_node.
+CREATE OR REPLACE FUNCTION farrier.claim_bmc(node bigint, address text) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
-    IF NEW.bmc_address IS NULL OR NEW.status = 'deleted' THEN
-        DELETE FROM node_bmcs b WHERE b.node_id = NEW.id;
+    IF address IS NULL THEN
+        DELETE FROM node_bmcs b WHERE b.node_id = node;
     ELSE
-        INSERT INTO node_bmcs AS b VALUES (NEW.id, bmc_span_of(NEW.bmc_address))
-            ON CONFLICT (node_id) DO UPDATE SET span = excluded.span;
+        INSERT INTO node_bmcs AS b VALUES (node, bmc_span_of(address)) ON CONFLICT (node_id) DO UPDATE SET span = excluded.span;
     END IF;
-    RETURN NULL;
 END $$;

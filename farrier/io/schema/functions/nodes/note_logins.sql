@@ -1,11 +1,11 @@
--- Keeps bmc_logins consistent with the tries in nodes.bmc, and removes rows of any BMC that are older than login_window. AFTER INSERT
--- or UPDATE trigger on nodes.
-CREATE OR REPLACE FUNCTION farrier.note_logins() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+-- Records in bmc_logins the tries of a node at its BMC, and removes rows of any BMC that are older than login_window. Called by
+-- follow_node.
+CREATE OR REPLACE FUNCTION farrier.note_logins(node bigint, old_endpoint text, new_endpoint text, old_bmc jsonb, new_bmc jsonb) RETURNS void
+    LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
-    place text := coalesce(NEW.bmc_endpoint, OLD.bmc_endpoint);
-    before jsonb := coalesce(OLD.bmc -> 'tries', '[]');
-    after jsonb := coalesce(NEW.bmc -> 'tries', '[]');
+    place text := coalesce(new_endpoint, old_endpoint);
+    before jsonb := coalesce(old_bmc -> 'tries', '[]');
+    after jsonb := coalesce(new_bmc -> 'tries', '[]');
     past timestamptz := farrier.now() - login_window();
 BEGIN
     -- Every node removes old rows of any BMC, because a deleted node removes none. Without SKIP LOCKED, two nodes that
@@ -14,17 +14,16 @@ BEGIN
         SELECT l.ctid FROM bmc_logins l WHERE l.at <= past LIMIT 100 FOR UPDATE SKIP LOCKED));
     DELETE FROM bmc_logins WHERE ctid = ANY (ARRAY(
         SELECT l.ctid FROM bmc_logins l
-         WHERE l.endpoint = place AND l.node_id = NEW.id AND l.at NOT IN (SELECT t::timestamptz FROM jsonb_array_elements_text(after) t)
+         WHERE l.endpoint = place AND l.node_id = node AND l.at NOT IN (SELECT t::timestamptz FROM jsonb_array_elements_text(after) t)
            FOR UPDATE SKIP LOCKED));
     -- Inserts only new tries, because earlier tries may have been made at another BMC.
     INSERT INTO bmc_logins AS l (endpoint, node_id, at, open)
-    SELECT place, NEW.id, t::timestamptz, true FROM jsonb_array_elements_text(after) t
+    SELECT place, node, t::timestamptz, true FROM jsonb_array_elements_text(after) t
      WHERE place IS NOT NULL AND NOT before @> to_jsonb(t)
         ON CONFLICT DO NOTHING;
     UPDATE bmc_logins SET open = NOT open WHERE ctid = ANY (ARRAY(
         SELECT l.ctid FROM bmc_logins l
-         WHERE l.endpoint IN (place, OLD.bmc_endpoint) AND l.node_id = NEW.id
-           AND l.open <> coalesce(l.at = (NEW.bmc ->> 'trying')::timestamptz, false)
+         WHERE l.endpoint IN (place, old_endpoint) AND l.node_id = node
+           AND l.open <> coalesce(l.at = (new_bmc ->> 'trying')::timestamptz, false)
            FOR NO KEY UPDATE SKIP LOCKED));
-    RETURN NULL;
 END $$;

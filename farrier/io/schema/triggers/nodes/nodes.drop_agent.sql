@@ -1,3 +1,0 @@
--- Fires only in the update that deletes the node.
-CREATE OR REPLACE TRIGGER drop_agent AFTER UPDATE ON farrier.nodes
-    FOR EACH ROW WHEN (NEW.status = 'deleted' AND OLD.status <> 'deleted') EXECUTE FUNCTION farrier.drop_agent();
