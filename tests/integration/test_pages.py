@@ -79,8 +79,9 @@ async def without_guards(conn: Connection, statements: str) -> None:
 
 
 async def test_a_node_s_timeline_has_a_bar_for_each_attempt_and_wait_of_each_stage(
-    web: httpx.AsyncClient, conn: Connection
+    web: httpx.AsyncClient, conn: Connection, db: pg.Database
 ) -> None:
+    await db.freeze()
     await register(conn, "gpu-1")
     await without_guards(conn, ONBOARDING)
     page = (await web.get("/nodes/gpu-1")).text

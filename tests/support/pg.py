@@ -37,6 +37,7 @@ NO_BRAKE = NodeConfig(brake_share=1)
 
 # Moves the database's clock, also for later statements of the same transaction.
 ADVANCE = "UPDATE farrier_test.clock SET shift = shift + $1"
+_FREEZE = "UPDATE farrier_test.clock SET frozen = statement_timestamp()"
 
 BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
@@ -48,12 +49,12 @@ FAST = {"fsync": "off", "full_page_writes": "off", "max_connections": "300"}
 
 MOVABLE_CLOCK = """
     CREATE SCHEMA farrier_test;
-    CREATE TABLE farrier_test.clock (shift interval NOT NULL);
+    CREATE TABLE farrier_test.clock (shift interval NOT NULL, frozen timestamptz);
     INSERT INTO farrier_test.clock VALUES ('0');
     GRANT USAGE ON SCHEMA farrier_test TO PUBLIC;
     GRANT SELECT ON farrier_test.clock TO PUBLIC;
     CREATE OR REPLACE FUNCTION farrier.now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
-        RETURN statement_timestamp() + (SELECT shift FROM farrier_test.clock);
+        RETURN (SELECT coalesce(frozen, statement_timestamp()) + shift FROM farrier_test.clock);
     -- Recorded as unedited, so that the next migration leaves it as it is.
     UPDATE farrier.schema_objects SET definition = md5(pg_get_functiondef('farrier.now'::regproc)) WHERE name = 'now';
 """
@@ -91,15 +92,22 @@ class Database:
 
     async def advance(self, by: timedelta) -> None:
         """Move the database's clock; every statement that starts from now on sees it."""
+        await self._set_clock(ADVANCE, by)
+
+    async def freeze(self) -> None:
+        """Stop the database's clock, so that ages are exact on a slow machine, too; `advance` still moves it."""
+        await self._set_clock(_FREEZE)
+
+    async def _set_clock(self, statement: str, *arguments: object) -> None:
         async with self._moving:
             if self._clock is not None:
                 try:
-                    await self._clock.execute(ADVANCE, by)
+                    await self._clock.execute(statement, *arguments)
                     return
                 except pool.CONNECTION_ERRORS:  # a test may end every session of its database
                     self._clock.terminate()
             self._clock = await pool.connect(self.dsn, patience=PATIENCE)
-            await self._clock.execute(ADVANCE, by)
+            await self._clock.execute(statement, *arguments)
 
     def leave(self) -> None:
         """Close the connection that moves the clock."""

@@ -105,6 +105,7 @@ async def test_the_list_is_sorted_by_name_and_can_be_filtered(farrier: Prompt) -
 
 
 async def test_nodes_above_an_sla_come_first_and_the_worst_on_top(farrier: Prompt, db: pg.Database) -> None:
+    await db.freeze()
     for name in ("a", "b", "c", "d"):
         await farrier("node", "add", name)
     await force(db, OFFLINE, "d")
@@ -188,6 +189,7 @@ async def test_power_that_cannot_be_read_is_shown_with_the_age_of_what_is_known(
 
 
 async def test_power_is_shown_as_read_at_its_stored_time_or_later(farrier: Prompt, db: pg.Database) -> None:
+    await db.freeze()
     details = ("--bmc-address", "https://10.0.0.1", "--bmc-credential", "file:/run/creds/1")
     await farrier("node", "add", "gpu-1", *details)
     known = "jsonb_build_object('power', 'on', 'power_at', farrier.now())"
@@ -248,6 +250,7 @@ async def test_why_of_a_node_without_a_controller_names_the_missing_controller(f
 
 
 async def test_why_of_a_node_with_a_lagging_controller_names_the_lag(farrier: Prompt, db: pg.Database) -> None:
+    await db.freeze()
     await farrier("node", "add", "gpu-1")
     async with db.pool(size=1) as connections:
         await owners.joined(connections, "rack-1", {"node": 600.0})

@@ -46,6 +46,7 @@ async def run(db: pg.Database) -> None:
 
 
 async def test_why_of_a_slow_deployment_names_the_failing_region(farrier: Prompt, db: pg.Database) -> None:
+    await db.freeze()
     await farrier("node", "add", "gpu-1", "--site", "demo-1", "--maas-id", "abc123")
     await force(db, DEPLOYING)
     await run(db)
@@ -63,6 +64,7 @@ async def test_why_of_a_slow_deployment_names_the_failing_region(farrier: Prompt
 
 
 async def test_an_observation_counts_as_fresh_while_the_events_are_complete(farrier: Prompt, db: pg.Database) -> None:
+    await db.freeze()
     await farrier("node", "add", "gpu-1", "--site", "demo-1", "--maas-id", "abc123")
     await force(db, DEPLOYING)
     await run(db)
@@ -77,6 +79,7 @@ async def test_an_observation_counts_as_fresh_while_the_events_are_complete(farr
 async def test_a_setting_defines_when_an_observation_is_too_old(
     farrier: Prompt, db: pg.Database, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    await db.freeze()
     file = tmp_path_factory.mktemp("config") / "farrier.toml"
     file.write_text('[node]\nobservation_ttl = "90s"\n')
     await farrier("node", "add", "gpu-1", "--site", "demo-1", "--maas-id", "abc123")
