@@ -122,9 +122,9 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 def compare(recorded: Identity, seen: Identity) -> Verdict:
-    """Compare two identities. A different serial or UUID proves another machine, whatever else matches. MAC addresses
-    are compared only if neither serials nor UUIDs can be compared, because network cards are replaced. One common
-    address then proves the same machine."""
+    """Compare two identities. A different serial or UUID proves another machine, even if other values match. MAC
+    addresses are compared only if neither serials nor UUIDs can be compared, because network cards are replaced. One
+    common address then proves the same machine."""
     differs: list[str] = []
     matches: list[str] = []
     if _serial(recorded.serial) and _serial(seen.serial):

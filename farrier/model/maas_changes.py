@@ -66,7 +66,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
 
 class Commission(msgspec.Struct, frozen=True, kw_only=True):
     """Allowed in new, ready, failed commissioning and broken. Commissioning wipes the network and storage configuration
-    unless it skips them, so both flags are required."""
+    unless the flags prevent this, so both flags are required."""
 
     skip_networking: bool
     skip_storage: bool
@@ -177,8 +177,7 @@ class MarkFixed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delete(msgspec.Struct, frozen=True, kw_only=True):
-    """The region deletes deployed machines like any others; only a lock prevents it. A second request fails with
-    `absent`."""
+    """The region also deletes deployed machines; only a lock prevents this. A second request fails with `absent`."""
 
 
 Change: TypeAlias = (

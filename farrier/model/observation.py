@@ -48,7 +48,7 @@ def unread(outages: Iterable[Outage], since: datetime, now: datetime) -> timedel
 
 
 CONFIRMED_AFTER = timedelta(seconds=60)
-"""A state that two readings at least this far apart show is not transient."""
+"""If two readings at least this far apart show a state, the state is not transient."""
 
 
 class MaasObservation(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,8 +3,8 @@
 Every state of every layer, and every stage, has a default limit or a stated reason for having none. `limit` returns the
 limit of one node, and None while a fact stops the clock; `breach` returns how far above its limit the node is. Views
 show a breach; it never changes an outcome. A clock starts at the layer's `entered_at`, which an update of the payload
-does not change. Transitions do not reset the end-to-end clock, so its limit also exposes a workflow that moves back and
-forth.
+does not change. Transitions do not reset the end-to-end clock, so a workflow that moves back and forth also exceeds its
+limit.
 """
 
 from __future__ import annotations

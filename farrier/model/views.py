@@ -103,7 +103,7 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
 
 class NodeView(RowDetails, frozen=True, kw_only=True):
     """One line of the inventory. `workflow` is the live one; `last_onboarding` is the status of the newest onboarding
-    of an enrolling node. `bmc_failure` is why its BMC could not be verified, `power_failure` why the power of a
+    of an enrolling node. `bmc_failure` is why its BMC could not be verified, and `power_failure` is why the power of a
     manageable node cannot be read."""
 
     id: int
