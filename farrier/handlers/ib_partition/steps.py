@@ -70,8 +70,8 @@ async def keep(partition: IbPartition, now: datetime, services: PartitionService
 
 
 async def give_up(partition: IbPartition, now: datetime, services: PartitionServices) -> Outcome:
-    """Delete the partition in UFM, and enter `gone` once UFM no longer has it. If UFM lacks the partition already at
-    the first read, a later read must confirm this, because UFM may still be making an earlier change."""
+    """Delete the partition in UFM, and enter `gone` once UFM no longer has it. If the first read does not show the
+    partition, a later read must confirm this, because UFM may still be making an earlier change."""
     client = _client(partition, services)
     if client is None:
         return _no_client(partition)

@@ -1,7 +1,7 @@
 """One run of one segment. Pure, without steps: the database counts everything that the decision needs.
 
 A drain ends when no address has been allocated for the drain period. A new deadline is an `Update`, so the segment
-enters the state only once. The next run is at the deadline, at a release, or after the usual period.
+enters the state `draining` only once. The next run is at the deadline, at a release, or after the usual period.
 """
 
 from __future__ import annotations

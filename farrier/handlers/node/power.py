@@ -137,7 +137,7 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
             # The try is stored first, because other processes may be about to log in at the same BMC.
             return Update(
                 to=with_fields(node, bmc=may),
-                reason="counts its login attempt first",
+                reason="farrier records the login attempt before it reads the power",
                 requeue_after=_AT_ONCE,
                 quiet=True,
             )

@@ -101,7 +101,7 @@ def delete(request: Request) -> Reply:
     if compensating.has_work(node):  # also during an undo: the deletion replaces what was to follow
         undone = with_fields(marked, workflow=compensating.undoing(node, AfterUndo.CANCEL))
         return Accept(
-            reason="farrier deletes the node when the undo of its workflow is done",
+            reason="farrier deletes the node when the undo of the node's workflow is done",
             to=undone,
             writes=(RevokeBootstrap(),),
         )

@@ -194,7 +194,7 @@ def _decommission(request: Request, mode: DecommissionMode, options: Options, wh
         return _raised(node, live, mode, options, what)
     if node.agentless and not options.force:
         return Reject(
-            reason=f"{what}: this node is agentless, and only an agent can drain and clean a node; to skip these "
+            reason=f"{what}: this node is agentless, and only an agent can drain and clean a node. To skip these "
             "tasks, use force: true with a reason; farrier then marks the node not_scrubbed"
         )
     begun = Decommission(mode=mode, mode_given_at=request.now, options=options)

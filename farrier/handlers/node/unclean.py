@@ -3,7 +3,7 @@
 `not_scrubbed` prevents the node from entering service until a scrub is finished. `cleanup_validation_failed` is the
 cause of a quarantine that the node keeps in every status until a validation succeeds or an operator releases the node
 with a reason. An offline node with this quarantine enters `quarantined` again, and `moves.with_fields` does not replace
-the cause. Only stages, `failing` and responses set or clear the marks, through this module.
+the cause. Only stages, `failing` and responses set or clear the marks, and only through this module.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 and memberships.
 
 Only a full decommission has this stage, after the machine was released and switched off, or its agent has uninstalled.
-The stage is done when the tables contain none of these, including rows that were written while the stage ran.
+The stage is done when the tables contain no such rows, including rows that were written while the stage ran.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def unseen(node: Node, *whats: str) -> Waiting | None:
     seen = region.latest(node)
     asked = asked_at if any(was_asked(node, what) for what in whats) else None
     if asked is not None and (seen is None or not seen.tells_of(asked)):
-        return Waiting(reason="waits for a read of MAAS")
+        return Waiting(reason="waits until farrier has read the machine in MAAS")
     if seen is not None and seen.status in ON_ITS_WAY_OUT:
         return going(seen.status, seen.status_name)
     return None

@@ -2,7 +2,8 @@
 
 A ready machine that passed its commissioning is not commissioned again, because this would remove its storage and
 network configuration. The site decides what a commissioning wipes. A machine marked broken is commissioned only after
-intent `retry_stage`. The number of requests is recorded, because `wait_for_ready` leads back here after a failure.
+intent `retry_stage`. The workflow records the number of requests, because `wait_for_ready` leads back to this stage
+after a failure.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ class _Run:
         except MaasError as error:
             if error.failure is MaasFailure.INVALID and _IS_THERE & error.fields.keys():
                 # The machine was created after the search: by a request whose response was lost, or by a network boot.
-                detail = f"MAAS refused to create the machine, and lists no such machine: {error.detail}"
+                detail = f"MAAS refused to create the machine, and has no matching machine: {error.detail}"
                 return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
             raise
         if machine.description != new.description:

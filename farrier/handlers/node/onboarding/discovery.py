@@ -1,7 +1,7 @@
 """Finds the machine of a node in MAAS, by every clue, and names contradictions. Reads only.
 
 Every clue is looked up, even after a match: a second machine found by another clue is a conflict for an operator.
-Entries of a list that do not match the clue are ignored, so a region that ignores a filter proposes no wrong machine.
+Listed machines that do not match the clue are ignored, so a region that ignores a filter leads to no wrong machine.
 """
 
 from __future__ import annotations

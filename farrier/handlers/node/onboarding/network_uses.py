@@ -61,7 +61,7 @@ def _takes(node: Node, wanted: UseNetworks, now: datetime) -> Waiting | Step:
     """Repeat the allocation, but only `_TAKE_AGAIN` after the last one, so that runs do not request networks in a tight
     loop."""
     assert node.workflow is not None, "a stage runs in a workflow"
-    reason = "allocates the networks that are available"
+    reason = "farrier allocates the networks that are available"
     took_at = node.workflow.upstream.took_at
     if took_at is not None and now - took_at < _TAKE_AGAIN:
         return Waiting(reason=reason, requeue_after=took_at + _TAKE_AGAIN - now)
@@ -97,7 +97,9 @@ def _described(wanted: UseNetworks) -> str:
 def _elsewhere(node: Node, used: tuple[SegmentUse, ...] | tuple[PartitionUse, ...], what: str) -> Iterator[str]:
     for each in used:
         if each.state is not None and each.site != node.site:
-            yield f"{what} {each.name} belongs to site {each.site or '(none)'}, but the node to site {node.site}"
+            yield (
+                f"{what} {each.name} belongs to site {each.site or '(none)'}, but the node belongs to site {node.site}"
+            )
 
 
 def _segment_changes(use: SegmentUse) -> bool:

@@ -36,8 +36,7 @@ _RELEASE = "release"
 
 
 def recover_for_datasource_retry(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Lead to the next deployment, or back to the last deployment if it succeeded after all. The result is never
-    `Done`."""
+    """Lead to the next deployment, or back to the last deployment if that one succeeded. The result is never `Done`."""
     if _waits(node):
         return Waiting(reason="waits until MAAS has released the machine")
 

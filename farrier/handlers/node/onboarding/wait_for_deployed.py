@@ -38,7 +38,7 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
     deployment."""
     seen = region.latest(node)
     if seen is None:
-        return Waiting(reason="waits for a read of MAAS")
+        return Waiting(reason="waits until farrier has read the machine in MAAS")
     if seen.status is None:
         return region.gone(node)
     if region.is_foreign(seen):

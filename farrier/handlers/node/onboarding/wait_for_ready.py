@@ -25,7 +25,7 @@ def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
     assert workflow is not None, "a stage runs in a workflow"
     seen = region.latest(node)
     if seen is None:
-        return Waiting(reason="waits for a read of MAAS")
+        return Waiting(reason="waits until farrier has read the machine in MAAS")
     not_ours = _not_ours(node, seen)
     if not_ours is not None:
         return not_ours

@@ -43,7 +43,11 @@ async def look(at: Stand, **fields: Any) -> Done | Failed | Waiting | Step:
 
 async def test_before_a_reading_there_is_nothing_to_decide_on(at: Stand) -> None:
     settled = await at.once()
-    assert isinstance(settled, Waiting) and settled.reason == "waits for a read of MAAS" and settled.timed
+    assert (
+        isinstance(settled, Waiting)
+        and settled.reason == "waits until farrier has read the machine in MAAS"
+        and settled.timed
+    )
 
 
 async def test_a_reading_from_before_the_stage_began_is_not_decided_on(at: Stand) -> None:
