@@ -136,7 +136,7 @@ class Loop(Generic[R, S, W, V]):
         self._to_load.ring()
 
     def lag(self) -> float:
-        """By how many seconds the most delayed run of this loop is late."""
+        """The delay in seconds of the most delayed run of this loop."""
         return self.agenda.lag(self._clock.monotonic())
 
     # --- the loop

@@ -89,8 +89,8 @@ class Ownership:
         return held.epoch if held is not None else None
 
     def closing_since(self, shard: Shard) -> float | None:
-        """Since when the shard is closing: it serves wakes and starts no steps until it is given back. None if it is
-        not closing."""
+        """The time since which the shard is closing; None if it is not closing. A closing shard serves wakes and starts
+        no steps until it is given back."""
         held = self._held.get(shard)
         return None if held is None else held.closing
 

@@ -45,8 +45,8 @@ class Identities(Protocol):
     """The node that a machine belongs to. Two nodes that are not deleted never have the same machine."""
 
     async def holder(self, node: int, machine: Identity) -> Holder | None:
-        """The node other than `node` that has this machine, or None. Another node may still claim the machine before
-        the commit; the database then refuses the commit. Raises `DatabaseUnreachable`."""
+        """The node other than `node` that has this machine, or None. Before the commit, another node may still claim
+        the machine; the database then refuses the commit. Raises `DatabaseUnreachable`."""
 
 
 class Wakes(Protocol):
@@ -62,7 +62,7 @@ class Subscription(Protocol):
     """One listening connection."""
 
     async def watch(self, seconds: float) -> None:
-        """Wait for so many seconds. Raises `DatabaseUnreachable` as soon as the connection is lost."""
+        """Wait for this many seconds. Raises `DatabaseUnreachable` as soon as the connection is lost."""
 
     async def prove(self) -> None:
         """Send a notification to this connection and wait for it. Raises `DatabaseUnreachable` if it does not arrive:

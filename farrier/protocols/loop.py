@@ -67,8 +67,8 @@ class StateHandler(Protocol[R, S, W, V]):
         """Decide one run. Must be idempotent: the loop may call it again after a crash at any point."""
 
     def recover(self, resource: R, now: datetime, step: str) -> Decision[S, W, V]:  # noqa: ARG002
-        """Decide as `handle` does, for a resource whose last step `step` may have acted outside and whose end is not
-        recorded. By default the same as `handle`."""
+        """Decide as `handle` does, after a step named `step` that may have acted outside and whose end is not recorded.
+        By default the same as `handle`."""
         return self.handle(resource, now)
 
     def after(self, resource: R, moved: Transition[S, W], now: datetime) -> R | None:  # noqa: ARG002

@@ -24,9 +24,9 @@ from farrier.model.ufm import Membership, Pkey, Port, Qos, Wanted
 
 class BmcClient(Protocol):
     """Client of BMCs. Every failure is a `BmcError` with its class. `sent`: an action may have reached the BMC;
-    `dialled`: anything was sent at all; `retry_after`: how long no caller should try again. Calls for one BMC run one
-    after the other. A call sends no more requests after a refused login. A BMC that refused three logins within five
-    minutes gets no requests until the first of these is five minutes old."""
+    `dialled`: the client sent something to the BMC; `retry_after`: how long no caller should try again. Calls for one
+    BMC run one after the other. A call sends no more requests after a refused login. A BMC that refused three logins
+    within five minutes gets no requests until the first of these is five minutes old."""
 
     async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
         """Read the power interface, the management interface and the actual power state.

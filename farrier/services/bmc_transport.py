@@ -131,7 +131,7 @@ def _socket(info: AddrInfo) -> socket.socket:
     """A socket for a checked address. Raises `RuntimeError` for any other."""
     family, kind, protocol, _, where = info
     if where[0] not in _DIAL.get().route.addresses:
-        raise RuntimeError("an address was to be dialled that was not checked")
+        raise RuntimeError("the address to dial was not checked")
     return socket.socket(family, kind, protocol)
 
 

@@ -1,4 +1,5 @@
-"""Limits requests to one MAAS region: a few at a time, none with a long queue, and none while the region refuses all.
+"""Limits requests to one MAAS region: a few at a time, and none while the queue is long or the region refuses all
+requests.
 
 A refused caller gets a constant text and a time to retry, each time a little later than the previous caller's, so that
 a thousand callers do not retry together. After a failure that affects every node, one node at a time probes the region.

@@ -28,7 +28,7 @@ class CaFile(msgspec.Struct, frozen=True):
 
 
 class Pinned(msgspec.Struct, frozen=True):
-    """Trust the one certificate with this SHA-256 fingerprint: 64 hexadecimal digits, colons or none."""
+    """Trust the one certificate with this SHA-256 fingerprint: 64 hexadecimal digits, with or without colons."""
 
     sha256: str
 

@@ -40,9 +40,9 @@ class Severity(StrEnum):
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule. `hold` is how long `expr` must be true before it fires, `because` the reason for that time. `runbook`
-    is a page below docs/operating/ and its anchor; the alert's own page if it is empty. Alerts with one name differ in
-    their `labels`, or Prometheus would merge them."""
+    """One rule. `hold` is how long `expr` must be true before the alert fires, and `because` is the reason for that
+    time. `runbook` is a page below docs/operating/ with its anchor; empty: the alert's own page. Alerts with one name
+    differ in their `labels`, or Prometheus would merge them."""
 
     name: str
     severity: Severity

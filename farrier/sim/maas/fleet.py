@@ -74,7 +74,7 @@ def all_power_parameters(region: Region, call: Call) -> object:
 
 
 def create(region: Region, call: Call) -> object:
-    """200, not 201; commissions at once unless a parameter prevents it, and does not report a failure of that."""
+    """Respond 200, not 201. Commission at once unless a parameter prevents it; do not report a failed commissioning."""
     macs = [mac.lower() for mac in call.many("mac_addresses") if mac]
     hostname = call.one("hostname") or f"machine-{region.next_id('hostname')}"
     power_type = call.one("power_type") or ""
