@@ -1,7 +1,7 @@
 """One kind's loop, from beginning to end.
 
 Each resource of an owned shard has an entry in the agenda. `_sweep` runs due resources over their snapshots in memory;
-most have nothing to do, and rest. `_pass` loads the other resources together with their wakes and decides again. Then
+most have nothing to do, and rest. `_pass` loads all other resources together with their wakes and decides again. Then
 `_commit` writes the result under the fence of the shard, or a step begins, or the resource rests. `controller` takes
 and gives back the shards.
 """

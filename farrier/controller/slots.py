@@ -1,4 +1,4 @@
-"""The slots of steps, and the queue of resources whose steps wait for one.
+"""The slots of steps, and the queue of resources whose steps wait for a slot.
 
 A pure data structure. A free slot is promised to the first resource in the queue, which is loaded and runs again. If
 the run still needs the slot, the run takes it; otherwise the slot goes to the next resource. A resource in the queue

@@ -80,7 +80,7 @@ class FleetGauges(Collector):
         self._counted = anyio.Event()
 
     async def run(self, queries: ServerQueries, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Count on request, until cancelled; `queries` needs a connection of its own."""
+        """Count on request, until cancelled; `queries` needs a separate connection."""
         self._is_counting = True
         task_status.started()
         try:

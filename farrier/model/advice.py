@@ -60,14 +60,14 @@ _ENDS_WITH_A_DECOMMISSION = frozenset(
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """A recommendation. `action` is the only intent that carries it out or completes it, if there is exactly one."""
+    """A recommendation. `action` carries it out or completes it; None unless there is exactly one such intent."""
 
     text: str
     action: Action | None = None
 
 
 class Run(sweeps.Run, Protocol):
-    """The runs of a resource, with the outcome of the last one."""
+    """The runs of a resource, with the outcome of the last run."""
 
     @property
     def outcome(self) -> Record | None: ...

@@ -30,7 +30,7 @@ class BmcFailure(StrEnum):
 
 
 class PowerState(StrEnum):
-    """Power of the host. A machine that is powering on is `on`, one that is powering off is `off`."""
+    """Power of the host. A machine that is powering on is `on`, and a machine that is powering off is `off`."""
 
     ON = "on"
     OFF = "off"

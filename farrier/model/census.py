@@ -69,7 +69,7 @@ class Late(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limited(msgspec.Struct, frozen=True, kw_only=True):
-    """The limit, in seconds, of a state of a registered kind, for sites without a limit of their own."""
+    """The limit, in seconds, of a state of a registered kind, for sites that set no limit."""
 
     kind: str
     state: str

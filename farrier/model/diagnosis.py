@@ -56,8 +56,8 @@ def is_held(node: NodeDetail) -> bool:
 
 
 def is_unowned(node: NodeDetail) -> bool:
-    """Whether the node is in a state that requires a live workflow, and has none: its row was restored from a backup or
-    edited by hand."""
+    """Whether the node is in a state that requires a live workflow, but has no live workflow: its row was restored from
+    a backup or edited by hand."""
     is_live = node.workflow is not None and node.workflow.status in LIVE
     return node.status in frozenset(NodeStatus) - WITHOUT_WORKFLOW and not is_live
 

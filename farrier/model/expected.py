@@ -115,7 +115,7 @@ BY_RESCUE = (
 
 
 def disagreement(status: N, seen: Seen, *, foreign: bool) -> str | None:
-    """The difference between MAAS and the node's status; None if there is none. `foreign`: another user holds the
+    """The difference between MAAS and the node's status; None if MAAS fits the status. `foreign`: another user owns the
     machine."""
     if foreign:
         owner = (seen.owner or "")[:LONGEST_OWNER]

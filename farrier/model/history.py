@@ -57,7 +57,7 @@ def parse_key(text: str) -> HistoryKey:
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One change of one layer of one resource. `name` is the name of the resource, or the site of a MAAS region.
-    `requested_by` is the author of the intent that caused the change, if the intent names one."""
+    `requested_by` is the author of the intent that caused the change, None if the intent names no author."""
 
     kind: str
     id: int

@@ -123,7 +123,7 @@ class UpdateInterface(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkSubnet(msgspec.Struct, frozen=True, kw_only=True):
-    """Replaces all links of the interface by this one, so a repetition creates no second link."""
+    """Replaces all links of the interface by this link, so a repetition creates no second link."""
 
     interface: int
     mode: LinkMode

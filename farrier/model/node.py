@@ -232,7 +232,7 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class Onboarding(_Job, frozen=True, kw_only=True, tag="onboarding"):
-    """A workflow that brings a node into service. It has no mode until an intent sets one."""
+    """A workflow that brings a node into service. It has no mode until an intent sets the mode."""
 
     kind: ClassVar[WorkflowKind] = WorkflowKind.ONBOARDING
 
@@ -326,8 +326,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     not begun. `candidate_of` names another node that already has the machine `upstream.candidate`. `onboarded_by`: mode
     of the last successful onboarding, for a node with a machine in MAAS. `region`: the state of its site's region while
     a workflow is live. `outages` are the recent times in which that region could not be read. `same_machine` names
-    other nodes that recorded its machine. `braked_at`: when its site's brake last refused to take nodes out of service,
-    None while the brake holds no nodes.
+    other nodes that recorded its machine. `braked_at`: when the brake of its site last kept nodes in service, None
+    while the brake holds no nodes.
 
     `labels`, `networks` and `ib_guids` are set only while an onboarding is live. `networks` are the networks that the
     node uses, None for no networks. `ib_guids` are the GUIDs of its InfiniBand ports, None until its agent has reported
@@ -388,8 +388,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def deployed_here(self) -> bool:
-        """Whether farrier deployed the machine. For a node out of service, an adoption of farrier's own deployment
-        counts too."""
+        """Whether farrier deployed the machine. For a node out of service, an adoption of farrier's own deployment also
+        counts."""
         adopted = self.onboarded_by is OnboardingMode.ADOPT and self.status in OUT_OF_SERVICE
         return self.onboarded_by is OnboardingMode.DEPLOY or adopted
 

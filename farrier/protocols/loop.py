@@ -78,9 +78,9 @@ class StateHandler(Protocol[R, S, W, V]):
 
     def confirmed(self, stored: R, remembered: R, now: datetime) -> R:  # noqa: ARG002
         """The snapshot `stored`, loaded at `now`, with the newer confirmations of `remembered`. `remembered` is the
-        state of an `Update` that `confirms`, or the last result of this method. Returns `stored` itself if
-        `remembered` has no newer confirmation, if `stored` is not in the confirmed state, or if the confirmation is
-        later than `now` because the clock was set back. By default `stored`."""
+        state of an `Update` that `confirms`, or the last result of this method. Returns `stored` itself in three cases:
+        `remembered` has no newer confirmation, `stored` is not in the confirmed state, or the confirmation is later
+        than `now` because the clock was set back. By default `stored`."""
         return stored
 
 

@@ -45,10 +45,10 @@ class BmcClient(Protocol):
         `system_path`.
 
         First reads the system, and sends no action if the power already is as wanted. Otherwise sends the action once,
-        with a type that the BMC allows, and never repeats it, whatever the response. Then reads until the power is as
-        wanted; raises `BmcError` `timeout` after the deadline. A caller must not repeat the call blindly: after an
-        error with `sent`, or if it is unknown whether the action was sent, the caller passes `send=False`, which only
-        reads. A reset of a system that is off switches it on. `off` does not wait for the operating system.
+        with a type that the BMC allows, and never repeats the action, even after an error. Then reads until the power
+        is as wanted; raises `BmcError` `timeout` after the deadline. A caller must not repeat the call without a check.
+        After an error with `sent`, or if it is unknown whether the action was sent, the caller passes `send=False`,
+        which only reads. A reset of a system that is off switches it on. `off` does not wait for the operating system.
         """
 
 

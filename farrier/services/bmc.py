@@ -3,8 +3,8 @@
 Opened by `wiring`, called by the node's steps through `protocols.BmcClient`. Guarantees: one call in flight per BMC; a
 deadline that begins after the wait for a turn; a limit of failed logins. Every failure is a `BmcError` with a class,
 and its text and traceback contain no secret. Sends only GETs, except to switch power and to open or close a session.
-Each call checks the host against the bindings of the reference, resolves the name once, checks its addresses against
-the networks, connects, and only then reads the secret.
+Each call checks the host against the bindings of the reference, resolves the name once, and checks its addresses
+against the networks. It then connects, and only then reads the secret.
 """
 
 from __future__ import annotations

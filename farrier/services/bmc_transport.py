@@ -54,8 +54,8 @@ async def look_up(host: str) -> Sequence[str]:
 
 
 class Route:
-    """The route to one host, for one call: its name is resolved once, because a second query could return other
-    addresses than the checked ones. `check` raises for addresses that are not allowed."""
+    """The route to one host, for one call: its name is resolved once, because a second query could return addresses
+    that were not checked. `check` raises for addresses that are not allowed."""
 
     def __init__(self, host: str, check: Check, *, lookup: Lookup = look_up) -> None:
         self.host = host

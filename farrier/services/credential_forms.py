@@ -116,9 +116,9 @@ def token(reference: str, source: Source) -> str:
 
 
 def version(reference: str, source: Source, username: str, password: str, *, key: bytes) -> str:
-    """Eight hexadecimal digits, after the version number of the store if it has one. The digits are equal on every
-    replica. After a rotation they differ, except with a probability of one in 2**32. They are short on purpose: so many
-    passwords have the same digits that an attacker cannot find the right password.
+    """Eight hexadecimal digits, preceded by the secret's version number in a store with versions. The digits are equal
+    on every replica. After a rotation they differ, except with a probability of one in 2**32. They are short on
+    purpose: so many passwords have the same digits that an attacker cannot find the right password.
     """
     secret = "\0".join((reference, username, password)).encode()
     digest = hashlib.blake2b(secret, key=key, digest_size=4, person=b"farrier-version").hexdigest()

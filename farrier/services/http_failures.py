@@ -62,7 +62,7 @@ def _found(text: re.Pattern[str], answer: Answer) -> bool:
 
 
 def redirect(failure: StrEnum, named: str) -> Rule:
-    """The rule for redirects, none of which is followed; `named` is what the URL must name instead."""
+    """The rule for redirects. No redirect is followed; `named` states what the URL must name instead."""
     detail = f"{{service}} returned HTTP {{status}}, a redirect; farrier does not follow redirects, {named}"
     return Rule(failure=failure, statuses=range(300, 400), detail=detail)
 

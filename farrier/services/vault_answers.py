@@ -116,7 +116,7 @@ def nothing(_: Answer) -> None:
 
 
 def secret(answer: Answer) -> Source:
-    """The newest version of a secret, from a response with 200 or 404. Raises `VaultError` if there is none."""
+    """The newest version of a secret, from a response with 200 or 404. Raises `VaultError` if there is no secret."""
     kept = _decoded(answer.body, _Read)
     if kept is not None and bytes(kept.data.data) == b"null":
         raise lasting(Result.MISSING, _gone(kept.data.metadata))

@@ -87,7 +87,7 @@ class SimulatorFailed(errors.ServiceError):
 
 
 def fake_systems(count: int) -> tuple[SimulatedSystem, ...]:
-    """`count` systems, the same ones each time."""
+    """`count` systems, the same systems each time."""
     return tuple(_system(number) for number in range(1, count + 1))
 
 

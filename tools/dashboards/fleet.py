@@ -51,7 +51,7 @@ def _now() -> Panels:
     active = total(gauges.RESOURCES, where=f'{_NODE}, state="{NodeStatus.ACTIVE}"')
     return (
         number(
-            About("Nodes", "All registered nodes, including retired ones.", 4, 4),
+            About("Nodes", "All registered nodes, including retired nodes.", 4, 4),
             total(gauges.RESOURCES, where=_NODE),
         ),
         number(About("Active", "Nodes in service.", 4, 4), active),

@@ -1,8 +1,9 @@
 """The work of a partition's run in UFM: claim its number, keep UFM in the target state, or give the number up.
 
-A step may be cut at any point and repeated: it reads before each change, and commits only what it read afterwards. The
-claim of a number is committed before the first change, so a partition that UFM later has under this number belongs to
-farrier. When a site gets another UFM, nothing in that UFM belongs to farrier until the number is claimed there.
+A step may be cut at any point and repeated: it reads before each change, and commits only results of reads after the
+change. The claim of a number is committed before the first change, so a partition that UFM later has under this number
+belongs to farrier. When a site gets another UFM, nothing in that UFM belongs to farrier until the number is claimed
+there.
 """
 
 from __future__ import annotations

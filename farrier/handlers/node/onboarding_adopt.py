@@ -57,7 +57,7 @@ def begin(node: Node, now: datetime, *, cause: str) -> Change | Wait[Write]:
 
 
 def given_up(node: Node) -> Node:
-    """The node with its live adoption cancelled; unchanged without one."""
+    """The node with its live adoption cancelled; unchanged without an adoption."""
     if not adopts(node):
         return node
     return with_fields(node, workflow=with_workflow(node, status=W.CANCELLED, next_attempt_at=None, after_undo=None))

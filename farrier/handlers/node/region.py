@@ -1,5 +1,5 @@
-"""Runs the calls of a stage to its site's MAAS region: one reading of the machine, at most one change, and the result
-of the stage for each failure.
+"""Runs the calls of a stage to its site's MAAS region: one reading of the machine, and at most one change. Converts
+each failure to a result of the stage.
 
 The decision depends on fresh readings only, so a run repeated after a crash continues the earlier run. Nothing is sent
 to a machine that another user owns. A stage that waits for MAAS uses stored observations instead.

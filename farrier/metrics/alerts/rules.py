@@ -22,8 +22,8 @@ STALE_AFTER = timedelta(minutes=3)
 usable even if two scrapes in a row fail."""
 
 FLEET_HOLD = timedelta(minutes=5)
-"""How long a condition on figures of the fleet must hold: longer than `STALE_AFTER`, so that outdated figures fire no
-alert, and longer than a fail-over of the database.
+"""How long a condition on figures of the fleet must be true. It is longer than `STALE_AFTER`, so that outdated figures
+fire no alert, and longer than a fail-over of the database.
 """
 
 FLEET_HOLD_BECAUSE = (

@@ -39,11 +39,11 @@ class Refused(Exception):
         self.body = body
         self.headers = headers or {}
         self.kind = kind
-        """The type of the content, where it is not the usual one."""
+        """The type of the content, if it is not the usual type."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """A status, a body and its type; `encoded` makes the usual one."""
+    """A status, a body and its type; `encoded` makes the usual answer."""
 
     status: int = 200
     content: bytes = b""

@@ -1,8 +1,8 @@
 """The operations on machines as records: find, list, create, change, delete, annotate, allocate.
 
 Called by `app`. Lists have no pages and no choice of fields, and refuse unknown filters; host names and MAC addresses
-are unique in the region, BMC addresses are not. A user who is no administrator sees only machines of that user and
-those without an owner.
+are unique in the region, BMC addresses are not. A user without administrator rights sees only the user's own machines
+and machines without an owner.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Shared code of the stages that release a node's machine in MAAS.
 
-Each attempt requests a change once: the commit after the request records it (`asking`), and the stage requests nothing
-else until a later observation of the machine. A request whose response was lost is not recorded, so the stage reads the
-machine and decides by the result.
+Each attempt requests a change once. The commit after the request records the request (`asking`), and the stage requests
+nothing else until a later observation of the machine. A request whose response was lost is not recorded, so the stage
+reads the machine and decides by the result.
 """
 
 from __future__ import annotations

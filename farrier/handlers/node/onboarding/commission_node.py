@@ -69,9 +69,9 @@ def _to_find_disks(node: Node, machine: Machine) -> bool:
 
 
 def commission(node: Node, machine: Machine, wanted: CommissionSite) -> Commission:
-    """The commissioning request. An operator may have set up a machine that is not new and that farrier did not create,
-    so its configuration is kept even if the site wipes configurations. If the machine has none, later stages lay out
-    its disk and link its NIC."""
+    """The commissioning request. If a machine is not new and farrier did not create it, an operator may have set it up.
+    farrier then keeps its configuration, even if the site wipes configurations. If the machine has none, later stages
+    lay out its disk and link its NIC."""
     set_up = machine.status != S.NEW and not node.maas_created
     return Commission(
         skip_networking=wanted.keep_networking or set_up,

@@ -57,8 +57,8 @@ def comment(node: Node, number: int) -> str:
 
 
 async def last_start(client: MaasClient, system_id: str) -> Event | None:
-    """The last requested deployment of the machine; None if the region no longer lists one. Events are read page by
-    page, newest first, because a long-running machine has many later events."""
+    """The last requested deployment of the machine; None if the region no longer lists a deployment. Events are read
+    page by page, newest first, because a long-running machine has many later events."""
     before: int | None = None
     for _ in range(_MOST_PAGES):
         page = await client.events(system_id=system_id, before=before, limit=MOST_EVENTS)

@@ -1,4 +1,4 @@
-"""Stage `recover_for_datasource_retry`: makes the machine of a failed deployment ready for the next one.
+"""Stage `recover_for_datasource_retry`: makes the machine of a failed deployment ready for the next deployment.
 
 The stage aborts a stuck deployment, releases a failed one, and erases nothing. It never requests power, because a
 machine that MAAS powers on loses its user data. Each change is sent after a reading of the machine; later observations

@@ -1,8 +1,8 @@
 """Stage `resolve_power_credentials`: checks that the BMC is manageable and that its credential resolves.
 
-An adoption reads the BMC with a probe of its own, and the result of the probe continues the onboarding. For a
-deployment, MAAS needs the credential: this stage only checks that the credential resolves, and the next stage resolves
-it again to send it. The credential is not stored.
+An adoption reads the BMC with a separate probe, and the result of the probe continues the onboarding. For a deployment,
+MAAS needs the credential: this stage only checks that the credential resolves, and the next stage resolves it again to
+send it. The credential is not stored.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Stage `wait_for_agent_enrollment`: waits until the agent of this installation has enrolled and the node is healthy.
 
 The last stage of each mode. The stage fails if the machine is no longer deployed. If the agent does not enrol in time,
-the stage fails with the events of the first boot, because MAAS reports a machine as deployed before cloud-init has
-finished.
+the stage fails, and its error contains the events of the first boot: MAAS reports a machine as deployed before
+cloud-init has finished.
 """
 
 from __future__ import annotations
