@@ -71,7 +71,9 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
             return self._close(segment, settled, now)
         to = settled.segment
         if to != segment:
-            return Update(to=to, reason="changed as requested", writes=(*settled.answers, *_growing(segment, to)))
+            return Update(
+                to=to, reason="the segment was changed as requested", writes=(*settled.answers, *_growing(segment, to))
+            )
         return DoNothing(writes=settled.answers)
 
     def _close(self, segment: NetworkSegment, settled: Settled, now: datetime) -> Decision:

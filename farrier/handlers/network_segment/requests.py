@@ -127,7 +127,7 @@ def _with_prefixes(
 
 def begin_drain(settled: Settled, until: datetime, now: datetime) -> NetworkSegment:
     """The segment with the intent of its deletion, and the earliest time of its end."""
-    assert settled.deletion is not None, "a client requested it"
+    assert settled.deletion is not None, "a client requested the deletion"
     return msgspec.structs.replace(
         settled.segment, drain_until=until, delete_asked_at=now, delete_request=settled.deletion.id
     )

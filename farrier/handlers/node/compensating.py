@@ -231,7 +231,11 @@ def _waiting(node: Node, result: Waiting, now: datetime, policy: Policy) -> Outc
     without end."""
     if _is_late(node, now, policy):
         return _gave_up(node, f"the undo did not finish in time: {result.reason}")
-    return Wait(reason=f"undoes: {result.reason}", requeue_after=result.requeue_after, source=result.source)
+    return Wait(
+        reason=f"farrier undoes the work of the workflow: {result.reason}",
+        requeue_after=result.requeue_after,
+        source=result.source,
+    )
 
 
 def _is_late(node: Node, now: datetime, policy: Policy) -> bool:

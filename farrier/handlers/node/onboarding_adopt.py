@@ -53,7 +53,7 @@ def begin(node: Node, now: datetime, *, cause: str) -> Change | Wait[Write]:
         reason, requeue_after = capped(bmc, now)
         return Wait(reason=reason, requeue_after=requeue_after)
     adopting = with_fields(node, management=M.ADOPTING, bmc=bmc)
-    return transition(node, adopting, reason="checks that the recorded machine responds", cause=cause)
+    return transition(node, adopting, reason="farrier checks that the recorded machine responds", cause=cause)
 
 
 def given_up(node: Node) -> Node:

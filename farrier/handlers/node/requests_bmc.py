@@ -87,7 +87,7 @@ def set_power(request: Request) -> Reply:
     node, now, params = request.node, request.now, request.params
     assert isinstance(params, SetPower), "the table of actions declares this type"
     if node.bmc.switching is not None:
-        return Hold(reason="power is being switched")
+        return Hold(reason="farrier is already switching the power")
     if params.enforce and params.power is PowerRequest.RESET:
         return Reject(
             reason="set_power reset: a reset happens once, so farrier cannot enforce it; use enforce only with on or "

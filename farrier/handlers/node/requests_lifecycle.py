@@ -71,7 +71,7 @@ def release(request: Request) -> Reply:
         return Reject(reason=f"release: the node is not healthy: {proof.reason}")
     said = f": {params.reason}" if params.reason else ""
     released = with_fields(unclean.cleared(node), status=N.ACTIVE, ever_active=True)
-    return Accept(reason=f"released, healthy{said}", to=released)
+    return Accept(reason=f"the node is released and healthy{said}", to=released)
 
 
 def reactivate(request: Request) -> Reply:

@@ -331,7 +331,7 @@ async def test_resume_issues_a_task_again_whose_lease_ran_out(site: Site) -> Non
     machine = await site.draining()
     await machine.claim(TaskType.DRAIN, lease=10 * SECOND)
     answers = await machine.ask_together(("resume", {}), ("resume", {}), later=11 * SECOND)
-    assert answers[0] == Answer(ACCEPTED, "node.drain was issued again")
+    assert answers[0] == Answer(ACCEPTED, "task node.drain was issued again")
     assert [(t["status"], t["attempt"]) for t in await machine.tasks()] == [("expired", 1), ("queued", 2)]
 
 

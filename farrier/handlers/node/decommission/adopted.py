@@ -52,7 +52,7 @@ def goal_shown(node: Node, now: datetime, policy: Policy, *stages: D) -> str | N
         return None
     if region.is_foreign(seen) or not all(shows(seen, stage) for stage in stages):
         return None
-    return f"MAAS reports {seen.state}, adopted"
+    return f"MAAS reports {seen.state}, and an operator adopted this state"
 
 
 def is_given_back(seen: MaasObservation | None) -> bool:

@@ -25,7 +25,7 @@ def _removed(node: Node) -> Done | Waiting:
     if node.secrets_left == ():
         return Done(reason="the database has no bootstrap token, agent key, address or membership of the node")
     return Waiting(
-        reason=f"removes {', '.join(node.secrets_left or ('its secrets',))}",
+        reason=f"farrier removes {', '.join(node.secrets_left or ('its secrets',))}",
         requeue_after=_AT_ONCE,
         writes=(RevokeBootstrap(), ForgetAgent(), UseNetworks()),
     )

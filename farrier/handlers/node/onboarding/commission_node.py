@@ -100,8 +100,10 @@ def _is_requested(node: Node) -> bool:
 
 def _ready(node: Node) -> Done:
     if detour.upstream(node).commissions > 0:
-        return Done(reason="commissioned and ready")
-    return Done(reason="ready, and commissioned before", skipped="the machine was already commissioned")
+        return Done(reason="the machine is commissioned and ready")
+    return Done(
+        reason="the machine is ready, and was commissioned before", skipped="the machine was already commissioned"
+    )
 
 
 def _beyond(node: Node, machine: Machine, stands: str) -> Settled:

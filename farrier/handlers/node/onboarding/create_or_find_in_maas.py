@@ -168,7 +168,7 @@ class _Run:
                 reason=f"machine {system_id} no longer exists; farrier searches again",
             )
         addresses = await client.power_addresses((system_id,))
-        found = Found(machine=machine, by=("the search before",), power=addresses.get(system_id, PowerAddress()))
+        found = Found(machine=machine, by=("the previous search",), power=addresses.get(system_id, PowerAddress()))
         checked = await _checked(client, self._node, self._known, found)
         if isinstance(checked, Failed):
             return checked

@@ -45,7 +45,7 @@ def held_up(node: Node, site: Site, now: datetime) -> Waiting | Step | Failed | 
     known = node.networks or Networks()
     wanted = _wanted(node, site)
     if _named(known) != wanted:
-        return Waiting(reason=f"allocates its networks: {_described(wanted)}", requeue_after=_AT_ONCE, writes=(wanted,))
+        return Waiting(reason=_described(wanted), requeue_after=_AT_ONCE, writes=(wanted,))
     misfits = (*_elsewhere(node, known.segments, "segment"), *_elsewhere(node, known.partitions, "IB partition"))
     if misfits:
         return Failed(failure=FailureClass.INVALID_CONFIG, detail="; ".join(misfits))
@@ -91,7 +91,11 @@ def _named(known: Networks) -> UseNetworks:
 
 def _described(wanted: UseNetworks) -> str:
     names = (*wanted.segments, *wanted.partitions)
-    return listed(names) if names else "nothing any more"
+    return (
+        f"farrier allocates networks of the node: {listed(names)}"
+        if names
+        else "farrier releases all networks of the node"
+    )
 
 
 def _elsewhere(node: Node, used: tuple[SegmentUse, ...] | tuple[PartitionUse, ...], what: str) -> Iterator[str]:

@@ -82,7 +82,10 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> StageResult:
     if bmc.failures > 0 and bmc.failure is not None and bmc.failure in UNSAFE_OF_BMC:
         return Failed(failure=UNSAFE_OF_BMC[bmc.failure], detail=bmc.last_error or "another machine responds")
     if bmc.asked_at is None:
-        return Step(to=with_fields(node, bmc=replace(bmc, asked_at=now)), reason="requests the verification of the BMC")
+        return Step(
+            to=with_fields(node, bmc=replace(bmc, asked_at=now)),
+            reason=("farrier requests the verification of the BMC"),
+        )
     last = f": {bmc.failure}: {bmc.last_error}" if bmc.failure is not None else ""
     return _waiting(node, now, config, f"waits for the BMC to be manageable{last}")
 

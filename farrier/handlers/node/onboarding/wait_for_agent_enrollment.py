@@ -69,8 +69,10 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> Done | Failed | Wait
             )
     proof = proven_healthy(node, now, config)
     if isinstance(proof, Healthy):
-        return Done(reason="enrolled and healthy")
-    return Waiting(reason=f"enrolled, but not healthy yet: {proof.reason}" if agent else proof.reason)
+        return Done(reason="the agent has enrolled, and the node is healthy")
+    return Waiting(
+        reason=f"the agent has enrolled, but the node is not healthy yet: {proof.reason}" if agent else proof.reason
+    )
 
 
 def _was_heard_in_this_attempt(node: Node, agent: Agent) -> bool:

@@ -91,8 +91,8 @@ async def test_an_older_deployment_still_in_the_reading_does_not_date_this_one(a
         ({"status_message": "Loading ephemeral - "}, "booting the installer"),
         ({"status_message": "Configuring storage - "}, "installing"),
         ({"status_message": "Configuring OS - "}, "installing"),
-        ({"status_message": "Rebooting - "}, "starting what was installed"),
-        ({"status_message": "Who knows", "netboot": False}, "starting what was installed"),
+        ({"status_message": "Rebooting - "}, "booting the installed system"),
+        ({"status_message": "Who knows", "netboot": False}, "booting the installed system"),
     ],
 )
 async def test_while_it_deploys_the_phase_is_told(at: Stand, fields: dict[str, Any], phase: str) -> None:
