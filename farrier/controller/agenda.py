@@ -108,8 +108,8 @@ class Agenda(Generic[R]):
     # --- shards
 
     def took(self, shard: int, ids: Mapping[int, bool], steps: Mapping[int, str]) -> list[Entry[R]]:
-        """Add a shard that this process took, with the IDs that a later statement listed (true: with a wake). `steps`
-        are the marked steps, whose ends are not recorded. Returns the entries that `lost` returns."""
+        """Add a shard that this process took, with the IDs that a later statement listed, and whether each has a wake.
+        `steps` are the marked steps, whose ends are not recorded. Returns the entries that `lost` returns."""
         acting = self.lost(shard)
         self._shards[shard] = {}
         for id_, woken in ids.items():

@@ -95,7 +95,7 @@ class Loop(Generic[R, S, W, V]):
     # --- called by the controller
 
     def took(self, shard: int, ids: Mapping[int, bool], steps: Mapping[int, str]) -> None:
-        """Add a shard that this process took, with its resources (true: with a wake) and its marked steps."""
+        """Add a shard that this process took, with its resources, whether each has a wake, and its marked steps."""
         self.steps.lost(shard)
         self.steps.cut(entry.id for entry in self.agenda.took(shard, ids, steps))
         self._to_load.ring()

@@ -92,7 +92,7 @@ def _named(known: Networks) -> UseNetworks:
 def _described(wanted: UseNetworks) -> str:
     names = (*wanted.segments, *wanted.partitions)
     return (
-        f"farrier allocates networks of the node: {listed(names)}"
+        f"farrier allocates the networks of the node: {listed(names)}"
         if names
         else "farrier releases all networks of the node"
     )
