@@ -312,7 +312,7 @@ class Agenda(Generic[R]):
             self._postpone(entry, due_at)
 
     def unknown(self, entry: Entry[R]) -> None:
-        """Close the entry until `settled`: the reply to its commit was lost."""
+        """Close the entry until `settled` is called, because the reply to its commit was lost."""
         if entry.phase is Phase.COMMITTING:
             self.under_way.pop(entry.id, None)
             entry.phase = Phase.UNKNOWN

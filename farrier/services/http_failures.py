@@ -31,7 +31,7 @@ _LOOKED_AT_BYTES = 4096
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """A class of failure, and the responses that it is for: those that match all attributes that are set.
+    """A class of failure, and the responses to which it applies: those that match all set attributes.
 
     `page`: whether the body is a page and not a text; `text`: a pattern in a text; `stay`: whether the service requires
     a wait. `detail` is a template with the status and, for `{said}`, the quoted text.
@@ -68,10 +68,10 @@ def redirect(failure: StrEnum, named: str) -> Rule:
 
 
 class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
-    """Failures of one service. `failure` is the type of the classes, with one for each `Reason`. The first of `rules`
-    that fits decides; the last fits every response. `retried` are the temporary classes. `busy` is the class if
-    farrier's own queue is too long, and `unauthorized` if the credential cannot be read; `credential` is its name in
-    texts."""
+    """Failures of one service. `failure` is the type of the classes, with one for each `Reason`. The first rule in
+    `rules` that fits decides; the last rule fits every response. `retried` are the temporary classes. `busy` is the
+    class if farrier's own queue is too long, and `unauthorized` if the credential cannot be read; `credential` is its
+    name in texts."""
 
     service: str
     error: type[E]
