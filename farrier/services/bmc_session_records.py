@@ -2,8 +2,8 @@
 
 Used by the BMC client, one directory for each process below the configured directory. A session is recorded before its
 login is sent and again, with its ID, once the BMC has opened it; the record is removed when the session has ended. If
-the lock of a directory is free, its process has ended, and the new process closes its sessions. No secret is recorded:
-neither token nor password. Disk access runs in threads.
+the lock of a directory is free, the directory's process has ended, and the new process closes the sessions of that
+process. No secret is recorded: neither token nor password. Disk access runs in threads.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """HTTP to BMCs: the route to each, and one aiohttp session per TLS policy, shared by all BMCs under it.
 
-The BMC client opens it for its lifetime. A request goes to the checked addresses of the route in its `Dial`, even if
-the name now resolves to other addresses. Secrets are added once the request is connected. Connections are not kept:
-BMCs fail with long-lived connections, and each idle TLS connection would cost a quarter of a megabyte. It uses no
-cookies, and no proxy or netrc from the environment. aiohttp's connection limit is off, because its queue would count as
-the BMC's time. No request is sent twice, and the size of a response is limited.
+The BMC client opens these sessions for its own lifetime. A request goes to the checked addresses of the route in its
+`Dial`, even if the name now resolves to other addresses. Secrets are added once the request is connected. Connections
+are not kept: BMCs fail with long-lived connections, and each idle TLS connection would cost a quarter of a megabyte.
+Requests use no cookies, and no proxy or netrc from the environment. aiohttp's connection limit is off, because its
+queue would count as the BMC's time. No request is sent twice, and the size of a response is limited.
 """
 
 from __future__ import annotations

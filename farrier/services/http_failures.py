@@ -2,8 +2,8 @@
 
 Each service has a `Failures`, used by `http_client`. Pure, and total: every failure has a class. Texts of a service are
 quoted, short and cleaned, only if a rule allows it. Pages of a proxy are never quoted, and secrets are removed from
-every text. `ambiguous` errs on the safe side: an unnecessary read costs less than the false belief that a change was
-not made.
+every text. If it is unknown whether a change was made, the failure is `ambiguous`: an unnecessary read costs less than
+the false belief that a change was not made.
 """
 
 from __future__ import annotations

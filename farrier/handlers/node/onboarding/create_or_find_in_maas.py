@@ -1,4 +1,4 @@
-"""Stage `create_or_find_in_maas`: finds or creates the node's machine in MAAS, which no other node may have.
+"""Stage `create_or_find_in_maas`: finds or creates the node's machine in MAAS. No other node may have this machine.
 
 An adoption only searches, and only by recorded values. A deployment takes the only machine that matches any recorded
 value, or creates a machine. A found machine is assigned in two runs: the first run records it as a candidate, and the
