@@ -113,7 +113,7 @@ class MaasRegion(Resource, frozen=True, kw_only=True):
     `swept_at`. A run stores this value after it has read the machines in `due` that need only their periodic reading;
     None if no machine needs it. `present` counts machines that the last reading found, and `lost` those that vanished
     within the last hour. `known` are some of the present machines, and `held` some of the machines that `username`
-    holds. `users` are some nodes with machines in an unconfigured region.
+    owns. `users` are some nodes with machines in an unconfigured region.
     """
 
     site: str

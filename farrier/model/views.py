@@ -192,7 +192,7 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     `step_begun_at` and may have changed an outside service; its end is not recorded. `last_workflow` is the newest
     workflow, live or ended; `requests` are the newest intents, newest first. `ib_guids` are its InfiniBand ports, None
     until its agent has reported them. `region` is that of its site. `held_here`: its last successful onboarding used
-    MAAS, so farrier's user held the machine. `paused_by` and `quarantined_by` are the operators who paused and
+    MAAS, so farrier's user owned the machine. `paused_by` and `quarantined_by` are the operators who paused and
     quarantined the node, None if no operator did or the intent names no operator. `alerts` are those of the agent's
     last heartbeat. `enrolled_at` is when the agent last enrolled; None without an agent.
     """

@@ -164,7 +164,7 @@ def latest(node: Node) -> MaasObservation | None:
 
 
 def is_foreign(seen: MaasObservation) -> bool:
-    """Whether another MAAS user is known to hold the machine."""
+    """Whether another MAAS user is known to own the machine."""
     return bool(seen.owner) and seen.ours is False
 
 

@@ -2,7 +2,7 @@
 
 Used by the other modules of this package and by the response to `adopt_observed_state`. Only stages that act in MAAS
 have a goal that MAAS shows; drain, cleaning, validation and secrets always run. A stale reading proves nothing, and
-neither does a reading of a machine that another user holds. The stage then reads the machine.
+neither does a reading of a machine that another user owns. The stage then reads the machine.
 """
 
 from __future__ import annotations
