@@ -75,8 +75,8 @@ class _Queue(Generic[R]):
         self._marked_at = math.inf
 
     def lag(self, now: float) -> float:
-        """For how many seconds the entries that waited at an earlier call have waited since; 0 once all of them were
-        loaded."""
+        """The seconds since an earlier call, while some of the entries that waited at that call still wait; 0 once all
+        of them were loaded."""
         if self._marked_at > now or not self.ahead:
             self.ahead, self._marked_at = len(self.entries), now
         return now - self._marked_at
@@ -108,8 +108,8 @@ class Agenda(Generic[R]):
     # --- shards
 
     def took(self, shard: int, ids: Mapping[int, bool], steps: Mapping[int, str]) -> list[Entry[R]]:
-        """Add a shard that this process took, with the IDs that a later statement listed (true: with a wake). `steps`
-        are the marked steps, whose ends are not recorded. Returns the entries that `lost` returns."""
+        """Add a shard that this process took, with the IDs that a later statement listed, and whether each has a wake.
+        `steps` are the marked steps, whose ends are not recorded. Returns the entries that `lost` returns."""
         acting = self.lost(shard)
         self._shards[shard] = {}
         for id_, woken in ids.items():
@@ -122,7 +122,7 @@ class Agenda(Generic[R]):
             self.woken(self._shards[shard].keys() ^ set(ids))
 
     def lag(self, now: float) -> float:
-        """By how many seconds the oldest run or load that waits is late."""
+        """The delay in seconds of the oldest waiting run or load."""
         return max(self.wheel.overdue(now), self._urgent.lag(now), self._routine.lag(now))
 
     def is_quiet(self, shard: int) -> bool:
@@ -156,7 +156,7 @@ class Agenda(Generic[R]):
                 entry.again = True
 
     def polled(self, wakes: Mapping[int, AbstractSet[Any]]) -> None:
-        """Enqueue the resources of these wakes, unless the last load of the resource returned all of them."""
+        """Enqueue the resources of these wakes, except resources whose last load returned all their wakes."""
         for id_, found in wakes.items():
             entry = self.entry(id_)
             if entry is None or not found <= set(entry.wakes):
@@ -241,8 +241,8 @@ class Agenda(Generic[R]):
 
     def confirms(self, entry: Entry[R], snapshot: Any, due_at: float) -> tuple[Any, ...]:
         """Record a run that changed only how recently something was confirmed. The confirmation stays in memory, and
-        the stored outcome does not change; in all else, this is `rests`. `snapshot` is the state that the run returned:
-        for kinds whose runs confirm anything, an `R`."""
+        the stored outcome does not change; otherwise, this is the same as `rests`. `snapshot` is the state that the run
+        returned. It is an `R` for kinds whose runs confirm anything."""
         entry.snapshot = entry.confirmed = snapshot
         return self.rests(entry, due_at, outcome=entry.outcome)
 
@@ -270,7 +270,7 @@ class Agenda(Generic[R]):
         not be sent."""
         if entry.phase is Phase.GONE:
             return False
-        assert entry.phase in (Phase.RUNNING, Phase.ACTING), "what acts was decided over a fresh snapshot"
+        assert entry.phase in (Phase.RUNNING, Phase.ACTING), "a run that acts was decided over a fresh snapshot"
         entry.phase = Phase.COMMITTING
         entry.outcome = None  # the commit may store another outcome
         self.under_way[entry.id] = entry
@@ -293,7 +293,7 @@ class Agenda(Generic[R]):
             self._settle(entry, due_at)
 
     def ended(self, entry: Entry[R]) -> None:
-        """Record that the commit succeeded and ended the resource. A wake that came meanwhile gets one more run."""
+        """Record that the commit succeeded and ended the resource. After a wake in the meantime, it runs once more."""
         if entry.phase is not Phase.COMMITTING:
             return
         entry.wakes, entry.snapshot, entry.step = (), None, None
@@ -312,7 +312,7 @@ class Agenda(Generic[R]):
             self._postpone(entry, due_at)
 
     def unknown(self, entry: Entry[R]) -> None:
-        """Close the entry until `settled`: the reply to its commit was lost."""
+        """Close the entry until `settled` is called, because the reply to its commit was lost."""
         if entry.phase is Phase.COMMITTING:
             self.under_way.pop(entry.id, None)
             entry.phase = Phase.UNKNOWN

@@ -1,7 +1,7 @@
 """One kind's loop, from beginning to end.
 
 Each resource of an owned shard has an entry in the agenda. `_sweep` runs due resources over their snapshots in memory;
-most have nothing to do, and rest. `_pass` loads the other resources together with their wakes and decides again. Then
+most have nothing to do, and rest. `_pass` loads all other resources together with their wakes and decides again. Then
 `_commit` writes the result under the fence of the shard, or a step begins, or the resource rests. `controller` takes
 and gives back the shards.
 """
@@ -95,7 +95,7 @@ class Loop(Generic[R, S, W, V]):
     # --- called by the controller
 
     def took(self, shard: int, ids: Mapping[int, bool], steps: Mapping[int, str]) -> None:
-        """Add a shard that this process took, with its resources (true: with a wake) and its marked steps."""
+        """Add a shard that this process took, with its resources, whether each has a wake, and its marked steps."""
         self.steps.lost(shard)
         self.steps.cut(entry.id for entry in self.agenda.took(shard, ids, steps))
         self._to_load.ring()
@@ -136,7 +136,7 @@ class Loop(Generic[R, S, W, V]):
         self._to_load.ring()
 
     def lag(self) -> float:
-        """By how many seconds the most delayed run of this loop is late."""
+        """The delay in seconds of the most delayed run of this loop."""
         return self.agenda.lag(self._clock.monotonic())
 
     # --- the loop

@@ -90,7 +90,7 @@ class OutcomeValidator(Generic[R, S, W]):
         )
 
     def fail(self, turn: Turn, version: int | None, error: FarrierError) -> Finished[S, W]:
-        """The run to commit after an `error`, which is stored and shown like an outcome; retried after the period."""
+        """The run to commit after an `error`: stored and shown like an outcome, and retried after the period."""
         detail = "see the log" if isinstance(error, InternalError) else str(error)
         record = Record("error", detail, "", error.label)
         key = _key(record)

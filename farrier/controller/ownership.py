@@ -4,9 +4,9 @@ A pure data structure: rows that were read and replies that arrived go in, decis
 clock; `now` is always this process' monotonic time. No decision depends on a wall clock.
 
 Each row of `controllers` is one process, which renews it every RENEW_EVERY. An observer declares the process dead when
-the counter of renewals has not changed for EXPIRED_AFTER of the observer's own time, of which the interval between two
-reads counts for at most GAP. A process acts for ACT_FOR after it sent its last successful renewal. ACT_FOR is shorter
-than EXPIRED_AFTER, so a process that was declared dead no longer acts.
+the counter of renewals has not changed for EXPIRED_AFTER of the observer's own time. The interval between two reads
+counts for at most GAP. A process acts for ACT_FOR after it sent its last successful renewal. ACT_FOR is shorter than
+EXPIRED_AFTER, so a process that was declared dead no longer acts.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Ownership:
         return held.epoch if held is not None else None
 
     def closing_since(self, shard: Shard) -> float | None:
-        """Since when the shard is closing: it serves wakes and starts no steps until it is given back. None if it is
-        not closing."""
+        """The time since which the shard is closing; None if it is not closing. A closing shard serves wakes and starts
+        no steps until it is given back."""
         held = self._held.get(shard)
         return None if held is None else held.closing
 
@@ -100,8 +100,8 @@ class Ownership:
         return {shard: held.epoch for shard, held in self._held.items()}
 
     def renewed(self, owned: Mapping[Shard, int] | None, sent_at: float) -> tuple[Shard, ...]:
-        """Record the reply to a renewal that was sent at `sent_at`: the owned shards, or None if the row is gone
-        because an observer declared this process dead. Returns the shards that are lost.
+        """Record the reply to a renewal that was sent at `sent_at`: the owned shards, or None if the row is gone. The
+        row is gone if an observer declared this process dead. Returns the shards that are lost.
 
         The reply to a take or a give-back may have been lost, so the database may list a shard that memory lacks.
         `plan` takes it again, because nothing was loaded under that epoch.

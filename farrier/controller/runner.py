@@ -1,7 +1,7 @@
 """One run of one resource: decide, act outside if a step requires it, and return the result. Commits nothing.
 
 This is the only place of the loop that catches every exception, so a fault of a handler costs only its own run. It
-distinguishes what ended a step: its deadline, the lost lease, an interrupting intent, or the shutdown.
+distinguishes why a step ended: its deadline, the lost lease, an interrupting intent, or the shutdown.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Bell:
 
 
 class Wakeup:
-    """A signal from any number of tasks to one. A signal that is set before or during the wait ends the wait."""
+    """A signal from any number of tasks to one task. A signal that is set before or during the wait ends the wait."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()

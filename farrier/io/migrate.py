@@ -93,9 +93,9 @@ class Migrated(msgspec.Struct, frozen=True):
 
 
 class SchemaStatus(msgspec.Struct, frozen=True):
-    """Whether a database fits this program: the version of its tables (0 without a schema), the version that the
-    program needs, whether the set is that of the program, and the objects that were changed by hand since the set was
-    applied. If definitions are not `comparable`, `edited` has only dropped objects."""
+    """Whether a database fits this program. It has the version of the database's tables (0 without a schema), the
+    version that the program needs, whether the set is that of the program, and the objects that were changed by hand
+    since the set was applied. If definitions are not `comparable`, `edited` has only dropped objects."""
 
     found: int
     needed: int
@@ -119,9 +119,9 @@ async def migrate(
     """Apply what is missing. May be called at any time, by any number of processes at once.
 
     `after` runs last, in the same transaction, even if nothing was missing: it brings tables that mirror the model in
-    line with this program. Raises SchemaTooNew, SchemaUnrecorded or SchemaChanged before anything is changed, and
-    RefusedByModel when a table stays locked for longer than `patience`, when an object that does not belong to farrier
-    is in the way, or when a step fails.
+    line with this program. Raises SchemaTooNew, SchemaUnrecorded or SchemaChanged before anything is changed. Raises
+    RefusedByModel if a table stays locked for longer than `patience`, if an object that does not belong to farrier is
+    in the way, or if a step fails.
     """
     wanted = carried() if schema is None else schema
     await _applied(conn)

@@ -1,8 +1,8 @@
 """LISTEN on a separate connection, with a test that notifications arrive. Implements `protocols.Notifications`.
 
 A pooled connection cannot listen: it is given back without a reset, and a pooler may run each transaction in another
-session. The test sends its notification from a second connection, because PostgreSQL delivers a session's own
-notification with the reply to the statement that sent it, even if no other notification arrives.
+session. The test sends its notification from a second connection. PostgreSQL delivers a session's own notification with
+the reply to the statement that sent it, even if no other notification arrives.
 """
 
 from __future__ import annotations

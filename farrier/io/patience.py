@@ -40,7 +40,7 @@ PATIENT = LockPatience(wait=timedelta(seconds=2), pause=timedelta(seconds=5), tr
 async def patiently(
     conn: Connection, what: str, change: Callable[[], Awaitable[T]], patience: LockPatience = PATIENT
 ) -> T:
-    """Run a change in a transaction of its own, and repeat it after a lock conflict. Raises RefusedByModel, naming
+    """Run a change in a separate transaction, and repeat it after a lock conflict. Raises RefusedByModel, naming
     `what`, if another transaction keeps the lock longer than `patience`; nothing has changed then. Raises
     DatabaseUnreachable if the connection is lost; the change has then happened completely or not at all.
     """

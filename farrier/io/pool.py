@@ -4,7 +4,7 @@ Called by `wiring`, which passes the pool to the StateIOs, and by the CLI's data
 any other server get the same settings; PgBouncer gets only the application name. `hosts` follows the writable server of
 a multi-host DSN. Every statement has a time limit in this process. An unreachable server is retried, and then reported
 without the password of the DSN. A pooled connection is given back without a round trip, so code must leave no session
-state on it: no SET without LOCAL, no LISTEN, no session advisory lock. Code with such state uses `connect`.
+state on the connection: no SET without LOCAL, no LISTEN, no session advisory lock. Code with such state uses `connect`.
 """
 
 from __future__ import annotations

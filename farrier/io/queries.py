@@ -1,8 +1,8 @@
 """`protocols.Queries` on PostgreSQL: nodes, history and tasks for display.
 
-Reads only what the role farrier_reader may read. Every listing is paged by a key and not by a number of rows to skip,
-so the last page of millions costs as much as the first. Separate statements read a node's rows and its details, so the
-result is not one snapshot and must not be used for decisions.
+Reads only what the role farrier_reader may read. Every listing is paged by a key, not by a number of rows to skip. So
+the last page of millions of rows costs as much as the first page. Separate statements read a node's rows and its
+details, so the result is not one snapshot and must not be used for decisions.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ async def now(conn: Connection) -> datetime:
 
 async def fetch(conn: Connection, type_: type[T], sql: str, *arguments: Any) -> tuple[T, ...]:
     """Rows of one column, each a JSON object. Raises UndecodableState."""
-    read = decoding.reader(type_, "a row of what was asked for")
+    read = decoding.reader(type_, "a requested row")
     return tuple(read(record[0]) for record in await conn.fetch(sql, *arguments))
 
 

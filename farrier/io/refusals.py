@@ -47,7 +47,7 @@ async def borrowed(connections: Pool) -> AsyncIterator[Connection]:
 @contextmanager
 def translated(*, no_right: str = _NO_RIGHT_HINT) -> Iterator[None]:
     """Raise refusals of the server and a lost connection as farrier's errors, for a single connection. A full disk or a
-    cancelled statement is a refusal, too, because the server responded. `no_right` is the hint for a missing right."""
+    cancelled statement is also a refusal, because the server responded. `no_right` is the hint for a missing right."""
     try:
         yield
     except session.Refusal as refusal:

@@ -1,7 +1,7 @@
 """`protocols.ResourceQueries` on PostgreSQL: resources of registered kinds for display.
 
 Reads only what the role farrier_reader may read. The kinds come from the database, so kinds that this process does not
-run are shown, too.
+run are also shown.
 """
 
 from __future__ import annotations

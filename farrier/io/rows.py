@@ -30,9 +30,9 @@ class Rows(Protocol[R_co, S, W]):
     @property
     def writer(self) -> str:
         """The kind's SQL function that writes the result of `changes`, by its qualified name: (jsonb) RETURNS TABLE
-        (run bigint, due_in interval). It returns the runs for which it wrote nothing, because their versions have
-        changed or their writes are no longer valid, and how soon each must be decided again. It increments the version
-        of each resource that it changes."""
+        (run bigint, due_in interval). It returns the runs for which it wrote nothing, and how soon each of these runs
+        must be decided again. It writes nothing for a run if the version has changed or the writes are no longer valid.
+        It increments the version of each resource that it changes."""
 
     @property
     def interrupted(self) -> str | None:

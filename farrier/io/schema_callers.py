@@ -44,8 +44,8 @@ class Signature(msgspec.Struct, frozen=True):
         return self.result == "trigger"
 
     def replaces(self, other: Signature) -> bool:
-        """Whether CREATE OR REPLACE accepts this signature for a function with the other: only defaults may differ or
-        be added."""
+        """Whether CREATE OR REPLACE accepts this signature for a function with the `other` signature: only defaults may
+        differ or be added."""
         pairs = list(zip(self.parameters, other.parameters, strict=False))
         return (
             (self.result, len(self.parameters)) == (other.result, len(other.parameters))

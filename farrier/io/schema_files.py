@@ -86,7 +86,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Schema(msgspec.Struct, frozen=True):
-    """All files of the schema. `release` is the program's; a database that a later release migrated is refused."""
+    """All files of the schema. `release` is the program's; farrier refuses a database that a later release migrated."""
 
     tables: tuple[Table, ...]  # in the order of their names
     objects: tuple[SchemaObject, ...]

@@ -24,8 +24,8 @@ _RENAME = "Rename or drop the object, then migrate."
 
 
 class Namesake(msgspec.Struct, frozen=True):
-    """An object with the name of `object`, which the set has, that does not belong to farrier or has another type.
-    `unless` is the condition under which the migration has no such conflict, empty if the conflict is certain."""
+    """An object that has the name of `object` in the set, but does not belong to farrier or has another type. `unless`
+    is the condition under which the migration has no such conflict, empty if the conflict is certain."""
 
     description: str
     object: str

@@ -1,8 +1,8 @@
 """Reports what a migration would do, which objects block it, and whether replicas can run meanwhile.
 
-Called by `farrier db migrate --plan`. It writes nothing: it reads the catalogs and compares texts. If it cannot show
-that replicas can run, it gives the reason, and replicas have to stop. It reads only the header of a step, not its
-statements.
+Called by `farrier db migrate --plan`. It writes nothing: it reads the catalogs and compares texts. If the plan cannot
+show that replicas can run, it gives the reason, and replicas have to stop. The plan reads only the header of a step,
+not its statements.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ async def grants(conn: Connection) -> Grants:
 
 
 async def apply(conn: Connection, schema: Schema, granted: Grants, *, new: bool, stepped: bool) -> Applied:
-    """Make the set in the database equal to that of `schema`; in a `new` database, create the tables, too. May be
+    """Make the set in the database equal to that of `schema`; in a `new` database, also create the tables. May be
     repeated. Raises RefusedByModel if an object that does not belong to farrier has the name of an object of the set,
     or depends on an object that must be dropped."""
     before = await state(conn)
@@ -214,8 +214,9 @@ async def _revoke(conn: Connection, before: State, schema: Schema) -> None:
 
 
 async def grant(conn: Connection, schema: Schema) -> None:
-    """Give every role its rights, in the caller's transaction. May be called again. ALL TABLES and ALL FUNCTIONS in a
-    file stand for those of farrier, by name: an operator may have other tables and functions in the same schema."""
+    """Give every role its rights, in the caller's transaction. May be called again. In a file, ALL TABLES and ALL
+    FUNCTIONS mean the tables and functions of farrier, by name: an operator may have other tables and functions in the
+    same schema."""
     relations = [*(name for each in schema.tables for name in each.tables), *schema.names(ObjectKind.VIEW)]
     sources = [each.source for each in schema.objects if each.kind is ObjectKind.RIGHTS]
     for row in await conn.fetch(_RIGHTS, sources, schema.names(ObjectKind.FUNCTION), relations):

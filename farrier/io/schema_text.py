@@ -31,9 +31,10 @@ _ABOUT = """\
 -- `farrier db schema` from the files in farrier/io/schema; edit those files to change it.
 --
 -- Tables come first, by topic; then functions, views and triggers, each by topic; then the rights of each role.
--- Topics are in the order of their tables, after topics without tables. An object that the server reads when it
--- creates another one comes before it: functions in a default or a check of a table, and what a view or a function
--- with RETURN mentions. The other functions have their bodies in strings, which the server reads when they are called.
+-- Topics without tables come first; the other topics are in the order of their tables. If the server reads an object
+-- when it creates another object, the object that it reads comes first. These objects are the functions in a default or
+-- a check of a table, and the objects that a view or a function with RETURN mentions. All other functions have their
+-- bodies in strings, which the server reads when the functions are called.
 --
 -- psql loads this text into an empty database of a server that has the roles (`farrier db roles`). Such a database
 -- serves reviews and experiments. It lacks the record of its version and the rows that mirror the model, so farrier

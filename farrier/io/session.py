@@ -81,7 +81,7 @@ def classify(error: Exception) -> Trouble:
 
 
 def reason_of(error: Exception) -> str:
-    """The error's own words: message and hint, never the row's data (that is in `detail`)."""
+    """The error's message and hint, without the row's data, which are in `detail`."""
     hint = getattr(error, "hint", None)
     message = getattr(error, "message", None) or str(error)
     return f"{message} ({hint})" if hint else str(message)
@@ -94,7 +94,7 @@ def reason_of_break(broken: BaseException) -> str:
 
 
 def ends_connection(error: BaseException) -> bool:
-    """Whether a connection is of no more use: its server is silent, gone, or no longer the writable server."""
+    """Whether a connection can no longer be used: its server is silent, gone, or no longer the writable server."""
     if isinstance(error, asyncpg.PostgresError):
         sqlstate = error.sqlstate or ""
         return sqlstate in _OF_THE_SERVER or sqlstate.startswith(_NOT_SERVING)

@@ -1,8 +1,8 @@
 """Counters and histograms that take many observations at once.
 
-The loop reports tens of thousands of runs a second, in batches, from the one thread of the event loop: a
-dictionary of plain numbers does that without a lock or a call per observation, which the client library's
-own metrics need. Reading happens in the same thread. Both are collectors that a `CollectorRegistry` takes.
+The loop reports tens of thousands of runs a second, in batches, from the one thread of the event loop. The client
+library's own metrics need a lock and a call for each observation; a dictionary of plain numbers needs neither. The same
+thread also reads the numbers. Both classes are collectors for a `CollectorRegistry`.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ class Histogram(Collector):
         return labels in self._cells
 
     def observe(self, labels: Labels, values: Sequence[float]) -> None:
-        """Count all `values`. Sorting them once makes the cost one search per bucket, however many there
-        are."""
+        """Count all `values`. The values are sorted once, so the cost is one search per bucket for any number of
+        values."""
         ordered = sorted(values)
         cell = self._cell(labels)
         for index, bound in enumerate(self._definition.buckets):

@@ -1,9 +1,10 @@
 """Gauges of the whole fleet, from the database: the same on every replica, and available right after a restart.
 
-The daemon calls `run`. An exposition requests new figures, at most every few seconds for all scrapers (less often while
-counting is slow), and waits briefly for them: nothing is counted without a scrape, and a cancelled scrape does not
-cancel a count. While the database is unreachable the last figures stay, never replaced by zeros, and
-`farrier_fleet_collected_timestamp_seconds` shows their age. No error in a count ends the daemon or an exposition.
+The daemon calls `run`. An exposition requests new figures and waits briefly for them. The fleet is counted at most
+every few seconds for all scrapers, and less often while counting is slow. Without a scrape, nothing is counted. A
+cancelled scrape does not cancel a count. While the database is unreachable the last figures stay, never replaced by
+zeros, and `farrier_fleet_collected_timestamp_seconds` shows their age. No error in a count ends the daemon or an
+exposition.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class FleetGauges(Collector):
         self._counted = anyio.Event()
 
     async def run(self, queries: ServerQueries, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Count on request, until cancelled; `queries` needs a connection of its own."""
+        """Count on request, until cancelled; `queries` needs a separate connection."""
         self._is_counting = True
         task_status.started()
         try:

@@ -1,4 +1,5 @@
-"""Counts what the loop and the service clients report: `protocols.MetricsSink` and `protocols.ServiceObserver` in one.
+"""Counts the reports of the loop and of the service clients: implements both `protocols.MetricsSink` and
+`protocols.ServiceObserver`.
 
 Never blocks and never raises. A label value that the vocabulary lacks creates a new series. A sample of a kind's own
 metric that the kind did not declare creates no series, and is logged. A failed request is logged with its service,
@@ -32,7 +33,7 @@ _NO_FAILURE = frozenset({"ok", "cancelled"})
 
 
 class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
-    """The counters and histograms of one process, in a registry of its own. `named`: exemplars name resources."""
+    """The counters and histograms of one process, in a separate registry. `named`: exemplars name resources."""
 
     def __init__(self, vocabulary: Vocabulary, *, named: bool = True) -> None:
         self.registry = CollectorRegistry(auto_describe=False)

@@ -31,8 +31,8 @@ Answer: TypeAlias = Allowed | Later | Refused
 
 
 def in_state(action: str, state: str, accepted: Collection[str], *, noun: str, instead: str = "") -> Allowed | Refused:
-    """Whether a resource in this state accepts the action. `accepted` are the states that do, in order; `noun` names
-    the resource, and `instead` the alternative."""
+    """Whether a resource in this state accepts the action. `accepted` lists, in order, the states that accept it.
+    `noun` names the resource, and `instead` the alternative."""
     if state in accepted:
         return Allowed()
     return refusal(action, f"in state {', '.join(accepted)}; this {noun} is {state}", instead)

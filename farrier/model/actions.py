@@ -66,8 +66,8 @@ BEING_DECOMMISSIONED = IN_SERVICE | {N.DRAINING, N.RETIRED, N.REMOVING}
 
 
 class ActionSpec(KindAction, frozen=True, kw_only=True):
-    """One action. `accepted_in` are statuses. `interrupts`: while such an intent is pending, a step that only reads is
-    interrupted. A pause does not delay the interruption."""
+    """One action. `accepted_in` lists statuses. A pending intent of an action that `interrupts` ends a running step
+    that only reads, even during a pause."""
 
     group: Group
     accepted_in: frozenset[N] = UNDELETED

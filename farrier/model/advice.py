@@ -1,4 +1,4 @@
-"""Recommends what an operator should do about a resource, and for a node also which intent to submit.
+"""Recommends what an operator should do about a resource. For a node, also recommends an intent to submit.
 
 `why` and `resource_why` show the first advice, which is nearest to the cause. The advice on a failure class is in
 `farrier.model.failures`. An intent that the node would refuse is never recommended.
@@ -60,14 +60,14 @@ _ENDS_WITH_A_DECOMMISSION = frozenset(
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """A recommendation. `action` is the only intent that carries it out or completes it, if there is exactly one."""
+    """A recommendation. `action` carries it out or completes it; None unless there is exactly one such intent."""
 
     text: str
     action: Action | None = None
 
 
 class Run(sweeps.Run, Protocol):
-    """The runs of a resource, with the outcome of the last one."""
+    """The runs of a resource, with the outcome of the last run."""
 
     @property
     def outcome(self) -> Record | None: ...
@@ -88,8 +88,8 @@ def filter_runs(run: Run, now: datetime, period: timedelta) -> Iterator[str]:
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A node as views show it, and the values on which its advice depends. `late` are its clocks above their limit, the
-    worst first; `period` is the period of the controllers."""
+    """A node as views show it, and the values on which its advice depends. `late` lists the node's clocks above their
+    limits, the worst first. `period` is the period of the controllers."""
 
     node: NodeDetail
     now: datetime
@@ -115,10 +115,9 @@ def _all(case: Case) -> Iterator[Advice]:
     if diagnosis.is_held(node):
         yield Advice("unpause the node when the work on it is done", Action.UNPAUSE)
     if diagnosis.is_unowned(node):
-        forced = " with force, because this node is agentless" if node.agentless else ""
+        forced = " with force (this node is agentless)" if node.agentless else ""
         yield Advice(
-            f"submit resume{forced}: it creates the decommission that is missing; to stop that decommission, submit "
-            "cancel",
+            f"submit resume{forced} to create the missing decommission; to stop that decommission, submit cancel",
             Action.RESUME,
         )
     yield from _of_failure(case)
@@ -137,7 +136,7 @@ def _all(case: Case) -> Iterator[Advice]:
     yield from map(Advice, _of_region(case))
     yield from map(Advice, _of_clocks(node, case.late))
     for request in asked[:1]:
-        yield Advice(f"wait: farrier answers intent {request.id} as soon as nothing delays the answer")
+        yield Advice(f"wait: farrier answers intent {request.id} when the cause of the delay is gone")
 
 
 def _of_failure(case: Case) -> Iterator[Advice]:
@@ -222,8 +221,8 @@ def _of_region(case: Case) -> Iterator[str]:
     old = diagnosis.old_since(case.node, case.now, case.patience)
     if region is not None and region.state == RegionState.UNCONFIGURED:
         yield (
-            f"no controller has site {region.site} in its settings, so farrier does not read its MAAS region; farrier "
-            "site list shows the sites"
+            f"no controller has site {region.site} in its settings, so farrier does not read the site's MAAS region; "
+            "farrier site list shows the sites"
         )
     elif region is not None:
         ago = duration.human(case.now - region.since)
@@ -236,8 +235,8 @@ def _of_region(case: Case) -> Iterator[str]:
 
 
 def _of_clocks(node: NodeDetail, late: Sequence[Clock]) -> Iterator[str]:
-    """Advice about the clock that is furthest above its limit. More specific advice, such as that for a stage that
-    timed out, comes before it."""
+    """Advice about the clock that is furthest above its limit. More specific advice, for example about a stage that
+    timed out, precedes this advice."""
     for clock in late[:1]:
         ways = " or ".join(action for action in _WAYS_OUT if is_accepted(action, node))
         undone = node.workflow is not None and node.workflow.status == WorkflowStatus.COMPENSATING
@@ -256,8 +255,8 @@ def _of_bmc(node: NodeDetail) -> Iterator[str]:
         forced = " with force: true" if node.agentless else ""
         away = "delete it" if never_served else f"decommission it{forced}"
         yield (
-            "find out which of the nodes the machine belongs to; if it belongs to the other node, submit set_bmc "
-            f"with the correct address of this node, or submit clear_bmc, or {away}"
+            "find out to which node the machine belongs; if the machine belongs to the other node, submit set_bmc "
+            f"with the correct BMC address of this node, or submit clear_bmc for this node, or {away}"
         )
     if bmc.failure is not None:
         yield failures.BMC_ADVICE[bmc.failure]
@@ -283,8 +282,8 @@ def _by_state(node: NodeDetail) -> Iterator[str]:
         yield "check the node's power, network and agent"
     if diagnosis.is_unvalidated(node):
         yield (
-            "decommission the node with a cleanup that succeeds and is validated; after reactivate, the node would "
-            "be quarantined until an operator releases it with a reason"
+            "decommission the node with a cleanup that succeeds and is validated; without this cleanup, reactivate "
+            "would quarantine the node until an operator releases it with a reason"
         )
     if node.management == Management.ERROR:
         yield "submit set_bmc to provide the BMC details again"

@@ -30,7 +30,7 @@ class BmcFailure(StrEnum):
 
 
 class PowerState(StrEnum):
-    """Power of the host. A machine that is powering on is `on`, one that is powering off is `off`."""
+    """Power of the host. A machine that is powering on is `on`, and a machine that is powering off is `off`."""
 
     ON = "on"
     OFF = "off"
@@ -60,10 +60,9 @@ class BmcTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BmcReading(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of reading a BMC. Texts come from the BMC, cleaned and shortened; missing ones are None.
-
-    `macs` is set only if the caller requested the addresses. `manager_path` is set by every verification. A plain read
-    sets neither. `requests` is the number of requests sent.
+    """The result of reading a BMC. Texts from the BMC are cleaned and shortened; a missing text is None. `macs` is set
+    only if the caller requested the addresses. Every verification sets `manager_path`. A plain read sets neither field.
+    `requests` is the number of requests sent.
     """
 
     power: PowerState
@@ -83,9 +82,10 @@ class BmcError(errors.ServiceError):
     """A BMC could not be read or switched. `detail` contains no secrets and is always the same for the same cause.
 
     `credential_version` is the version that was tried, None if no credential could be resolved. `dialled` is False if
-    no login was attempted because the details or the secret cannot be used; such a failure is not counted. `sent` is
-    True if an action may have reached the BMC; only a read can show whether it did. `retry_after` is the time for which
-    a retry is useless, if the BMC or its limit of logins sets one. It can only lengthen the pause of the class.
+    farrier attempted no login, because the details or the secret cannot be used; such a failure is not counted. `sent`
+    is True if an action may have reached the BMC; only a read can show whether it did. `retry_after` is the time for
+    which a retry is useless, None if neither the BMC nor the login cap sets a time. `retry_after` can only lengthen the
+    pause of the failure class.
     """
 
     label = "bmc"
@@ -132,9 +132,8 @@ _PAUSES: dict[BmcFailure, tuple[timedelta, timedelta] | None] = {
 
 
 def backoff(failure: BmcFailure, consecutive: int) -> timedelta | None:
-    """Pause before the next attempt after `consecutive` failures of one class in a row (1 for the first).
-
-    Doubles from the first pause of the class to its longest. None: every attempt fails until the details are edited.
+    """The pause after `consecutive` failures of one class in a row (1 after the first failure). Each failure doubles
+    the pause, up to the longest pause of the class. None: every attempt fails until the details are edited.
     """
     if consecutive < 1:
         raise ValueError(f"consecutive counts failures from 1, not {consecutive}")

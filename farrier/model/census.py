@@ -14,8 +14,8 @@ import msgspec
 from farrier.model.limits import Limits
 
 ALERTS_NAMED = 50
-"""Largest number of alerts that have a separate figure, the most frequent first. Agents choose the ids of alerts, so
-their number has no bound. All other alerts are counted together."""
+"""Largest number of alerts that have a separate figure, the most frequent first. Agents choose the IDs of alerts, so
+the number of IDs has no bound. All other alerts are counted together."""
 
 FAILING_AFTER = timedelta(minutes=5)
 """How long the runs of a resource must end in the same error before the resource counts as failing. A restart of a
@@ -41,7 +41,7 @@ class Source(StrEnum):
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """The limits in force, and the ages after which heartbeats and observations count as stale. At most `name_at_most`
-    clocks above a limit are named: the worst five of each state, then the worst of the fleet."""
+    clocks above a limit are named: first the worst five of each state, then the worst clocks of the fleet."""
 
     limits: Limits
     offline_after: timedelta
@@ -69,7 +69,7 @@ class Late(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limited(msgspec.Struct, frozen=True, kw_only=True):
-    """The limit, in seconds, of a state of a registered kind, for sites without a limit of their own."""
+    """The limit, in seconds, of a state of a registered kind, for sites that set no limit."""
 
     kind: str
     state: str

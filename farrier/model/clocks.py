@@ -26,7 +26,7 @@ END_TO_END = "end to end"
 
 class Clock(msgspec.Struct, frozen=True, kw_only=True):
     """How long a layer has been in its state. `limit` is None if the state has no limit; `note` then has the reason.
-    `above` is by how much the limit is exceeded, None within the limit."""
+    `above` is the time above the limit, None within the limit."""
 
     layer: str
     state: str
@@ -72,7 +72,7 @@ def above(node: NodeView, now: datetime, limits: Limits) -> tuple[Clock, ...]:
 
 
 def worst(of: Iterable[Clock]) -> timedelta | None:
-    """By how much the worst of these clocks is above its limit; None if no clock is."""
+    """By how much the worst of these clocks is above its limit; None if no clock is above its limit."""
     return max((clock.above for clock in of if clock.above is not None), default=None)
 
 

@@ -23,8 +23,8 @@ class Life(StrEnum):
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """Shards of a kind. `lag` is by how many seconds the most delayed run of the kind was late at the last renewal;
-    None for a kind that the controller does not run."""
+    """Shards of a kind. `lag` is the delay in seconds of the kind's most delayed run at the last renewal, None for a
+    kind that the controller does not run."""
 
     kind: str
     shards: int

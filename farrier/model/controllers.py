@@ -18,7 +18,7 @@ Shard: TypeAlias = tuple[str, int]  # kind, number
 
 
 class Controller(msgspec.Struct, frozen=True):
-    """A row of `controllers` that was not declared dead."""
+    """The row in `controllers` of a controller that was not declared dead."""
 
     id: UUID
     kinds: frozenset[str]

@@ -37,7 +37,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(texts: Iterable[str]) -> Changes:
-    """Parse WORD=VALUE texts. Raises ValueError with the word, the value and what is expected."""
+    """Parse WORD=VALUE texts. Raises ValueError with the word, the value and the expected form."""
     values: dict[str, Any] = {}
     labels: dict[str, str | None] = {}
     unset: list[str] = []
@@ -76,8 +76,8 @@ def _refuse_second(again: bool, what: str) -> None:
 
 
 def faults(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the detail and the fault of each value that the database would refuse for every node. The fault completes
-    a sentence that begins with the detail."""
+    """Yield the detail and the fault of each value that the database would refuse for any node. The fault completes a
+    sentence that begins with the detail."""
     fields = actions.rules(Action.SET).fields
     for name, value in values.items():
         fault = param_faults.fault(fields[name], value)
@@ -86,7 +86,10 @@ def faults(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         elif name == "macs":
             for mac in value:
                 if canonical_mac(mac) is None:
-                    yield name, f"contains {mac!r}, not a MAC address; expected six bytes such as 02:00:00:00:00:01"
+                    yield (
+                        name,
+                        f"contains {mac!r}, which is not a MAC address; expected six bytes such as 02:00:00:00:00:01",
+                    )
 
 
 def canonical_mac(text: str) -> str | None:

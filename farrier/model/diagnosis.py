@@ -56,8 +56,8 @@ def is_held(node: NodeDetail) -> bool:
 
 
 def is_unowned(node: NodeDetail) -> bool:
-    """Whether the node is in a state that requires a live workflow, and has none: its row was restored from a backup or
-    edited by hand."""
+    """Whether the node is in a state that requires a live workflow, but has no live workflow: its row was restored from
+    a backup or edited by hand."""
     is_live = node.workflow is not None and node.workflow.status in LIVE
     return node.status in frozenset(NodeStatus) - WITHOUT_WORKFLOW and not is_live
 
@@ -111,8 +111,8 @@ def waits_to_enrol(node: NodeDetail) -> bool:
 
 
 def has_to_enrol(node: NodeDetail) -> bool:
-    """Whether a stage waits for an agent that has not enrolled yet. An agent of an earlier installation has to enrol
-    again: one that enrolled before a deployment, or before the onboarding of a retired node."""
+    """Whether a stage waits for an agent that still has to enrol. An agent has to enrol again if it enrolled before a
+    deployment, or before the onboarding of a retired node."""
     workflow, enrolled_at = node.workflow, node.enrolled_at
     if workflow is None or not waits_to_enrol(node):
         return False
@@ -132,8 +132,8 @@ def waits_for_a_task(node: NodeDetail) -> bool:
 
 
 def is_about_the_bmc(node: NodeDetail) -> bool:
-    """Whether the node may be waiting for its BMC: no workflow continues, or the stage needs the BMC, as the last stage
-    of a node without an agent does."""
+    """Whether the node may be waiting for its BMC: no workflow continues, or the stage needs the BMC. The last stage of
+    a node without an agent needs the BMC."""
     proves_health = node.agentless and stage(node) == O.WAIT_FOR_AGENT_ENROLLMENT
     return not goes_on(node) or stage(node) == O.RESOLVE_POWER_CREDENTIALS or proves_health
 
@@ -154,8 +154,8 @@ def bad_region(node: NodeDetail) -> RegionView | None:
 
 
 def not_as_expected(node: NodeDetail, now: datetime, patience: Patience) -> str | None:
-    """The difference between MAAS and the status of a node that is not in service, or None. None also during a workflow
-    that changes the machine in MAAS, because the workflow compares the state by itself."""
+    """The difference between MAAS and the status of a node that is not in service, or None. During a workflow that
+    changes the machine in MAAS, the result is also None, because the workflow itself compares the state."""
     seen, status = node.maas, next((status for status in REPORTED if status == node.status), None)
     if seen is None or status is None or old_since(node, now, patience) is not None:
         return None
@@ -168,7 +168,7 @@ def not_as_expected(node: NodeDetail, now: datetime, patience: Patience) -> str 
 
 
 def old_since(node: NodeDetail, now: datetime, patience: Patience) -> datetime | None:
-    """Since when the observation of the node's machine in MAAS is stale; None if it is not."""
+    """The time since which the observation of the node's machine in MAAS is stale; None for a fresh observation."""
     if node.maas is None:
         return None
     since = node.maas.stale_since or node.maas.fresh_at or node.maas.read_at

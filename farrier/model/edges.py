@@ -88,7 +88,7 @@ _STATUS = _fan(
         (N.QUARANTINED,),
         N.ACTIVE,
         "operator or reconciler",
-        "intent release with proven health, the proven end of the cause, or the end of the quarantined onboarding",
+        "intent release with proven health, proof that the cause is gone, or the end of the node's onboarding",
     ),
     (
         (N.ACTIVE, N.OFFLINE, N.QUARANTINED),

@@ -57,7 +57,7 @@ EXPECTED: Mapping[N, Expected] = {
         note="farrier reports any other state, and refuses reactivate",
     ),
     N.REMOVING: Expected(states=frozenset({S.READY, S.ABSENT}), or_off=True, note="farrier reports any other state"),
-    N.DELETED: Expected(states=None, note="the machine is absent, unless the site's file keeps its record"),
+    N.DELETED: Expected(states=None, note="the machine is absent, unless the site's file keeps the machine's record"),
 }
 
 DRIFTING = frozenset({N.ACTIVE, N.OFFLINE})
@@ -108,14 +108,14 @@ class Seen(Protocol):
 
 
 BY_RESCUE = (
-    ": when this user entered rescue mode, MAAS made the user the owner, and it does not restore the former owner; "
+    ": MAAS made this user the owner when the user entered rescue mode, and MAAS does not restore the former owner; "
     "enter and leave rescue mode with farrier's key, or release the machine"
 )
 """Why a user owns a machine that rescue mode gave to the user."""
 
 
 def disagreement(status: N, seen: Seen, *, foreign: bool) -> str | None:
-    """The difference between MAAS and the node's status; None if there is none. `foreign`: another user holds the
+    """The difference between MAAS and the node's status; None if MAAS fits the status. `foreign`: another user owns the
     machine."""
     if foreign:
         owner = (seen.owner or "")[:LONGEST_OWNER]

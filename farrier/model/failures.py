@@ -81,7 +81,7 @@ UNSAFE_OF_BMC: Mapping[BmcFailure, FailureClass] = {
 """The failure of the workflow if the BMC responds for the wrong machine."""
 
 BY_THE_REGION = frozenset({FailureClass.TIMEOUT, FailureClass.UPSTREAM_ERROR})
-"""Failures that may mean nothing more than that the site's MAAS region does not respond."""
+"""Failures whose only cause may be that the site's MAAS region does not respond."""
 
 
 class QuarantineCause(StrEnum):
@@ -120,9 +120,9 @@ def _then_retry_at_once(fix: str) -> Advice:
 
 FAILURES: Mapping[FailureClass, Advice] = {
     FailureClass.DISCOVERY_CONFLICT: _then_retry(
-        "several machines in MAAS match this node: correct in MAAS what the detail names, so that one matches"
+        "several machines in MAAS match: correct those that the detail names, until only one matches"
     ),
-    FailureClass.BOSS_DISK_NOT_FOUND: _then_retry("seat or replace the boot disk, commission the machine again"),
+    FailureClass.BOSS_DISK_NOT_FOUND: _then_retry("seat or replace the boot disk and commission the machine again"),
     FailureClass.PXE_INTERFACE_UNFIXABLE: _then_retry("correct the boot interface and its VLAN in MAAS"),
     FailureClass.MACHINE_DELETED_UPSTREAM: Advice(
         False,
@@ -133,16 +133,16 @@ FAILURES: Mapping[FailureClass, Advice] = {
         "check that the node reaches the MAAS metadata service (routes, DNS, proxy)"
     ),
     FailureClass.HARDWARE_SYNC_FAILED_REPEATEDLY: _then_retry(
-        "read the hardware-sync service's log on the node, fix it there"
+        "read the log of the hardware-sync service on the node and fix the service"
     ),
     FailureClass.SSH_SEED_FAILED_REPEATEDLY: _then_retry("check the SSH seed and the agent's log on the node"),
     FailureClass.STATE_DISAGREEMENT: Advice(
         False,
-        "free the machine in MAAS if another user owns it; then adopt_observed_state if MAAS is right, restart_clean "
-        "if not",
+        "if another user owns the machine, free it in MAAS; then submit adopt_observed_state if MAAS is right, else "
+        "restart_clean",
     ),
     FailureClass.IDENTITY_MISMATCH: Advice(
-        False, "the BMC belongs to another machine: correct its address with set_bmc, then retry_stage"
+        False, "the BMC belongs to another machine: correct the node's BMC address with set_bmc, then retry_stage"
     ),
     FailureClass.IDENTITY_TAKEN: Advice(
         False,
@@ -153,20 +153,20 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.INVALID_CONFIG: _then_retry("correct the site's configuration"),
     FailureClass.UPSTREAM_REFUSED: _then_retry(
-        "the service refused the request: read the detail, correct permissions or data"
+        "the service refused the request: read the detail and correct the permissions or the data"
     ),
     FailureClass.UNDO_FAILED: Advice(
         False,
-        "undo by hand what the detail names, then restart_clean; or cancel, which ends the workflow and skips "
-        "further undo",
+        "undo by hand the changes that the detail names, then restart_clean; or cancel, which ends the workflow "
+        "without more undo",
     ),
     FailureClass.OPERATOR_REQUEST: Advice(
         False, "an operator froze this workflow: read the reason, then resume, restart_clean or cancel"
     ),
-    FailureClass.TIMEOUT: _then_retry_at_once("check what the stage waits for, fix the cause"),
+    FailureClass.TIMEOUT: _then_retry_at_once("check what the stage waits for and fix the cause"),
     FailureClass.UPSTREAM_ERROR: _then_retry_at_once("check the health of the service in the detail"),
     FailureClass.CAPACITY: _then_retry_at_once(
-        "free addresses in the subnet of the detail, extend it or link another subnet"
+        "extend the subnet that the detail names, free addresses in it, or link another"
     ),
     FailureClass.POWER_FAILED: _then_retry_at_once("fix the machine's BMC, its network or its power settings in MAAS"),
     FailureClass.NOT_MANAGEABLE: Advice(
@@ -183,7 +183,7 @@ FAILURES: Mapping[FailureClass, Advice] = {
         True, "read the task's result and the agent's log; retry_stage issues a new task", Action.RETRY_STAGE
     ),
     FailureClass.VALIDATION_FAILED: Advice(
-        True, "the cleanup left data on the node: read the validation result and clean up what it names"
+        True, "the cleanup left data on the node: read the validation result and erase the data that it names"
     ),
     FailureClass.INTERNAL: Advice(True, "this is a bug in farrier: report it with the log of the failed run"),
 }
@@ -204,10 +204,10 @@ QUARANTINE_ADVICE: Mapping[QuarantineCause, str] = {
     ),
     QuarantineCause.CLEANUP_VALIDATION_FAILED: f"{CLEAN_AGAIN}, or release it with a reason",
     QuarantineCause.DRAIN_FAILED: "read the drain task's result, then retry_stage or cancel",
-    QuarantineCause.ONBOARDING_FAILED: "see the failure class of the onboarding; then retry_stage, restart_clean or "
+    QuarantineCause.ONBOARDING_FAILED: "read the failure class of the onboarding, then retry_stage, restart_clean or "
     "delete",
     QuarantineCause.FROZEN: "read why an operator froze the workflow, then resume or cancel",
-    QuarantineCause.DECOMMISSION_FAILED: "see the failure class of the decommission; then retry_stage or cancel",
+    QuarantineCause.DECOMMISSION_FAILED: "read the failure class of the decommission, then retry_stage or cancel",
 }
 
 BMC_ADVICE: Mapping[BmcFailure, str] = {
@@ -228,7 +228,8 @@ BMC_ADVICE: Mapping[BmcFailure, str] = {
         "then set_bmc"
     ),
     BmcFailure.IDENTITY_TAKEN: (
-        "correct the address with set_bmc, or use clear_bmc on the node that the error names, then manage on this node"
+        "correct the address with set_bmc, or use clear_bmc on the node that the error names; then submit manage for "
+        "this node"
     ),
     BmcFailure.INTERNAL: "this is a bug in farrier: report it with the log of the failed probe",
 }

@@ -87,7 +87,7 @@ def _healthy_by_reads(vitals: Vitals) -> Healthy | Unhealthy:
 
 
 def silent(vitals: Vitals) -> str | None:
-    """Why an active node goes offline, or None. An unreachable BMC is no reason, because its failure does not show the
+    """Why an active node goes offline, or None. An unreachable BMC is no reason, because this failure does not show the
     state of the machine."""
     if vitals.agentless:
         return "a fresh read reports power off" if vitals.power is PowerState.OFF else None

@@ -19,9 +19,9 @@ _LARGEST = (1 << 63) - 1  # the largest bigint of PostgreSQL
 
 
 class Order(StrEnum):
-    """The order of a query, by time. The history of one resource is ordered by version, which is the same order. The
-    order `oldest` ends at the time before which no further change can become visible, so a reader that continues later
-    misses none."""
+    """The order of a query, by time. The history of one resource is ordered by version, which gives the same order.
+    With `oldest`, the result ends at the time before which no further change can become visible, so a reader that
+    continues later misses no change."""
 
     NEWEST = "newest"
     OLDEST = "oldest"
@@ -57,7 +57,7 @@ def parse_key(text: str) -> HistoryKey:
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One change of one layer of one resource. `name` is the name of the resource, or the site of a MAAS region.
-    `requested_by` is the author of the intent that caused the change, if the intent names one."""
+    `requested_by` is the author of the intent that caused the change, None if the intent names no author."""
 
     kind: str
     id: int
@@ -123,7 +123,7 @@ class HistoryPage(msgspec.Struct, frozen=True):
 
     @property
     def reached(self) -> HistoryKey | None:
-        """The key after which a reader of this page continues, also at the end; None if the page is empty there."""
+        """The key after which a reader of this page continues; None for an empty last page."""
         return self.following or (self.changes[-1].key if self.changes else None)
 
 

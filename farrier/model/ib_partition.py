@@ -131,10 +131,10 @@ class Stranger(msgspec.Struct, frozen=True):
 class IbPartition(Resource, frozen=True, kw_only=True):
     """The snapshot of a partition.
 
-    `claimed_at` is when farrier claimed the number in the UFM `claimed_in`, which did not use the number then.
-    `asked_at` is when UFM accepted a change that it has not made yet. `absent_at` is when UFM was first seen without
-    the deleted partition. `draining`: the partition was deleted while it had members. `fabric_name` is the partition's
-    name in UFM. `strangers` are ports in UFM that are not members.
+    `claimed_at` is when farrier claimed the number, which the UFM `claimed_in` did not use then. `asked_at` is when UFM
+    accepted a change that it has not made yet. `absent_at` is when UFM was first seen without the deleted partition.
+    `draining`: the partition was deleted while it had members. `fabric_name` is the partition's name in UFM.
+    `strangers` are ports in UFM that are not members.
     """
 
     pkey: int

@@ -1,8 +1,7 @@
-"""Compares the recorded identity of a machine with the one that its BMC reports.
-
-Verification and adoption refuse a machine that is not the recorded one, or that belongs to another node. A value that
-is not recorded, not reported, or a vendor's placeholder proves nothing. The comparison ignores case, spaces,
-separators, and the byte order of a UUID, because some firmware updates swap it.
+"""Compares the recorded identity of a machine with the identity that its BMC reports. Verification and adoption refuse
+a machine that is not the recorded machine, or that belongs to another node. A value that is not recorded, not reported,
+or a vendor's placeholder proves nothing. The comparison ignores case, spaces, separators, and the byte order of a UUID,
+because some firmware updates swap it.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ PLACEHOLDERS: tuple[str, ...] = tuple(sorted({*_NO_SERIALS, *map(str, _NO_UUIDS)
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """The values that identify a machine; missing ones are None or empty. Comparisons between nodes use the serial
+    """The values that identify a machine; missing values are None or empty. Comparisons between nodes use the serial
     number together with `manufacturer`, because two manufacturers may use the same number. `compare` ignores the
     manufacturer."""
 
@@ -89,19 +88,19 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Same(msgspec.Struct, frozen=True):
-    """The machine is the recorded one. `by` names the values that match."""
+    """The machine is the recorded machine. `by` names the values that match."""
 
     by: str
 
 
 class Another(msgspec.Struct, frozen=True):
-    """The machine is not the recorded one. `text` names the expected and the reported values."""
+    """The machine is not the recorded machine. `text` names the expected and the reported values."""
 
     text: str
 
 
 class Unproven(msgspec.Struct, frozen=True):
-    """No value proves whether the machine is the recorded one."""
+    """No value proves whether the machine is the recorded machine."""
 
     text: str
 
@@ -122,9 +121,9 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 def compare(recorded: Identity, seen: Identity) -> Verdict:
-    """Compare two identities. A different serial or UUID proves another machine, whatever else matches. MAC addresses
-    are compared only if neither serials nor UUIDs can be compared, because network cards are replaced. One common
-    address then proves the same machine."""
+    """Compare two identities. A different serial or UUID proves another machine, even if other values match. MAC
+    addresses are compared only if neither serials nor UUIDs can be compared, because network cards are replaced. One
+    common address then proves the same machine."""
     differs: list[str] = []
     matches: list[str] = []
     if _serial(recorded.serial) and _serial(seen.serial):
@@ -147,7 +146,7 @@ def compare(recorded: Identity, seen: Identity) -> Verdict:
 
 
 def kept(recorded: Identity, seen: Identity) -> Identity:
-    """The identity to record: recorded values stay, and missing ones are added."""
+    """The identity to record: recorded values stay, and missing values are added."""
     return Identity(
         serial=recorded.serial if _serial(recorded.serial) else seen.serial,
         uuid=recorded.uuid if _uuids(recorded.uuid) else seen.uuid,

@@ -14,7 +14,7 @@ from farrier.model.views import RequestView
 
 
 class IntentView(RequestView, frozen=True, kw_only=True):
-    """An intent with its resource. `name` is the name of the resource, or its ID if the resource has none any more.
+    """An intent with its resource. `name` is the name of the resource, or its ID if the resource no longer has a name.
     Only intents of nodes have an `api_version`."""
 
     kind: str

@@ -60,15 +60,15 @@ class KindState(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if (self.limit is None) == (not self.why_none):
-            raise ConfigError("a state needs exactly one of: limit, or why_none, the reason for having no limit")
+            raise ConfigError("a state needs either limit or why_none (the reason for having no limit), and not both")
         if self.limit is not None and self.limit <= timedelta(0):
             raise ConfigError(f"the limit of a state must be longer than 0; this one is {self.limit}")
 
 
 class KindAction(msgspec.Struct, frozen=True, kw_only=True):
-    """An action of a resource. An intent is rejected in a state that is not in `accepted_in`; None: every state accepts
-    it that is not terminal. `instead` is what to do in the other states. An action that `interrupts` cancels a running
-    step that only reads."""
+    """An action of a resource. Only the states in `accepted_in` accept it; None: all states that are not terminal.
+    `instead` is the alternative in the other states. An action that `interrupts` cancels a running step that only
+    reads."""
 
     description: str
     params: type[Params] = NoParams
@@ -122,7 +122,7 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
     resource ends with it; `layers` are all further layers. The fields of `create` are columns of the table; with None,
     clients cannot create resources. `actions` are all other actions. `metrics` are counted by the samples in the
     handler's outcomes. `by_model`: limits may differ by the column `model` of the table. `steady` is the state that a
-    resource seldom leaves: an alert reports when resources leave it soon after entering it.
+    resource seldom leaves. An alert reports resources that leave this state soon after entering it.
     """
 
     name: str

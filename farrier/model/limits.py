@@ -40,7 +40,7 @@ class Limits(msgspec.Struct, frozen=True):
         return {**self.everywhere, **self.models.get(model or "", {}), **self.sites.get(site or "", {})}
 
     def all(self) -> Mapping[tuple[str | None, str | None], Overrides]:
-        """The results of `of` by site and model. None stands for all sites or models without limits of their own."""
+        """The results of `of` by site and model. None stands for all sites or models that set no limit."""
         return {(s, m): self.of(s, m) for s, m in product((None, *self.sites), (None, *self.models))}
 
 
@@ -88,7 +88,7 @@ KEYS: frozenset[str] = frozenset(place.key for place in PLACES)
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A limit in force. `scope` is `site`, `model`, or empty for all resources without a limit of their own."""
+    """A limit in force. `scope` is `site` or `model`, or empty for all resources whose site and model set no limit."""
 
     place: Place
     scope: str

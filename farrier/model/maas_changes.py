@@ -66,7 +66,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
 
 class Commission(msgspec.Struct, frozen=True, kw_only=True):
     """Allowed in new, ready, failed commissioning and broken. Commissioning wipes the network and storage configuration
-    unless it skips them, so both flags are required."""
+    unless the flags prevent this, so both flags are required."""
 
     skip_networking: bool
     skip_storage: bool
@@ -123,7 +123,7 @@ class UpdateInterface(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkSubnet(msgspec.Struct, frozen=True, kw_only=True):
-    """Replaces all links of the interface by this one, so a repetition creates no second link."""
+    """Replaces all links of the interface by this link, so a repetition creates no second link."""
 
     interface: int
     mode: LinkMode
@@ -177,8 +177,7 @@ class MarkFixed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delete(msgspec.Struct, frozen=True, kw_only=True):
-    """The region deletes deployed machines like any others; only a lock prevents it. A second request fails with
-    `absent`."""
+    """The region also deletes deployed machines; only a lock prevents this. A second request fails with `absent`."""
 
 
 Change: TypeAlias = (

@@ -110,10 +110,10 @@ class MaasRegion(Resource, frozen=True, kw_only=True):
     the site in its settings.
 
     `due` are machines to read, most urgent first; `more`: further machines are due. `turn_at` is the next value of
-    `swept_at`, to be stored once the machines in `due` that need only their periodic reading are read; None if no
-    machine needs it. `present` counts machines that the last reading found, and `lost` those that vanished within the
-    last hour. `known` are some of the present machines, `held` some that `username` holds. `users` are some nodes with
-    machines in an unconfigured region.
+    `swept_at`. A run stores this value after it has read the machines in `due` that need only their periodic reading;
+    None if no machine needs it. `present` counts machines that the last reading found, and `lost` those that vanished
+    within the last hour. `known` are some of the present machines, and `held` some of the machines that `username`
+    owns. `users` are some nodes with machines in an unconfigured region.
     """
 
     site: str
@@ -192,8 +192,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
-    """Events that name a machine, so that its last reading is outdated. Events without a change of status count only
-    while a workflow is live. A machine without a node is ignored."""
+    """Events that name a machine. The machine's last reading is therefore outdated. Events without a change of status
+    count only while a workflow is live. A machine without a node is ignored."""
 
     system_id: str
     at: datetime

@@ -132,8 +132,8 @@ class NetworkSegment(Resource, frozen=True, kw_only=True):
     intent of the deletion.
 
     `allocated` counts the allocated addresses, and `users` are owners of some of them; `last_released_at` is when an
-    address was last released, None if none ever was. `clashes` has, by pending intent, the prefixes to add that overlap
-    prefixes of other segments.
+    address was last released, None if no address was ever released. `clashes` lists, for each pending intent, the
+    prefixes to add that overlap prefixes of other segments.
     """
 
     state: SegmentState
@@ -155,8 +155,8 @@ class NetworkSegment(Resource, frozen=True, kw_only=True):
 
 
 class Closing(msgspec.Struct, frozen=True):
-    """Stops the allocation of addresses. `unused`: the run saw no allocated address. If this has changed, or another
-    transaction is about to change it, the commit writes nothing of the run."""
+    """Stops the allocation of addresses. `unused`: the run saw no allocated address. If an address is allocated by now,
+    or another transaction is about to allocate one, the commit writes nothing of the run."""
 
     unused: bool
 

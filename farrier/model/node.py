@@ -43,8 +43,8 @@ class Switching(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OtherLogin(msgspec.Struct, frozen=True, kw_only=True):
-    """A login that another node made at the same BMC, and that is not known to have succeeded. `open`: the login may
-    still be under way."""
+    """A login of another node at the same BMC that is not known to have succeeded. `open`: the login may still be under
+    way."""
 
     at: datetime
     open: bool = False
@@ -165,17 +165,17 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     and `failed_deploys` failed deployments, both since an operator last requested another attempt.
 
     `deploys` counts the requested deployments and numbers their comments. This workflow does not undo deployments
-    numbered up to `disowned`: they are already undone, or another user requested them and an operator had them
-    adopted. `token` is the digest of the bootstrap token in the user data, issued at `token_at`. `synced_at` is the
-    time of the last hardware sync, by the clock of MAAS, when MAAS first reported the machine as deployed.
+    numbered up to `disowned`: they are already undone, or an operator adopted these deployments of another user.
+    `token` is the digest of the bootstrap token in the user data, issued at `token_at`. `synced_at` is the time of the
+    last hardware sync, by the clock of MAAS, when MAAS first reported the machine as deployed.
 
     `resumed`: `resume` was requested during a pause, and takes effect when the pause ends. `took_at` is when the
     workflow last requested the node's network segments and IB partitions (`UseNetworks`).
 
     `restarted_at` is when a decommission last restarted, and `unpaused_at` when the last pause of the node ended.
     `adopted`: at an operator's request, a decommission accepts the state in MAAS as the results of its stages. `cuts`
-    counts the steps of the stage that were cut. `touched`: a run before the last rerun reached MAAS. `released`: a
-    decommission released the machine, so no agent of the node runs there.
+    counts the steps of the stage that were cut. `touched`: before the last rerun, the workflow may have changed
+    something in MAAS. `released`: a decommission released the machine, so no agent of the node runs there.
     """
 
     candidate: str | None = None
@@ -232,7 +232,7 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class Onboarding(_Job, frozen=True, kw_only=True, tag="onboarding"):
-    """A workflow that brings a node into service. It has no mode until an intent sets one."""
+    """A workflow that brings a node into service. It has no mode until an intent sets the mode."""
 
     kind: ClassVar[WorkflowKind] = WorkflowKind.ONBOARDING
 
@@ -326,8 +326,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     not begun. `candidate_of` names another node that already has the machine `upstream.candidate`. `onboarded_by`: mode
     of the last successful onboarding, for a node with a machine in MAAS. `region`: the state of its site's region while
     a workflow is live. `outages` are the recent times in which that region could not be read. `same_machine` names
-    other nodes that recorded its machine. `braked_at`: when its site's brake last refused to take nodes out of service,
-    None while the brake holds no nodes.
+    other nodes that recorded its machine. `braked_at`: when the brake of its site last kept nodes in service, None
+    while the brake holds no nodes.
 
     `labels`, `networks` and `ib_guids` are set only while an onboarding is live. `networks` are the networks that the
     node uses, None for no networks. `ib_guids` are the GUIDs of its InfiniBand ports, None until its agent has reported
@@ -379,7 +379,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     tasks: tuple[Task, ...] = ()
     intents: tuple[Intent, ...] = ()
     stored_power_at: datetime | None = None
-    """The stored `bmc.power_at`, if later reads have confirmed the power. The database does not store this field."""
+    """`bmc.power_at` in the database, if later reads have confirmed the power. The database has no such field."""
 
     @property
     def has_bmc(self) -> bool:
@@ -388,15 +388,15 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def deployed_here(self) -> bool:
-        """Whether farrier deployed the machine. For a node out of service, an adoption of farrier's own deployment
-        counts too."""
+        """Whether farrier deployed the machine. For a node out of service, an adoption of farrier's own deployment also
+        counts."""
         adopted = self.onboarded_by is OnboardingMode.ADOPT and self.status in OUT_OF_SERVICE
         return self.onboarded_by is OnboardingMode.DEPLOY or adopted
 
     @property
     def is_bare(self) -> bool:
-        """Whether the node was in service and has lost its agent since: its machine was released, or the agent
-        uninstalled."""
+        """Whether the node was in service and has lost its agent since, by a release of its machine or an
+        uninstallation."""
         out_of_service = self.status in (NodeStatus.RETIRED, NodeStatus.REMOVING)
         return out_of_service and self.ever_onboarded and self.agent is None and not self.agentless
 

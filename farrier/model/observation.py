@@ -48,14 +48,14 @@ def unread(outages: Iterable[Outage], since: datetime, now: datetime) -> timedel
 
 
 CONFIRMED_AFTER = timedelta(seconds=60)
-"""A state that two readings at least this far apart show is not transient."""
+"""If two readings at least this far apart show a state, the state is not transient."""
 
 
 class MaasObservation(msgspec.Struct, frozen=True, kw_only=True):
     """The last reading of a machine. `read_at` is a time before the reading began, so the reading includes all earlier
-    changes. The state is known to hold until `fresh_at`: the time of the reading, or of a later complete read of the
-    region's events without an event of this machine. `since` is the first reading with this state. `ours`: farrier's
-    user holds the machine. `owner_by_rescue`: rescue mode gave the machine to its owner."""
+    changes. The state is known to last until `fresh_at`. This is the time of the reading, or of a later complete read
+    of the region's events that shows no event of this machine. `since` is the first reading with this state. `ours`:
+    farrier's user owns the machine. `owner_by_rescue`: rescue mode gave the machine to its owner."""
 
     system_id: str
     state: MaasStatus

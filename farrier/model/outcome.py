@@ -1,9 +1,9 @@
 """The decisions of a handler run, as data.
 
-A handler returns exactly one `Outcome`, or a `Step` that returns one after calls to outside services. An outcome
-contains the source line that created it, which `node why` and the history show. Its `writes` are data that the commit
-applies in the same transaction as the state. The loop counts the `samples` of the kind's own metrics after the commit.
-Nothing here acts; the controller commits.
+A handler returns exactly one `Outcome`, or a `Step` that returns an `Outcome` after calls to outside services. An
+outcome contains the source line that created it, which `node why` and the history show. Its `writes` are data that the
+commit applies in the same transaction as the state. The loop counts the `samples` of the kind's own metrics after the
+commit. Nothing here acts; the controller commits.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ _Removable: TypeAlias = Annotated[
 
 class Unset(Params, frozen=True, kw_only=True):
     """The parameters of `Set` that are not details: the names of the details to remove, and the version that the node
-    must have, so that a change by another client is not overwritten."""
+    must have. The version protects a change by another client from being overwritten."""
 
     unset: Annotated[tuple[_Removable, ...], msgspec.Meta(max_length=len(details.REMOVABLE))] | None = None
     if_version: Annotated[int, msgspec.Meta(ge=1)] | None = None

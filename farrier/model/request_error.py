@@ -15,7 +15,7 @@ class RequestError(ServiceError, Generic[_Failure]):
     """A request to a service failed. `detail` contains no secrets.
 
     `ambiguous`: the change may have been made, and only a read can show it; never set for a read. `retry_after` is the
-    time for which a retry is useless, if the service states one.
+    time for which a retry is useless, None if the service states no time.
     """
 
     def __init__(

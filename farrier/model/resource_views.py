@@ -42,8 +42,8 @@ class StateView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActionView(msgspec.Struct, frozen=True, kw_only=True):
-    """An action of resources of a kind. `states` are those of the first layer that accept it; `create` has none. A
-    resource may refuse it for other reasons, too. `instead` is what to do in the other states."""
+    """An action of resources of a kind. `states` are those of the first layer that accept it; `create` has no states. A
+    resource may also refuse the action for other reasons. `instead` is the alternative in the other states."""
 
     action: str
     description: str

@@ -68,4 +68,4 @@ def _advice(resource: ResourceView, now: datetime, period: timedelta) -> Iterato
     if resource.last_error is not None:
         yield "fix the cause that the error names; farrier retries by itself"
     if resource.outcome is not None and resource.outcome.outcome == "wait":
-        yield "check whether the event that the resource waits for happens by itself; if not, cause it"
+        yield "if the event that the resource waits for does not happen by itself, cause it"

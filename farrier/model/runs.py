@@ -24,8 +24,8 @@ class Loaded(msgspec.Struct, Generic[R], frozen=True):
     """The result of a load, with the database's time. A resource whose ID is in neither `resources` nor `unreadable`
     does not exist.
 
-    `wakes` are the wakes that the snapshots saw, and `woken_at` the time at which the first of them was inserted.
-    `keys` identify the stored outcomes.
+    `wakes` are the wakes that were visible with the snapshots, and `woken_at` is when the first of these wakes was
+    inserted. `keys` identify the stored outcomes.
     """
 
     now: datetime
@@ -113,7 +113,7 @@ class Due(enum.StrEnum):
 class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
     """A finished run, ready to commit. `outcome` is the name of the outcome in metrics; `record` is None if the outcome
     is already stored. `version` is the version of the snapshot (None: it could not be read). `to` is None if no state
-    is written. `wakes` are the wakes that the snapshot saw. `confirms`: `to` may stay in memory."""
+    is written. `wakes` are the wakes that were visible with the snapshot. `confirms`: `to` may stay in memory."""
 
     id: int
     epoch: int
@@ -143,7 +143,7 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
 
 class Marking(msgspec.Struct, frozen=True, kw_only=True):
     """A change of the marks of one kind's steps: the names of `begun` steps by resource, the resources whose steps
-    `ended`, and `epochs` by shard. A change with a lower `number` has no effect after one with a higher number."""
+    `ended`, and `epochs` by shard. A change with a lower `number` has no effect after a change with a higher number."""
 
     number: int
     begun: Mapping[int, str]

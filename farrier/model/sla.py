@@ -1,10 +1,10 @@
 """Limits of the time that a node may stay in each state.
 
-Every state of every layer, and every stage, has a default limit or a stated reason for having none. `limit` returns the
-limit of one node, and None while a fact stops the clock; `breach` returns how far above its limit the node is. Views
-show a breach; it never changes an outcome. A clock starts at the layer's `entered_at`, which an update of the payload
-does not change. Transitions do not reset the end-to-end clock, so its limit also exposes a workflow that moves back and
-forth.
+Every state of every layer, and every stage, has a default limit or a stated reason for having no limit. `limit` returns
+the limit of one node, and None while a fact stops the clock; `breach` returns how far above its limit the node is.
+Views show a breach; it never changes an outcome. A clock starts at the layer's `entered_at`, which an update of the
+payload does not change. Transitions do not reset the end-to-end clock, so a workflow that moves back and forth also
+exceeds its limit.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def first_stage(mode: Mode, *, skip: frozenset[Stage] = frozenset()) -> Stage | 
 
 
 def next_stage(mode: Mode, stage: Stage, *, skip: frozenset[Stage] = frozenset()) -> Stage | None:
-    """The stage after a finished one; None after the last. Never a stage of a failed deployment.
+    """The stage after a finished stage; None after the last stage. Never a stage of a failed deployment.
 
     Raises ValueError for a stage that is not on the mode's path, which is a bug in farrier.
     """

@@ -1,8 +1,8 @@
 """Which controller runs a resource, and whether the controller keeps up.
 
 Used by `why`, `resource_why` and `advice` on views of nodes and other resources. A controller owns shards of resources.
-A view shows the owner of the resource's shard, the last time at which all due resources of the shard had run, and a
-step that may be changing an outside service.
+A view shows the owner of the resource's shard, and the last time at which all due resources of the shard had run. It
+also shows a step that may be changing an outside service.
 """
 
 from __future__ import annotations

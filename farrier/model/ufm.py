@@ -122,6 +122,6 @@ def spelled(number: int) -> str:
 
 
 def guid(text: str) -> str | None:
-    """A port's GUID as 16 digits; None for an invalid one."""
+    """A port's GUID as 16 digits; None for an invalid GUID."""
     found = _GUID.fullmatch(text.strip().lower())
     return None if found is None else found.group(2)

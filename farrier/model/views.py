@@ -72,8 +72,8 @@ class OrderedPage(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """How many nodes a filter selects. `values` has, for status, management, site and model, the number of nodes that
-    the filter would select with each value of this field, the most frequent value first."""
+    """How many nodes a filter selects. `values` covers status, management, site and model. For each value of such a
+    field, it has the number of nodes that the filter would select with this value, the most frequent value first."""
 
     selected: int
     values: Mapping[str, Mapping[str, int]]
@@ -102,9 +102,9 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeView(RowDetails, frozen=True, kw_only=True):
-    """One line of the inventory. `workflow` is the live one; `last_onboarding` is the status of the newest onboarding
-    of an enrolling node. `bmc_failure` is why its BMC could not be verified, `power_failure` why the power of a
-    manageable node cannot be read."""
+    """One line of the inventory. `workflow` is the live workflow; `last_onboarding` is the status of the newest
+    onboarding of an enrolling node. `bmc_failure` is why its BMC could not be verified, and `power_failure` is why the
+    power of a manageable node cannot be read."""
 
     id: int
     name: str
@@ -127,7 +127,7 @@ class NodeView(RowDetails, frozen=True, kw_only=True):
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
-    """An intent, with its answer if it has one."""
+    """An intent, with its answer if it was answered."""
 
     id: int
     action: str
@@ -141,7 +141,7 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
 
 class MaasView(msgspec.Struct, frozen=True, kw_only=True):
     """The last reading of the node's machine in MAAS. `since` is the first reading of this state, `read_at` the last.
-    `stale_since` is set if an event about the machine is newer than the reading. The reading is known to hold until
+    `stale_since` is set if an event about the machine is newer than the reading. The reading is known to be valid until
     `fresh_at`. `owner_by_rescue`: rescue mode gave the machine to its owner."""
 
     system_id: str
@@ -192,9 +192,9 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     `step_begun_at` and may have changed an outside service; its end is not recorded. `last_workflow` is the newest
     workflow, live or ended; `requests` are the newest intents, newest first. `ib_guids` are its InfiniBand ports, None
     until its agent has reported them. `region` is that of its site. `held_here`: its last successful onboarding used
-    MAAS, so farrier's user held the machine. `paused_by` and `quarantined_by` are the operators who paused and
-    quarantined the node, None if no operator did or the intent names none. `alerts` are those of the agent's last
-    heartbeat. `enrolled_at` is when the agent last enrolled; None without an agent.
+    MAAS, so farrier's user owned the machine. `paused_by` and `quarantined_by` are the operators who paused and
+    quarantined the node, None if no operator did or the intent names no operator. `alerts` are those of the agent's
+    last heartbeat. `enrolled_at` is when the agent last enrolled; None without an agent.
     """
 
     version: int

@@ -24,8 +24,8 @@ from farrier.model.workflow_condition import POWER_IS_FREE
 class Why(msgspec.Struct, frozen=True, kw_only=True):
     """The explanation of a node. `since` is when a run first stated the current reason, `source` the line of code that
     stated it. `run_by` describes the controller and the last sweep; empty for a deleted node. `unanswered` are intents,
-    the oldest first. BMC, heartbeat and reading of MAAS are None if the node has none. `command` carries out the
-    advice, if exactly one intent does."""
+    the oldest first. BMC, heartbeat and reading of MAAS are None if the node does not have them. `command` carries out
+    the advice, if exactly one intent does."""
 
     node: str
     status: str

@@ -80,8 +80,9 @@ class LeaveService(msgspec.Struct, frozen=True):
 
 class UseNetworks(msgspec.Struct, frozen=True, kw_only=True):
     """Sets the segments and partitions, by name, that an undeployed node uses. The node gets an address of each
-    segment, and each of its ports becomes a member of each partition. The commit takes what is available now, and gives
-    back what the write does not name and what is being deleted. Without names, it gives everything back. Idempotent."""
+    segment, and each of its ports becomes a member of each partition. The commit takes the available addresses and
+    memberships, and gives back those that the write does not name or that are being deleted. Without names, the commit
+    gives everything back. Idempotent."""
 
     segments: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()

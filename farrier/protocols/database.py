@@ -45,8 +45,8 @@ class Identities(Protocol):
     """The node that a machine belongs to. Two nodes that are not deleted never have the same machine."""
 
     async def holder(self, node: int, machine: Identity) -> Holder | None:
-        """The node other than `node` that has this machine, or None. Another node may still claim the machine before
-        the commit; the database then refuses the commit. Raises `DatabaseUnreachable`."""
+        """The node other than `node` that has this machine, or None. Before the commit, another node may still claim
+        the machine; the database then refuses the commit. Raises `DatabaseUnreachable`."""
 
 
 class Wakes(Protocol):
@@ -62,7 +62,7 @@ class Subscription(Protocol):
     """One listening connection."""
 
     async def watch(self, seconds: float) -> None:
-        """Wait for so many seconds. Raises `DatabaseUnreachable` as soon as the connection is lost."""
+        """Wait for this many seconds. Raises `DatabaseUnreachable` as soon as the connection is lost."""
 
     async def prove(self) -> None:
         """Send a notification to this connection and wait for it. Raises `DatabaseUnreachable` if it does not arrive:
@@ -73,8 +73,8 @@ class Notifications(Protocol):
     """The source of notifications."""
 
     def subscribe(self, wake: Callable[[str], None]) -> AbstractAsyncContextManager[Subscription]:
-        """Listen on a separate connection, closed at the end, and call `wake` for each notification: `KIND:ID,ID`,
-        `KIND:*` for more IDs than it can hold, or `shards` when a controller gave shards back. Raises
+        """Listen on a separate connection, closed at the end, and call `wake` for each notification: `KIND:ID,ID`;
+        `KIND:*` for more IDs than a notification can contain; or `shards` when a controller gave shards back. Raises
         `DatabaseUnreachable`."""
 
 
@@ -127,7 +127,7 @@ class Queries(Protocol):
     and for data that the connection's role may not read, and `DatabaseUnreachable`."""
 
     async def inventory(self, wanted: Wanted, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
-        """Nodes by name, from the first name after `after`. A page with fewer than `limit` rows is the last one."""
+        """Nodes by name, from the first name after `after`. A page with fewer than `limit` rows is the last page."""
 
     async def overdue(self, wanted: Wanted, limits: Limits, *, limit: int | None = None) -> OverduePage:
         """Nodes above one of their limits, the worst first, at most `limit`, and the number of further nodes. `limits`
@@ -144,15 +144,15 @@ class Queries(Protocol):
         after: HistoryKey | None = None,
         limit: int = 1000,
     ) -> HistoryPage:
-        """Changes after the key `after` of one resource or of all, including deleted ones; at most `limit`. The cost of
-        a page depends neither on the length of the history nor on the filter. Raises `MalformedRequest` for a kind,
-        layer or state that no resource has or had."""
+        """Changes after the key `after` of one resource or of all, including deleted resources; at most `limit`. The
+        cost of a page depends neither on the length of the history nor on the filter. Raises `MalformedRequest` for a
+        kind, layer or state that no resource has or had."""
 
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
         """Agent tasks of one node or of all, the newest first."""
 
     async def controllers(self) -> Ownership:
-        """All controllers, including expired ones, with their numbers of shards by kind."""
+        """All controllers, including expired controllers, with their numbers of shards by kind."""
 
 
 class ServerQueries(Queries, Protocol):
@@ -195,8 +195,8 @@ class ResourceQueries(Protocol):
         """Everything about one resource, as one row. The resource may have ended."""
 
     async def intent(self, kind: str | None, intent: int) -> Page[IntentView]:
-        """One intent, as one row. Intents of nodes have a numbering of their own; all other kinds share one, and `kind`
-        may be any of them or None."""
+        """One intent, as one row. Intents of nodes are numbered separately. All other kinds share one numbering, and
+        `kind` may be any of these kinds or None."""
 
     async def intents(
         self, kind: str | None, wanted: WantedIntents, *, before: int | None = None, limit: int = 1000
@@ -236,8 +236,8 @@ class Requests(Protocol):
         """Issue a bootstrap token, which is returned only here. Earlier unused tokens of the node become invalid."""
 
     async def lift_brake(self, site: str, *, reason: str, lasts: timedelta, requested_by: str) -> None:
-        """Let any number of nodes of a site leave service for `lasts`. Refused if the brake of the site is not lifted
-        and holds no node."""
+        """Let any number of nodes of a site leave service for `lasts`. Refused if the brake of the site holds no node
+        and is not lifted already."""
 
     async def enqueue(self, kind: str, resource: str) -> int:
         """Make the handler of a resource, given by name or ID, run as soon as possible. Returns the ID."""

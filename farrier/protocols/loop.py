@@ -67,8 +67,8 @@ class StateHandler(Protocol[R, S, W, V]):
         """Decide one run. Must be idempotent: the loop may call it again after a crash at any point."""
 
     def recover(self, resource: R, now: datetime, step: str) -> Decision[S, W, V]:  # noqa: ARG002
-        """Decide as `handle` does, for a resource whose last step `step` may have acted outside and whose end is not
-        recorded. By default the same as `handle`."""
+        """Decide as `handle` does, after a step named `step` that may have acted outside and whose end is not recorded.
+        By default the same as `handle`."""
         return self.handle(resource, now)
 
     def after(self, resource: R, moved: Transition[S, W], now: datetime) -> R | None:  # noqa: ARG002
@@ -78,9 +78,9 @@ class StateHandler(Protocol[R, S, W, V]):
 
     def confirmed(self, stored: R, remembered: R, now: datetime) -> R:  # noqa: ARG002
         """The snapshot `stored`, loaded at `now`, with the newer confirmations of `remembered`. `remembered` is the
-        state of an `Update` that `confirms`, or the last result of this method. Returns `stored` itself if
-        `remembered` has no newer confirmation, if `stored` is not in the confirmed state, or if the confirmation is
-        later than `now` because the clock was set back. By default `stored`."""
+        state of an `Update` that `confirms`, or the last result of this method. Returns `stored` itself in three cases:
+        `remembered` has no newer confirmation, `stored` is not in the confirmed state, or the confirmation is later
+        than `now` because the clock was set back. By default `stored`."""
         return stored
 
 

@@ -24,9 +24,9 @@ from farrier.model.ufm import Membership, Pkey, Port, Qos, Wanted
 
 class BmcClient(Protocol):
     """Client of BMCs. Every failure is a `BmcError` with its class. `sent`: an action may have reached the BMC;
-    `dialled`: anything was sent at all; `retry_after`: how long no caller should try again. Calls for one BMC run one
-    after the other. A call sends no more requests after a refused login. A BMC that refused three logins within five
-    minutes gets no requests until the first of these is five minutes old."""
+    `dialled`: the client sent something to the BMC; `retry_after`: how long no caller should try again. Calls for one
+    BMC run one after the other. A call sends no more requests after a refused login. A BMC that refused three logins
+    within five minutes gets no requests until the first of these is five minutes old."""
 
     async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
         """Read the power interface, the management interface and the actual power state.
@@ -45,10 +45,10 @@ class BmcClient(Protocol):
         `system_path`.
 
         First reads the system, and sends no action if the power already is as wanted. Otherwise sends the action once,
-        with a type that the BMC allows, and never repeats it, whatever the response. Then reads until the power is as
-        wanted; raises `BmcError` `timeout` after the deadline. A caller must not repeat the call blindly: after an
-        error with `sent`, or if it is unknown whether the action was sent, the caller passes `send=False`, which only
-        reads. A reset of a system that is off switches it on. `off` does not wait for the operating system.
+        with a type that the BMC allows, and never repeats the action, even after an error. Then reads until the power
+        is as wanted; raises `BmcError` `timeout` after the deadline. A caller must not repeat the call without a check.
+        After an error with `sent`, or if it is unknown whether the action was sent, the caller passes `send=False`,
+        which only reads. A reset of a system that is off switches it on. `off` does not wait for the operating system.
         """
 
 

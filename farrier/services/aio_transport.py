@@ -134,13 +134,13 @@ class _Connector(aiohttp.TCPConnector):
         while True:
             connection = await super().connect(req, traces, timeout)
             protocol = connection.protocol
-            assert protocol is not None, "it was just given out"
+            assert protocol is not None, "the connection was just opened or reused"
             if protocol not in self._used:
                 self._used.add(protocol)
                 if protocol.closed is not None:
                     protocol.closed.add_done_callback(_take_note)
                 return connection
-            assert protocol.transport is not None, "what is not connected is not given out"
+            assert protocol.transport is not None, "aiohttp reuses only open connections"
             unread = select.poll()
             unread.register(protocol.transport.get_extra_info("socket").fileno(), select.POLLIN)
             if len(protocol) == 0 and not unread.poll(0):

@@ -25,14 +25,14 @@ _SETTING = "[[credentials.bindings]]"
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """The bindings of a reference that fit the host of its BMC; those that `at` returns hold for its addresses, too."""
+    """The bindings of a reference that fit the host of its BMC; those that `at` returns also fit its addresses."""
 
     reference: str
     host: str
     bindings: tuple[CredentialBinding, ...]
 
     def at(self, addresses: Sequence[str]) -> Bound:
-        """The bindings that hold for every one of `addresses`. Raises `CredentialError` if there is none."""
+        """The bindings that fit every one of `addresses`. Raises `CredentialError` if no binding fits."""
         holding = tuple(binding for binding in self.bindings if _has(binding, addresses))
         if holding:
             return Bound(self.reference, self.host, holding)
@@ -66,7 +66,7 @@ class Bindings:
         self._of_site = {name: site.credentials.bindings for name, site in sites.items()}
 
     def of(self, target: BmcTarget, host: str) -> Bound:
-        """The bindings of the target's reference to its host. Raises `CredentialError` if there is none."""
+        """The bindings of the target's reference to its host. Raises `CredentialError` if there is no such binding."""
         credential_forms.parts(target.credential)
         own = self._of_site.get(target.site, ()) if target.site is not None else ()
         found = tuple(binding for binding in (*self._everywhere, *own) if _fits(binding, target.credential, host))

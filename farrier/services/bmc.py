@@ -1,10 +1,10 @@
 """The BMC client over Redfish: DMTF's asyncio library, basic authentication unless sessions are configured.
 
 Opened by `wiring`, called by the node's steps through `protocols.BmcClient`. Guarantees: one call in flight per BMC; a
-deadline, which waiting for a turn does not use up; a limit of failed logins; every failure is a `BmcError` with a
-class, whose text and traceback hold no secret. Sends only GETs, except to switch power and to open or close a session.
-Each call checks the host against the bindings of the reference, resolves the name once, checks its addresses against
-the networks, connects, and only then reads the secret.
+deadline that begins after the wait for a turn; a limit of failed logins. Every failure is a `BmcError` with a class,
+and its text and traceback contain no secret. Sends only GETs, except to switch power and to open or close a session.
+Each call checks the host against the bindings of the reference, resolves the name once, and checks its addresses
+against the networks. It then connects, and only then reads the secret.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class _Call:
 
 def _known(target: BmcTarget) -> str:
     if target.system_path is None:
-        raise ValueError("a target without a system_path cannot be read or switched; verify finds it")
+        raise ValueError("a target without a system_path cannot be read or switched; verify finds the path")
     return target.system_path
 
 

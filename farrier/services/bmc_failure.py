@@ -34,7 +34,10 @@ FORESEEN = (BmcError, redfish.RedfishError, aiohttp.ClientError, OSError, Recurs
 
 def _tls(error: Exception) -> str:
     if isinstance(error, aiohttp.ServerFingerprintMismatch):
-        return f"the certificate is not the pinned one; its SHA-256 is {error.got.hex()}"
+        return (
+            "the BMC's certificate is not the pinned certificate; the SHA-256 of the BMC's certificate is "
+            f"{error.got.hex()}"
+        )
     reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or type(error).__name__
     return f"the TLS handshake failed: {reason}"
 

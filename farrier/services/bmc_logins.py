@@ -58,7 +58,7 @@ class Logins:
         what = "refused" if refused else "did not respond to"
         raise BmcError(
             BmcFailure.AUTH if refused else BmcFailure.TIMEOUT,
-            f"the BMC {what} {LOGIN_CAP} logins within {_minutes(LOGIN_WINDOW)} min, so farrier sent none",
+            f"the BMC {what} {LOGIN_CAP} logins within {_minutes(LOGIN_WINDOW)} min, so farrier sent no further login",
             retry_after=wait,
             dialled=False,
         )

@@ -1,9 +1,9 @@
 """Records open sessions on disk, so that a new process can close sessions that a killed process left open.
 
-Used by the BMC client, one directory for each process below the configured one. A session is recorded before its login
-is sent and again, with its ID, once the BMC has opened it; the record is removed when the session has ended. If the
-lock of a directory is free, its process has ended, and the new process closes its sessions. No secret is recorded:
-neither token nor password. Disk access runs in threads.
+Used by the BMC client, one directory for each process below the configured directory. A session is recorded before its
+login is sent and again, with its ID, once the BMC has opened it; the record is removed when the session has ended. If
+the lock of a directory is free, the directory's process has ended, and the new process closes the sessions of that
+process. No secret is recorded: neither token nor password. Disk access runs in threads.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class SessionRecords:
 
 
 def open_records(directory: Path) -> tuple[SessionRecords, Callable[[], None]]:
-    """The records below `directory`, and a function that releases them. Raises `ConfigError` if none can be written
-    there."""
+    """The records below `directory`, and a function that releases them. Raises `ConfigError` if no record can be
+    written there."""
     locks: list[int] = []
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """Keeps Redfish sessions: at most one per BMC, if sessions are configured instead of basic authentication.
 
-A BMC has four to eight sessions for all its clients, and takes half an hour to end an abandoned one. So every call uses
-the same session. The session is replaced only if the BMC has ended it or the secret changed, and it ends when the
+A BMC has four to eight sessions for all its clients, and takes half an hour to end an abandoned session. So every call
+uses the same session. The session is replaced only if the BMC has ended it or the secret changed, and it ends when the
 client closes. A session may be left over after a login whose response was lost, or after a process was killed;
 `SessionRecords` has its record. A session that cannot be closed by its recorded id expires at the BMC, and until then
 farrier opens no other session there. A token is a secret.
@@ -50,7 +50,7 @@ def timeout(service: Mapping[str, object]) -> timedelta:
 
 
 def is_same(found: Mapping[str, object], record: Record, *, username: str) -> bool | None:
-    """Whether the session at a recorded id is still the recorded one; None if that cannot be determined. After a
+    """Whether the session at a recorded id is still the recorded session; None if that cannot be determined. After a
     restart, a BMC may reuse a numeric id, even for another process of farrier."""
     user, created = found.get("UserName"), found.get("CreatedTime")
     if user is not None and user != username:
@@ -62,7 +62,7 @@ def is_same(found: Mapping[str, object], record: Record, *, username: str) -> bo
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """One session. `location` is the path that ends it; None if the BMC did not return one."""
+    """One session. `location` is the path that ends it; None if the BMC did not return a path."""
 
     secret: Secret
     token: str

@@ -1,10 +1,10 @@
 """HTTP to BMCs: the route to each, and one aiohttp session per TLS policy, shared by all BMCs under it.
 
-The BMC client opens it for its lifetime. A request goes to the checked addresses of the route in its `Dial`, even if
-the name now resolves to other addresses. Secrets are added once the request is connected. Connections are not kept:
-BMCs fail with long-lived connections, and each idle TLS connection would cost a quarter of a megabyte. It uses no
-cookies, and no proxy or netrc from the environment. aiohttp's connection limit is off, because its queue would count as
-the BMC's time. No request is sent twice, and the size of a response is limited.
+The BMC client opens these sessions for its own lifetime. A request goes to the checked addresses of the route in its
+`Dial`, even if the name now resolves to other addresses. Secrets are added once the request is connected. Connections
+are not kept: BMCs fail with long-lived connections, and each idle TLS connection would cost a quarter of a megabyte.
+Requests use no cookies, and no proxy or netrc from the environment. aiohttp's connection limit is off, because its
+queue would count as the BMC's time. No request is sent twice, and the size of a response is limited.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ async def look_up(host: str) -> Sequence[str]:
 
 
 class Route:
-    """The route to one host, for one call: its name is resolved once, because a second query could return other
-    addresses than the checked ones. `check` raises for addresses that are not allowed."""
+    """The route to one host, for one call: its name is resolved once, because a second query could return addresses
+    that were not checked. `check` raises for addresses that are not allowed."""
 
     def __init__(self, host: str, check: Check, *, lookup: Lookup = look_up) -> None:
         self.host = host
@@ -131,7 +131,7 @@ def _socket(info: AddrInfo) -> socket.socket:
     """A socket for a checked address. Raises `RuntimeError` for any other."""
     family, kind, protocol, _, where = info
     if where[0] not in _DIAL.get().route.addresses:
-        raise RuntimeError("an address was to be dialled that was not checked")
+        raise RuntimeError("the address to dial was not checked")
     return socket.socket(family, kind, protocol)
 
 

@@ -1,7 +1,7 @@
 """Limits concurrency: one call in flight per BMC, and a bounded number of BMCs at a time.
 
 Used around every exchange, outside of its deadline, so that no call fails because it waits. A long call gives its place
-back while it continues, so a slow BMC does not hold up the others.
+back while it continues, so a slow BMC does not delay calls to other BMCs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A circuit breaker: refuses requests while a known failure would affect them, too.
+"""A circuit breaker: refuses requests while a known failure would also affect them.
 
-Each instance of a service has a breaker, which belongs to the code that refuses requests: the turns of a region, the
-clients of UFM and of Vault. It neither decides which failures count nor raises errors.
+Each instance of a service has a breaker. The code that refuses requests owns it: the turns of a region, and the clients
+of UFM and of Vault. It neither decides which failures count nor raises errors.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 def parts(reference: str) -> tuple[Scheme, str]:
-    """Scheme and place of a reference. Raises `CredentialError`, which does not repeat it, because it may be a secret
-    that was given instead of a reference."""
+    """Scheme and place of a reference. Raises `CredentialError`, which does not repeat the text, because a user may
+    have given a secret instead of a reference."""
     scheme, separator, place = reference.partition(":")
     if not (scheme and separator and place):
         raise CredentialError("(not shown)", "is not a reference; expected scheme:place, such as file:/path")
@@ -116,10 +116,9 @@ def token(reference: str, source: Source) -> str:
 
 
 def version(reference: str, source: Source, username: str, password: str, *, key: bytes) -> str:
-    """Eight hexadecimal digits, after the version number of the store if it has one. They are equal on every replica.
-    After a rotation they differ, except with a probability of one in 2**32.
-
-    They are short on purpose: too many passwords have the same digits for an attacker to find the right one.
+    """Eight hexadecimal digits, preceded by the secret's version number in a store with versions. The digits are equal
+    on every replica. After a rotation they differ, except with a probability of one in 2**32. They are short on
+    purpose: so many passwords have the same digits that an attacker cannot find the right password.
     """
     secret = "\0".join((reference, username, password)).encode()
     digest = hashlib.blake2b(secret, key=key, digest_size=4, person=b"farrier-version").hexdigest()

@@ -5,9 +5,9 @@
     systemd:bmc                 a file in the unit's credentials directory (LoadCredential=)
     vault:farrier/bmc/gpu-1     a secret of a Vault KV v2 mount, below the configured path
 
-Made by `wiring`. A reference to a place that is not configured is refused before anything is read or dialled. Sources
-on this machine are read anew for each call; secrets of Vault are kept for some seconds. No error repeats the content of
-a source.
+Made by `wiring`. A reference to a place that is not configured is refused before farrier reads a file or opens a
+connection. Sources on this machine are read again for each call; secrets of Vault are kept for some seconds. No error
+repeats the content of a source.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The client of each service opens an `HttpClient` for each instance. Properties o
 read that failed temporarily is sent again, at most `attempts` times in all and not before the service allows it. A
 request that may change something is sent once, and only while the controller holds its lease. The time of a request
 begins when it has a slot. Requests bypass httpx's client and use a transport of httpx: cookies, redirects and merged
-URLs are not needed, and cost half of a request.
+URLs are not needed, and would cost half of the CPU time of a request.
 """
 
 from __future__ import annotations

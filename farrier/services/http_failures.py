@@ -2,8 +2,8 @@
 
 Each service has a `Failures`, used by `http_client`. Pure, and total: every failure has a class. Texts of a service are
 quoted, short and cleaned, only if a rule allows it. Pages of a proxy are never quoted, and secrets are removed from
-every text. `ambiguous` errs on the safe side: an unnecessary read costs less than the false belief that a change was
-not made.
+every text. If it is unknown whether a change was made, the failure is `ambiguous`: an unnecessary read costs less than
+the false belief that a change was not made.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOOKED_AT_BYTES = 4096
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """A class of failure, and the responses that it is for: those that match all attributes that are set.
+    """A class of failure, and the responses to which it applies: those that match all set attributes.
 
     `page`: whether the body is a page and not a text; `text`: a pattern in a text; `stay`: whether the service requires
     a wait. `detail` is a template with the status and, for `{said}`, the quoted text.
@@ -62,16 +62,16 @@ def _found(text: re.Pattern[str], answer: Answer) -> bool:
 
 
 def redirect(failure: StrEnum, named: str) -> Rule:
-    """The rule for redirects, none of which is followed; `named` is what the URL must name instead."""
+    """The rule for redirects. No redirect is followed; `named` states what the URL must name instead."""
     detail = f"{{service}} returned HTTP {{status}}, a redirect; farrier does not follow redirects, {named}"
     return Rule(failure=failure, statuses=range(300, 400), detail=detail)
 
 
 class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
-    """Failures of one service. `failure` is the type of the classes, with one for each `Reason`. The first of `rules`
-    that fits decides; the last fits every response. `retried` are the temporary classes. `busy` is the class if
-    farrier's own queue is too long, and `unauthorized` if the credential cannot be read; `credential` is its name in
-    texts."""
+    """Failures of one service. `failure` is the type of the classes, with one for each `Reason`. The first rule in
+    `rules` that fits decides; the last rule fits every response. `retried` are the temporary classes. `busy` is the
+    class if farrier's own queue is too long, and `unauthorized` if the credential cannot be read; `credential` is its
+    name in texts."""
 
     service: str
     error: type[E]

@@ -45,7 +45,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Garbled(Exception):
-    """A response that cannot be decoded. `detail` quotes none of its content."""
+    """A response that cannot be decoded. `detail` does not quote its content."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)

@@ -147,8 +147,8 @@ class Maas:
         self._unanswered = [until for until in self._unanswered if until > now]
         if self._deploying + len(self._unanswered) >= most:
             detail = (
-                f"this replica already has {most} deployment requests in progress, the limit deploys_at_once "
-                "of the site"
+                f"this replica already has {most} deployment requests in progress, which is the site's limit "
+                "deploys_at_once"
             )
             raise MaasError(MaasFailure.BUSY, detail, operation=Operation.DEPLOY, retry_after=DEPLOY_AGAIN)
         self._deploying += 1

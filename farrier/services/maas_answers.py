@@ -1,7 +1,7 @@
 """Decodes a successful response of MAAS to structs of the model, or raises `Garbled`. Pure.
 
-Used by the MAAS client. Fields that farrier does not read may have any value. A list that contradicts itself, or a
-response about another machine than the requested one, is garbled: nothing is decided on it.
+Used by the MAAS client. Fields that farrier does not read may have any value. A contradictory list, or a response about
+another machine than the requested machine, is garbled: farrier decides nothing by it.
 """
 
 from __future__ import annotations
@@ -70,4 +70,4 @@ def done(answer: Answer) -> None:
     if "json" in answer.content_type.lower():
         shaped(msgspec.Raw)(answer)
     elif answer.is_page:
-        raise Garbled("the response is a web page, not one of MAAS's API")
+        raise Garbled("the response is a web page, not a response of MAAS's API")

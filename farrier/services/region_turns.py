@@ -1,7 +1,8 @@
-"""Limits requests to one MAAS region: a few at a time, none with a long queue, and none while the region refuses all.
+"""Limits requests to one MAAS region: a few at a time, and none while the queue is long or the region refuses all
+requests.
 
-A refused caller gets a constant text and a time to retry, each time a little later than the previous caller's, so that
-a thousand callers do not retry together. After a failure that affects every node, one node at a time probes the region.
+A refused caller gets a constant text and a time to retry. This time is a little later for each caller, so that a
+thousand callers do not retry together. After a failure that affects every node, one node at a time probes the region.
 """
 
 from __future__ import annotations
@@ -56,8 +57,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[protocols.MaasClient]:
-        """Wait for a slot, and keep it for a few requests of the client. Raises `MaasError` if there is none in
-        time."""
+        """Wait for a slot, and keep it for a few requests of the client. Raises `MaasError` without a slot in time."""
         self._refuse()
         me = object()
         try:

@@ -1,4 +1,4 @@
-"""The clocks and pauses of service clients: real ones, unless a test replaces them."""
+"""The clocks and pauses of service clients: the real clocks, unless a test replaces them."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 `wiring` builds the policies from the configuration. Verification against a CA is the default, and the only policy for
 MAAS, UFM and Vault. A pinned certificate replaces this verification, including the check of the name. `Insecure` must
-be configured explicitly, and the code that opens the client logs it. TLS before 1.2 is never used.
+be configured explicitly, and the code that opens the client logs this setting. TLS before 1.2 is never used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CaFile(msgspec.Struct, frozen=True):
 
 
 class Pinned(msgspec.Struct, frozen=True):
-    """Trust the one certificate with this SHA-256 fingerprint: 64 hexadecimal digits, colons or none."""
+    """Trust the one certificate with this SHA-256 fingerprint: 64 hexadecimal digits, with or without colons."""
 
     sha256: str
 

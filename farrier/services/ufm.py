@@ -80,8 +80,9 @@ class Ufm:
             return reading.pkey(number)
 
     async def read_anew(self, number: int) -> Pkey | None:
-        """A partition from a new request. It counts as absent only if the list of all partitions lacks it, too: a proxy
-        in front of UFM may return 404 or `{}`, and farrier claims or releases a number on this result."""
+        """A partition from a new request. A partition counts as absent only if the list of all partitions also lacks
+        it. A proxy in front of UFM may return 404 or `{}`, and farrier claims or releases a number because of this
+        result."""
         self._refuse_in_trouble()
         found: Pkey | None = None
         try:

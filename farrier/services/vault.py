@@ -1,8 +1,8 @@
 """Secrets of a Vault KV version 2 engine: `vault:PATH` below one path of one mount.
 
-Nothing is sent for a path outside of the configured one, and redirects are not followed. Each request has one deadline.
-The client sends one request per path at a time, and at most `CONCURRENCY` in all. A secret is kept in memory for
-`keep`. When Vault fails, no request is sent for `PAUSE`, and every caller gets the reason.
+Nothing is sent for a path outside of the configured path, and redirects are not followed. Each request has one
+deadline. At any time, the client has one request per path in flight, and at most `CONCURRENCY` requests in total. A
+secret is kept in memory for `keep`. When Vault fails, no request is sent for `PAUSE`, and every caller gets the reason.
 """
 
 from __future__ import annotations

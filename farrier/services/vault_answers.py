@@ -1,7 +1,7 @@
 """Interprets responses of Vault: the secret, or a failure with a result for the metrics and a text for operators.
 
-Used by the Vault client; pure. A failure is temporary unless Vault reports it for this very secret: the secret is
-missing, or farrier's token may not read it. Texts are farrier's; they never quote a body, which may contain the secret.
+Used by the Vault client; pure. A failure is temporary, unless Vault reports that this secret is missing or that
+farrier's token may not read it. Texts are farrier's; they never quote a body, which may contain the secret.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def nothing(_: Answer) -> None:
 
 
 def secret(answer: Answer) -> Source:
-    """The newest version of a secret, from a response with 200 or 404. Raises `VaultError` if there is none."""
+    """The newest version of a secret, from a response with 200 or 404. Raises `VaultError` if there is no secret."""
     kept = _decoded(answer.body, _Read)
     if kept is not None and bytes(kept.data.data) == b"null":
         raise lasting(Result.MISSING, _gone(kept.data.metadata))

@@ -65,7 +65,7 @@ class SimulatedSystem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimulatedBmc(msgspec.Struct, frozen=True, kw_only=True):
-    """A running emulator. `credential_file` holds what a `file:` reference needs."""
+    """A running emulator. `credential_file` is the file for a `file:` reference."""
 
     base_url: str
     ca_file: Path
@@ -87,7 +87,7 @@ class SimulatorFailed(errors.ServiceError):
 
 
 def fake_systems(count: int) -> tuple[SimulatedSystem, ...]:
-    """`count` systems, the same ones each time."""
+    """`count` systems, the same systems each time."""
     return tuple(_system(number) for number in range(1, count + 1))
 
 
@@ -107,10 +107,9 @@ async def simulated_bmc(
     authority: Authority | None = None,
     certificate: ServerFiles | None = None,
 ) -> AsyncIterator[SimulatedBmc]:
-    """Run an emulator of `systems`, all with the given power state, that keeps its files in `directory`.
-
-    Power states are kept there too: over a restart they stay as they were. With `prompt` a change of power takes a
-    second. `certificate` replaces the valid one of `authority`. Raises `SimulatorFailed`.
+    """Run an emulator of `systems`, all with the given power state, that keeps its files in `directory`. The directory
+    also contains the power states, so a restart does not change them. With `prompt`, a change of power takes a second.
+    `certificate` replaces the valid certificate of `authority`. Raises `SimulatorFailed`.
     """
     authority = authority or Authority("farrier simulation", now=datetime.now(UTC))
     served = _write_certificates(directory, authority, certificate)

@@ -49,7 +49,7 @@ class Authority:
         return path
 
     def issue(self, directory: Path, *, hosts: tuple[str, ...], lifetime: timedelta = LIFETIME) -> ServerFiles:
-        """Write a server's certificate and key for `hosts`; a negative lifetime gives an expired one."""
+        """Write a server's certificate and key for `hosts`; a negative lifetime gives an expired certificate."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = (
             self._builder(_named(hosts[0]), key.public_key(), lifetime=lifetime)

@@ -19,7 +19,7 @@ _PAGE = b"<html><head><title>502 Bad Gateway</title></head><body><center>nginx</
 
 
 class ConnectionDropped(Exception):
-    """The response is lost: the server closes the connection without one."""
+    """The response is lost: the server closes the connection without a response."""
 
 
 class RequestHangs(Exception):
@@ -34,7 +34,7 @@ class Broken(enum.Enum):
     DROP = enum.auto()
     """Everything is done, and the connection closes without a response."""
     TRUNCATE = enum.auto()
-    """The body ends in the middle; its length says so too, so only a parser notices."""
+    """The body ends in the middle, and the stated length matches the short body, so only a parser detects the fault."""
     GARBLE = enum.auto()
     """The body is a proxy's HTML page, with the status of the real response."""
 

@@ -35,7 +35,7 @@ _LOOK_EVERY = timedelta(seconds=0.5)
 
 
 def has_bmc(number: int) -> bool:
-    """Whether the node with this number, from 1 on, is given a BMC, and with it MAAS."""
+    """Whether the node with this number, counted from 1, has a BMC and therefore uses MAAS."""
     return number % _UNMANAGED_EVERY != 0
 
 

@@ -68,7 +68,7 @@ def candidates(event: Event, nodes: Sequence[NodeGlance], away: Collection[int])
 
 
 def removals(nodes: int) -> int:
-    """How many nodes of a fleet are removed for good; none from a fleet of one."""
+    """How many nodes of a fleet are removed for good; none from a fleet of one node."""
     return min(ceil(nodes / _REMOVED_EVERY), nodes - 1)
 
 

@@ -23,7 +23,7 @@ _STOP_SECONDS = 2
 
 
 class AppTransport(httpx.AsyncBaseTransport):
-    """Requests to `app` without a socket. A hang ends at once as the read timeout that the client has set."""
+    """Requests to `app` without a socket. A hanging request ends at once with the client's read timeout."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._inner = httpx.ASGITransport(app=app)

@@ -28,16 +28,16 @@ def board() -> Board:
 def _now() -> Panels:
     return (
         number(
-            About("Replicas", "Processes that answer Prometheus.", 3, 4),
+            About("Replicas", "Processes that respond to Prometheus.", 3, 4),
             f"count({each(gauges.BUILD_INFO, 'instance')}) or vector(0)",
             steps={None: "red", 1: "green"},
         ),
         names(
-            About("Versions", "More than one only during an upgrade.", 3, 4),
+            About("Versions", "Replicas have different versions only during an upgrade.", 3, 4),
             Query(each(gauges.BUILD_INFO, "version"), "{{version}}"),
         ),
         number(
-            About("Shards without a controller", "Their resources make no progress.", 4, 4),
+            About("Shards without a controller", "The resources in these shards make no progress.", 4, 4),
             f"sum({fleet(gauges.SHARDS_UNOWNED)})",
             steps=SOME,
         ),
@@ -60,7 +60,7 @@ def _now() -> Panels:
             STALE,
         ),
         number(
-            About("TLS not checked", "BMC settings that trust any certificate.", 3, 4),
+            About("TLS not checked", "Number of BMC settings that trust any certificate.", 3, 4),
             f"max({each(gauges.BMC_TLS_INSECURE, 'instance')})",
             steps=SOME,
         ),
@@ -74,7 +74,7 @@ def _shards() -> Panels:
             [Query(total(gauges.SHARDS, "controller"), "{{controller}}")],
         ),
         lines(
-            About("Oldest sweep by kind", "How long ago the shard that has waited longest was swept.", 8),
+            About("Oldest sweep by kind", "Time since the last sweep of the shard that has waited longest.", 8),
             [Query(fleet(gauges.OLDEST_SWEEP), "{{kind}}")],
             "s",
         ),
@@ -146,7 +146,9 @@ def _commits() -> Panels:
     return (
         lines(
             About(
-                "Lost commits", "Commits per second, by result. refused: a bug, or the schema of another release.", 8
+                "Lost commits",
+                ("Commits per second, by result. The result refused means a bug, or the schema of another release."),
+                8,
             ),
             [Query(rate(definitions.COMMIT_CONFLICTS, "verdict"), "{{verdict}}")],
             "ops",
@@ -154,7 +156,7 @@ def _commits() -> Panels:
         lines(
             About(
                 "Cancelled steps",
-                "Cancelled steps per second: the controller did not renew its lease in time.",
+                "Steps per second that were cancelled because the controller did not renew its lease in time.",
                 8,
             ),
             [Query(rate(definitions.STEPS_CUT, "kind"), "{{kind}}")],
@@ -163,7 +165,7 @@ def _commits() -> Panels:
         lines(
             About(
                 "Rerun limit reached",
-                "Resources per second that farrier slowed down after too many reruns in a row.",
+                "Resources per second whose next run farrier delayed after too many reruns in a row.",
                 8,
             ),
             [Query(rate(definitions.RERUN_LIMITED, "kind"), "{{kind}}")],

@@ -51,7 +51,7 @@ def _now() -> Panels:
     active = total(gauges.RESOURCES, where=f'{_NODE}, state="{NodeStatus.ACTIVE}"')
     return (
         number(
-            About("Nodes", "All registered nodes, including retired ones.", 4, 4),
+            About("Nodes", "All registered nodes, including retired nodes.", 4, 4),
             total(gauges.RESOURCES, where=_NODE),
         ),
         number(About("Active", "Nodes in service.", 4, 4), active),
@@ -107,7 +107,7 @@ def _over_time() -> Panels:
             About(
                 "Share above the limit",
                 "Share of the nodes in a state or stage that are above their own limit. Green: none, yellow: some, "
-                "orange: a tenth, red: half. No cell: no nodes.",
+                "orange: a tenth, red: half. Without nodes, there is no cell.",
                 24,
                 12,
             ),
@@ -152,12 +152,16 @@ def _known() -> Panels:
     return (
         layers(
             About(
-                "Health", "Last reports of agents. blocked: an alert blocks scheduling. silent: the heartbeat is late."
+                "Health",
+                (
+                    "Nodes by the last report of their agent. blocked: an alert blocks scheduling. silent: the "
+                    "heartbeat is late."
+                ),
             ),
             Query(fleet(gauges.NODES_BY_HEALTH), "{{health}}"),
         ),
         layers(
-            About("Power", "Last power readings of BMCs. unknown: nodes that are not manageable."),
+            About("Power", "Nodes by the last power reading of their BMC. unknown: nodes that are not manageable."),
             Query(fleet(gauges.NODES_BY_POWER), "{{power}}"),
         ),
         lines(
@@ -165,14 +169,16 @@ def _known() -> Panels:
             [Query(f"{fleet(gauges.NODES_BY_ALERT)} > 0", "{{alert}}")],
         ),
         lines(
-            About("Outdated observations", "Nodes whose last heartbeat, power reading or reading of MAAS is too old."),
+            About(
+                "Outdated observations", ("Nodes whose last heartbeat, power reading or reading from MAAS is too old.")
+            ),
             [
                 Query(fleet(gauges.HEARTBEATS_STALE), "heartbeat"),
                 Query(fleet(gauges.OBSERVATIONS_STALE), "{{source}}"),
             ],
         ),
         lines(
-            About("BMCs that cannot be read", "Manageable nodes by failure."),
+            About("BMCs that cannot be read", "Manageable nodes whose BMC cannot be read, by failure."),
             [Query(f"{fleet(gauges.POWER_SYNC_FAILING)} > 0", "{{failure}}")],
         ),
     )

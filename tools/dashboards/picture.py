@@ -92,9 +92,9 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="dashboards; all if none is named")
     parser.add_argument("--prometheus", default="http://127.0.0.1:9090", help="address of a Prometheus")
     parser.add_argument("--job", default="farrier", help="scrape job of the fleet")
-    parser.add_argument("--minutes", type=float, default=10, help="how much of the past is shown")
-    parser.add_argument("--ago", type=float, default=0, help="how many minutes ago it ends")
-    parser.add_argument("--rate", default="1m", help="what $__rate_interval stands for")
+    parser.add_argument("--minutes", type=float, default=10, help="length of the shown range of time")
+    parser.add_argument("--ago", type=float, default=0, help="minutes from the end of this range until now")
+    parser.add_argument("--rate", default="1m", help="value of $__rate_interval")
     parser.add_argument("--out", type=Path, required=True, help="directory")
     given = parser.parse_args()
     end = time.time() - given.ago * 60

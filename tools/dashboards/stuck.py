@@ -59,7 +59,8 @@ def _now() -> Panels:
         number(
             About(
                 "Resources above a limit",
-                "Nodes and other resources that have a series: the worst of each state, and the worst of the fleet.",
+                "Nodes and other resources above a limit. Only the worst of each state and the worst of the fleet "
+                "are counted.",
                 6,
                 4,
             ),
@@ -110,7 +111,7 @@ def _which() -> Panels:
         timeline(
             About(
                 "History",
-                "Time of each resource above a limit: yellow at first, orange after an hour, red after a day.",
+                "How far each resource is above a limit: yellow at first, orange after an hour, red after a day.",
                 24,
                 10,
             ),
@@ -144,7 +145,7 @@ def _where() -> Panels:
             steps={None: "orange"},
         ),
         lines(
-            About("Above the limit over time", "Clocks by layer.", 8, 9),
+            About("Above the limit over time", "Clocks above their limit, by layer.", 8, 9),
             [Query(total(gauges.ABOVE_SLA, "kind"), "{{kind}}")],
         ),
     )

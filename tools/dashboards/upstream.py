@@ -69,19 +69,19 @@ def _service(service: str, title: str) -> Panels:
 def _unread() -> Panels:
     return (
         bars(
-            About("BMCs that cannot be read", "Manageable nodes by failure.", 8),
+            About("BMCs that cannot be read", "Manageable nodes whose BMC cannot be read, by failure.", 8),
             Query(f"{fleet(gauges.POWER_SYNC_FAILING)} > 0", "{{failure}}"),
             steps={None: "orange"},
         ),
         timeline(
-            About("MAAS regions that cannot be read", "Number of failing regions.", 8),
+            About("MAAS regions that cannot be read", "Number of MAAS regions that cannot be read.", 8),
             Query(total(gauges.RESOURCES, "kind", where=f'kind="{REGION}", state="{RegionState.FAILING}"'), "regions"),
             "short",
             FATAL,
             zero="all are read",
         ),
         lines(
-            About("Outdated observations", "Nodes that the service has not reported for too long.", 8),
+            About("Outdated observations", "Nodes whose last observation from the service is too old.", 8),
             [Query(fleet(gauges.OBSERVATIONS_STALE), "{{source}}")],
         ),
     )

@@ -136,7 +136,7 @@ def _speed(kind: WorkflowKind) -> Panels:
 
 
 def _stage(kind: WorkflowKind) -> str:
-    """Stages are counted as states of a kind of their own when they are left."""
+    """Stages are counted as states of a separate kind when they are left."""
     return f'kind="{kind}_stage"'
 
 

@@ -1,4 +1,4 @@
-"""InfiniBand partitions: keeps UFM in the target state of each partition, whatever other clients change there.
+"""InfiniBand partitions: keeps UFM in the target state of each partition, even if other clients change UFM.
 
 `PartitionHandler.handle` decides everything that does not need UFM; `steps` reads UFM and makes the changes of a
 `plan`.

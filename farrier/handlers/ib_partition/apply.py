@@ -1,8 +1,8 @@
 """Makes the changes of a plan in UFM, one after the other, and records what UFM refuses.
 
 Called by the handler's steps. Ports that UFM refuses together are tried in halves, so that one bad port does not block
-the others. A refused change does not block further changes. Any other failure ends the run: the caller waits, reads,
-and plans again, so a change is never sent twice blindly.
+the others. A refused change does not block further changes. Any other failure ends the run. The caller then waits,
+reads, and plans again, so no change is repeated without a read.
 """
 
 from __future__ import annotations

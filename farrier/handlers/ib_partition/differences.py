@@ -37,6 +37,6 @@ def _of_ports(wanted: Mapping[str, Port], have: Mapping[str, Port], leaving: lis
         yield f"missing members: {listed(missing)}"
     otherwise = [guid for guid, port in wanted.items() if guid in have and have[guid] != port]
     if otherwise:
-        yield f"members whose properties differ from the configured ones: {listed(otherwise)}"
+        yield f"members whose properties differ from the configured properties: {listed(otherwise)}"
     if leaving:
         yield f"members to be removed: {listed(leaving)}"

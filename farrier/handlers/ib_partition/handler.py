@@ -52,10 +52,14 @@ def _answered(partition: IbPartition) -> Decision:
     settled = settle(partition)
     to = settled.partition
     if settled.deletion is not None:
-        reason = f"drains: {named(partition.users)}" if partition.users else "its deletion was requested"
+        reason = (
+            f"drains: {named(partition.users)}"
+            if partition.users
+            else ("a client requested the deletion of the partition")
+        )
         return Transition(to=to, reason=reason, cause=cause_of_intent(settled.deletion.id), writes=settled.answers)
     changed = to != partition
-    reason = "its change in UFM was requested" if changed else "intents were answered"
+    reason = "a client requested a change of the partition" if changed else "intents were answered"
     return Update(to=to, reason=reason, requeue_after=_AT_ONCE, quiet=not changed, writes=settled.answers)
 
 

@@ -40,8 +40,8 @@ class Add(msgspec.Struct, frozen=True):
 
 
 class SetPorts(msgspec.Struct, frozen=True):
-    """Restores what an addition cannot set: the name, IP over IB, and the properties of ports that UFM already has.
-    `ports` are the ports to keep in UFM; `off` are the ports to keep whose properties in UFM differ."""
+    """Restores the values that an addition cannot set: the name, IP over IB, and the properties of ports that UFM
+    already has. `ports` are the ports to keep in UFM; `off` are those of these ports whose properties in UFM differ."""
 
     wanted: Wanted
     ports: Mapping[str, Port]

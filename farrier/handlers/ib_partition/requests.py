@@ -64,12 +64,12 @@ def _delete(partition: IbPartition, request: Pending) -> tuple[IbPartition, Answ
     except RefusedByModel as refused:
         return partition, reject(request, refused.text)
     if partition.state == DELETING:
-        return partition, accept(request, "it is being deleted")
+        return partition, accept(request, "the partition is already being deleted")
     if partition.users and not asked.drain:
         return partition, reject(
             request,
-            f"the partition has members: {named(partition.users)}; submit the deletion with drain: true to begin it "
-            "at once and wait until all members have left",
+            f"the partition has members: {named(partition.users)}; to begin the deletion now and wait until all "
+            "members have left, submit delete with drain: true",
         )
     return msgspec.structs.replace(partition, state=DELETING, draining=asked.drain), accept(request)
 

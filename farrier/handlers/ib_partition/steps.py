@@ -1,8 +1,9 @@
 """The work of a partition's run in UFM: claim its number, keep UFM in the target state, or give the number up.
 
-A step may be cut at any point and repeated: it reads before each change, and commits only what it read afterwards. The
-claim of a number is committed before the first change, so a partition that UFM later has under this number belongs to
-farrier. When a site gets another UFM, nothing in that UFM belongs to farrier until the number is claimed there.
+A step may be cut at any point and repeated: it reads before each change, and commits only results of reads after the
+change. The claim of a number is committed before the first change, so a partition that UFM later has under this number
+belongs to farrier. When a site gets another UFM, nothing in that UFM belongs to farrier until the number is claimed
+there.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ async def keep(partition: IbPartition, now: datetime, services: PartitionService
 
 
 async def give_up(partition: IbPartition, now: datetime, services: PartitionServices) -> Outcome:
-    """Delete the partition in UFM, and enter `gone` once UFM no longer has it. If UFM lacks the partition already at
-    the first read, a later read must confirm this, because UFM may still be making an earlier change."""
+    """Delete the partition in UFM, and enter `gone` once UFM no longer has it. If the first read does not show the
+    partition, a later read must confirm this, because UFM may still be making an earlier change."""
     client = _client(partition, services)
     if client is None:
         return _no_client(partition)

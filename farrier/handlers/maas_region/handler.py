@@ -130,13 +130,16 @@ def _not_here(region: MaasRegion, now: datetime) -> Transition[MaasRegion, Regio
     if region.state is RegionState.UNCONFIGURED or now - region.configured_at < UNCONFIGURED_AFTER:
         return Wait(reason=f"site {region.site} has no MAAS in this controller's settings", requeue_after=NOT_HERE)
     to = msgspec.structs.replace(region, state=RegionState.UNCONFIGURED, next_try_at=None)
-    reason = f"no controller has site {region.site} in its settings; its region may be deleted"
+    reason = f"no controller has site {region.site} in its settings; the site's region may be deleted"
     return Transition(to=to, reason=reason, cause="timer")
 
 
 def _left_alone(region: MaasRegion, until: timedelta, now: datetime) -> Outcome:
     if now - region.configured_at < _NOTED_EVERY:
-        return Wait(reason=f"paused after {region.last_error}", requeue_after=until)
+        return Wait(
+            reason=f"waits before the next read, because the last read failed: {region.last_error}",
+            requeue_after=until,
+        )
     to = msgspec.structs.replace(region, configured_at=now)
     return Update(
         to=to, reason="the region's site is still in the settings", requeue_after=min(until, _NOTED_EVERY), quiet=True

@@ -1,7 +1,7 @@
 """Converts a region's responses about machines to readings. Pure.
 
-Texts are cut to a length that operators read, and contain nothing that the database cannot store. An odd text of one
-machine must not make the readings of all others fail.
+Texts are cut to a length that operators read, and contain nothing that the database cannot store. An invalid text of
+one machine must not make the readings of all other machines fail.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One run of one segment. Pure, without steps: the database counts everything that the decision needs.
 
 A drain ends when no address has been allocated for the drain period. A new deadline is an `Update`, so the segment
-enters the state only once. The next run is at the deadline, at a release, or after the usual period.
+enters the state `draining` only once. The next run is at the deadline, at a release, or after the usual period.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
             return self._close(segment, settled, now)
         to = settled.segment
         if to != segment:
-            return Update(to=to, reason="changed as requested", writes=(*settled.answers, *_growing(segment, to)))
+            return Update(
+                to=to, reason="the segment was changed as requested", writes=(*settled.answers, *_growing(segment, to))
+            )
         return DoNothing(writes=settled.answers)
 
     def _close(self, segment: NetworkSegment, settled: Settled, now: datetime) -> Decision:

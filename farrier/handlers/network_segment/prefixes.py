@@ -68,7 +68,7 @@ def parse_gateways(texts: Iterable[str], networks: Sequence[Network]) -> tuple[I
 
 
 def overlap(networks: Sequence[Network], others: Sequence[Network]) -> str | None:
-    """The first overlap among `networks` or with `others`; None without one."""
+    """The first overlap among `networks` or with `others`; None without an overlap."""
     for position, network in enumerate(networks):
         for other in (*networks[:position], *others):
             if _overlaps(network, other):

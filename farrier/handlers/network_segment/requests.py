@@ -22,11 +22,14 @@ from farrier.handlers.resource import accept, params_of, reject
 from farrier.model.network_segment import MOST_PREFIXES, DeleteSegment, NetworkSegment, UpdateSegment
 from farrier.model.resource import Answer, Pending
 
-_ANEW = "create a segment with the new value, move its users there and delete this one with drain: true"
+_ANEW = (
+    "create a segment with the new value, move the users of this segment to it, and delete this segment with "
+    "drain: true"
+)
 # Changes that clients often request, and the alternative to each.
 _FIXED = {
-    "site": "a segment cannot change its site; create one at the other site",
-    "prefixes": f"prefixes can only be added, with add_prefixes; to remove one, {_ANEW}",
+    "site": "a segment cannot change its site; create a segment at the other site",
+    "prefixes": f"prefixes can only be added, with add_prefixes; to remove a prefix, {_ANEW}",
     "vlan": f"the users of the segment depend on the VLAN tag; {_ANEW}",
     "vni": f"the users of the segment depend on the VNI; {_ANEW}",
 }
@@ -59,14 +62,14 @@ def settle(segment: NetworkSegment) -> Settled:
 
 def repeated(segment: NetworkSegment) -> tuple[Answer, ...]:
     """Answer the intents of a segment in deletion, which accepts only a repeated deletion."""
-    return tuple(accept(request, "the segment is being deleted already") for request in segment.requests)
+    return tuple(accept(request, "the segment is already being deleted") for request in segment.requests)
 
 
 def _check_delete(segment: NetworkSegment, asked: DeleteSegment) -> None:
     if segment.allocated and not asked.drain:
         raise ValueError(
-            f"{segment.allocated} addresses are allocated, to {users_of(segment)}; release them first, or use drain: "
-            "true: then farrier allocates no more addresses and waits until all are released"
+            f"{segment.allocated} addresses are allocated, to {users_of(segment)}; release these addresses first, or "
+            "use drain: true; farrier then allocates no more addresses, and waits until all addresses are released"
         )
 
 
@@ -114,7 +117,7 @@ def _with_prefixes(
         )
     for network in added:
         if room(network, ways, segment.reserved_first, segment.reserved_last) <= 0:
-            raise ValueError(f"prefix {network} has no allocatable address: all are reserved")
+            raise ValueError(f"prefix {network} has no allocatable address, because all its addresses are reserved")
     return msgspec.structs.replace(
         segment,
         prefixes=(*segment.prefixes, *map(str, added)),
@@ -124,7 +127,7 @@ def _with_prefixes(
 
 def begin_drain(settled: Settled, until: datetime, now: datetime) -> NetworkSegment:
     """The segment with the intent of its deletion, and the earliest time of its end."""
-    assert settled.deletion is not None, "a client requested it"
+    assert settled.deletion is not None, "a client requested the deletion"
     return msgspec.structs.replace(
         settled.segment, drain_until=until, delete_asked_at=now, delete_request=settled.deletion.id
     )

@@ -1,9 +1,9 @@
 """The management layer while farrier adopts a running machine, with reads only.
 
 The BMC is read once, and at least one recorded value of the machine must match the reading. The adoption ends with the
-result of the read, at its deadline, or with an intent that must not wait. After a crash, the next run counts another
-login try and reads again. After a match, the same commit continues the onboarding, and completes it if no stage is
-left.
+result of the read, at its deadline, or because of an intent that must not wait. After a crash, the next run counts
+another login try and reads again. After a match, the same commit continues the onboarding, and completes it if no stage
+is left.
 """
 
 from __future__ import annotations
@@ -40,7 +40,12 @@ def adopt(node: Node, now: datetime, config: Policy) -> Decision:
         if bmc.trying is None:
             reason, requeue_after = capped(bmc, now)
             return Wait(reason=reason, requeue_after=min(requeue_after, left))
-        return transition(node, with_fields(node, bmc=bmc), reason="was cancelled; reads again", cause="rule: adopt")
+        return transition(
+            node,
+            with_fields(node, bmc=bmc),
+            reason=("the read was cancelled; farrier reads the BMC again"),
+            cause="rule: adopt",
+        )
 
     async def look(services: NodeServices) -> Outcome:
         try:

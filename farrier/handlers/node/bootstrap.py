@@ -1,7 +1,7 @@
 """Derives the bootstrap token in the user data of a deployment, so that it need not be stored.
 
 The stage that issues the token stores its digest; any later run derives the same token. The owner of the region's API
-key could derive it too, but can read the user data anyway.
+key could also derive the token, but this owner can read the user data anyway.
 """
 
 from __future__ import annotations

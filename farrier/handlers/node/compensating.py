@@ -231,7 +231,11 @@ def _waiting(node: Node, result: Waiting, now: datetime, policy: Policy) -> Outc
     without end."""
     if _is_late(node, now, policy):
         return _gave_up(node, f"the undo did not finish in time: {result.reason}")
-    return Wait(reason=f"undoes: {result.reason}", requeue_after=result.requeue_after, source=result.source)
+    return Wait(
+        reason=f"farrier undoes the work of the workflow: {result.reason}",
+        requeue_after=result.requeue_after,
+        source=result.source,
+    )
 
 
 def _is_late(node: Node, now: datetime, policy: Policy) -> bool:
@@ -263,7 +267,7 @@ def _undone(node: Node, done: Done) -> Outcome:
     if workflow.upstream.has_deployed:
         writes = (*writes, ForgetAgent())  # the agent's system is gone
     if workflow.after_undo is not AfterUndo.RESTART:
-        return _ended(node, f"undone; cancelled: {done.reason}", writes)
+        return _ended(node, f"the undo is done, and the workflow is cancelled: {done.reason}", writes)
     # The count of deployments continues. With a number used before, an old request would look like a new one, and a new
     # deployment would get the revoked token of the old one.
     counted = workflow.upstream.deploys + (workflow.upstream.token is not None)

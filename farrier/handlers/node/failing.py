@@ -1,7 +1,7 @@
 """How a workflow fails and stops: the edges from `running` to the failed states.
 
 A decommission that must stop while its node is in `draining` takes several edges. The workflow records the requested
-stop, and every later run handles the stop first. If an adoption stops, its onboarding stops too.
+stop, and every later run handles the stop first. If an adoption stops, its onboarding also stops.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 An intent that changes the node comes first, then the rules in order. Answers that change nothing are committed with the
 decision of the rules. After a rule that only waits, the run continues with the next rule. The writes of a rule are
-committed without those of other rules, while the node is in the state for which the rule decided. Then the node runs
-again at once, so that the other rules are called. A rule must not require another write, transition or step directly
-after its own, because the rules after it would starve (`tests/unit/handlers/test_every_rule_has_its_turn.py`).
+committed alone, while the node is in the state for which the rule decided. Then the node runs again at once, so that
+the other rules are called. A rule must not require another write, transition or step directly after its own, because
+the rules after it would starve (`tests/unit/handlers/test_every_rule_has_its_turn.py`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The table of actions (`model.actions`) decides whether an intent fits the states; the response of its action decides the
 result. The handler passes the responses to `answer`. An intent that only a transient state or a pause forbids stays
-pending. An intent whose answer needs a step stays pending too, with all later intents.
+pending. An intent whose answer needs a step also stays pending, with all later intents.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def _reply(
 
 
 def _superseded_by(node: Node, position: int) -> int | None:
-    """The newer intent of the same action. None if there is none, or if a step already acts for this intent: the result
-    of the step is its answer."""
+    """The newer intent of the same action. None without such an intent, or if a step already acts for this intent: the
+    result of the step is its answer."""
     intent, switching = node.intents[position], node.bmc.switching
     if switching is not None and switching.intent == intent.id:
         return None

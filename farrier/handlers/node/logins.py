@@ -37,7 +37,7 @@ def counted(bmc: Bmc, now: datetime) -> Bmc:
 
 
 def capped(bmc: Bmc, now: datetime) -> tuple[str, timedelta]:
-    """Why no login is allowed now, and the pause before the next one. `bmc` is a result of `counted` without a try."""
+    """Why no login is allowed now, and the pause until the next login. `bmc` is a result of `counted` without a try."""
     if waits_for_others(bmc, now):
         return (
             "waits for the results of other logins at this BMC, because another failed login could lock the account",
@@ -67,18 +67,18 @@ def _of_others(bmc: Bmc, now: datetime) -> list[OtherLogin]:
 
 
 def has_try(bmc: Bmc) -> bool:
-    """Whether a counted try is unused. The age of the try does not matter: a step that begins uses it up even if the
-    step is cut (`if_cut`, `recover`), so an unused try only waited for a slot."""
+    """Whether a counted try is unused. The age of the try does not matter. A step that begins uses up its try, even if
+    the step is cut (`if_cut`, `recover`), so an unused try only waited for a slot."""
     return bmc.trying is not None
 
 
 def tries_before(bmc: Bmc) -> tuple[datetime, ...]:
-    """The tries without the current one, whose login did not fail."""
+    """The tries without the current try, whose login did not fail."""
     return tuple(at for at in bmc.tries if at != bmc.trying)
 
 
 def tries_after(bmc: Bmc, error: BmcError) -> tuple[datetime, ...]:
-    """The tries after one that ended with `error`. Only a login that was sent and refused stays counted."""
+    """The tries after a try that ended with `error`. Only a login that was sent and refused stays counted."""
     refused = error.failure is BmcFailure.AUTH and error.dialled
     return bmc.tries if refused else tries_before(bmc)
 

@@ -1,8 +1,8 @@
 """The management layer: whether farrier may use the BMC.
 
 Nodes in `enroll` with complete details are verified after the back-off of the last failure, if `auto_manage` is set or
-an intent requested the verification. Verification only reads. It ends with its result, at its deadline, with an intent
-that must not wait, or with the recovery after a crash.
+an intent requested the verification. Verification only reads. It ends with its result, at its deadline, because of an
+intent that must not wait, or with the recovery after a crash.
 
 The commit before a login counts a try, which allows one login. An interrupted verification goes back to `enroll`, and
 the next verification counts a new try. So every login counts for the login cap, even after a crash or an intent.
@@ -103,9 +103,9 @@ def _gives_way(node: Node) -> str | None:
         return f"paused: {node.paused.reason}"
     request = probing.interrupting(node)
     if request is not None:
-        return f"ends because of intent {request.id} ({request.action})"
+        return f"the verification ends because of intent {request.id} ({request.action})"
     if not has_try(node.bmc):
-        return "was interrupted; starts again"
+        return "the verification was interrupted; farrier starts it again"
     return None
 
 

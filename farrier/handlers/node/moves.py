@@ -46,7 +46,7 @@ class Policy(NodeConfig, frozen=True, kw_only=True):
     sites: Mapping[str, Site] = {}
 
     def site_of(self, node: Node) -> Site | None:
-        """The configuration of the node's site; None without one."""
+        """The configuration of the node's site; None without a configuration."""
         return None if node.site is None else self.sites.get(node.site)
 
 
@@ -56,7 +56,7 @@ Decision: TypeAlias = Outcome | outcome.Step[Node, Write, NodeServices]
 
 
 class Done(Made, frozen=True, kw_only=True):
-    """The stage is done, and the next one begins in this commit. `to` is the node after this stage; `skipped` is why
+    """The stage is done, and the next stage begins in this commit. `to` is the node after this stage; `skipped` is why
     there was nothing to do."""
 
     reason: str
@@ -199,7 +199,7 @@ def with_note(node: Node, **fields: Any) -> Node:
 
 
 def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
-    """The facts about the node's health: from its agent or, without one, from reads of its BMC and of MAAS."""
+    """The facts about the node's health: from its agent or, without an agent, from reads of its BMC and of MAAS."""
     if not node.agentless:
         agent = node.agent
         if agent is None:

@@ -53,11 +53,11 @@ def begin(node: Node, now: datetime, *, cause: str) -> Change | Wait[Write]:
         reason, requeue_after = capped(bmc, now)
         return Wait(reason=reason, requeue_after=requeue_after)
     adopting = with_fields(node, management=M.ADOPTING, bmc=bmc)
-    return transition(node, adopting, reason="checks that the recorded machine responds", cause=cause)
+    return transition(node, adopting, reason="farrier checks that the recorded machine responds", cause=cause)
 
 
 def given_up(node: Node) -> Node:
-    """The node with its live adoption cancelled; unchanged without one."""
+    """The node with its live adoption cancelled; unchanged without an adoption."""
     if not adopts(node):
         return node
     return with_fields(node, workflow=with_workflow(node, status=W.CANCELLED, next_attempt_at=None, after_undo=None))

@@ -3,8 +3,8 @@
 The handler calls the rule `tend` for manageable nodes, and `recover` after a run with an unknown end. The result of a
 read is payload and changes no layer; `switching` handles enforced and requested power. A failed read is visible (in the
 node's wait reason and in a metric) and is retried after growing pauses. The last good reading keeps its time and
-becomes stale. The IDs of nodes spread the reads over the interval, so that farrier does not read all nodes at the same
-time.
+becomes stale. The time of a node's read within the interval depends on the node's ID, so that farrier does not read all
+nodes at the same time.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
             # The try is stored first, because other processes may be about to log in at the same BMC.
             return Update(
                 to=with_fields(node, bmc=may),
-                reason="counts its login attempt first",
+                reason="farrier records the login attempt before it reads the power",
                 requeue_after=_AT_ONCE,
                 quiet=True,
             )

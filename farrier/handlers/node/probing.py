@@ -1,8 +1,8 @@
 """Evaluates a probe: one read of a BMC for a verification or an adoption.
 
-Verifications and adoptions differ only in the states that follow the probe. This module checks whether the machine is
-the recorded one, and records successes and failures. It also begins and stops verifications, because both rules and
-responses do so.
+A verification and an adoption differ only in the states that follow the probe. This module checks whether the machine
+is the recorded machine, and records successes and failures. It also begins and stops verifications, because both rules
+and responses do so.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Runs the calls of a stage to its site's MAAS region: one reading of the machine, at most one change, and the result
-of the stage for each failure.
+"""Runs the calls of a stage to its site's MAAS region: one reading of the machine, and at most one change. Converts
+each failure to a result of the stage.
 
 The decision depends on fresh readings only, so a run repeated after a crash continues the earlier run. Nothing is sent
 to a machine that another user owns. A stage that waits for MAAS uses stored observations instead.
@@ -164,7 +164,7 @@ def latest(node: Node) -> MaasObservation | None:
 
 
 def is_foreign(seen: MaasObservation) -> bool:
-    """Whether another MAAS user is known to hold the machine."""
+    """Whether another MAAS user is known to own the machine."""
     return bool(seen.owner) and seen.ours is False
 
 

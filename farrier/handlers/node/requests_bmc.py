@@ -77,7 +77,7 @@ def manage(request: Request) -> Reply:
         asked = given_up(asked)
     begun = probing.begin_verify(asked, now, reason="manage was requested", cause=cause_of_intent(request.intent.id))
     if isinstance(begun, Wait):
-        return Accept(reason=f"begins later: {begun.reason}", to=asked)
+        return Accept(reason=f"the verification begins later: {begun.reason}", to=asked)
     return Accept(reason="verifying", to=begun.to)
 
 
@@ -87,10 +87,10 @@ def set_power(request: Request) -> Reply:
     node, now, params = request.node, request.now, request.params
     assert isinstance(params, SetPower), "the table of actions declares this type"
     if node.bmc.switching is not None:
-        return Hold(reason="power is being switched")
+        return Hold(reason="farrier is already switching the power")
     if params.enforce and params.power is PowerRequest.RESET:
         return Reject(
-            reason="set_power reset: farrier cannot enforce a reset, which happens once; use enforce only with on or "
+            reason="set_power reset: a reset happens once, so farrier cannot enforce it; use enforce only with on or "
             "off"
         )
     shared = probing.shared(node)
@@ -115,7 +115,7 @@ def set_power(request: Request) -> Reply:
             return Hold(reason=reason)
         return Reject(reason=f"set_power {params.power}: {reason}; submit it again in a few minutes")
     if node.bmc.asked_at is not None:
-        return Hold(reason="is being verified first")
+        return Hold(reason="farrier verifies the BMC first")
     return Hold(reason=f"power {params.power} is about to be sent", to=with_fields(node, bmc=begun))
 
 

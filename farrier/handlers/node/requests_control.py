@@ -14,7 +14,7 @@ def pause(request: Request) -> Reply:
     assert isinstance(request.params, Because), "the table of actions declares this type"
     paused = Pause(request.params.reason, request.now)
     if request.node.paused is not None and request.node.paused.reason == paused.reason:
-        return Accept(reason="paused already")
+        return Accept(reason="the node is already paused")
     return Accept(reason=f"paused: {paused.reason}", to=with_fields(request.node, paused=paused))
 
 
@@ -23,7 +23,7 @@ def unpause(request: Request) -> Reply:
     pause."""
     node = request.node
     if node.paused is None:
-        return Accept(reason="was not paused")
+        return Accept(reason="the node was not paused")
     if node.workflow is None:
         return Accept(reason="unpaused", to=with_fields(node, paused=None))
     owning = tasks.OWNING.get(node.status) if node.workflow.upstream.resumed else None

@@ -71,7 +71,7 @@ def release(request: Request) -> Reply:
         return Reject(reason=f"release: the node is not healthy: {proof.reason}")
     said = f": {params.reason}" if params.reason else ""
     released = with_fields(unclean.cleared(node), status=N.ACTIVE, ever_active=True)
-    return Accept(reason=f"released, healthy{said}", to=released)
+    return Accept(reason=f"the node is released and healthy{said}", to=released)
 
 
 def reactivate(request: Request) -> Reply:
@@ -101,7 +101,7 @@ def delete(request: Request) -> Reply:
     if compensating.has_work(node):  # also during an undo: the deletion replaces what was to follow
         undone = with_fields(marked, workflow=compensating.undoing(node, AfterUndo.CANCEL))
         return Accept(
-            reason="farrier deletes the node when the undo of its workflow is done",
+            reason="farrier deletes the node when the undo of the node's workflow is done",
             to=undone,
             writes=(RevokeBootstrap(),),
         )

@@ -77,7 +77,7 @@ def _of_deployment(node: Node, now: datetime, policy: Policy) -> Reply:
     to = _adopted(node, stage, seen.state, now)
     if stage is O.WAIT_FOR_AGENT_ENROLLMENT and isinstance(wait_for_agent_enrollment(to, now, policy), Done):
         return Accept(reason="the observed state is the target state", to=complete(to, ending=W.RECONCILED))
-    return _accepted(node, to, f"MAAS reports {seen.state}; continues at stage {stage}")
+    return _accepted(node, to, f"MAAS reports {seen.state}; the workflow continues at stage {stage}")
 
 
 def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
@@ -109,10 +109,11 @@ def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
     if workflow.upstream.adopted and workflow.status is W.RUNNING:
         return Accept(reason="the state in MAAS is already adopted")
     if not any(adopted.shows(seen, stage) for stage in stages):
-        return _no(f"MAAS reports {seen.state}; accepted at stage {workflow.stage} are {adopted.GOALS[stages[0]]}")
+        return _no(f"MAAS reports {seen.state}; stage {workflow.stage} accepts only {adopted.GOALS[stages[0]]}")
     to = with_fields(node, workflow=with_workflow(node, **again(workflow)))
     return Accept(
-        reason=f"MAAS reports {seen.state}; continues at stage {workflow.stage}", to=with_note(to, adopted=True)
+        reason=f"MAAS reports {seen.state}; the workflow continues at stage {workflow.stage}",
+        to=with_note(to, adopted=True),
     )
 
 

@@ -99,7 +99,7 @@ def adopt(request: Request) -> Reply:
     to = _with_onboarding(request)
     begun = onboarding_adopt.begin(to, now, cause=cause_of_intent(request.intent.id))
     if isinstance(begun, Wait):
-        return Accept(reason=f"begins later: {begun.reason}", to=to)
+        return Accept(reason=f"the probe begins later: {begun.reason}", to=to)
     return Accept(reason="adopting", to=begun.to)
 
 

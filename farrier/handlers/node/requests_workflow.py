@@ -78,17 +78,17 @@ def resume(request: Request) -> Reply:
     if node.workflow.status in FAILED:
         if node.deleting and isinstance(node.workflow, Onboarding):  # the undo failed, and nothing else may continue
             return Accept(reason="the undo of the workflow continues", to=_undoing(node, AfterUndo.CANCEL))
-        return Accept(reason=f"continues at stage {node.workflow.stage}", to=_running(request))
+        return Accept(reason=f"the workflow continues at stage {node.workflow.stage}", to=_running(request))
     type_ = tasks.OWNING.get(node.status)
     if type_ is None:
         return Accept(reason="nothing to resume: the workflow is running")
     writes = tasks.reissue(node, type_, request.now)
     if not writes:
-        return Accept(reason=f"{type_} is in progress")
+        return Accept(reason=f"task {type_} is in progress")
     if node.paused is not None:
         later = None if node.workflow.upstream.resumed else with_note(node, resumed=True)
-        return Accept(reason=f"farrier issues {type_} again when the pause ends", to=later)
-    return Accept(reason=f"{type_} was issued again", writes=writes)
+        return Accept(reason=f"farrier issues task {type_} again when the pause ends", to=later)
+    return Accept(reason=f"task {type_} was issued again", writes=writes)
 
 
 def rerun(request: Request) -> Reply:
@@ -101,7 +101,7 @@ def rerun(request: Request) -> Reply:
         failure_detail=None,
     )
     return Accept(
-        reason="runs again from the first stage",
+        reason="the workflow runs again from its first stage",
         to=with_fields(node, workflow=with_workflow(node, **start(workflow) | {"upstream": known})),
     )
 
@@ -127,12 +127,12 @@ def cancel(request: Request) -> Reply:
     workflow = node.workflow
     if workflow.status is W.COMPENSATING:
         if workflow.after_undo is AfterUndo.CANCEL and not node.deleting:
-            return Accept(reason="is already being cancelled")
+            return Accept(reason="the workflow is already being cancelled")
         to = with_fields(node, workflow=with_workflow(node, after_undo=AfterUndo.CANCEL), deleting=False)
         return Accept(reason="the workflow ends when its undo is done", to=to)
     if compensating.has_work(node):
         to = with_fields(_undoing(node, AfterUndo.CANCEL), deleting=False)
-        return Accept(reason=f"{workflow.kind} cancelled; it ends when its undo is done", to=to)
+        return Accept(reason=f"{workflow.kind} cancelled; the workflow ends when its undo is done", to=to)
     ended = with_workflow(node, status=W.CANCELLED, stop_requested=None, next_attempt_at=None)
     return Accept(
         reason=f"{workflow.kind} cancelled",
@@ -194,7 +194,7 @@ def _decommission(request: Request, mode: DecommissionMode, options: Options, wh
         return _raised(node, live, mode, options, what)
     if node.agentless and not options.force:
         return Reject(
-            reason=f"{what}: this node is agentless, and only an agent can drain and clean a node; to skip these "
+            reason=f"{what}: this node is agentless, and only an agent can drain and clean a node. To skip these "
             "tasks, use force: true with a reason; farrier then marks the node not_scrubbed"
         )
     begun = Decommission(mode=mode, mode_given_at=request.now, options=options)
@@ -222,7 +222,8 @@ def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Opt
     if raised == now:
         return Accept(reason=f"{what} is already in progress")
     return Accept(
-        reason=f"{what}: options extended", to=with_fields(node, workflow=with_workflow(node, options=raised))
+        reason=f"{what}: the options of the live decommission were extended",
+        to=with_fields(node, workflow=with_workflow(node, options=raised)),
     )
 
 

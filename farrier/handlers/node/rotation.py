@@ -1,7 +1,7 @@
 """Detects a new version of a credential and tries it at once.
 
-Each regular read first compares the version with the version that is known to be good. While reads fail because of the
-credential, farrier resolves the credential during the back-off, which costs no login.
+Before each regular read, farrier compares the current version with the version that is known to be good. While reads
+fail because of the credential, farrier resolves the credential during the back-off, which costs no login.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def offline(node: Node, now: datetime, config: Policy) -> Decision | None:
             return transition(
                 node,
                 with_fields(node, status=N.ACTIVE, ever_active=True),
-                reason="healthy again",
+                reason="the node is healthy again",
                 cause="signal: health",
             )
         case Unhealthy():

@@ -1,8 +1,8 @@
 """Agent tasks for the handler: issue, reissue, count failures, skip by force.
 
-A task waits for an agent without limit, and is issued again without limit after its lease expires. Meanwhile, views
-show its stage as above its limit. Only `failed` results count; after `max_task_attempts` of them, the task has failed
-for good.
+A task waits for an agent without limit. After its lease expires, the task is issued again, any number of times.
+Meanwhile, views show the stage as above its limit. Only `failed` results count; after `max_task_attempts` of them, the
+task has failed for good.
 """
 
 from __future__ import annotations

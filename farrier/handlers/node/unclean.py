@@ -1,9 +1,10 @@
 """The marks of an incomplete cleaning on a node: `not_scrubbed`, and the cause `cleanup_validation_failed`.
 
 `not_scrubbed` prevents the node from entering service until a scrub is finished. `cleanup_validation_failed` is the
-cause of a quarantine that the node keeps in every status until a validation succeeds or an operator releases the node
-with a reason. An offline node with this quarantine enters `quarantined` again, and `moves.with_fields` does not replace
-the cause. Only stages, `failing` and responses set or clear the marks, through this module.
+cause of a quarantine. The node keeps this quarantine in every status, until a validation succeeds or an operator
+releases the node with a reason. An offline node with this quarantine enters `quarantined` again, and
+`moves.with_fields` does not replace the cause. Only stages, `failing` and responses set or clear the marks, and only
+through this module.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ region (`REGION_AGAIN`)."""
 
 NOTICED_WITHIN = timedelta(seconds=90)
 """Longest time for which calls may fail before farrier notices an outage of the region: a poll begins 5 s after the
-last one and takes at most 75 s."""
+last poll and takes at most 75 s."""
 
 MOST_CUTS = 5
 """Number of consecutive interrupted calls after which the attempt has failed."""

@@ -52,8 +52,8 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
     """A kind to run. Raises ConfigError if its parts do not fit together.
 
     `snapshot` has the kind's own columns as fields; `columns` are the fields that a run may write, besides `state` and
-    `last_error`. `services` is entered once per process, before the loop begins, and left after the loop ends. `sql`
-    creates the kind's table, once.
+    `last_error`. The context `services` is entered once per process, before the loop begins, and left after the loop
+    ends. `sql` creates the kind's table, once.
 
     `load` is for a snapshot with more data than the row: SQL that takes IDs as `$1` and returns (id, now, snapshot); it
     may call `farrier.load_resources(kind, ids)`. `writer` and `section` are for writes besides `Answer`. `writer` is
@@ -80,7 +80,7 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
         fields = {field.encode_name for field in msgspec.structs.fields(self.snapshot)}
         if layers - fields:
             lacks = ", ".join(sorted(layers - fields))
-            raise ConfigError(f"kind {self.spec.name}: its snapshot {self.snapshot.__name__} does not have {lacks}")
+            raise ConfigError(f"kind {self.spec.name}: its snapshot {self.snapshot.__name__} lacks the fields {lacks}")
         missing = set(self.columns) - fields
         if missing:
             raise ConfigError(

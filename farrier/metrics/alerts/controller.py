@@ -87,8 +87,8 @@ def _replica_down() -> Alert:
         hold=timedelta(minutes=10),
         because="a reboot of the replica's machine takes less time",
         summary="A replica of farrier does not respond: {{ $labels.instance }}",
-        description="The other replicas have taken over its nodes. If you removed the replica, also remove it from "
-        "Prometheus's targets.",
+        description="The other replicas have taken over the nodes of this replica. If you removed the replica, also "
+        "remove it from the targets of Prometheus.",
     )
 
 
@@ -115,8 +115,8 @@ def _replica_without_database() -> Alert:
         hold=FLEET_HOLD,
         because="a fail-over of the database takes less time",
         summary="A replica of farrier no longer counts the fleet: {{ $labels.instance }}",
-        description="Its figures are {{ $value | humanizeDuration }} old; the figures of other replicas are current. "
-        "This replica handles no nodes, and no alert uses its figures.",
+        description="The figures of this replica are {{ $value | humanizeDuration }} old; the figures of other "
+        "replicas are current. This replica handles no nodes, and no alert uses its figures.",
     )
 
 
@@ -175,8 +175,8 @@ def _writes_refused() -> Alert:
         hold=_NONE,
         because=_ONCE,
         summary="The database rejects writes by the handler of {{ $labels.kind }}",
-        description="This is a bug, or the schema is of another release. The resource makes no progress until the "
-        "cause is fixed. The log has PostgreSQL's error.",
+        description="This is a bug, or the schema belongs to another release. The resource makes no progress until "
+        "the cause is fixed. The log has PostgreSQL's error.",
     )
 
 

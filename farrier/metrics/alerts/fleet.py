@@ -36,8 +36,8 @@ _PLACE = ("kind", "state", "substate")
 _WHERE = "{{ $labels.kind }} {{ $labels.state }}{{ with $labels.substate }} {{ . }}{{ end }}"
 
 PATIENT_FROM = timedelta(hours=24)
-"""An alert about a limit of at least this length is a ticket, because people do the work. For shorter limits machines
-do the work, and the alert pages."""
+"""An alert about a limit of at least this length is a ticket, because people do the work in such a state. If the limit
+is shorter, machines do the work, and the alert pages."""
 
 # An intent waits while its node is verifying or adopting, for ten minutes at most; then it has an answer.
 _ANSWERED_WITHIN = timedelta(minutes=15)
@@ -197,8 +197,8 @@ def _region_failing(*, named: bool) -> Alert:
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} MAAS region(s) cannot be read ({{ $labels.state }})",
-        description="farrier does not act on outdated observations of their machines. For the error, run farrier "
-        "site list." + (_FURTHEST if named else ""),
+        description="farrier does not act on outdated observations of the machines of these regions. To see the "
+        "error, run farrier site list." + (_FURTHEST if named else ""),
     )
 
 

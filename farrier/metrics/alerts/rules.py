@@ -22,8 +22,8 @@ STALE_AFTER = timedelta(minutes=3)
 usable even if two scrapes in a row fail."""
 
 FLEET_HOLD = timedelta(minutes=5)
-"""How long a condition on figures of the fleet must hold: longer than `STALE_AFTER`, so that outdated figures fire no
-alert, and longer than a fail-over of the database.
+"""How long a condition on figures of the fleet must be true. It is longer than `STALE_AFTER`, so that outdated figures
+fire no alert, and longer than a fail-over of the database.
 """
 
 FLEET_HOLD_BECAUSE = (
@@ -40,9 +40,9 @@ class Severity(StrEnum):
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule. `hold` is how long `expr` must be true before it fires, `because` the reason for that time. `runbook`
-    is a page below docs/operating/ and its anchor; the alert's own page if it is empty. Alerts with one name differ in
-    their `labels`, or Prometheus would merge them."""
+    """One rule. `hold` is how long `expr` must be true before the alert fires, and `because` is the reason for that
+    time. `runbook` is a page below docs/operating/ with its anchor; empty: the alert's own page. Alerts with one name
+    differ in their `labels`, or Prometheus would merge them."""
 
     name: str
     severity: Severity

@@ -1,6 +1,6 @@
 """Writes rules as YAML for Prometheus. Supports only mappings, sequences and texts of one line.
 
-Every text is quoted, so that no parser takes it for a number, a boolean or a comment. A text that cannot be quoted on
+Every text is quoted, so that no parser reads it as a number, a boolean or a comment. A text that cannot be quoted on
 one line is refused.
 """
 

@@ -1,7 +1,6 @@
-"""Grafana dashboards over the metrics of this package: JSON files beside this one.
-
-`tools.dashboards` makes the files with Grafana's own builders. The package ships the files, so it does not need the
-builders; a test proves that the files are what the builders make. `farrier dashboard` prints the dashboards.
+"""Grafana dashboards over the metrics of this package: JSON files in this directory. `tools.dashboards` makes the files
+with Grafana's own builders. The package ships the files, so it does not need the builders. A test proves that the
+builders would make the same files. `farrier dashboard` prints the dashboards.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def path(name: str) -> Path:
 
 
 def load(name: str, *, pages: str = DEFAULTS[PAGES], runbooks: Runbooks = _CHECKOUT) -> dict[str, Any]:
-    """A dashboard as Grafana takes it, with these addresses in its variables."""
+    """A dashboard in Grafana's format, with these addresses in its variables."""
     text = _RUNBOOK.sub(lambda link: link[1] + runbooks.after, path(name).read_text(encoding="utf-8"))
     board: dict[str, Any] = msgspec.json.decode(text)
     addresses = {PAGES: pages, RUNBOOKS: runbooks.before}

@@ -1,8 +1,8 @@
 """The region's ASGI application: reads a request, calls its operation, and applies faults.
 
 Served by `serving`, over a socket or in this process. The order is MAAS's: path, identity, method, operation, object;
-then, with the state kept, power and work, whose failure replaces the response. A fault that drops the response does so
-after all that.
+then, with the state kept, power and work, whose failure replaces the response. A fault that drops the response takes
+effect after all these steps.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """OAuth 1.0 with PLAINTEXT signatures, as MAAS verifies it: the caller, a nonce for one use, a valid timestamp.
 
 Owned by `Region`, called for each request. Any request with a known key uses up its nonce, so a retry must be signed
-again. Only timestamps that are too old are refused, not future ones. `skew` shifts the region's clock for these checks,
-for tests of clients with a wrong clock; the simulated timeline is independent of it.
+again. Only timestamps that are too old are refused; future timestamps are accepted. `skew` shifts the region's clock
+for these checks, for tests of clients with a wrong clock; the simulated timeline is independent of it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One request as MAAS parses it, and the errors that refuse it.
 
 Built by the application, read by every operation. An operation reads fields by name, by the table of `forms`: a field
-that is not in the table cannot be read, and is ignored if a client sent it. Of a JSON body only the fields that MAAS
-takes from `request.data` are read; the others are silently lost.
+that is not in the table cannot be read, and is ignored if a client sent it. Of a JSON body, only the fields that MAAS
+takes from `request.data` are read; all other fields are silently ignored.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Refused(Exception):
         self.body = body
         self.headers = headers or {}
         self.kind = kind
-        """The type of the content, where it is not the usual one."""
+        """The type of the content, if it is not the usual type."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """A status, a body and its type; `encoded` makes the usual one."""
+    """A status, a body and its type; `encoded` makes the usual answer."""
 
     status: int = 200
     content: bytes = b""

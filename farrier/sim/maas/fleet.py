@@ -1,8 +1,8 @@
 """The operations on machines as records: find, list, create, change, delete, annotate, allocate.
 
 Called by `app`. Lists have no pages and no choice of fields, and refuse unknown filters; host names and MAC addresses
-are unique in the region, BMC addresses are not. A user who is no administrator sees only machines of that user and
-those without an owner.
+are unique in the region, BMC addresses are not. A user without administrator rights sees only the user's own machines
+and machines without an owner.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def all_power_parameters(region: Region, call: Call) -> object:
 
 
 def create(region: Region, call: Call) -> object:
-    """200, not 201; commissions at once unless a parameter prevents it, and does not report a failure of that."""
+    """Respond 200, not 201. Commission at once unless a parameter prevents it; do not report a failed commissioning."""
     macs = [mac.lower() for mac in call.many("mac_addresses") if mac]
     hostname = call.one("hostname") or f"machine-{region.next_id('hostname')}"
     power_type = call.one("power_type") or ""

@@ -161,7 +161,7 @@ class Region:
                 link.ip_address = self.free_address(link.subnet)
 
     def free_address(self, subnet: Subnet) -> str:
-        """A free address. The search continues where the last one ended, because thousands of machines need one."""
+        """A free address. The search continues where the last search ended, because thousands of machines need one."""
         for _ in range(surroundings.addresses_of(subnet)):
             address = surroundings.address_in(subnet, self.next_id(f"address in {subnet.id}"))
             if address not in self.claimed:

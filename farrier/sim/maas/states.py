@@ -2,7 +2,8 @@
 
 Called by `app` for a machine the caller may change. Each operation decides by the status alone, with the recorded texts
 and codes of MAAS. It changes the record at once and leaves power and work to `call.later`, so the response shows the
-state before them. If the BMC then fails, the operation reverts its change as MAAS does, and the response is an error.
+state before power and work change. If the BMC then fails, the operation reverts its change as MAAS does, and the
+response is an error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The states of a machine in MAAS: their numbers, their labels, and the operations that they allow.
 
 Used by the modules of the simulated region that handle machines. The numbers and words are MAAS's own; clients rely on
-the numbers. It decides nothing: the operations do.
+the numbers. This module makes no decisions; the operations make them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The operations on disks: the list, which one boots, the layout.
 
 Called by `app` for a machine the caller may change. Only a Ready machine's storage can be changed; a layout destroys
-the former one, and may be requested again.
+the former layout, and may be requested again.
 """
 
 from __future__ import annotations

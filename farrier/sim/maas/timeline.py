@@ -28,7 +28,7 @@ class Timeline:
         return self._now
 
     def after(self, delay: timedelta, step: Step) -> None:
-        """Run `step` after this delay; at once without one."""
+        """Run `step` after this delay; without a delay, at once."""
         if delay <= timedelta(0):
             step()
             return

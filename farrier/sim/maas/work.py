@@ -39,8 +39,8 @@ _WORKFLOW_STARTS = timedelta(milliseconds=1)
 
 
 def switch(region: Region, machine: Machine, *, on: bool, then: Callable[[], None] | None = None) -> None:
-    """Switch the power, then run `then`. Raises Refused 500 if the BMC does not respond, and 503 if it never did
-    (maasserver/models/node.py:5869); nothing changes then."""
+    """Switch the power, then run `then`. Raises Refused 500 if the BMC does not respond, and 503 if it has never
+    responded (maasserver/models/node.py:5869); in both cases, nothing changes."""
     problem = region.nature_of(machine).bmc_error
     if problem is not None and machine.power_state == "unknown":
         text = f"No rack controllers can access the BMC of node {machine.hostname}"

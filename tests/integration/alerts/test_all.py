@@ -268,8 +268,8 @@ def test_the_page_about_failing_regions_names_them_and_no_other_alert_does(tmp_p
         "exp_labels": {"severity": "page", **labels},
         "exp_annotations": {
             "summary": "1 MAAS region(s) cannot be read (failing)",
-            "description": "farrier does not act on outdated observations of their machines. For the error, run "
-            "farrier site list. Furthest above the limit: ams1",
+            "description": "farrier does not act on outdated observations of the machines of these regions. To see the "
+            "error, run farrier site list. Furthest above the limit: ams1",
             "runbook_url": "https://docs.example/operating/alerts/FarrierRegionFailing.md",
         },
     }

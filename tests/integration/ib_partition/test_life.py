@@ -251,7 +251,7 @@ async def test_a_change_that_ufm_accepts_and_never_makes_is_retried_with_back_of
         ("qos", "update", "mtu_limit is 2, not 4"),
         ("add", "join", f"missing members: {GUIDS[1]}"),
         ("remove", "leave", f"members to be removed: {GUIDS[0]}"),
-        ("set", "limit", f"whose properties differ from the configured ones: {GUIDS[0]}"),
+        ("set", "limit", f"whose properties differ from the configured properties: {GUIDS[0]}"),
     ],
 )
 async def test_changes_that_ufm_accepts_and_does_not_make_are_reported(

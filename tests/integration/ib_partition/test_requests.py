@@ -152,7 +152,7 @@ async def test_intents_for_a_partition_in_deletion_are_answered(fabric: Fabric) 
     await fabric.asked("delete", drain=True)
     status, reason = await fabric.asked("update", mtu_limit=4)
     assert status == "rejected" and "deleting" in reason
-    assert await fabric.asked("delete") == ("accepted", "it is being deleted")
+    assert await fabric.asked("delete") == ("accepted", "the partition is already being deleted")
     assert await fabric.state(made) == "deleting"
 
 

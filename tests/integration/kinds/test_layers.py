@@ -120,7 +120,7 @@ def test_a_kind_with_a_reserved_name_or_a_snapshot_without_its_layers_is_refused
     for name in ("node", "status", "management", "onboarding_stage"):
         with pytest.raises(ConfigError, match="its name must not be one of"):
             racks(spec=msgspec.structs.replace(SPEC, name=name))
-    with pytest.raises(ConfigError, match="its snapshot Resource does not have power, power_entered_at"):
+    with pytest.raises(ConfigError, match="its snapshot Resource lacks the fields power, power_entered_at"):
         racks(snapshot=Resource)
 
 

@@ -75,7 +75,7 @@ async def test_a_deletion_is_refused_with_the_first_ten_users_and_how_many_more(
     status, reason = await lan.answer(request)
     assert status == "rejected"
     assert reason.startswith("13 addresses are allocated, to host-000, host-001,")
-    assert "host-009 and 3 more; release them first, or use drain: true" in reason
+    assert "host-009 and 3 more; release these addresses first, or use drain: true" in reason
     assert "host-010" not in reason
     assert await lan.state(made) == "ready"
     assert await lan.take("another") == "10.0.0.14"
@@ -233,7 +233,7 @@ async def test_a_second_delete_is_accepted_and_an_update_is_rejected_during_a_de
     await lan.ask("lan", "delete", drain=True)
     again, change = await lan.ask("lan", "delete"), await lan.ask("lan", "update", mtu=9000)
     await lan.settle()
-    assert await lan.answer(again) == ("accepted", "the segment is being deleted already")
+    assert await lan.answer(again) == ("accepted", "the segment is already being deleted")
     status, reason = await lan.answer(change)
     assert status == "rejected"
     assert reason == (

@@ -318,9 +318,9 @@ async def test_a_delete_does_not_wait_for_a_bmc(site: Site) -> None:
 
 async def test_resume_issues_no_second_task_while_one_is_queued_or_leased(site: Site) -> None:
     machine = await site.draining()
-    assert (await machine.ask("resume")).reason == "node.drain is in progress"
+    assert (await machine.ask("resume")).reason == "task node.drain is in progress"
     lease = await machine.claim(TaskType.DRAIN)
-    assert (await machine.ask("resume")).reason == "node.drain is in progress"
+    assert (await machine.ask("resume")).reason == "task node.drain is in progress"
     assert [task["status"] for task in await machine.tasks()] == ["dispatched"]
     assert lease is not None
     await machine.end(lease)
@@ -331,7 +331,7 @@ async def test_resume_issues_a_task_again_whose_lease_ran_out(site: Site) -> Non
     machine = await site.draining()
     await machine.claim(TaskType.DRAIN, lease=10 * SECOND)
     answers = await machine.ask_together(("resume", {}), ("resume", {}), later=11 * SECOND)
-    assert answers[0] == Answer(ACCEPTED, "node.drain was issued again")
+    assert answers[0] == Answer(ACCEPTED, "task node.drain was issued again")
     assert [(t["status"], t["attempt"]) for t in await machine.tasks()] == [("expired", 1), ("queued", 2)]
 
 

@@ -188,7 +188,7 @@ async def test_a_segment_of_another_site_stops_the_onboarding_for_an_operator(db
         detail = await lan.site.conn.fetchval(
             "SELECT failure_detail FROM farrier.node_lifecycle WHERE id = $1", node.id
         )
-        assert "segment tenant-a belongs to site south, but the node to site north" in detail
+        assert "segment tenant-a belongs to site south, but the node belongs to site north" in detail
         assert await lan.addresses(node) == []
 
 

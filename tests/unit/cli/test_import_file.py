@@ -76,7 +76,7 @@ def test_a_file_that_is_no_list_of_nodes_is_refused(tmp_path: Path, name: str, t
         ("name\n4711\n", "line 2: field name: '4711' is not valid"),
         ("name,site\ngpu-1,ams 1\n", "line 2: field site: 'ams 1' is not usable: expected the name of the site's file"),
         ("name,agentless\ngpu-1,yes\n", "line 2: field agentless: 'yes' must be true or false"),
-        ("name,macs\ngpu-1,02:00:00\n", "line 2: field macs: contains '02:00:00', not a MAC address"),
+        ("name,macs\ngpu-1,02:00:00\n", "line 2: field macs: contains '02:00:00', which is not a MAC address"),
         ("name,labels\ngpu-1,row\n", "line 2: field labels: expected KEY=VALUE, separated by ;, got 'row'"),
         ("name,labels\ngpu-1,row=b;row=c\n", "line 2: field labels: a label occurs twice in 'row=b;row=c'; remove one"),
         (

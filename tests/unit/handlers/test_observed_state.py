@@ -222,7 +222,10 @@ async def test_a_machine_that_is_released_already_is_passed_over(
     at: Stand, machine: Status, mode: DecommissionMode, following: D
 ) -> None:
     it = await decommissioned(at, machine, D.RELEASE_MAAS_NODE, mode=mode)
-    assert adopt(it) == ("accepted", f"MAAS reports {machine.name.lower()}; continues at stage release_maas_node")
+    assert adopt(it) == (
+        "accepted",
+        f"MAAS reports {machine.name.lower()}; the workflow continues at stage release_maas_node",
+    )
     await it.run()
     workflow = it.node.workflow
     assert workflow is not None
@@ -263,7 +266,7 @@ async def test_a_record_that_is_gone_is_removed(at: Stand) -> None:
 async def test_a_machine_that_is_not_released_is_not_taken_for_it(at: Stand, machine: Status, stage: D) -> None:
     it = await decommissioned(at, machine, stage)
     verdict, reason = adopt(it)
-    assert verdict == "rejected" and f"accepted at stage {stage} are ready, new, absent" in reason
+    assert verdict == "rejected" and f"stage {stage} accepts only ready, new, absent" in reason
 
 
 async def test_a_machine_that_was_deployed_anew_since_is_released_after_all(at: Stand) -> None:

@@ -35,7 +35,7 @@ HANDLER = NodeHandler(NodeConfig(), sites={SITE.name: SITE})
 _ADOPTED = (N.ENROLLING, N.QUARANTINED)
 # Words in the texts that name things and not intents.
 NO_INTENTS = re.compile(
-    r"the drain task|delete the node that is named|(?:a|its|the|cancel a) decommission\b|the deletion"
+    r"the drain task|delete the node that is named|(?:a|its|the|the missing|cancel a) decommission\b|the deletion"
     r"|decommission_failed"
 )
 PARAMS: dict[Action, dict[str, Any]] = {

@@ -44,7 +44,7 @@ def test_each_detail_has_a_word() -> None:
         (["label=row=a", "label=row-"], "label=row is given twice"),
         (["site=ams 1"], "site 'ams 1' is not usable: expected the name of the site's file"),
         (["agentless=yes"], "agentless must be true or false"),
-        (["mac=02:00"], "mac contains '02:00', not a MAC address"),
+        (["mac=02:00"], "mac contains '02:00', which is not a MAC address"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_is_expected(texts: list[str], error: str) -> None:

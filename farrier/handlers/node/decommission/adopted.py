@@ -1,8 +1,8 @@
 """Which stages of a decommission have reached their goal according to MAAS, after intent `adopt_observed_state`.
 
 Used by the other modules of this package and by the response to `adopt_observed_state`. Only stages that act in MAAS
-have a goal that MAAS shows; drain, cleaning, validation and secrets always run. A reading that is stale, or of a
-machine that another user holds, proves nothing: the stage then reads the machine.
+have a goal that MAAS shows; drain, cleaning, validation and secrets always run. A stale reading proves nothing, and
+neither does a reading of a machine that another user owns. The stage then reads the machine.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def goal_shown(node: Node, now: datetime, policy: Policy, *stages: D) -> str | N
         return None
     if region.is_foreign(seen) or not all(shows(seen, stage) for stage in stages):
         return None
-    return f"MAAS reports {seen.state}, adopted"
+    return f"MAAS reports {seen.state}, and an operator adopted this state"
 
 
 def is_given_back(seen: MaasObservation | None) -> bool:

@@ -2,7 +2,7 @@
 and memberships.
 
 Only a full decommission has this stage, after the machine was released and switched off, or its agent has uninstalled.
-The stage is done when the tables contain none of these, including rows that were written while the stage ran.
+The stage is done when the tables contain no such rows, including rows that were written while the stage ran.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _removed(node: Node) -> Done | Waiting:
     if node.secrets_left == ():
         return Done(reason="the database has no bootstrap token, agent key, address or membership of the node")
     return Waiting(
-        reason=f"removes {', '.join(node.secrets_left or ('its secrets',))}",
+        reason=f"farrier removes {', '.join(node.secrets_left or ('its secrets',))}",
         requeue_after=_AT_ONCE,
         writes=(RevokeBootstrap(), ForgetAgent(), UseNetworks()),
     )

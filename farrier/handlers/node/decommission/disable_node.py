@@ -17,7 +17,7 @@ def disable_node(node: Node, now: datetime, policy: Policy) -> StageResult:
     if node.status not in IN_SERVICE:
         return Done(reason=f"the node is already {node.status}", skipped=f"the node was already {node.status}")
     return Done(
-        reason="taken out of scheduling",
+        reason="the node is taken out of scheduling",
         to=with_fields(node, status=N.DRAINING),
         writes=(tasks.first(node, TaskType.DRAIN),),
     )

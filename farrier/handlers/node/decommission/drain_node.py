@@ -17,7 +17,7 @@ def drain_node(node: Node, now: datetime, policy: Policy) -> StageResult:
     if node.status in IN_SERVICE:  # resumed after a drain that failed for good
         return Step(
             to=with_fields(node, status=N.DRAINING),
-            reason="drains again",
+            reason="farrier drains the node again",
             writes=tasks.reissue(node, TaskType.DRAIN, now),
         )
     if node.status is not N.DRAINING:

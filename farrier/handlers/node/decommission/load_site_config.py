@@ -18,7 +18,7 @@ def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
     async def ask(client: MaasClient) -> Settled:
         us = await client.whoami()
         if us.is_superuser:
-            return Done(reason=f"site {node.site}: its region identifies farrier as {us.username[:64]!r}")
+            return Done(reason=f"site {node.site}: the MAAS region identifies farrier as {us.username[:64]!r}")
         detail = f"site {node.site}: {us.username[:64]!r}, the user of the API key, is not an administrator of MAAS"
         return Failed(failure=FailureClass.INVALID_CONFIG, detail=detail)
 

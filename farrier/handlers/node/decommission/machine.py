@@ -1,8 +1,8 @@
 """Shared code of the stages that release a node's machine in MAAS.
 
-Each attempt requests a change once: the commit after the request records it (`asking`), and the stage requests nothing
-else until a later observation of the machine. A request whose response was lost is not recorded, so the stage reads the
-machine and decides by the result.
+Each attempt requests a change once. The commit after the request records the request (`asking`), and the stage requests
+nothing else until a later observation of the machine. A request whose response was lost is not recorded, so the stage
+reads the machine and decides by the result.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def unseen(node: Node, *whats: str) -> Waiting | None:
     seen = region.latest(node)
     asked = asked_at if any(was_asked(node, what) for what in whats) else None
     if asked is not None and (seen is None or not seen.tells_of(asked)):
-        return Waiting(reason="waits for a read of MAAS")
+        return Waiting(reason="waits until farrier has read the machine in MAAS")
     if seen is not None and seen.status in ON_ITS_WAY_OUT:
         return going(seen.status, seen.status_name)
     return None

@@ -27,7 +27,7 @@ _NOT_SWITCHED = (None, "", "manual")
 def power_off_maas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
     if left_alone(node) is None and tasks.pointless(node) is None:
         why = "MAAS did not install the machine, and the node's agent still has to uninstall"
-        return Done(reason=f"left on: {why}", skipped=why)
+        return Done(reason=f"the machine stays on: {why}", skipped=why)
     gone = Done(reason=f"machine {node.maas_id} no longer exists in MAAS", skipped="no longer in MAAS")
     return (
         left_alone(node)

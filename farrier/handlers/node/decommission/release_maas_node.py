@@ -107,7 +107,7 @@ def _released(node: Node, machine: Machine) -> Done:
             reason=f"nothing to release: the machine is {shown}",
             skipped=f"the machine is {shown} in MAAS, not deployed",
         )
-    return _given_back(node, f"released: it is {shown}")
+    return _given_back(node, f"released: the machine is {shown}")
 
 
 def _given_back(node: Node, reason: str, *, skipped: str | None = None) -> Done:

@@ -1,7 +1,6 @@
 """Stage `remove_maas_record`: deletes the machine from MAAS.
 
-The region deletes deployed machines like any others, so this stage deletes only machines without an installed
-system.
+The region would also delete a deployed machine, so this stage deletes only machines without an installed system.
 """
 
 from __future__ import annotations

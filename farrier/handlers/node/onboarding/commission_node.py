@@ -2,7 +2,8 @@
 
 A ready machine that passed its commissioning is not commissioned again, because this would remove its storage and
 network configuration. The site decides what a commissioning wipes. A machine marked broken is commissioned only after
-intent `retry_stage`. The number of requests is recorded, because `wait_for_ready` leads back here after a failure.
+intent `retry_stage`. The workflow records the number of requests, because `wait_for_ready` leads back to this stage
+after a failure.
 """
 
 from __future__ import annotations
@@ -68,9 +69,9 @@ def _to_find_disks(node: Node, machine: Machine) -> bool:
 
 
 def commission(node: Node, machine: Machine, wanted: CommissionSite) -> Commission:
-    """The commissioning request. An operator may have set up a machine that is not new and that farrier did not create,
-    so its configuration is kept even if the site wipes configurations. If the machine has none, later stages lay out
-    its disk and link its NIC."""
+    """The commissioning request. If a machine is not new and farrier did not create it, an operator may have set it up.
+    farrier then keeps its configuration, even if the site wipes configurations. If the machine has none, later stages
+    lay out its disk and link its NIC."""
     set_up = machine.status != S.NEW and not node.maas_created
     return Commission(
         skip_networking=wanted.keep_networking or set_up,
@@ -99,8 +100,10 @@ def _is_requested(node: Node) -> bool:
 
 def _ready(node: Node) -> Done:
     if detour.upstream(node).commissions > 0:
-        return Done(reason="commissioned and ready")
-    return Done(reason="ready, and commissioned before", skipped="the machine was already commissioned")
+        return Done(reason="the machine is commissioned and ready")
+    return Done(
+        reason="the machine is ready, and was commissioned before", skipped="the machine was already commissioned"
+    )
 
 
 def _beyond(node: Node, machine: Machine, stands: str) -> Settled:

@@ -1,9 +1,9 @@
-"""Stage `create_or_find_in_maas`: finds or creates the node's machine in MAAS, which no other node may have.
+"""Stage `create_or_find_in_maas`: finds or creates the node's machine in MAAS. No other node may have this machine.
 
 An adoption only searches, and only by recorded values. A deployment takes the only machine that matches any recorded
-value, or creates one. A found machine is assigned in two runs: the first run records it as a candidate, and the next
-snapshot shows whether another node has it. A contradiction requires an operator: farrier sends nothing to a machine
-that may not be the node's.
+value, or creates a machine. A found machine is assigned in two runs: the first run records it as a candidate, and the
+next snapshot shows whether another node has it. A contradiction requires an operator: farrier sends nothing to a
+machine that may not be the node's.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class _Run:
                 reason=f"machine {system_id} no longer exists; farrier searches again",
             )
         addresses = await client.power_addresses((system_id,))
-        found = Found(machine=machine, by=("the search before",), power=addresses.get(system_id, PowerAddress()))
+        found = Found(machine=machine, by=("the previous search",), power=addresses.get(system_id, PowerAddress()))
         checked = await _checked(client, self._node, self._known, found)
         if isinstance(checked, Failed):
             return checked
@@ -191,9 +191,9 @@ class _Run:
         if not self._node.macs:
             return Failed(
                 failure=FailureClass.INVALID_CONFIG,
-                detail="MAAS has no machine of this node, and cannot create one without a MAC address: register "
-                "the node with the MAC address of its boot interface, or boot it once from the network so "
-                "that MAAS discovers it",
+                detail="MAAS has no machine of this node, and cannot create a machine without a MAC address: "
+                "register the node with the MAC address of its boot interface, or boot the machine once from "
+                "the network so that MAAS discovers it",
             )
         new = NewMachine(
             hostname=self._known.hostname,
@@ -210,7 +210,7 @@ class _Run:
         except MaasError as error:
             if error.failure is MaasFailure.INVALID and _IS_THERE & error.fields.keys():
                 # The machine was created after the search: by a request whose response was lost, or by a network boot.
-                detail = f"MAAS refused to create the machine, and lists no such machine: {error.detail}"
+                detail = f"MAAS refused to create the machine, and has no matching machine: {error.detail}"
                 return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
             raise
         if machine.description != new.description:

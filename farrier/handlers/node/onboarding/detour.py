@@ -1,8 +1,9 @@
 """Shared code of the stages that deploy, and deploy again after a failed deployment.
 
-Pure, except for the functions that read the last deployment. A workflow that enters a stage counts its attempts from 1,
-so this count cannot limit the deployments. The workflow therefore counts failed deployments, and the stage that
-classifies a failure has this count as its attempt, so that the limit of attempts and the back-off apply to deployments.
+Pure, except for the functions that read the last deployment. The count of attempts begins at 1 each time a workflow
+enters a stage, so this count cannot limit the deployments. The workflow therefore counts failed deployments. The stage
+that classifies a failure uses this count as its attempt, so that the limit of attempts and the back-off apply to
+deployments.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ def comment(node: Node, number: int) -> str:
 
 
 async def last_start(client: MaasClient, system_id: str) -> Event | None:
-    """The last requested deployment of the machine; None if the region no longer lists one. Events are read page by
-    page, newest first, because a long-running machine has many later events."""
+    """The last requested deployment of the machine; None if the region no longer lists a deployment. Events are read
+    page by page, newest first, because a long-running machine has many later events."""
     before: int | None = None
     for _ in range(_MOST_PAGES):
         page = await client.events(system_id=system_id, before=before, limit=MOST_EVENTS)

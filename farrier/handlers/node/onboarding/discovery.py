@@ -1,7 +1,7 @@
 """Finds the machine of a node in MAAS, by every clue, and names contradictions. Reads only.
 
 Every clue is looked up, even after a match: a second machine found by another clue is a conflict for an operator.
-Entries of a list that do not match the clue are ignored, so a region that ignores a filter proposes no wrong machine.
+Listed machines that do not match the clue are ignored, so a region that ignores a filter leads to no wrong machine.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def is_at(known: Clues, power: PowerAddress) -> bool:
 
 
 def the_one(found: tuple[Found, ...]) -> Found | Failed | None:
-    """The only machine; a failure if there are several; None if there is none."""
+    """The only machine; a failure if there are several machines; None if there is no machine."""
     if len(found) > 1:
         candidates = "; ".join(f"{_named(one.machine)} by {' and '.join(one.by)}" for one in found[:_MOST_NAMED])
         more = f"; and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
@@ -191,8 +191,9 @@ def contradiction(known: Clues, found: Found) -> Failed | None:
         return Failed(
             failure=FailureClass.DISCOVERY_CONFLICT,
             detail=f"{what} matches only by name, which does not prove its identity: the node has MAC addresses "
-            f"{_listed(known.macs) or 'unknown'} and its BMC at {known.host or 'an unknown address'}, the machine "
-            f"has {_listed(theirs) or 'unknown'} and its BMC at {host_of(found.power.power_address or '') or 'none'}",
+            f"{_listed(known.macs) or 'unknown'} and its BMC at {known.host or 'an unknown address'}; the "
+            f"machine has {_listed(theirs) or 'unknown'} and its BMC at "
+            f"{host_of(found.power.power_address or '') or 'none'}",
         )
     return None
 

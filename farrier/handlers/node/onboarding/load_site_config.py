@@ -41,7 +41,7 @@ async def _probed(client: MaasClient, node: Node) -> Settled:
     if not user.is_superuser:
         return Failed(
             failure=FailureClass.UPSTREAM_REFUSED,
-            detail=f"the API key of site {node.site} belongs to {user.username[:64]!r}, who is not an "
-            "administrator of its region; use the key of an administrator",
+            detail=f"the API key of site {node.site} belongs to {user.username[:64]!r}, who is not an administrator "
+            "of the site's region; use the key of an administrator",
         )
     return Done(reason=f"the key of site {node.site} belongs to {user.username[:64]!r}, an administrator of its region")

@@ -120,7 +120,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
                 f"{place.table}: the interface is on no VLAN, so its subnet is unknown; set the link's subnet"
             )
         where = "no VLAN" if vlan is None else _vlan(vlan)
-        which = f" that holds {holding}" if holding is not None else ""
+        which = f" that contains {holding}" if holding is not None else ""
         seen = listed(sorted(one.cidr or str(one.id) for one in found))
         raise ConfigError(
             f"{place.table}: {where} does not have exactly one subnet{which}; set the link's subnet; subnets: {seen}"

@@ -1,9 +1,9 @@
 """Plans the changes that bring a machine's network to its site's tables, in the order of their requests.
 
 Stage `apply_roce_phase2` requests the first change, then plans again. Pure and idempotent: a plan has no change that
-the region already shows, and an empty plan means that nothing is left to do. A change that depends on a missing
-interface, such as a VLAN on a bond, is planned once the interface exists. A plan never removes anything: an existing
-bond of other ports is a `ConfigError`.
+the region already shows, and with an empty plan, no change is missing. A change that depends on a missing interface,
+such as a VLAN on a bond, is planned once the interface exists. A plan never removes anything: an existing bond of other
+ports is a `ConfigError`.
 """
 
 from __future__ import annotations

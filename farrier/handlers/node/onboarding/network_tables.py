@@ -96,7 +96,7 @@ def _ports(tables: Sequence[PortSite], physical: Sequence[Interface], boot: int 
         if len(found) > 1 and any(link is not None and link.mode is LinkMode.STATIC for link in links):
             names = listed(one.name for one in found)
             raise ConfigError(
-                f"{table} sets one static address but matches several ports: {names}; write one table for each"
+                f"{table} sets one static address but matches several ports: {names}; write a table for each port"
             )
         yield from (Port(table=table, want=want, interface=one) for one in found)
 

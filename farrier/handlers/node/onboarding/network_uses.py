@@ -45,7 +45,7 @@ def held_up(node: Node, site: Site, now: datetime) -> Waiting | Step | Failed | 
     known = node.networks or Networks()
     wanted = _wanted(node, site)
     if _named(known) != wanted:
-        return Waiting(reason=f"allocates its networks: {_described(wanted)}", requeue_after=_AT_ONCE, writes=(wanted,))
+        return Waiting(reason=_described(wanted), requeue_after=_AT_ONCE, writes=(wanted,))
     misfits = (*_elsewhere(node, known.segments, "segment"), *_elsewhere(node, known.partitions, "IB partition"))
     if misfits:
         return Failed(failure=FailureClass.INVALID_CONFIG, detail="; ".join(misfits))
@@ -61,7 +61,7 @@ def _takes(node: Node, wanted: UseNetworks, now: datetime) -> Waiting | Step:
     """Repeat the allocation, but only `_TAKE_AGAIN` after the last one, so that runs do not request networks in a tight
     loop."""
     assert node.workflow is not None, "a stage runs in a workflow"
-    reason = "allocates the networks that are available"
+    reason = "farrier allocates the networks that are available"
     took_at = node.workflow.upstream.took_at
     if took_at is not None and now - took_at < _TAKE_AGAIN:
         return Waiting(reason=reason, requeue_after=took_at + _TAKE_AGAIN - now)
@@ -91,13 +91,19 @@ def _named(known: Networks) -> UseNetworks:
 
 def _described(wanted: UseNetworks) -> str:
     names = (*wanted.segments, *wanted.partitions)
-    return listed(names) if names else "nothing any more"
+    return (
+        f"farrier allocates the networks of the node: {listed(names)}"
+        if names
+        else "farrier releases all networks of the node"
+    )
 
 
 def _elsewhere(node: Node, used: tuple[SegmentUse, ...] | tuple[PartitionUse, ...], what: str) -> Iterator[str]:
     for each in used:
         if each.state is not None and each.site != node.site:
-            yield f"{what} {each.name} belongs to site {each.site or '(none)'}, but the node to site {node.site}"
+            yield (
+                f"{what} {each.name} belongs to site {each.site or '(none)'}, but the node belongs to site {node.site}"
+            )
 
 
 def _segment_changes(use: SegmentUse) -> bool:

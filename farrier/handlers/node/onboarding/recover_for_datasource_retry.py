@@ -1,4 +1,4 @@
-"""Stage `recover_for_datasource_retry`: makes the machine of a failed deployment ready for the next one.
+"""Stage `recover_for_datasource_retry`: makes the machine of a failed deployment ready for the next deployment.
 
 The stage aborts a stuck deployment, releases a failed one, and erases nothing. It never requests power, because a
 machine that MAAS powers on loses its user data. Each change is sent after a reading of the machine; later observations
@@ -36,8 +36,7 @@ _RELEASE = "release"
 
 
 def recover_for_datasource_retry(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Lead to the next deployment, or back to the last deployment if it succeeded after all. The result is never
-    `Done`."""
+    """Lead to the next deployment, or back to the last deployment if that one succeeded. The result is never `Done`."""
     if _waits(node):
         return Waiting(reason="waits until MAAS has released the machine")
 

@@ -40,7 +40,7 @@ def render_cloud_init(node: Node, now: datetime, policy: Policy) -> StageResult:
     if node.workflow.upstream.has_deployed:
         seen = region.latest(node)
         if seen is None:
-            return Waiting(reason="waits for a read of MAAS")
+            return Waiting(reason="waits until farrier has read the machine in MAAS")
         if seen.state in (MaasStatus.DEPLOYING, MaasStatus.DEPLOYED) and region.is_undecided(seen):
             return region.undecided(seen)
         if seen.ours and seen.state in (MaasStatus.DEPLOYING, MaasStatus.DEPLOYED):
@@ -86,7 +86,8 @@ async def _with_token(services: NodeServices, node: Node, site: Site, now: datet
     if not templates.names_token(site.cloud_init.template):
         # Issue no token, because this would only invalidate the token that an operator gave to the agent.
         reason = (
-            f"the user data can be rendered; it does not contain {templates.TOKEN}, so the agent needs another token"
+            f"the user data can be rendered; it does not contain {templates.TOKEN}, so the agent must get a token in "
+            "another way"
         )
         return Done(reason=reason, to=with_note(node, token=None))
     digest = bootstrap.digest(token)

@@ -1,8 +1,8 @@
 """Stage `resolve_power_credentials`: checks that the BMC is manageable and that its credential resolves.
 
-An adoption reads the BMC with a probe of its own, and the result of the probe continues the onboarding. For a
-deployment, MAAS needs the credential: this stage only checks that the credential resolves, and the next stage resolves
-it again to send it. The credential is not stored.
+An adoption reads the BMC with a separate probe, and the result of the probe continues the onboarding. For a deployment,
+MAAS needs the credential: this stage only checks that the credential resolves, and the next stage resolves it again to
+send it. The credential is not stored.
 """
 
 from __future__ import annotations
@@ -82,7 +82,10 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> StageResult:
     if bmc.failures > 0 and bmc.failure is not None and bmc.failure in UNSAFE_OF_BMC:
         return Failed(failure=UNSAFE_OF_BMC[bmc.failure], detail=bmc.last_error or "another machine responds")
     if bmc.asked_at is None:
-        return Step(to=with_fields(node, bmc=replace(bmc, asked_at=now)), reason="requests the verification of the BMC")
+        return Step(
+            to=with_fields(node, bmc=replace(bmc, asked_at=now)),
+            reason=("farrier requests the verification of the BMC"),
+        )
     last = f": {bmc.failure}: {bmc.last_error}" if bmc.failure is not None else ""
     return _waiting(node, now, config, f"waits for the BMC to be manageable{last}")
 

@@ -1,8 +1,8 @@
 """Stage `wait_for_agent_enrollment`: waits until the agent of this installation has enrolled and the node is healthy.
 
 The last stage of each mode. The stage fails if the machine is no longer deployed. If the agent does not enrol in time,
-the stage fails with the events of the first boot, because MAAS reports a machine as deployed before cloud-init has
-finished.
+the stage fails, and its error contains the events of the first boot: MAAS reports a machine as deployed before
+cloud-init has finished.
 """
 
 from __future__ import annotations
@@ -69,8 +69,10 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> Done | Failed | Wait
             )
     proof = proven_healthy(node, now, config)
     if isinstance(proof, Healthy):
-        return Done(reason="enrolled and healthy")
-    return Waiting(reason=f"enrolled, but not healthy yet: {proof.reason}" if agent else proof.reason)
+        return Done(reason="the agent has enrolled, and the node is healthy")
+    return Waiting(
+        reason=f"the agent has enrolled, but the node is not healthy yet: {proof.reason}" if agent else proof.reason
+    )
 
 
 def _was_heard_in_this_attempt(node: Node, agent: Agent) -> bool:

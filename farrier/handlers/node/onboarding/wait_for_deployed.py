@@ -19,7 +19,7 @@ from farrier.model.observation import MaasObservation
 # The status messages of MAAS during a deployment, latest first, reduced to a few phases: a wait is stored whenever its
 # text changes.
 _PHASES = (
-    ("Rebooting", "starting what was installed"),
+    ("Rebooting", "booting the installed system"),
     ("Configuring OS", "installing"),
     ("Installing OS", "installing"),
     ("Configuring storage", "installing"),
@@ -38,7 +38,7 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
     deployment."""
     seen = region.latest(node)
     if seen is None:
-        return Waiting(reason="waits for a read of MAAS")
+        return Waiting(reason="waits until farrier has read the machine in MAAS")
     if seen.status is None:
         return region.gone(node)
     if region.is_foreign(seen):
@@ -70,4 +70,4 @@ def _noted(node: Node, seen: MaasObservation) -> Node:
 def _phase(seen: MaasObservation) -> str:
     message = seen.status_message or ""
     phase = next((phase for start, phase in _PHASES if message.startswith(start)), None)
-    return phase or ("starting what was installed" if seen.netboot is False else "starting the machine")
+    return phase or ("booting the installed system" if seen.netboot is False else "starting the machine")

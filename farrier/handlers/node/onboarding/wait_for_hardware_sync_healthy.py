@@ -1,7 +1,7 @@
 """Stage `wait_for_hardware_sync_healthy`: waits until the installed system reports its hardware to MAAS in time.
 
 MAAS itself sets the time of the last sync when it reports the machine as deployed, and signals of the first boot change
-this time, so only a later sync is proof. Only times of the region decide whether a sync is later, because the clock of
+this time. So only a later sync is proof. Only times of the region decide whether a sync is later, because the clock of
 the database may differ by minutes.
 """
 

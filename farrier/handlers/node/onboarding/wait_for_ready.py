@@ -25,7 +25,7 @@ def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
     assert workflow is not None, "a stage runs in a workflow"
     seen = region.latest(node)
     if seen is None:
-        return Waiting(reason="waits for a read of MAAS")
+        return Waiting(reason="waits until farrier has read the machine in MAAS")
     not_ours = _not_ours(node, seen)
     if not_ours is not None:
         return not_ours
@@ -35,7 +35,7 @@ def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
     if seen.state is MaasStatus.COMMISSIONING:
         return Waiting(reason=f"waits for MAAS to commission the machine: {stands}")
     if seen.state is MaasStatus.READY and seen.commissioning_status_name == PASSED:
-        return Done(reason="commissioned and ready")
+        return Done(reason="the machine is commissioned and ready")
     if seen.status == StatusNumber.FAILED_TESTING:
         return failed_testing(seen.system_id, seen.error_description or seen.status_message)
     if seen.state is MaasStatus.BROKEN:
@@ -76,4 +76,6 @@ def _again(node: Node, workflow: Workflow, why: str) -> StageResult:
         return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=why, stop=StopRequest.FAILED)
     if workflow.status_entered_at <= workflow.stage_entered_at:
         return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=why)
-    return Step(to=at_stage(node, OnboardingStage.COMMISSION_NODE), reason=f"commissions again: {why}")
+    return Step(
+        to=at_stage(node, OnboardingStage.COMMISSION_NODE), reason=(f"farrier commissions the machine again: {why}")
+    )

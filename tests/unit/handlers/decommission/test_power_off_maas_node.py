@@ -56,7 +56,7 @@ async def test_a_machine_that_is_off_is_left_so(stand: Stand) -> None:
 @pytest.mark.parametrize("status", [S.READY, S.NEW, S.FAILED_COMMISSIONING, S.BROKEN], ids=lambda status: status.name)
 async def test_a_machine_that_was_given_back_is_switched_off_once(stand: Stand, status: Status, power: str) -> None:
     machine = await given(stand, STAGE, status, owner=None, power=power, **RELEASED)
-    waits(await stand.settle(), "for a read of MAAS")
+    waits(await stand.settle(), "until farrier has read the machine in MAAS")
     stand.observe()
     is_through(await stand.settle())
     is_through(await stand.settle())

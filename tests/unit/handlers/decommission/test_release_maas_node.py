@@ -62,7 +62,7 @@ def is_not_released(stand: Stand) -> None:
 @pytest.mark.parametrize("status", [*RELEASABLE, S.FAILED_DISK_ERASING], ids=lambda status: status.name)
 async def test_a_machine_of_ours_is_released_once(stand: Stand, status: Status) -> None:
     machine = await given(stand, STAGE, status)
-    waits(await stand.settle(), "for a read of MAAS")
+    waits(await stand.settle(), "until farrier has read the machine in MAAS")
     is_not_released(stand)
     stand.observe()
     is_through(await stand.settle())
@@ -166,9 +166,9 @@ async def test_nothing_is_asked_for_again_before_maas_was_read(stand: Stand) -> 
     await given_deployed(stand, STAGE)
     stand.observe()  # a reading from before the release
     stand.pass_time(SECOND)
-    waits(await stand.settle(), "for a read of MAAS")
+    waits(await stand.settle(), "until farrier has read the machine in MAAS")
     before = asked(stand)
-    waits(await stand.settle(), "for a read of MAAS")
+    waits(await stand.settle(), "until farrier has read the machine in MAAS")
     assert asked(stand) == before
 
 
@@ -186,7 +186,7 @@ async def test_nothing_is_asked_for_again_before_maas_was_read(stand: Stand) -> 
 )
 async def test_running_work_is_aborted_first(stand: Stand, status: Status, then: list[str]) -> None:
     machine = await given(stand, STAGE, status)
-    waits(await stand.settle(), "for a read of MAAS")
+    waits(await stand.settle(), "until farrier has read the machine in MAAS")
     assert sent(stand) == ["abort"]
     stand.observe()
     settled = await stand.settle()
@@ -291,7 +291,7 @@ async def test_an_erasure_without_a_bmc_names_the_bmc_and_is_made_once_it_is_bac
         again(stand)
     assert FAILURES[F.POWER_FAILED].retryable and "BMC" in FAILURES[F.POWER_FAILED].action
     stand.region.natures.clear()
-    waits(await stand.settle(), "for a read of MAAS")
+    waits(await stand.settle(), "until farrier has read the machine in MAAS")
     assert machine.status is S.DISK_ERASING
     stand.pass_time(LATER)
     stand.observe()

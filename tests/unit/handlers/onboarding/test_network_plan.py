@@ -149,7 +149,7 @@ def test_a_glob_that_matches_nothing_says_what_there_was() -> None:
                     {"match": "enp2*", "vlan": 200, "link": {"mode": "static", "addresses": {"gpu-1": "10.9.9.9"}}}
                 ]
             },
-            "does not have exactly one subnet that holds 10.9.9.9",
+            "does not have exactly one subnet that contains 10.9.9.9",
         ),
     ],
 )

@@ -167,7 +167,7 @@ async def test_what_is_of_another_site_is_a_mistake_in_the_sites_file(
 ) -> None:
     settled = await with_(at, segment, of)
     assert isinstance(settled, Failed) and settled.failure is FailureClass.INVALID_CONFIG
-    assert "but the node to site north" in settled.detail and not at.writes
+    assert "but the node belongs to site north" in settled.detail and not at.writes
 
 
 async def test_ports_that_nobody_knows_are_asked_for_and_that_has_a_limit(at: Stand) -> None:

@@ -153,7 +153,7 @@ async def test_a_site_that_lost_its_region_is_waited_for(at: Stand) -> None:
 async def test_after_a_deployment_the_machine_is_looked_at_first(at: Stand) -> None:
     at.node = with_note(at.node, deploys=1)
     settled = await at.once()
-    assert isinstance(settled, Waiting) and settled.reason == "waits for a read of MAAS"
+    assert isinstance(settled, Waiting) and settled.reason == "waits until farrier has read the machine in MAAS"
 
 
 @pytest.mark.parametrize("state", [MaasStatus.DEPLOYING, MaasStatus.DEPLOYED])

@@ -43,7 +43,11 @@ async def look(at: Stand, **fields: Any) -> Done | Failed | Waiting | Step:
 
 async def test_before_a_reading_there_is_nothing_to_decide_on(at: Stand) -> None:
     settled = await at.once()
-    assert isinstance(settled, Waiting) and settled.reason == "waits for a read of MAAS" and settled.timed
+    assert (
+        isinstance(settled, Waiting)
+        and settled.reason == "waits until farrier has read the machine in MAAS"
+        and settled.timed
+    )
 
 
 async def test_a_reading_from_before_the_stage_began_is_not_decided_on(at: Stand) -> None:
@@ -87,8 +91,8 @@ async def test_an_older_deployment_still_in_the_reading_does_not_date_this_one(a
         ({"status_message": "Loading ephemeral - "}, "booting the installer"),
         ({"status_message": "Configuring storage - "}, "installing"),
         ({"status_message": "Configuring OS - "}, "installing"),
-        ({"status_message": "Rebooting - "}, "starting what was installed"),
-        ({"status_message": "Who knows", "netboot": False}, "starting what was installed"),
+        ({"status_message": "Rebooting - "}, "booting the installed system"),
+        ({"status_message": "Who knows", "netboot": False}, "booting the installed system"),
     ],
 )
 async def test_while_it_deploys_the_phase_is_told(at: Stand, fields: dict[str, Any], phase: str) -> None:
