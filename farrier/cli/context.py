@@ -31,7 +31,7 @@ def list_(as_json: output.AsJson = False) -> None:
         output.json([_object(name, each) | {"current": name == found.current} for name, each in found.contexts.items()])
         return
     if not found.contexts:
-        typer.echo(f"no context is in {contexts.path()}; farrier context add adds one", err=True)
+        typer.echo(f"there is no context in {contexts.path()}; to add one, run farrier context add", err=True)
     output.table(
         ("CURRENT", "NAME", "DATABASE", "SETTINGS"),
         (
@@ -53,7 +53,7 @@ def show(
     found = contexts.load()
     chosen = name or found.current
     if not chosen:
-        raise ConfigError(f"no context is selected in {contexts.path()}; farrier context use NAME selects one")
+        raise ConfigError(f"no context is selected in {contexts.path()}; to select one, run farrier context use NAME")
     if as_json:
         output.json(_object(chosen, found.named(chosen)))
     else:
@@ -73,9 +73,9 @@ def use(name: _Name) -> None:
 @context.command("add")
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, dots, dashes and underscores.")],
-    dsn: Annotated[str, typer.Option(metavar="URL", help="PostgreSQL, as a postgresql:// URL.")] = "",
+    dsn: Annotated[str, typer.Option(metavar="URL", help="URL of the database: postgresql://…")] = "",
     embedded: Annotated[str, typer.Option(metavar="DIR", help="Directory of an embedded PostgreSQL.")] = "",
-    api: Annotated[str, typer.Option(metavar="URL", help="HTTP API of a running farrier.")] = "",
+    api: Annotated[str, typer.Option(metavar="URL", help="URL of a running farrier, for its HTTP API.")] = "",
     token_file: Annotated[str, typer.Option(metavar="FILE", help="File with the token for the API.")] = "",
     config: Annotated[str, typer.Option(metavar="FILE", help="TOML file with settings.")] = "",
 ) -> None:
@@ -85,12 +85,12 @@ def add(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     contexts.save(contexts.load().with_context(name, added))
-    typer.echo(f"{name} is in {contexts.path()}")
+    typer.echo(f"context {name} is saved in {contexts.path()}")
 
 
 @context.command("remove")
 def remove(name: _Name) -> None:
-    """Remove a context. Its database stays."""
+    """Remove a context. The database of the context is not changed."""
     contexts.save(contexts.load().without(name))
     typer.echo(f"{name} is removed from {contexts.path()}")
 

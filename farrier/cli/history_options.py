@@ -86,7 +86,8 @@ async def show(pages: AsyncIterator[HistoryPage], form: Form) -> HistoryKey | No
 
 
 async def everything(session: Session, wanted: HistoryFilter) -> AsyncIterator[HistoryPage]:
-    """All changes, the oldest first. The last page ends with the newest changes, which this order leaves out."""
+    """All changes, the oldest first. The query in this order leaves out the newest changes; the last page ends with
+    them."""
     reached: HistoryKey | None = None
     known: set[HistoryKey] = set()
     unprinted: tuple[HistoryEntry, ...] = ()
@@ -152,9 +153,9 @@ def _wanted(  # noqa: PLR0913 - one parameter is one option
     *,
     since: Annotated[
         str | None,
-        _option("Only changes not older than this age or time: 2h, 2026-01-31T12:00:00Z.", "--since", "--last"),
+        _option("Only changes since this time, or at most this old: 2026-01-31T12:00:00Z, 2h.", "--since", "--last"),
     ] = None,
-    until: Annotated[str | None, _option("Only changes older than this age or time.")] = None,
+    until: Annotated[str | None, _option("Only changes before this time, or older than this age.")] = None,
     layer: Annotated[
         list[str] | None, _option("Only this layer. This option and the options below can be repeated.")
     ] = None,
@@ -166,7 +167,7 @@ def _wanted(  # noqa: PLR0913 - one parameter is one option
     requested_by: Annotated[list[str] | None, _option("Only changes that this client requested.", "--by")] = None,
     reason: Annotated[str, _option("Only changes with this text in the reason; case is ignored.")] = "",
     at_least: Annotated[
-        str | None, _option("Only changes after the previous state lasted at least this long, such as 30m.")
+        str | None, _option("Only changes whose previous state lasted at least this long, such as 30m.")
     ] = None,
 ) -> HistoryFilter:
     return HistoryFilter(

@@ -1,4 +1,4 @@
-"""Who may do what over HTTP: the tokens, their scopes, and the name of the client behind a request.
+"""Authorization of HTTP requests: the tokens, their scopes, and the name of the client that sent a request.
 
 Endpoints call `authorize(request, Scope.X)`, which returns the name of the client, and `requester` for the client of an
 intent. `Guard` requires a token for all paths that need one, so that no endpoint can forget it.
@@ -87,8 +87,8 @@ class Access:
         return self._loopback and is_loopback(_address(request))
 
     async def caller(self, request: Request) -> Caller | None:
-        """The client whose token the request has, or whose browser has a session; None without either. Raises
-        HTTPException for a token that is not accepted."""
+        """The client whose token the request has, or whose browser has a session. None if the request has neither.
+        Raises HTTPException for a token that is not accepted."""
         if (found := await self.bearer(request)) is not None or _is_api(request):
             return found
         return await self._of_session(request)
@@ -128,7 +128,7 @@ class Access:
         return Caller(token.name, frozenset(token.scopes))
 
     async def owner(self, request: Request, given: str) -> Caller:
-        """The client whose token this is. Raises HTTPException for one that is not accepted."""
+        """The client that owns this token. Raises HTTPException for a token that is not accepted."""
         if (found := self._in_file(given)) is not None:
             return self._checked(found)
         # A token of the file is never slowed: 256 bits cannot be guessed, and another client may share the address.
@@ -163,8 +163,8 @@ class Access:
 
 async def authorize(request: Request, scope: Scope) -> str:
     """The name of the client, which intents and history show. Raises HTTPException unless its token has the scope.
-    Reading on loopback needs no token, but a token that is not accepted is refused also there: its client would
-    otherwise notice the mistake only at its first change. A client without a token is `anonymous`."""
+    On loopback, reading needs no token. But farrier refuses a token that is not accepted even there, because otherwise
+    the client would notice the mistake only at its first change. A client without a token is `anonymous`."""
     access = access_of(request)
     if scope is Scope.READ and access.reads_without_token(request):
         reader = await access.bearer(request)
@@ -217,7 +217,8 @@ def access_of(request: Request) -> Access:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address. Another name than localhost counts as reachable."""
+    """Whether only this machine can reach the address. Any name other than localhost counts as reachable by other
+    machines."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -19,11 +19,12 @@ _NETWORK_OF_A_CLIENT = 64
 
 
 class Attempts:
-    """The failed logins that each address has made, less those that time has forgiven."""
+    """The failed logins of each address. A failure stops counting after some time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # For each address the moment at which all of its failures will be forgiven; the last that failed at the end.
+        # For each address, the moment at which all of its failures stop counting; the address that failed last is at
+        # the end.
         self._forgiven: OrderedDict[str, float] = OrderedDict()
 
     def wait(self, address: str) -> float:

@@ -27,7 +27,7 @@ _REFUSALS = {
     401: "The request has no valid token.",
     403: "The token does not have the required scope.",
     404: "The path, or a resource that it names, does not exist.",
-    429: "Too many requests from this address had a wrong token. `Retry-After` is the number of seconds to wait.",
+    429: "Too many requests from this address had an invalid token. `Retry-After` is the number of seconds to wait.",
     503: "The database cannot be reached now.",
 }
 

@@ -46,7 +46,7 @@ async def test_a_full_disk_is_one_line_and_no_traceback(full: int, words: str) -
     code, said = await process(*words.split(), into=full)
     assert code == 1
     assert said.splitlines() == [
-        "farrier: cannot write standard output: No space left on device; the output is incomplete"
+        "farrier: cannot write to standard output: No space left on device; the output is incomplete"
     ]
 
 
