@@ -170,7 +170,7 @@ async def test_a_response_of_another_server_is_an_error_that_says_so() -> None:
         return httpx.Response(200, html="<p>welcome</p>")
 
     async with AsyncFarrier("http://elsewhere", transport=httpx.MockTransport(page)) as farrier:
-        with pytest.raises(ApiError, match=r"elsewhere.*is not one of farrier's API"):
+        with pytest.raises(ApiError, match=r"elsewhere.*is not a response of farrier's API"):
             await farrier.node("gpu-1")
 
 
