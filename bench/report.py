@@ -1,6 +1,6 @@
 """The figures as a table for people, or as JSON for programs.
 
-Either goes to standard output; progress goes to standard error, so that a pipe gets only the result.
+The report goes to standard output, and progress to standard error, so that a pipe gets only the report.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _beside(here: Speed, there: Speed) -> str:
 
 
 def _console() -> Console:
-    """A console as wide as the terminal; a file or a pipe has no width, and gets whole lines."""
+    """A console as wide as the terminal. A file or a pipe has no width, and gets whole lines."""
     return Console(width=None if sys.stdout.isatty() else _WIDTH)
 
 
