@@ -220,7 +220,7 @@ async def _onboardings(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 ONBOARDING = Benchmark(
     name="onboarding",
     what="nodes go from onboard to active through MAAS; the durations of MAAS and farrier's "
-    "intervals are divided by {FACTOR:g}: the time that each node takes in addition to the "
+    f"intervals are divided by {FACTOR:g}: the time that each node takes in addition to the "
     "times of MAAS, and the time from the response with the state that a stage waits for "
     "until the commit of the stage's run",
     nodes=1_000,
