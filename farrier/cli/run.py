@@ -31,7 +31,9 @@ def run(  # noqa: PLR0913 - one parameter is one option
             help="Run this kind of another package. Repeatable. Replaces the setting controller.kinds.",
         ),
     ] = None,
-    log_level: Annotated[log.Level | None, typer.Option(help="Lowest level to log.", case_sensitive=False)] = None,
+    log_level: Annotated[
+        log.Level | None, typer.Option(help="Lowest log level that farrier writes.", case_sensitive=False)
+    ] = None,
 ) -> None:
     """Run the controller until SIGTERM or Ctrl-C. A second signal stops the controller at once, without a drain.
 

@@ -156,7 +156,7 @@ class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of the log."""
 
-    level: Annotated[Level, Meta(description="Lowest level to log.")] = Level.INFO
+    level: Annotated[Level, Meta(description="Lowest log level that farrier writes.")] = Level.INFO
     format: Annotated[
         Format,
         Meta(

@@ -129,7 +129,7 @@ async def test_several_nodes_without_a_terminal_need_yes_and_the_error_says_how_
     refused = await rack("node", "drain", "*", ends=ExitCode.USAGE)
     text = " ".join(refused.err.replace("│", " ").split())
     assert "drain 5 nodes (3 active, 1 offline, 1 enrolling; the model would reject 1 now)" in text
-    assert "add --yes, or --dry-run" in text
+    assert "add --yes to confirm, or --dry-run" in text
     assert await asked(db) == []
 
 
