@@ -45,7 +45,7 @@ COMMANDS = {
     "dashboard": "Print one dashboard for Grafana, or write all of them to a directory.",
     "token": "Create and list tokens of the HTTP API.",
     "model": "Print the state model: states, edges, limits, actions, failure classes.",
-    "context": "Save named connections to databases and APIs, and select the current one.",
+    "context": "Save named connections to databases and APIs, and select the current connection.",
     "config": "Print every setting with its default and description.",
 }
 """Every command, with the first line of its help."""

@@ -1,4 +1,4 @@
-"""`farrier context`: the named databases and APIs of this user, and which one the commands use."""
+"""`farrier context`: the named databases and APIs of this user, and the context that commands use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from farrier.log import mask_urls
 context = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Save named connections to databases and APIs, and select the current one.",
+    help="Save named connections to databases and APIs, and select the current connection.",
 )
 
 _Name = Annotated[
@@ -25,7 +25,7 @@ _Name = Annotated[
 
 @context.command("list")
 def list_(as_json: output.AsJson = False) -> None:
-    """List the contexts; a star marks the current one."""
+    """List the contexts. A star marks the current context."""
     found = contexts.load()
     if as_json:
         output.json([_object(name, each) | {"current": name == found.current} for name, each in found.contexts.items()])
@@ -45,7 +45,9 @@ def list_(as_json: output.AsJson = False) -> None:
 def show(
     name: Annotated[
         str | None,
-        typer.Argument(help="Name of the context. Default: the current one.", autocompletion=completion.context_names),
+        typer.Argument(
+            help="Name of the context. Default: the current context.", autocompletion=completion.context_names
+        ),
     ] = None,
     as_json: output.AsJson = False,
 ) -> None:
@@ -63,7 +65,7 @@ def show(
 
 @context.command("use")
 def use(name: _Name) -> None:
-    """Make a context the current one. Commands without --context, --dsn, --embedded or --api use it."""
+    """Make this the current context. Commands use it unless --context, --dsn, --embedded or --api is given."""
     found = contexts.load()
     chosen = found.named(name)
     contexts.save(contexts.Contexts(name, found.contexts))
@@ -79,7 +81,7 @@ def add(
     token_file: Annotated[str, typer.Option(metavar="FILE", help="File with the token for the API.")] = "",
     config: Annotated[str, typer.Option(metavar="FILE", help="TOML file with settings.")] = "",
 ) -> None:
-    """Add a context, or replace the context with this name. The first context becomes the current one."""
+    """Add a context, or replace the context with this name. The first context becomes the current context."""
     try:
         added = Context(dsn=dsn, embedded=embedded, api=api, token_file=token_file, config=config)
     except ValueError as error:

@@ -20,7 +20,7 @@ KindOption = Annotated[
     typer.Option(
         "--kind",
         metavar="KIND",
-        help="Kind of the resource. farrier kind list lists all.",
+        help="Kind of the resource. farrier kind list lists all kinds.",
         autocompletion=completed_names.kinds,
     ),
 ]

@@ -22,7 +22,8 @@ async def submit(  # noqa: PLR0913 - one parameter is one option
     session: Session,
     node: Annotated[str, typer.Argument(help="Name or ID of the node.", autocompletion=completed_names.node_names)],
     action: Annotated[
-        str, typer.Argument(help="The action. farrier model lists all.", autocompletion=completion.one_of(Action))
+        str,
+        typer.Argument(help="The action. farrier model lists all actions.", autocompletion=completion.one_of(Action)),
     ],
     params: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="A parameter of the action.")

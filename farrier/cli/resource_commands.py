@@ -48,7 +48,9 @@ _LOOK_EVERY_SECONDS = 0.2
 KindArgument = Annotated[
     str,
     typer.Argument(
-        metavar="KIND", help="Kind of the resource. farrier kind list lists all.", autocompletion=completed_names.kinds
+        metavar="KIND",
+        help="Kind of the resource. farrier kind list lists all kinds.",
+        autocompletion=completed_names.kinds,
     ),
 ]
 NameArgument = Annotated[

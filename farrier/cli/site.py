@@ -54,7 +54,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 @formed
 def list_(settings: Config, form: Form) -> None:
     """List the configured sites with their regions, and the regions of sites that are not configured here. The states
-    of regions require a database. If the files of sites cannot be read, the command lists the regions and exits with
+    of regions require a database. If farrier cannot read the site files, the command lists the regions, and exits with
     code 2."""
     wrong: ConfigError | None = None
     sites: Sites = {}
@@ -122,14 +122,14 @@ def check(
     settings: Config,
     directory: Annotated[
         str | None,
-        typer.Argument(metavar="[DIR]", help="Directory of the sites. Default: sites.directory of the settings."),
+        typer.Argument(metavar="[DIR]", help="Directory of the site files. Default: the setting sites.directory."),
     ] = None,
     ask: Annotated[
         bool, typer.Option("--ask", help="Ask each region for its version and for the user of farrier's API key.")
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:
-    """Check the files of sites. Requires no database. Exit code 2: a file is invalid; 1: a region does not respond."""
+    """Check site files. Requires no database. Exit code 2: a file is invalid; 1: a region does not respond."""
     sites = site_files.load(directory) if directory else regions.configured(settings)
     asked = anyio.run(_ask, settings, sites) if ask else ()
     if as_json:

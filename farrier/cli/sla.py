@@ -45,7 +45,7 @@ class Limit(msgspec.Struct, frozen=True):
 @with_settings
 @formed_once
 def list_(settings: Config, form: Form) -> None:
-    """List the limit of every state and stage, then the limits of sites and models.
+    """List the limit of every state and stage, and then the limits of sites and machine models.
 
     If a database responds, the list also includes kinds that are registered only in the database.
     """

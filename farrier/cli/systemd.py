@@ -62,7 +62,11 @@ def _group() -> None:
 @systemd.command("install")
 def install(
     root: Annotated[
-        Path, typer.Option(metavar="DIR", help="Directory to use in place of /, for an image or a package.")
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="Directory in which farrier writes the files instead of /, to build an image or a package.",
+        ),
     ] = Path("/"),
     user: Annotated[
         str | None,

@@ -71,7 +71,7 @@ def list_(
     settings: Config,
     form: Form,
     file: Annotated[
-        Path | None, typer.Option(help="File with the tokens. Default: http.tokens_file of the settings.")
+        Path | None, typer.Option(help="File with the tokens. Default: the setting http.tokens_file.")
     ] = None,
 ) -> None:
     """List the clients in the tokens file with their scopes and expiry. The file contains hashes of tokens, never a

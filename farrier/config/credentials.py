@@ -88,10 +88,11 @@ class CredentialsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     bindings: Annotated[
         tuple[CredentialBinding, ...],
         Meta(
-            description="Which credentials farrier may send to which BMCs: [[credentials.bindings]] with references, "
-            "hosts and networks. A site may have further bindings in its file. If no binding allows a "
+            description="The credentials that farrier may send, and the BMCs that may receive them. Each table "
+            "[[credentials.bindings]] has references, hosts and networks. A site may have further "
+            "bindings in its file. If no binding allows a "
             "reference for a BMC's address, farrier does not read the secret and does not contact the BMC. "
-            "In the environment: a JSON array."
+            "In the environment variable: a JSON array."
         ),
     ] = ()
 

@@ -57,8 +57,9 @@ class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         timedelta,
         Meta(
             description="Time limit for a statement of the loop. After this time, farrier closes the connection and "
-            "tries the hosts of the DSN again. Statements take milliseconds. If an old primary stops responding, "
-            "this limit and connect_timeout bound how late the loop follows the fail-over."
+            "tries the hosts of the DSN again. Statements take milliseconds. If an old primary stops "
+            "responding, this limit and connect_timeout determine how soon the loop follows the "
+            "fail-over."
         ),
     ] = _seconds(5)
     read_timeout: Annotated[

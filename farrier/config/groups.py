@@ -143,13 +143,13 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         ),
     ] = _seconds(600)
     probe_deadline: Annotated[
-        timedelta, Meta(description="Time limit for all requests of one probe of a BMC together.")
+        timedelta, Meta(description="Time limit for one probe of a BMC, with all its requests.")
     ] = _seconds(30)
     transient_deadline: Annotated[
         timedelta, Meta(description="How long a node may be verifying or adopting before its onboarding fails.")
     ] = _seconds(60)
     max_task_attempts: Annotated[
-        int, Meta(ge=1, description="Number of failed results after which an agent task fails for good.")
+        int, Meta(ge=1, description="Number of failed results after which an agent task fails permanently.")
     ] = 5
     brake_share: Annotated[
         float,
@@ -166,7 +166,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         int,
         Meta(
             ge=2,
-            description="The brake holds nodes only if at least this many would leave service, because in a "
+            description="The brake holds nodes only if at least this many nodes would leave service, because in a "
             "small site a single node can exceed brake_share.",
         ),
     ] = 5
@@ -373,8 +373,8 @@ class SitesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     directory: Annotated[
         str,
         Meta(
-            description="Directory with one TOML file for each site, NAME.toml. farrier reads it at the start and on "
-            "SIGHUP. Empty: no sites, so farrier cannot onboard nodes through MAAS."
+            description="Directory with one TOML file for each site, NAME.toml. farrier reads the files at the "
+            "start and on SIGHUP. Empty: no sites, so farrier cannot onboard nodes through MAAS."
         ),
     ] = ""
 

@@ -52,16 +52,17 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     tokens_file: Annotated[
         str,
         Meta(
-            description="TOML file with the names, hashes and scopes of API tokens; farrier token create prints its "
-            "entries. farrier reads it at the start and on SIGHUP. If neither this nor bearer_token is set, farrier "
+            description="TOML file with the names, hashes and scopes of API tokens; farrier token create prints "
+            "its entries. farrier reads the file at the start and on SIGHUP. If neither this nor "
+            "bearer_token is set, farrier "
             "refuses all requests that need a token."
         ),
     ] = ""
     tls_cert: Annotated[
         str,
         Meta(
-            description="PEM file with the certificate of the server and its chain. With it, farrier serves only "
-            "HTTPS. farrier reads it again on SIGHUP. Empty: HTTP without TLS."
+            description="PEM file with the certificate of the server and its chain. If set, farrier serves only "
+            "HTTPS. farrier reads the file again on SIGHUP. Empty: HTTP without TLS."
         ),
     ] = ""
     tls_key: Annotated[
@@ -135,8 +136,9 @@ class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     endpoint: Annotated[
         str,
         Meta(
-            description="URL of an OpenTelemetry collector (OTLP over HTTP), such as http://127.0.0.1:4318. farrier "
-            "sends it a trace of each run that calls a service. Requires the extra otel. Empty: no traces."
+            description="URL of an OpenTelemetry collector (OTLP over HTTP), such as http://127.0.0.1:4318. "
+            "farrier sends a trace of each run that calls a service to this collector. Requires the "
+            "extra otel. Empty: no traces."
         ),
     ] = ""
     share: Annotated[

@@ -1,8 +1,8 @@
 """The settings of sites: one TOML file per site, and one frozen struct per table of the file.
 
 Each node names its site. `site_files` reads the files at the start and again on SIGHUP. Handlers receive the result, so
-a run never sees a part of a change. The files contain no secret: the API key is a credential reference. No setting has
-a default that wipes disks or changes networks that carry tenants.
+a run never sees a part of a change. The files contain no secret: the API key is a credential reference. No default of a
+setting wipes disks, or changes networks of tenants.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from farrier.model.maas_changes import LinkMode
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=500)]
 Mtu: TypeAlias = Annotated[
-    int, Meta(ge=576, le=9216, description="MTU in bytes. None: the MTU that commissioning found.")
+    int, Meta(ge=576, le=9216, description="MTU in bytes. If omitted: the MTU that commissioning found.")
 ]
 
 # The database's syntax of resource names. A name of digits only would be an ID.
@@ -52,13 +52,14 @@ class MaasSite(_Table, frozen=True, kw_only=True):
         "amd64/generic"
     )
     domain: Annotated[
-        Text | None, Meta(description="DNS domain of machines that farrier creates. None: the region's default.")
+        Text | None, Meta(description="DNS domain of machines that farrier creates. If omitted: the region's default.")
     ] = None
     zone: Annotated[
-        Text | None, Meta(description="Zone of machines that farrier creates. None: the region's default.")
+        Text | None, Meta(description="Zone of machines that farrier creates. If omitted: the region's default.")
     ] = None
     pool: Annotated[
-        Text | None, Meta(description="Resource pool of machines that farrier creates. None: the region's default.")
+        Text | None,
+        Meta(description="Resource pool of machines that farrier creates. If omitted: the region's default."),
     ] = None
     node_timeout: Annotated[
         timedelta,
@@ -152,7 +153,7 @@ class CommissionSite(_Table, frozen=True, kw_only=True):
     )
     testing_scripts: Annotated[
         tuple[Text, ...] | None,
-        Meta(description="Scripts that test the machine. None: the region's default. Empty: no tests."),
+        Meta(description="Scripts that test the machine. If omitted: the region's default. Empty: no tests."),
     ] = None
 
 
@@ -184,7 +185,7 @@ class StorageSite(_Table, frozen=True, kw_only=True):
     ] = Layout.FLAT
     root_size_gb: Annotated[
         Annotated[int, Meta(ge=8)] | None,
-        Meta(description="Size of the root partition in GB. None: the whole disk."),
+        Meta(description="Size of the root partition in GB. If omitted: the whole disk."),
     ] = None
 
     def __post_init__(self) -> None:
@@ -231,13 +232,17 @@ class PortSite(_Table, frozen=True, kw_only=True):
     vlan: Annotated[
         Annotated[int, Meta(ge=0, le=4094)] | None,
         Meta(
-            description="VID of the untagged VLAN. None: the VLAN of the link's subnet; without a subnet, the port's "
+            description="VID of the untagged VLAN. If omitted: the VLAN of the link's subnet; without a subnet, "
+            "the port's "
             "VLAN."
         ),
     ] = None
     fabric: Annotated[
         Text | None,
-        Meta(description="Name of the fabric of `vlan`. None: the port's own fabric, or the only one with this VID."),
+        Meta(
+            description="Name of the fabric of `vlan`. If omitted: the port's own fabric, or the only fabric "
+            "with this VID."
+        ),
     ] = None
     mtu: Mtu | None = None
     link: LinkSite | None = None
@@ -277,14 +282,16 @@ class BondSite(_Table, frozen=True, kw_only=True):
     vlan: Annotated[
         Annotated[int, Meta(ge=0, le=4094)] | None,
         Meta(
-            description="VID of the untagged VLAN. None: the VLAN of the link's subnet; without a subnet, the VLAN "
+            description="VID of the untagged VLAN. If omitted: the VLAN of the link's subnet; without a subnet, "
+            "the VLAN "
             "of all ports."
         ),
     ] = None
     fabric: Annotated[
         Text | None,
         Meta(
-            description="Name of the fabric of `vlan`. None: the fabric of the ports, or the only fabric with this VID."
+            description="Name of the fabric of `vlan`. If omitted: the fabric of the ports, or the only fabric "
+            "with this VID."
         ),
     ] = None
     mtu: Mtu | None = None
@@ -297,7 +304,10 @@ class NetworkSite(_Table, frozen=True, kw_only=True):
 
     pxe_subnet: Annotated[
         Text | None,
-        Meta(description="CIDR of the subnet of the boot interface. None: the subnet on which MAAS saw the interface."),
+        Meta(
+            description="CIDR of the subnet of the boot interface. If omitted: the subnet on which MAAS saw the "
+            "interface."
+        ),
     ] = None
     segments: Annotated[
         tuple[ResourceName, ...],
@@ -324,7 +334,9 @@ class InfinibandSite(_Table, frozen=True, kw_only=True):
 
 class DeploySite(_Table, frozen=True, kw_only=True):
     distro_series: Annotated[Text, Meta(description="Image to install, such as ubuntu/noble.")] = "ubuntu/noble"
-    hwe_kernel: Annotated[Text | None, Meta(description="Kernel to install. None: the default of the image.")] = None
+    hwe_kernel: Annotated[Text | None, Meta(description="Kernel to install. If omitted: the default of the image.")] = (
+        None
+    )
     hardware_sync: Annotated[
         bool, Meta(description="If true, the installed system reports its hardware to MAAS every 15 minutes.")
     ] = True
