@@ -1,4 +1,4 @@
-"""A fleet of BMCs in a process of its own: `python -m bench.bmc_server BMCS DEAD DELAY DIRECTORY`.
+"""A fleet of BMCs in a separate process: `python -m bench.bmc_server BMCS DEAD DELAY DIRECTORY`.
 
 `bench.bmc_fleet` starts this process. The process ends when its standard input ends, so it never outlives its parent.
 Each BMC has its own address in 127.77.0.0/16 and a certificate with that address. It speaks TLS, requires basic

@@ -1,4 +1,4 @@
-"""The effect of dead BMCs on healthy ones.
+"""The effect of dead BMCs on healthy BMCs.
 
 A `farrier run` process verifies a fleet of BMCs, which is also a separate process. A tenth of the BMCs are dead: a SYN
 gets no response, so each attempt lasts until the connection times out. To measure the duration, one transaction

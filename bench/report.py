@@ -80,7 +80,7 @@ def _target(of: Goal | Figure) -> str:
 
 
 def _beside(here: Speed, there: Speed) -> str:
-    """The speed of this machine compared with the one on which the targets were set."""
+    """The speed of this machine, compared with the machine on which the targets were set."""
     rate = here.transitions_per_second / there.transitions_per_second
     haste = there.reaction_p50_ms / here.reaction_p50_ms
     return (

@@ -82,7 +82,7 @@ async def _postmaster(ground: Ground) -> int:
 
 
 def _postgres_seconds(postmaster: int) -> float:
-    """The CPU time of all PostgreSQL processes, ended ones included."""
+    """The CPU time of all PostgreSQL processes, including processes that have ended."""
     ticks = sum(int(field) for field in _fields(postmaster)[11:15])
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         try:

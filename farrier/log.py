@@ -363,7 +363,7 @@ def _masked(key: object, value: object) -> object:
 def _renderer(form: Format, out: TextIO) -> Processor:
     watched = out.isatty() and "JOURNAL_STREAM" not in os.environ
     if form is Format.CONSOLE or (form is Format.AUTO and watched):
-        # Pretty tracebacks show local variables, and those hold secrets.
+        # Pretty tracebacks show local variables, which may contain secrets.
         plain = structlog.dev.plain_traceback
         console = structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=plain)
         return lambda logger, method, event: console(logger, method, {**event})  # a copy, because it removes keys

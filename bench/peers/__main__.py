@@ -152,7 +152,7 @@ async def _measure_in(peer: Peer, dsn: str) -> dict[str, float]:
 
 
 async def _rate(peer: Peer, conn: Any, work: str) -> float:
-    """Jobs per second, from before the first is enqueued until the queue has none left."""
+    """Jobs per second. The time begins before the first job is enqueued, and ends when the queue is empty."""
     began = time.perf_counter()
     for first in range(1, _JOBS + 1, _AT_ONCE):
         await peer.enqueue(conn, work, list(range(first, first + _AT_ONCE)))

@@ -17,7 +17,7 @@ from farrier.model.writes import Verdict
 
 # No notification reports a change of a state to clients, so the command polls.
 _LOOK_EVERY_SECONDS = 0.2
-# Intents that one poll reads. With many pending ones, polls take turns.
+# Number of intents that one poll reads. If more intents are pending, several polls read them in turn.
 _LOOKED = 20
 # Resources whose states one statement reads.
 _READ = 1000

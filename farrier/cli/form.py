@@ -1,8 +1,8 @@
 """The options that select the form of a list: -o, --json, --sort-by and --watch.
 
 One of three decorators adds these options to a command, and passes the command a `Form`: `formed` adds all of them,
-`formed_once` is for a list that does not change, `formed_as_is` for one that also has its own order. `listing` prints
-in this form.
+`formed_once` is for a list that does not change, `formed_as_is` for a list that has its own order, too. `listing`
+prints in this form.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ class Printer(Generic[T]):
             typer.echo(self._rows.none, err=True)
 
     def print_more(self, now: datetime, rows: Sequence[T], *, gone: Mapping[Hashable, str] | None = None) -> None:
-        """Print rows of a list that goes on, and the names of those that are no longer in it."""
+        """Print the next rows of a list, and the names of the rows that are no longer in it."""
         gone = gone or {}
         if self._output is Output.JSON:
             absent = ({"id": id_, "name": name, "gone": True} for id_, name in gone.items())

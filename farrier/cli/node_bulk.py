@@ -66,7 +66,7 @@ class NodeDoor(msgspec.Struct, frozen=True, kw_only=True):
     requested_by: str
 
     async def ask(self, target: Target) -> int:
-        """Submit the intent, by the node's ID: its name may belong to another node soon."""
+        """Submit the intent by the node's ID, because another node may get its name."""
         request = Request(
             resource=str(target.id),
             action=self.action,

@@ -32,7 +32,7 @@ class ResourceDoor(msgspec.Struct, frozen=True, kw_only=True):
     until: str | None
 
     async def ask(self, target: Target) -> int:
-        """Submit the intent, by the ID of the resource: its name may belong to another one soon."""
+        """Submit the intent by the ID of the resource, because another resource may get its name."""
         return await self.session.requests.ask(msgspec.structs.replace(self.request, resource=str(target.id)))
 
     async def intent(self, intent: int) -> IntentView:

@@ -125,7 +125,7 @@ class Farrier:
 
     def cursor(self) -> str:
         """The current end of the feed. Call this method before reading a list: `watch(after=…)` then yields each change
-        that is missing in the list."""
+        that the list does not contain."""
         following = Feed({}, None)
         try:
             with self._lines(following) as lines:

@@ -99,7 +99,7 @@ def path() -> Path:
 
 
 def load() -> Contexts:
-    """The contexts of the user; none if there is no file. Raises ConfigError."""
+    """The contexts of the user. Without a file, there are no contexts. Raises ConfigError."""
     try:
         text = path().read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -38,7 +38,7 @@ class Listener:
         missed: Callable[[], None],
         test_every: timedelta = timedelta(seconds=10),
     ) -> None:
-        """`wake` takes a kind and IDs, or None if a notification could not hold all IDs."""
+        """`wake` takes a kind and IDs, or None if a notification could not contain all IDs."""
         self._notifications = notifications
         self._wake = wake
         self._missed = missed

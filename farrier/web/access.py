@@ -1,7 +1,7 @@
 """Authorization of HTTP requests: the tokens, their scopes, and the name of the client that sent a request.
 
 Endpoints call `authorize(request, Scope.X)`, which returns the name of the client, and `requester` for the client of an
-intent. `Guard` requires a token for all paths that need one, so that no endpoint can forget it.
+intent. `Guard` requires a token for all paths except public paths, so that no endpoint can omit the check.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from farrier.web.sessions import Sessions
 _log = structlog.stdlib.get_logger(__name__)
 
 COOKIE = "farrier-session"
-"""The cookie with the session of a browser. Only pages read it: a form of a page proves that it is the server's own."""
+"""The cookie with the session of a browser. Only pages read the cookie, because a form of a page proves that the server
+made the form."""
 
-# For Prometheus and probes; and what the page of an error and the log-in need.
+# Paths for Prometheus and probes, and paths that an error page and the log-in need.
 _PUBLIC = UNDER_ANY_NAME | {"/style.css", "/live.js", "/login"}
 _EXPECTED = "expected the header Authorization: Bearer TOKEN"
 _NONE = "this server has no tokens; set http.tokens_file or http.bearer_token"
@@ -46,7 +47,7 @@ _CHANGES_NOTHING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """The client behind a request."""
+    """The client that sent a request."""
 
     name: str
     scopes: frozenset[str]
@@ -144,7 +145,7 @@ class Access:
         raise _refused("the token is not accepted" if self._has_any(request) else f"the token is not accepted: {_NONE}")
 
     def _in_file(self, given: str) -> ApiToken | None:
-        """The token of the tokens file that the client gave, if any. Compares the given token with every one, so that
+        """The token of the tokens file that the client gave, if any. Compares the given token with every token, so that
         the duration reveals nothing."""
         digest, found = api_token.digest(given), None
         for token in self._tokens:
@@ -179,16 +180,16 @@ async def authorize(request: Request, scope: Scope) -> str:
 
 
 async def authorize_again(request: Request, scope: Scope) -> None:
-    """Check a request whose response goes on, with the present tokens. Raises HTTPException once its token has expired,
-    or is not accepted any more."""
+    """Check a request with a continuing response against the present tokens. Raises HTTPException if its token has
+    expired, or is no longer accepted."""
     if hasattr(request.state, "caller"):
         del request.state.caller
     await authorize(request, scope)
 
 
 async def requester(request: Request, given: str | None) -> str:
-    """The client of an intent: that of the token. Only a client with the scope `admin` may name another one, for which
-    it acts. Raises HTTPException."""
+    """The client of an intent, which is the client of the token. Only a client with the scope `admin` may name another
+    client, for which it acts. Raises HTTPException."""
     caller = await _caller(request)
     if given is None or given == caller.name:
         return caller.name

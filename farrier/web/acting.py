@@ -124,7 +124,7 @@ def _refusal(spec: ActionView, node: NodeDetail) -> str:
     try:
         action = Action(spec.action)
     except ValueError:
-        return f"this program does not know the action {spec.action}"
+        return f"this release of farrier has no action {spec.action}"
     answer = foreseen.by_table(action, node)
     if not isinstance(answer, Allowed):
         return answer.reason
@@ -158,7 +158,8 @@ async def create(request: Request) -> Response:
 
 
 async def _action(request: Request, kind: str, name: str, *, creates: bool = False) -> ActionView:
-    """The action of existing resources of a kind, or the one that creates them. Raises HTTPException without it."""
+    """The action of existing resources of a kind, or the action that creates them. Raises HTTPException if the kind
+    does not have it."""
     for each in (await _kind(request, kind)).actions:
         if each.action == name and (name == CREATE) is creates:
             return each

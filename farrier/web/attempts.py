@@ -13,7 +13,7 @@ from farrier.protocols import Clock
 # A person mistypes a few times; a program that guesses gets 14,400 attempts a day.
 AT_ONCE = 10
 SECONDS_EACH = 6.0
-# Some 1 MB. More addresses than that push out the oldest ones.
+# About 1 MB. With more addresses, the oldest addresses are removed.
 MOST_ADDRESSES = 4096
 _NETWORK_OF_A_CLIENT = 64
 

@@ -55,7 +55,7 @@ class Site:
         access: Access | None = None,
     ) -> None:
         """`refresh` is awaited before each exposition of the registry. `names` are the host names of this server, in
-        addition to localhost and any address. `access` has the tokens; without it there are none."""
+        addition to localhost and any address. `access` has the tokens. Without `access`, there are no tokens."""
         self._registry = registry
         self._unready_because = unready_because
         self._refresh = refresh
