@@ -40,8 +40,7 @@ def orders(  # noqa: PLR0913 - one parameter is one option
         bool,
         typer.Option(
             "--dry-run",
-            help="Submit nothing. Show the selected resources, and how the model would answer the action "
-            "for each of them now.",
+            help="Submit nothing. Show the selected resources, and how the model would answer the action now.",
             rich_help_panel=_PANEL,
         ),
     ] = False,
@@ -68,10 +67,7 @@ def orders(  # noqa: PLR0913 - one parameter is one option
     ] = None,
     timeout: Annotated[
         str,
-        typer.Option(
-            help="Time limit for each resource: for the answer and, with --until, for the state.",
-            rich_help_panel=_PANEL,
-        ),
+        typer.Option(help="Time limit for each resource, including the state of --until.", rich_help_panel=_PANEL),
     ] = "60s",
     key: Annotated[
         str | None,
@@ -82,19 +78,13 @@ def orders(  # noqa: PLR0913 - one parameter is one option
     ] = None,
     requested_by: Annotated[
         str | None,
-        typer.Option(
-            help="Name of the client, which the history records. Default: the name of this user.",
-            rich_help_panel=_PANEL,
-        ),
+        typer.Option(help="Client name that the history records. Default: this user's name.", rich_help_panel=_PANEL),
     ] = None,
     as_json: output.AsJson = False,
 ) -> Orders:
     """The orders of these options."""
     if not wait and (until is not None or max_in_flight is not None):
-        raise typer.BadParameter(
-            "--no-wait cannot be combined with --until or --max-in-flight, because these wait for "
-            "the answers; omit one of them"
-        )
+        raise typer.BadParameter("--no-wait cannot be combined with --until or --max-in-flight: both wait for answers")
     pace = Pace(most=max_in_flight, waits=wait, until=until, patience=arguments.patience(timeout), timeout=timeout)
     return Orders(
         dry_run=dry_run,

@@ -47,9 +47,7 @@ def demo(  # noqa: PLR0913 - one parameter is one option
     ] = 180,
     directory: Annotated[
         Path | None,
-        typer.Option(
-            "--dir", help="Directory for the data of the demo, which is kept. Default: a temporary directory."
-        ),
+        typer.Option("--dir", help="Directory for the data, which is kept. Default: a temporary directory."),
     ] = None,
     http_port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port for metrics, health and pages; 0 for any free port.")
@@ -58,13 +56,11 @@ def demo(  # noqa: PLR0913 - one parameter is one option
         bool | None,
         typer.Option(
             "--faults/--no-faults",
-            help="Inject failures into onboardings, and drain, reimage and remove nodes; cannot be "
-            "combined with --until-active.",
+            help="Inject failures into onboardings, and drain, reimage and remove nodes. Excludes --until-active.",
         ),
     ] = None,
     speed: Annotated[
-        float,
-        typer.Option(min=1, max=600, help="Speed of MAAS and its machines, in simulated seconds per real second."),
+        float, typer.Option(min=1, max=600, help="Speed of MAAS and its machines: simulated seconds per real second.")
     ] = 60,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
 ) -> None:

@@ -43,7 +43,7 @@ async def import_(  # noqa: PLR0913 - one parameter is one option
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     timeout: Annotated[str, typer.Option(help="Time limit for the answer to the intent of each node.")] = "60s",
     requested_by: Annotated[
-        str | None, typer.Option(help="Name of the client, which the history records. Default: the name of this user.")
+        str | None, typer.Option(help="Client name that the history records. Default: this user's name.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the preview as JSON.")] = False,
 ) -> None:

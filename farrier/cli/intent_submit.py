@@ -39,7 +39,7 @@ async def submit(  # noqa: PLR0913 - one parameter is one option
     ] = None,
     api_version: Annotated[int, typer.Option(help="Version of the intent API.")] = actions.API_MAX,
     requested_by: Annotated[
-        str | None, typer.Option(help="Name of the client, which the history records. Default: the name of this user.")
+        str | None, typer.Option(help="Client name that the history records. Default: this user's name.")
     ] = None,
     as_json: output.AsJson = False,
 ) -> None:

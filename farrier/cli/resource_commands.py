@@ -65,9 +65,7 @@ Key = Annotated[
     str | None,
     typer.Option(help="Idempotency key: an intent that is submitted twice with the same key is stored once."),
 ]
-By = Annotated[
-    str | None, typer.Option(help="Name of the client, which the history records. Default: the name of this user.")
-]
+By = Annotated[str | None, typer.Option(help="Client name that the history records. Default: this user's name.")]
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
