@@ -199,7 +199,7 @@ async def test_a_redirect_is_an_error_with_its_target_and_never_a_success() -> N
 
 @pytest.mark.parametrize("token", ["", "fat_0123\n", " fat_0123", "fat_ä123", "fat 0123"])
 def test_a_token_that_is_no_header_is_refused_without_showing_it(token: str) -> None:
-    with pytest.raises(ConfigError, match="token: expected the one line") as refused:
+    with pytest.raises(ConfigError, match="token: expected the line") as refused:
         Farrier("https://farrier.example", token=token)
     assert "123" not in str(refused.value)
 
