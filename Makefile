@@ -1,5 +1,5 @@
 # The commands of developers and of CI. `make help` lists them.
-# ARGS passes options through: make test ARGS="-k lease", make demo ARGS="--nodes 50".
+# ARGS passes options to the program of a command: make test ARGS="-k lease", make demo ARGS="--nodes 50".
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := $(wildcard farrier tests bench tools examples)
 PYTEST := $(BIN)/python -m pytest
-# `make check` runs tests/architecture. Tests wait half of the time, so there are more workers than many machines have cores.
+# `make check` runs tests/architecture. Tests wait for half of their time, so there are more workers than many machines have cores.
 TESTS := $(PYTEST) --ignore=tests/architecture --dist=loadgroup
 ARGS ?=
 # pytest rewrites every test module, which takes as long as hundreds of tests, so the rewritten modules are cached.
@@ -22,15 +22,15 @@ PYTHON ?= $(firstword $(foreach candidate,python3 python3.14 python3.13 python3.
 
 .PHONY: help install test test-all check lint format-check types imports docs-check architecture docs docs-site docs-serve format demo pictures bench clean
 
-help: ## show this list
+help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
 
-install: $(STAMP) ## make .venv with farrier and the development tools in it
+install: $(STAMP) ## create .venv with farrier and the development tools
 
 $(STAMP): pyproject.toml
 	@if [ -z "$(PYTHON)" ]; then \
 		echo "farrier needs Python 3.11 or newer; found: $$(python3 --version 2>&1 || true)." >&2; \
-		echo "Install one and run: make install PYTHON=/path/to/python3.11" >&2; exit 1; \
+		echo "Install Python 3.11 or newer, and run: make install PYTHON=/path/to/python3.11" >&2; exit 1; \
 	fi
 	@if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then \
 		echo "$(PYTHON) has no venv module; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; \
@@ -39,11 +39,11 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --editable '.[dev]'
 	@touch $@
 
-test: install ## run the tests of every promise (needs no server: PostgreSQL comes with the packages)
+test: install ## run the tests of every promise; PostgreSQL comes with the Python packages, so no server is required
 	@$(TESTS) --numprocesses=4 -m "not full" $(ARGS)
 
-# One worker runs whole programs, whose timing depends on the CPU, so there are fewer workers.
-test-all: install ## run every test: PostgreSQL 15 too, all cases of each matrix, programs from end to end
+# One worker runs tests of whole programs. Their timing depends on the CPU, so there are fewer workers than for `make test`.
+test-all: install ## run every test, with all cases of each matrix, PostgreSQL 15, and end-to-end tests of programs
 	@$(TESTS) --numprocesses=3 $(ARGS)
 
 check: install lint format-check types imports docs-check architecture ## run every check of the sources: lints, types, imports, generated docs
@@ -73,13 +73,13 @@ docs: install ## generate the parts of the documentation that come from the code
 	@$(BIN)/python -m tools.generate_docs
 	@$(BIN)/python -m tools.dashboards
 
-docs-site: install ## make the documentation site in site/; a warning is an error
+docs-site: install ## build the documentation site in site/; a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-docs-serve: install ## show the documentation site at http://127.0.0.1:8000, and again after each change
+docs-serve: install ## serve the documentation site at http://127.0.0.1:8000, and build it again after each change
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
 
-format: install ## let ruff rewrite the sources
+format: install ## format the sources with ruff
 	@$(BIN)/ruff check --fix $(SOURCES)
 	@$(BIN)/ruff format $(SOURCES)
 
@@ -89,7 +89,7 @@ demo: install ## run a simulated fleet on an embedded PostgreSQL
 pictures: install ## record the demo and its web pages for the README (needs chromium)
 	@$(BIN)/python -m tools.pictures $(ARGS)
 
-bench: install ## measure (make bench ARGS="--only sweep --json")
+bench: install ## run the benchmarks (make bench ARGS="--only sweep --json")
 	@$(BIN)/python -m bench $(ARGS)
 
 clean: ## remove everything that make creates

@@ -1,6 +1,6 @@
 """The benchmark suite: `python -m bench`, `make bench`.
 
-Every figure is taken on the real loop: processor, storage, node handler, metrics, over a PostgreSQL with fsync on. Each
-has its target and, if it has a floor, its share of the floor: the speed of a few lines of code that do the same work
-and decide nothing. Nothing here is imported by farrier.
+The benchmarks measure the real loop with its storage, node handler and metrics, on a PostgreSQL with fsync on. A figure
+may have a target, and a share of its floor. The floor is the speed of a few lines of code that do the same work without
+deciding anything. farrier imports nothing from this package.
 """

@@ -1,4 +1,4 @@
-"""`python -m bench`: take the requested figures, show them, and fail if one misses its target."""
+"""`python -m bench`: measures the requested figures, shows them, and fails if a figure misses its target."""
 
 from __future__ import annotations
 
@@ -58,18 +58,24 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 @app.command(epilog="Benchmarks: " + ", ".join(benchmark.name for benchmark in BENCHMARKS))
 def main(
     only: Annotated[
-        str, typer.Option(metavar="NAME[,NAME]", help="Only these benchmarks; all but `million` by default.")
+        str, typer.Option(metavar="NAME[,NAME]", help="Run only these benchmarks. Default: all except `million`.")
     ] = "",
-    nodes: Annotated[int | None, typer.Option(min=1, help="Nodes, instead of each benchmark's own number.")] = None,
-    runs: Annotated[int, typer.Option(min=1, help="How often each is run; its figures are the medians.")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else there.")] = False,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, help="Number of nodes. Default: the number of each benchmark.")
+    ] = None,
+    runs: Annotated[
+        int, typer.Option(min=1, help="Number of runs of each benchmark. A figure is the median of the runs.")
+    ] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON to standard output.")] = False,
     dsn: Annotated[
         str | None,
-        typer.Option(help="A server to use instead of an embedded one; it must have no schema farrier or yardstick."),
+        typer.Option(
+            help="Database to use instead of an embedded server. It must not have a schema farrier or yardstick."
+        ),
     ] = None,
-    only_list: Annotated[bool, typer.Option("--list", help="List the benchmarks and their targets, and end.")] = False,
+    only_list: Annotated[bool, typer.Option("--list", help="List the benchmarks and their targets, and exit.")] = False,
 ) -> None:
-    """Measure farrier on a PostgreSQL that waits for its disk. Ends with 1 if a figure misses its target."""
+    """Measure farrier on a PostgreSQL with fsync on. Exit code 1: a figure misses its target."""
     chosen = _chosen(only)
     if only_list:
         report.show_list(chosen if only else BENCHMARKS)
@@ -92,7 +98,7 @@ def _chosen(only: str) -> Sequence[Benchmark]:
     unknown = [name for name in names if name not in known]
     if unknown:
         raise typer.BadParameter(
-            f"there is no benchmark {unknown[0]!r}; there are: {', '.join(known)}", param_hint="--only"
+            f"no benchmark is named {unknown[0]!r}; expected one of: {', '.join(known)}", param_hint="--only"
         )
     return [known[name] for name in names] or [benchmark for benchmark in BENCHMARKS if not benchmark.long]
 

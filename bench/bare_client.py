@@ -1,8 +1,9 @@
 """Repeats calls of a MAAS region, with a few lines of code that decide nothing: `python -m bench.bare_client URL FILE`.
 
-A process of its own, as the daemon is. It makes the calls of FILE, as many at a time as farrier does: machine after
-machine, the calls about one machine in their order, and between them the calls about none or several. From a response
-it reads only the ids that later calls need. At its end it prints how long the calls took.
+The client is a separate process, as the daemon is. It makes the calls of FILE, and as many calls at a time as farrier
+makes. It takes the machines one after another, and makes the calls about one machine in their order; calls about no
+machine or about several machines are in between. From a response, the client reads only the ids that later calls need.
+At the end it prints how long the calls took.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from farrier.sim.maas import ADMIN
 
 _KEY = parsed(ADMIN.key)
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-# The slowest call of a region that is busy with four of them.
+# Longer than the slowest call of a region that is busy with four calls.
 _PATIENCE_SECONDS = 60
 
 
@@ -38,8 +39,8 @@ class Took(msgspec.Struct, frozen=True):
 
 
 def in_line(calls: Sequence[Made]) -> Iterator[Sequence[Made]]:
-    """Machines with all their calls, in the order of the first calls. A call about several machines comes when all have
-    begun, or in its original place if that is later."""
+    """Machines with all their calls, in the order of the first calls. A call about several machines follows when the
+    calls of all these machines have begun, or at its original place if this is later."""
     machines: dict[str, list[Made]] = {}
     others: dict[int, list[Made]] = defaultdict(list)
     places: dict[str, int] = {}
@@ -68,7 +69,7 @@ class _Bare:
         self.refused = 0
 
     async def work(self) -> None:
-        """Make all calls. A call waits only for calls that began before."""
+        """Make all calls. A call waits only for calls that began earlier."""
         for calls in self._line:
             for made in calls:
                 await self._make(made)

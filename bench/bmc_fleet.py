@@ -1,7 +1,7 @@
 """The benchmarks' BMCs as their clients see them: addresses, credential, and counts of requests.
 
-The fleet is a process of its own (`bench.bmc_server`), because its handshakes cost as much as the client's, which are
-what is measured. It ends with the block that started it, or with this process, whichever is first.
+The fleet is a separate process (`bench.bmc_server`), because its handshakes cost as much CPU time as the measured
+handshakes of the client. The fleet ends at the end of the block that started it, or when this process ends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOOPBACK = "127.0.0.0/8"
 
 
 class BmcFleet:
-    """A fleet that runs."""
+    """A running fleet."""
 
     def __init__(self, directory: Path, *, bmcs: int, dead: int) -> None:
         self.directory = directory
@@ -68,7 +68,7 @@ class BmcFleet:
 
     @property
     def settings(self) -> BmcSettings:
-        """The same for a client in this process."""
+        """The TLS settings of a client in this process."""
         return BmcSettings(trust=CaFile(self.directory / "ca.crt"), networks=(ip_network(_LOOPBACK),))
 
     @property
@@ -109,7 +109,7 @@ def _prepared(directory: str) -> Path:
 
 @asynccontextmanager
 async def bmc_fleet(bmcs: int, *, dead: int = 0, delay: float = 0.0) -> AsyncIterator[BmcFleet]:
-    """Run a fleet of BMCs until the end of the block; `dead` of them respond to nothing, the others after `delay`
+    """Run a fleet of BMCs until the end of the block. `dead` BMCs do not respond; the others respond after `delay`
     seconds."""
     with tempfile.TemporaryDirectory(prefix="farrier-bmcs-") as directory:
         fleet = BmcFleet(_prepared(directory), bmcs=bmcs, dead=dead)

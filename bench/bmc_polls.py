@@ -31,7 +31,7 @@ from farrier.services.bindings import Bindings
 from farrier.services.bmc import RedfishBmc, open_bmc
 from farrier.services.credentials import Credentials
 
-# This many concurrent polls fill the event loop; more only make each slower.
+# This many concurrent polls occupy the event loop completely. With more, each poll would only become slower.
 _AT_A_TIME = 50
 _POLLS = 2_000
 _VERIFIED = 200
@@ -43,8 +43,8 @@ _WARM_UP = timedelta(seconds=35)
 _MINUTE = timedelta(seconds=60)
 
 _GUARDS = ("ALTER TABLE farrier.nodes DISABLE TRIGGER USER", "ALTER TABLE farrier.nodes ENABLE TRIGGER USER")
-# Assigns the running BMCs to the nodes of a fleet at rest, as if each was last read half an interval ago. So each is
-# due once in the next interval, at its own moment.
+# Assigns the running BMCs to the nodes of a fleet at rest, as if farrier had read each BMC half an interval ago. So
+# each BMC is due once in the next interval, and the polls are spread.
 _CONNECT = """
     UPDATE farrier.nodes n
        SET bmc_address = b.address, bmc_credential = $4,
@@ -58,7 +58,7 @@ _CONNECT = """
 
 
 class Polled(msgspec.Struct, frozen=True):
-    """A daemon's minute: the share of a core that it took, and the counts of the BMCs."""
+    """One minute of a daemon: its CPU time as a share of a core, and the counts of the BMCs."""
 
     cores: float
     counts: Counts
@@ -85,7 +85,7 @@ async def client(bmcs: BmcFleet) -> AsyncIterator[RedfishBmc]:
 
 
 def target(bmcs: BmcFleet, address: str, *, known: bool = True) -> BmcTarget:
-    """One BMC of the fleet, with or without the path of its system."""
+    """One BMC of the fleet, with a known or an unknown path of its system."""
     return BmcTarget(address=address, credential=bmcs.credential, system_path=SYSTEM if known else None)
 
 
@@ -112,8 +112,8 @@ async def _rate(call: Callable[[str], Awaitable[object]], addresses: Sequence[st
 
 
 def _bare(bmcs: BmcFleet) -> Callable[[str], Awaitable[object]]:
-    """The floor: connect, make the handshake, send the request, and read up to the announced length. Nothing is
-    decoded."""
+    """The floor: connect, make the handshake, send the request, and read as many bytes as the response announces.
+    Decodes nothing."""
     context = ssl.create_default_context(cafile=bmcs.directory / "ca.crt")
     basic = base64.b64encode(f"{USERNAME}:{PASSWORD}".encode()).decode()
 
@@ -200,11 +200,12 @@ async def _polls(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 
 BMC_POLL = Benchmark(
     name="bmc_poll",
-    what="power polls over TLS, verified, a fresh connection each: how many a second one client makes, what each asks, "
-    "and the share of a core of a daemon that polls the fleet every 60 s",
+    what="power polls over TLS with verified certificates, each on a new connection: polls a "
+    "second of one client, requests for each task, and the share of a core of a daemon that "
+    "polls the fleet every 60 s",
     nodes=5_000,
     goals=(
-        # Twice what half a core has to do for 5,000 BMCs a minute.
+        # Twice the rate that 5,000 BMCs a minute require.
         Goal("polls", "/s", Bound.AT_LEAST, 2 * 5_000 / 60),
         Goal("requests, first verify", "", Bound.AT_MOST, 4),
         Goal("requests, verify", "", Bound.AT_MOST, 3),

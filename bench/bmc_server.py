@@ -1,10 +1,10 @@
-"""A fleet of BMCs in a process of its own: `python -m bench.bmc_server BMCS DEAD DELAY DIRECTORY`.
+"""A fleet of BMCs in a separate process: `python -m bench.bmc_server BMCS DEAD DELAY DIRECTORY`.
 
-Started by `bench.bmc_fleet`; it ends when its standard input does, so it never outlives its parent. Each BMC has its
-own address in 127.77.0.0/16 and a certificate with that address. It speaks TLS, requires basic authentication for all
-paths except the service root, has one system and one manager, and takes DELAY seconds for each response. The dead ones
-are spread evenly: the kernel drops their SYNs, as a firewall does. Any input on standard input produces a line of
-counts.
+`bench.bmc_fleet` starts this process. The process ends when its standard input ends, so it never outlives its parent.
+Each BMC has its own address in 127.77.0.0/16 and a certificate with that address. It speaks TLS, requires basic
+authentication for all paths except the service root, has one system and one manager, and takes DELAY seconds for each
+response. Dead BMCs are spread evenly among the others: the kernel drops their SYNs, as a firewall does. For each input
+on standard input, the process prints a line of counts.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def uuid(number: int) -> str:
 
 
 def is_dead(number: int, *, bmcs: int, dead: int) -> bool:
-    """Whether this is one of the `dead` ones, which are spread evenly among the others."""
+    """Whether this BMC is one of the `dead` BMCs, which are spread evenly among the others."""
     return number * dead // bmcs < (number + 1) * dead // bmcs
 
 
@@ -215,7 +215,7 @@ def _black_hole(number: int, port: int) -> Iterator[None]:
 
 
 def _contexts(directory: Path, bmcs: int) -> Iterator[ssl.SSLContext]:
-    """For each BMC in turn its certificate and key. The authority's certificate is written to the directory."""
+    """Yield the certificate and key of each BMC. Writes the authority's certificate to the directory."""
     authority = Authority("farrier benchmarks", now=datetime.now(UTC))
     authority.write(directory / "ca.crt")
     for first in range(0, bmcs, _SHARE_A_CERTIFICATE):

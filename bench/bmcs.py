@@ -1,8 +1,8 @@
-"""The effect of dead BMCs on healthy ones.
+"""The effect of dead BMCs on healthy BMCs.
 
-A separate `farrier run` process verifies a fleet of BMCs, also a separate process, with a tenth of them dead: no SYN
-gets a response, so each try lasts until the connection times out. To measure the duration, all nodes are registered and
-enqueued in one transaction, so that every slot is in demand at once; a fleet without dead BMCs is measured first. To
+A `farrier run` process verifies a fleet of BMCs, which is also a separate process. A tenth of the BMCs are dead: a SYN
+gets no response, so each attempt lasts until the connection times out. To measure the duration, one transaction
+registers and enqueues all nodes, so that all slots are in use at once. A fleet without dead BMCs is measured first. To
 measure the lag, registrations are spread over half a minute.
 """
 
@@ -128,8 +128,9 @@ async def _a_tenth_dead(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 
 BMC_DEAD = Benchmark(
     name="bmc_dead",
-    what="a tenth of all BMCs is black-holed: time to verify the healthy ones as a multiple of that with none dead, "
-    "when the last dead one is known to be dead, how long a healthy node that is registered waits to be verified",
+    what="a tenth of all BMCs does not respond: time until the healthy BMCs are verified, divided "
+    "by the time without dead BMCs; time until the last dead BMC is classified; time from "
+    "the registration of a healthy node until it is verified",
     nodes=2_000,
     goals=(
         Goal("ratio", "×", Bound.AT_MOST, 1.2),

@@ -1,7 +1,7 @@
 """The calls that a MAAS region received, in a form that another client can repeat on another region.
 
-`Calls` records them while a daemon works, and `bench.bare_client` repeats them. Ids of the region are replaced by the
-names of their objects, because another region assigns others: `<gpu-1>` is a machine, `<gpu-1/disk/2>` its third disk.
+`Calls` records the calls while a daemon works, and `bench.bare_client` repeats them. The names of objects replace the
+ids of the region, because another region assigns other ids: `<gpu-1>` is a machine, `<gpu-1/disk/2>` its third disk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _NAMED = re.compile(r"<([^<>]+)>")
 
 
 class Made(msgspec.Struct, frozen=True):
-    """One call. `machine` is the host name of the machine that it is about, if any; the call may create it."""
+    """One call. `machine` is the host name of the machine that the call concerns, if any; the call may create this
+    machine."""
 
     method: str
     path: str
@@ -105,6 +106,6 @@ def _spelled(text: str, ids: Mapping[str, str]) -> str:
 
 
 def needed(made: Made) -> frozenset[str]:
-    """The names of the machines whose ids the call holds."""
+    """The names of the machines whose ids the call contains."""
     held = [made.path, *(value for _, value in made.query)]
     return frozenset(name.partition("/")[0] for text in held for name in _NAMED.findall(text))

@@ -1,4 +1,4 @@
-"""A real `farrier run` as a process of its own, beside the client that measures it."""
+"""A real `farrier run` as a separate process, beside the client that measures it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from farrier.errors import DatabaseUnreachable
 
-# Starting takes a second; a daemon that is not ready by then never will be.
+# A daemon starts within a second. A daemon that is not ready after this time has failed.
 _PATIENCE_SECONDS = 60
 _LONGEST_LINE = 1 << 16
-# A million nodes are loaded by then.
+# Enough time to load a million nodes.
 _LONG_SECONDS = 900
 _LOOK_SECONDS = 0.2
 _NODE_RUNS = 'farrier_handler_runs_total{kind="node"'
@@ -40,13 +40,13 @@ class Running(msgspec.Struct, frozen=True):
         return sum(int(float(line.rpartition(" ")[2])) for line in lines if line.startswith(_NODE_RUNS))
 
     async def until_runs(self, wanted: int) -> None:
-        """Return once it has counted this many runs."""
+        """Return once the daemon has counted this many runs."""
         with anyio.fail_after(_LONG_SECONDS):
             while await self.node_runs() < wanted:  # noqa: ASYNC110 - another process
                 await anyio.sleep(_LOOK_SECONDS)
 
     async def end(self, how: signal.Signals) -> None:
-        """Send it a signal, and return once it has ended."""
+        """Send the daemon a signal, and return once the daemon has ended."""
         os.kill(self.pid, how)
         await self._ended()
 
@@ -58,7 +58,7 @@ class Running(msgspec.Struct, frozen=True):
 
     def cpu_seconds(self) -> float:
         """The CPU time of all its threads since the daemon began."""
-        # The name of the program comes second, in brackets, and may hold blanks.
+        # The second field is the name of the program in brackets, which may contain spaces.
         fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         user, system = int(fields[11]), int(fields[12])
         return (user + system) / os.sysconf("SC_CLK_TCK")
@@ -100,7 +100,7 @@ async def _until_ready(stream: ByteReceiveStream) -> tuple[BufferedByteReceiveSt
 
 
 async def _read_on(log: BufferedByteReceiveStream) -> None:
-    """Keep the pipe from filling up, as a collector of logs would, until the daemon ends."""
+    """Read the pipe until the daemon ends, as a log collector would, so that the pipe does not fill up."""
     with suppress(anyio.EndOfStream):
         while True:
             await log.receive()

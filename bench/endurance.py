@@ -1,5 +1,5 @@
-"""Values that must not grow: the daemon's memory with the fleet, and the cost of a wake with the age of another
-session's snapshot."""
+"""Values that must stay bounded: the memory of a daemon with the whole fleet, and the cost of a wake while another
+session keeps an old snapshot."""
 
 from __future__ import annotations
 
@@ -89,15 +89,15 @@ async def _memory(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 
 RSS = Benchmark(
     name="rss",
-    what="memory of the daemon that has the whole fleet in memory: resident then, and the most it ever was",
+    what="memory of a daemon that has the snapshots of the whole fleet: resident memory at the end, and its maximum",
     nodes=100_000,
     goals=(Goal("rss", "MB", Bound.AT_MOST, 350), Goal("peak", "MB")),
     open=_memory,
 )
 OLD_SNAPSHOT = Benchmark(
     name="old_snapshot",
-    what="a transaction is held open through 200,000 wakes: the cost of a poll and a load at the end, as a "
-    "multiple of their cost at the beginning",
+    what="another transaction stays open during 200,000 wakes: the cost of a poll and a load at "
+    "the end, divided by their cost at the beginning",
     nodes=20_000,
     goals=(Goal("wake", "×", Bound.AT_MOST, 1.1), Goal("first", "ms"), Goal("last", "ms")),
     open=_under_a_snapshot,

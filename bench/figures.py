@@ -1,7 +1,7 @@
-"""Goals of benchmarks, readings, and the figure computed from several readings.
+"""Targets of benchmarks, readings, and the figure that is computed from several readings.
 
-Pure data. A benchmark states its goals; the runner takes readings; a figure is the median of them, compared with the
-goal.
+Pure data. A benchmark states its goals, and the runner takes readings. A figure is the median of the readings, compared
+with the goal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bench.ground import Ground
 
 
 class Bound(StrEnum):
-    """On which side of its target a figure is good."""
+    """Whether a figure has to be at least or at most its target."""
 
     AT_LEAST = ">="
     AT_MOST = "<="
@@ -52,8 +52,8 @@ Measure: TypeAlias = Callable[[], Awaitable[Readings]]
 
 
 class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
-    """`open` fills the ground with `nodes` nodes and yields a function that takes one reading at each call. A `long`
-    benchmark runs only if it is named."""
+    """`open` inserts `nodes` nodes into the database of the ground, and yields a function that takes one reading at
+    each call. A `long` benchmark runs only if `--only` names it."""
 
     name: str
     what: str
@@ -64,7 +64,7 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """A goal and how it was met: medians of all runs."""
+    """A goal, and the medians of all runs."""
 
     benchmark: str
     name: str

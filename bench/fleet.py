@@ -1,7 +1,7 @@
 """Nodes in bulk: a fleet at rest, and ways to change all of it at once.
 
-A node at rest is in the state of most nodes: in service, its BMC verified, its power and its agent's heartbeat fresh
-for longer than any benchmark lasts. Each has the stored outcome of an idle run, taken from a run of the real loop, so
+A node at rest is in the state of most nodes: it is in service, its BMC is verified, and its power reading and heartbeat
+stay fresh for longer than any benchmark lasts. Each node has the stored outcome of an idle run of the real loop, so
 that the first measured run is idle, too.
 """
 
@@ -12,7 +12,7 @@ from datetime import timedelta
 from bench.ground import Ground
 from bench.loop import running
 
-# A million nodes are inserted by then.
+# Enough time to insert a million nodes.
 _SECONDS = 600
 _ACTIVE = """
     INSERT INTO farrier.nodes
@@ -26,7 +26,7 @@ _ACTIVE = """
 _BMC = """{"power": "on", "good_version": "1", "tried_version": "1", "system_path": "/redfish/v1/Systems/1",
            "manager_path": "/redfish/v1/Managers/1", "manufacturer": "Example",
            "product": "HGX"}"""
-# The guards allow only transitions of the handler; a fleet that is inserted at rest makes none.
+# The guards allow only transitions of the handler, but a fleet that is inserted at rest makes no transitions.
 WITHOUT_GUARDS = "ALTER TABLE farrier.nodes DISABLE TRIGGER USER"
 WITH_GUARDS = "ALTER TABLE farrier.nodes ENABLE TRIGGER USER"
 _AGENTS = """
@@ -59,7 +59,7 @@ _REQUESTS = """
 
 
 async def fill(ground: Ground, nodes: int) -> None:
-    """Insert nodes at rest until there are `nodes`; existing ones stay."""
+    """Insert nodes at rest until there are `nodes` nodes. Existing nodes are kept."""
     present = await ground.pool.fetchval("SELECT count(*) FROM farrier.nodes")
     if not present:
         await _insert(ground, 1, 1)
@@ -80,8 +80,8 @@ async def _insert(ground: Ground, first: int, last: int) -> None:
 
 
 async def settle(ground: Ground) -> None:
-    """Finish the work that bulk statements leave behind, so that it is not measured. The checkpoint is before the
-    vacuum: the first change of a page after a checkpoint writes the whole page to the WAL."""
+    """Finish the work that bulk statements cause, so that the benchmark does not measure it. The checkpoint is before
+    the vacuum: the first change of a page after a checkpoint writes the whole page to the WAL."""
     async with ground.pool.acquire() as conn:
         await conn.execute("CHECKPOINT", timeout=_SECONDS)
         await conn.execute("VACUUM ANALYZE", timeout=_SECONDS)
@@ -108,8 +108,8 @@ async def resound(ground: Ground) -> None:
 
 
 async def newborn(ground: Ground, nodes: int) -> None:
-    """Insert `nodes` more nodes whose agents have just enrolled, each with a pending intent for its BMC, and
-    enqueued."""
+    """Insert `nodes` more nodes whose agents have just enrolled. Each node is enqueued, and has a pending intent for
+    its BMC."""
     async with ground.pool.acquire() as conn, conn.transaction():
         await conn.execute(_NEWBORN, nodes)
         await conn.execute(_AGENTS)

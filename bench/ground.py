@@ -1,7 +1,7 @@
-"""The PostgreSQL that a benchmark runs on: an embedded one in a new directory, or the one whose DSN is given.
+"""The PostgreSQL of a benchmark: an embedded server in a new directory, or the server of a given DSN.
 
-Durability is as in production: fsync on. A given database must not have a schema `farrier`: the benchmarks make it,
-fill it with invented nodes, and drop it. The same goes for `yardstick`, which has no nodes.
+Durability is as in production: fsync is on. A given database must not have a schema `farrier`: the benchmarks create
+this schema, fill it with generated nodes, and drop it. The same applies to the schema `yardstick`, which has no nodes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Ground(msgspec.Struct, frozen=True):
 
 @contextmanager
 def server(dsn: str | None) -> Iterator[str]:
-    """The DSN of a server that runs: `dsn`, or an embedded server's that is gone after the block."""
+    """The DSN of a running server: `dsn`, or the DSN of an embedded server that is removed after the block."""
     if dsn is not None:
         yield dsn
         return
@@ -55,7 +55,7 @@ def server(dsn: str | None) -> Iterator[str]:
 
 @asynccontextmanager
 async def ground(dsn: str) -> AsyncIterator[Ground]:
-    """A schema of its own for one benchmark, dropped after the block. Raises ConfigError if there is one already."""
+    """A new schema for one benchmark, dropped after the block. Raises ConfigError if the schema already exists."""
     connections = await pool.open_pool(dsn, size=POOL_SIZE, patience=PATIENCE)
     try:
         async with connections.acquire() as conn:
@@ -70,9 +70,13 @@ async def ground(dsn: str) -> AsyncIterator[Ground]:
 
 
 async def refuse_if_there(conn: pool.Connection, schema: str) -> None:
-    """Raises ConfigError if the database has that schema: it belongs to another program, and would be dropped."""
+    """Raises ConfigError if the database has this schema, because the schema belongs to another program, and would be
+    dropped."""
     if await conn.fetchval(_EXISTS, schema):
-        raise ConfigError(f"the database has a schema {schema} already; benchmarks need one without, and drop theirs")
+        raise ConfigError(
+            f"the database already has a schema {schema}; use a database without it, because the "
+            "benchmarks create this schema and drop it"
+        )
 
 
 async def settings(dsn: str) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """The speed of reading and removing history with ten million changes.
 
-Reads pages in two lists, all changes and the changes of one node: at the beginning, in the middle and at the end of
-each. Also reads a page without matches, and removes old changes. The changes are those of a hundred days, in the order
-in which a fleet makes them. One node makes a thousand a day, more than one with a dead BMC does.
+Reads pages of two lists, of all changes and of the changes of one node: at the beginning, in the middle and at the end
+of each list. Also reads a page without matches, and removes old changes. The changes are those of a hundred days, in
+the order in which a fleet makes them. One node makes a thousand changes a day, which is more than a node with a dead
+BMC makes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from farrier.io.retention import PostgresRetention
 from farrier.model.history import HistoryFilter, HistoryKey, Order
 
 _DAYS = 100
-# The changes of the node that changes all the time.
+# The number of changes of the node that changes most often.
 _RESTLESS = 100_000
 # The API's default number of rows.
 _PAGE = 100
@@ -112,7 +113,7 @@ _Walk = tuple[Order, HistoryFilter, Sequence[HistoryKey]]
 
 
 def _walks(past: _Past, chance: random.Random, removed: int) -> Mapping[str, _Walk]:
-    """The keys of each walk. In an order by time, the first page is the newest."""
+    """The keys at which the measured pages of each list begin. In an order by time, the first page is the newest."""
     everything, restless = HistoryFilter(), HistoryFilter(resource=("node", str(past.last)))
     gone = (removed + 2) / _DAYS
     parts = {"first": (0.98, 0.99), "middle": (0.5, 0.6), "last": (gone, gone + 0.02)}
@@ -147,7 +148,7 @@ async def _pages(
 
 
 async def _remove(ground: Ground, older_than: timedelta) -> float:
-    """Changes removed a second, without the pauses of a daemon."""
+    """The number of changes removed per second, without the pauses of a daemon."""
     retention = PostgresRetention(ground.pool)
     began, deleted, key = time.perf_counter(), 0, None
     while True:
@@ -164,7 +165,8 @@ def _at_most(name: str, target: float) -> Goal:
 
 HISTORY = Benchmark(
     name="history",
-    what="100 changes of each node: pages of 100 by time and of one node, the 99th percentile; retention",
+    what="100 changes of each node: the 99th percentile of pages of 100 changes, of all nodes by "
+    "time and of one node; the rate at which changes are removed",
     nodes=100_000,
     goals=(
         Goal("fill", "/s", Bound.AT_LEAST, 20_000),

@@ -1,6 +1,6 @@
 """The real loop over nodes, in this process, with a sink that counts its work.
 
-The parts are those that the daemon runs, the listener included; only the BMC is missing, because no node of the
+The parts are those of the daemon, including the listener. Only the BMC client is missing, because no node of these
 benchmarks needs it.
 """
 
@@ -51,15 +51,15 @@ NodeIO: TypeAlias = PostgresStateIO[Node, Node, Write]
 NodeLoop: TypeAlias = Loop[Node, Node, Write, NodeServices]
 
 CONTROLLER = ControllerConfig()
-# A benchmark that has not done its work by then never will; a million nodes take their time.
+# A benchmark that has not done its work after this time has failed. The time is long enough for a million nodes.
 PATIENCE = timedelta(minutes=15)
-# The benchmarks silence whole fleets, and the brake must not hold them.
+# The benchmarks make all agents of a fleet silent, and the brake must not hold the nodes.
 _NODES = NodeConfig(brake_share=1)
 _LOOK_SECONDS = 0.05
 
 
 class Tally(PrometheusSink):
-    """The daemon's metrics, and how many runs there were."""
+    """The daemon's metrics, and the number of runs."""
 
     def __init__(self) -> None:
         super().__init__(Vocabulary(kinds={NODE_KIND.name: KindWords(layers={}, errors=())}, services={}))
@@ -118,10 +118,10 @@ class Work(msgspec.Struct, frozen=True):
     handler: NodeHandler
 
     async def until_at_rest(self, ids: Collection[int]) -> None:
-        """Return once each of these resources has run and nothing of it is under way."""
+        """Return once each of these resources has run, and no run or commit of it is in progress."""
         agenda = self.loop.agenda
         with anyio.fail_after(PATIENCE.total_seconds()):
-            # No event announces it.
+            # No event reports this.
             while agenda.load_at < math.inf or agenda.under_way or not all(map(self._is_idle, ids)):  # noqa: ASYNC110
                 await anyio.sleep(_LOOK_SECONDS)
 

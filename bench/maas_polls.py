@@ -1,8 +1,9 @@
-"""The load of observation on a MAAS region: requests and machines a minute, with a fleet at rest and with 100
-deploying.
+"""The load that observation puts on a MAAS region: requests and machines a minute, for a fleet at rest and for 100
+machines that deploy.
 
-The real loop, storage, handler and client, on a simulated region. Its clock and the database's advance together in
-steps of the poll, so that half an hour takes seconds. The figures are the requests that the client reports.
+The loop, storage, handler and client are real; the region is simulated. The clocks of the region and of the database
+advance together, by one polling interval at a time, so that half an hour takes seconds. The figures are the requests
+that the client reports.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _URL = "http://maas.bench/MAAS"
 _PACE = ObserveSite()
 _SITE = Site(name="bench", maas=MaasSite(url=_URL, key="env:KEY"), observe=_PACE)
 _MOVING = 100
-# A sweep and a deployment, both whole.
+# Long enough for a complete sweep and for a complete deployment.
 _AT_REST = timedelta(minutes=30)
 _IN_MOTION = timedelta(minutes=12)
 _COMMISSIONED = timedelta(minutes=15)
@@ -63,7 +64,8 @@ _CLOCK = """
 """
 _ADVANCE = "UPDATE farrier.bench_clock SET shift = shift + $1"
 _WAKE = "INSERT INTO farrier.wakes (kind, resource) SELECT $1, id FROM farrier.maas_regions RETURNING resource"
-# After many incomplete reads in a row the observer pauses; a machine that was never read counts as work, too.
+# After many incomplete reads in a row, the observer pauses. So a machine that was never read counts as remaining work,
+# too.
 _BUSY = """
     SELECT EXISTS (SELECT FROM farrier.wakes WHERE kind = $1)
            OR EXISTS (SELECT FROM farrier.node_observations WHERE read_at IS NULL)
@@ -111,7 +113,7 @@ class _Key(CredentialStore):
 
 
 class _Counted(ServiceObserver):
-    """How often each operation was requested."""
+    """The number of requests of each operation."""
 
     def __init__(self) -> None:
         self.requests: Counter[str] = Counter()
@@ -243,7 +245,7 @@ async def _polls_of(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 
 MAAS_POLLS = Benchmark(
     name="maas_polls",
-    what="requests a minute to a MAAS region, by its observer: a fleet at rest, and 100 machines deploying",
+    what="requests a minute from the observer to a MAAS region: with a fleet at rest, and with 100 machines deploying",
     nodes=10_000,
     # A poll of events every 5 s, a sweep every half an hour with 50 machines a request, and up to three requests a poll
     # for machines that deploy.

@@ -1,5 +1,5 @@
-"""Measures how many transitions with their history farrier commits a second, and the time in which
-a thousand new nodes make their first four transitions."""
+"""Measures how many transitions with their history farrier commits per second, and how long a thousand new nodes take
+for their first four transitions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def _there_and_back(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
                 await befall(ground)
                 await fleet.settle(ground)
                 began = time.perf_counter()
-                # As after a restart of the server: everything is loaded, without wakes.
+                # As after a restart of the server: the controller loads everything, without wakes.
                 work.loop.woken_all()
                 await work.tally.until(transitions=(number + 1) * nodes)
                 took += time.perf_counter() - began
@@ -64,16 +64,16 @@ async def _lives(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 
 TRANSITIONS = Benchmark(
     name="transitions",
-    what="nodes go offline and return, by their agents' heartbeats: transitions a second, each committed with its "
-    "history, divided by the yardstick's transitions a second",
+    what="heartbeats stop and resume, so nodes go offline and return: transitions a second with "
+    "their history, divided by the yardstick's transitions a second",
     nodes=20_000,
     goals=(Goal("of_yardstick", "×", Bound.AT_LEAST, 0.09), Goal("transitions", "/s")),
     open=_there_and_back,
 )
 LIFE = Benchmark(
     name="life",
-    what="new nodes through 4 transitions each, every one committed and retryable on its own: transitions a second, "
-    "as a share of those of the yardstick",
+    what="each new node makes 4 transitions, each in a separate commit: transitions a second, "
+    "divided by the yardstick's transitions a second",
     nodes=1_000,
     goals=(Goal("of_yardstick", "×", Bound.AT_LEAST, 0.06), Goal("life", "s")),
     open=_lives,

@@ -1,9 +1,10 @@
-"""A fleet onboards through MAAS: what farrier adds to the time that MAAS takes, and how soon it acts on what it reads.
+"""A fleet onboards through MAAS: the time that farrier adds to the time of MAAS, and how soon farrier acts on what it
+reads.
 
 A separate `farrier run` process takes nodes from `onboard` to `active`. The region's durations and the intervals at
-which farrier reads it are divided by `FACTOR`. farrier's own work is not faster, so in a real fleet its share of the
-time is `FACTOR` times smaller. This process notes when the region sends each response, and the history has the time of
-each commit; both clocks are of one machine.
+which farrier reads it are divided by `FACTOR`. farrier's own work is not divided, so in a real fleet its share of the
+time is `FACTOR` times smaller. This process records when the region sends each response. The history has the time of
+each commit. Both times are from the clock of one machine.
 """
 
 from __future__ import annotations
@@ -27,17 +28,19 @@ from farrier.model.stages import OnboardingStage
 from farrier.sim.maas import Durations, Region, Status
 from farrier.sim.maas.call import Exchange
 
-# Eight minutes of commissioning, twelve of deploying and fifteen until the second sync become three and a half.
+# Eight minutes of commissioning, twelve minutes of deploying and fifteen minutes until the second sync become three and
+# a half minutes.
 FACTOR = 10.0
 # A server boots for some minutes. Its agent enrolls long before the machine's second sync, so the boot delays no node.
 _BOOT = timedelta(minutes=4)
 # Machines come in racks: a fleet of a thousand within a quarter of an hour.
 _ARRIVE_WITHIN = timedelta(minutes=15)
 _RACK = 20
-# The slowest pace for which the figures are meant; divided, these are the shortest intervals that a site may have.
+# The longest intervals for which the figures are meant. After the division, they are the shortest intervals that a site
+# may have.
 _EVENTS_EVERY = timedelta(seconds=10)
 _MOTION_EVERY = timedelta(seconds=50)
-# A node that takes more than this many times as long as MAAS, and more than this many seconds, is stuck.
+# A node is stuck if it takes more than this many times as long as MAAS, and more than this many seconds.
 _PATIENCE_TIMES = 2
 _PATIENCE_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
@@ -75,8 +78,8 @@ class Stuck(FarrierError):
 
 
 class Shown:
-    """When the region first showed each change, in any response: a page of events, a list of machines or one
-    machine."""
+    """The time at which a response of the region first showed each change. The response may be a page of events, a list
+    of machines or one machine."""
 
     def __init__(self, region: Region, *, wall: Callable[[], float] = time.time) -> None:
         self._region = region
@@ -91,7 +94,7 @@ class Shown:
         return self._machines
 
     def by_anything(self) -> dict[tuple[str, str], float]:
-        """The same, by the first response that showed the change, which may have been an event."""
+        """The same for the first response that showed the change; the response may be a page of events."""
         first = dict(self._machines)
         for moment, content in self._pages:
             for event in msgspec.json.decode(content)["events"]:
@@ -129,8 +132,8 @@ class Shown:
 
 
 class Onboarded(msgspec.Struct, frozen=True):
-    """Seconds that each node took, and milliseconds from the first response, or event, that showed a change until a run
-    was committed."""
+    """The seconds that each node took, and the milliseconds from the first response (or event) that showed a change
+    until the commit of a run."""
 
     took: Sequence[float]
     after_shown: Sequence[float]
@@ -216,9 +219,10 @@ async def _onboardings(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 
 ONBOARDING = Benchmark(
     name="onboarding",
-    what="nodes go from onboard to active through MAAS, whose durations and our intervals are divided by "
-    f"{FACTOR:g}: the time of each beyond MAAS's own times, and the time from a response that shows what a stage "
-    "waits for to the commit of that stage's run",
+    what="nodes go from onboard to active through MAAS; the durations of MAAS and farrier's "
+    f"intervals are divided by {FACTOR:g}: the time that each node takes in addition to the "
+    "times of MAAS, and the time from the response with the state that a stage waits for "
+    "until the commit of the stage's run",
     nodes=1_000,
     goals=(
         Goal("overhead, p95", "%", Bound.AT_MOST, 5),

@@ -1,8 +1,9 @@
-"""A large fleet onboards through a MAAS whose work takes no time: farrier beside a bare client with the same calls.
+"""A large fleet onboards through a MAAS whose work takes no time: compares farrier with a bare client that makes the
+same calls.
 
 The calls to the region are recorded while a `farrier run` process takes the fleet to `active`. Then a process that
-decides and stores nothing makes the same calls, machine after machine, on another region of the same kind. The ratio of
-the two times is the cost of deciding the next call from responses, storing it, and making it once.
+decides and stores nothing makes the same calls to another region of the same kind, machine after machine. The ratio of
+the two times shows the cost of deciding the next call, storing the decision, and making the call only once.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from farrier.sim.maas import Durations, Region
 INSTANT = Durations(commission=timedelta(0), deploy=timedelta(0), sync=timedelta(seconds=5))
 # The shortest intervals that a site may have.
 _PACE = Pace(events_every=timedelta(seconds=1), motion_every=timedelta(seconds=5))
-# The time for each node after which something is wrong.
+# The time limit for each node. A node that takes longer has failed.
 _PATIENCE_SECONDS = 1.0
 _AT_LEAST_SECONDS = 60.0
 
@@ -45,7 +46,8 @@ _ENDED = """
 
 
 class Refused(FarrierError):
-    """The region refused more calls of the bare client than of the daemon, so the two did not do the same work."""
+    """The region refused more calls of the bare client than of the daemon, so the client and the daemon did not do the
+    same work."""
 
 
 async def by_farrier(ground: Ground, nodes: int) -> tuple[float, Calls]:
@@ -63,7 +65,7 @@ async def by_farrier(ground: Ground, nodes: int) -> tuple[float, Calls]:
 
 
 async def by_bare_client(calls: Calls, region: Region) -> Took:
-    """The same calls on a region without machines. Raises Refused."""
+    """Make the same calls to a region without machines. Raises Refused."""
     with tempfile.TemporaryDirectory(prefix="farrier-calls-") as directory:
         file = Path(directory) / "calls.json"
         file.write_bytes(msgspec.json.encode(calls.made))
@@ -94,8 +96,9 @@ async def _at_once(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 
 ONBOARDING_BARE = Benchmark(
     name="onboarding_bare",
-    what="nodes, all requested at once, go from onboard to active through a MAAS whose work takes no time: time until "
-    "the last one is, as a multiple of what a bare client takes for the same calls; calls that each node takes",
+    what="all nodes get the intent onboard at once, with a MAAS whose work takes no time: time "
+    "until the last node is active, divided by the time of a bare client for the same calls; "
+    "calls for each node",
     nodes=4_500,
     goals=(
         Goal("wall time", "×", Bound.AT_MOST, 2),

@@ -25,14 +25,14 @@ from farrier.web.backend import Backend
 from farrier.web.site import Site
 
 _SAMPLES = 30
-# All nodes are updated by then.
+# Enough time to update all nodes.
 _SECONDS = 600
 # Sites and models are the fleet's; racks of 16 nodes and two labels are what an operator filters by.
 _DETAILS = """
     UPDATE farrier.nodes
        SET rack = 'r' || id / 16, labels = jsonb_build_object('row', id % 40, 'gpu', 'h100')
 """
-# In a hundred: offline for more than its limit; so many are on top of the inventory.
+# One node in a hundred is offline for longer than its limit. These nodes are on top of the inventory.
 _LATE = """
     UPDATE farrier.nodes
        SET status = 'offline', status_entered_at = farrier.now() - interval '1 hour'

@@ -1,8 +1,9 @@
 """The time from an intent to its committed transition, while the fleet is swept at its usual rate.
 
 The daemon is a separate process; this process is the client. It inserts an intent on one connection and waits on
-another for the notification of the commit that responds to the intent and changes the node. The time is from before the
-INSERT is sent until the notification arrives: two round trips to the server and the work between.
+another for the notification of the commit that responds to the intent and changes the node. The time begins before the
+client sends the INSERT, and ends when the notification arrives. It contains two round trips to the server and the work
+between them.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from bench.ground import PATIENCE, Ground
 from farrier.io import pool
 from farrier.model.status import NodeStatus
 
-# Sent one after the other without a pause for some seconds, as job queues are measured. Pauses would add the time in
-# which this machine wakes up, also to the yardstick.
+# The client sends these intents one after another without a pause for some seconds, as job queues are measured. With
+# pauses, the figures (and the yardstick) would include the time that an idle CPU needs to wake up.
 _INTENTS = 2000
-# Sent before the measured ones, so that each of the daemon's connections has planned each statement once.
+# The client sends these intents before the measured intents, so that each connection of the daemon has planned each
+# statement once.
 _FIRST_INTENTS = 200
 _ANSWER_SECONDS = 10
 
@@ -117,8 +119,8 @@ def _percentiles(took: list[float]) -> dict[str, float]:
 
 REACTION = Benchmark(
     name="reaction",
-    what="INSERT of an intent by one client → transition committed, while a daemon sweeps the fleet every 30 s; as a "
-    "multiple of the yardstick's p50",
+    what="time from a client's INSERT of an intent until its transition is committed, while a "
+    "daemon sweeps the fleet every 30 s; divided by the yardstick's p50",
     nodes=100_000,
     goals=(
         Goal("of_yardstick", "×", Bound.AT_MOST, 2.7),

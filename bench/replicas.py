@@ -1,5 +1,5 @@
-"""Several daemons on one database: the throughput that a second daemon adds, and the time until the other
-daemon runs the nodes of a daemon that was killed or stopped."""
+"""Several daemons on one database: the throughput that a second daemon adds, and the time until one daemon runs the
+nodes of another daemon that was killed or stopped."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def _until_taken_over(ground: Ground, former: object) -> None:
 
 
 async def _rate(processes: Sequence[daemon.Running]) -> float:
-    """Runs a second of all of them."""
+    """The runs per second of all daemons together."""
     before, began = [await process.node_runs() for process in processes], time.perf_counter()
     await anyio.sleep(_TURN_SECONDS)
     after = [await process.node_runs() for process in processes]
@@ -112,15 +112,17 @@ async def _takeovers(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 
 TWO = Benchmark(
     name="two",
-    what="runs a second of two daemons over a fleet at rest that is always due, as a multiple of those of one",
+    what="runs a second of two daemons over a fleet at rest in which each node is always due, "
+    "divided by the runs a second of one daemon",
     nodes=100_000,
     goals=(Goal("of_one", "×", Bound.AT_LEAST, 1.7),),
     open=_two,
 )
 TAKEOVER = Benchmark(
     name="takeover",
-    what="all nodes are woken, and one of two daemons is killed, or stopped: time until the other has all shards and "
-    "has run all nodes; and from the start of a replica until it has its share",
+    what="all nodes have a wake, and one of two daemons is killed or stopped: time until the "
+    "other daemon owns all shards and has run all nodes; time from the start of a replica "
+    "until it owns its share of the shards",
     nodes=2_000,
     goals=(
         Goal("kill", "s", Bound.AT_MOST, 13),

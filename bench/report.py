@@ -1,6 +1,6 @@
 """The figures as a table for people, or as JSON for programs.
 
-Either goes to standard output; progress goes to standard error, so that a pipe gets only the result.
+The report goes to standard output, and progress to standard error, so that a pipe gets only the report.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _target(of: Goal | Figure) -> str:
 
 
 def _beside(here: Speed, there: Speed) -> str:
-    """The speed of this machine compared with the one on which the targets were set."""
+    """The speed of this machine, compared with the machine on which the targets were set."""
     rate = here.transitions_per_second / there.transitions_per_second
     haste = there.reaction_p50_ms / here.reaction_p50_ms
     return (
@@ -91,7 +91,7 @@ def _beside(here: Speed, there: Speed) -> str:
 
 
 def _console() -> Console:
-    """A console as wide as the terminal; a file or a pipe has no width, and gets whole lines."""
+    """A console as wide as the terminal. A file or a pipe has no width, and gets whole lines."""
     return Console(width=None if sys.stdout.isatty() else _WIDTH)
 
 

@@ -1,7 +1,7 @@
 """The cost of an idle fleet: processor time, WAL and row updates of a daemon and its PostgreSQL.
 
-The window is as long as the time in which every snapshot is loaded again, so it includes each of these loads once.
-PostgreSQL has to run on this machine, because its processes are looked up.
+The measurement lasts for the interval in which the daemon loads every snapshot again, so it includes each of these
+loads once. PostgreSQL has to run on this machine, because its processes are looked up.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from farrier.errors import ConfigError
 
 _MINUTE = timedelta(minutes=1)
 _TEN_MINUTES = timedelta(minutes=10)
-# After the last node was loaded, the outcome of its run is committed, and PostgreSQL has counted it.
+# Within this time after the load of the last node, the outcome of its run is committed, and PostgreSQL has counted the
+# commit.
 _WARM_UP_SECONDS = 10
 _BMC_WARM_UP_SECONDS = 35
-# For the first runs of a million nodes, of which a slow machine makes 2,600 a second.
+# Enough time for the first runs of a million nodes: a slow machine makes 2,600 runs a second.
 _START_PATIENCE_SECONDS = 1800
 # As often as a controller reports its lag.
 _LOOK_SECONDS = 2.0
-# The number of nodes for which the targets are; a machine with two processors cannot poll as many BMCs.
+# The number of nodes for which the targets are set. A machine with two processors cannot poll as many BMCs.
 _FLEET = 100_000
 
 _BACKEND = "SELECT pg_backend_pid()"
@@ -81,7 +82,7 @@ async def _postmaster(ground: Ground) -> int:
 
 
 def _postgres_seconds(postmaster: int) -> float:
-    """The CPU time of all PostgreSQL processes, ended ones included."""
+    """The CPU time of all PostgreSQL processes, including processes that have ended."""
     ticks = sum(int(field) for field in _fields(postmaster)[11:15])
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         try:
@@ -101,8 +102,8 @@ async def _look(ground: Ground, process: daemon.Running, postmaster: int) -> _Se
 
 
 def _between(before: _Seen, after: _Seen, *, times: float = 1) -> dict[str, Reading]:
-    """The figures between two looks. `times` scales the changes of nodes to a fleet that is this many times as
-    large."""
+    """The figures between two measurements of the totals. `times` scales the changes of nodes to a fleet that is this
+    many times as large."""
     took = after.at - before.at
     changes = after.own_changes - before.own_changes + (after.changes - before.changes) * times
     busy = after.daemon - before.daemon, after.postgres - before.postgres
@@ -157,7 +158,7 @@ async def _a_million(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
         async with daemon.running(ground.dsn) as process:
             began = time.perf_counter()
             await process.until_runs(nodes)
-            # Some of these are second runs. The start is over when no node waits for its first one.
+            # Some of these are second runs. The start has ended when no node waits for its first run.
             with anyio.fail_after(_START_PATIENCE_SECONDS):
                 while await ground.pool.fetchval(_LAG) > _START_IS_OVER:  # noqa: ASYNC110 - another process
                     await anyio.sleep(_LOOK_SECONDS)
@@ -180,8 +181,8 @@ async def _a_million(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 
 REST = Benchmark(
     name="rest",
-    what="a daemon and its PostgreSQL while nothing happens, for as long as it takes to load everything again: cores, "
-    "log, rows inserted, updated or deleted",
+    what="a daemon and its PostgreSQL while nothing happens, for the interval in which the daemon "
+    "loads every snapshot again: cores, WAL, rows inserted, updated or deleted",
     nodes=_FLEET,
     goals=(
         Goal("cpu", "cores", Bound.AT_MOST, 0.08),
@@ -193,16 +194,17 @@ REST = Benchmark(
 )
 REST_BMC = Benchmark(
     name="rest_bmc",
-    what="the same with BMCs that are read once a minute and report no change: row updates a second, with those of "
-    "nodes scaled to 100,000 nodes",
+    what="the same with BMCs that are read once a minute and report no change: row updates a "
+    "second; the updates of nodes are scaled to 100,000 nodes",
     nodes=2_000,
     goals=(Goal("updates", "/s", Bound.AT_MOST, 200),),
     open=_with_bmcs,
 )
 MILLION = Benchmark(
     name="million",
-    what="one daemon for ten minutes: the longest time between two runs of a node, by the lag that it reports; cores "
-    "of daemon and PostgreSQL; the most memory it had; seconds until each node had its first run",
+    what="one daemon for ten minutes: the longest time between two runs of a node, according to "
+    "the reported lag; cores of daemon and PostgreSQL; the daemon's maximum memory; seconds "
+    "until each node had its first run",
     nodes=1_000_000,
     goals=(
         Goal("late", "s", Bound.AT_MOST, 35),

@@ -1,4 +1,5 @@
-"""The time until a controller that starts has run the enqueued resources, and all others."""
+"""The time from the start of a controller until it has run the enqueued resources, and until it has run all
+resources."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from farrier.model.node import Node
 from farrier.model.runs import Loaded
 from farrier.model.writes import Write
 
-# Enough for several in each shard.
+# Enough for several nodes in each shard.
 _WOKEN = 1_000
 
 _WAKE = """
@@ -31,7 +32,7 @@ _WAKE = """
 
 
 class _Controllers(PostgresControllers):
-    """Notes when each shard was taken."""
+    """Records when the controller took each shard."""
 
     def __init__(self, ground: Ground) -> None:
         super().__init__(ground.pool)
@@ -79,8 +80,9 @@ async def _starts(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 
 START = Benchmark(
     name="start",
-    what="a controller starts in a fleet in which a thousand nodes have a wake: the longest time from taking a shard "
-    "until a node of this shard with a wake runs, and nodes a second until each node has run once",
+    what="a controller starts in a fleet in which a thousand nodes have a wake: the longest time "
+    "from the takeover of a shard until the nodes of this shard with a wake have run; nodes "
+    "a second until each node has run once",
     nodes=100_000,
     # A million in a minute.
     goals=(

@@ -1,4 +1,4 @@
-"""Handler runs per second of one process over a fleet at rest, as a share of what its handler alone could do."""
+"""Handler runs per second of one process over a fleet at rest, as a share of the rate of the handler alone."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from bench.loop import CONTROLLER, Work, running
 from farrier.handlers.node.handler import NodeHandler
 from farrier.model.node import Node
 
-# More than any process runs: with this pace something is always due.
+# More runs than any process can make, so that some node is always due.
 _RUNS_WANTED = 1_000_000
-# Loop and handler take turns, so that the machine is as fast for the one as for the other.
+# The benchmark alternates between the loop and the handler, so that both run at the same speed of the machine.
 _TURNS = 7
 _TURN_SECONDS = 1.0
-# Half a second for the handler alone. A turn has to be over long before the controller is to renew its row.
+# Half a second for the handler alone. A turn has to end long before the controller has to renew its row.
 _AT_A_TIME = 50_000
 
 

@@ -31,8 +31,8 @@ SITE = "bench"
 _CREDENTIAL = {"username": "farrier", "password": "never-used-elsewhere"}
 _BMC = """{"power": "on", "good_version": "1", "tried_version": "1", "system_path": "/redfish/v1/Systems/1",
            "manager_path": "/redfish/v1/Managers/1"}"""
-# An address of each node's own, of its BMC and of its NIC; nothing is sent to either.
-# A statement for all nodes at once; it is not measured.
+# Each node has a different BMC address and a different MAC address. Nothing is sent to these addresses. A statement for
+# all nodes at once; it is not measured.
 _SECONDS = 60
 _REGISTER = """
     SELECT farrier.register_node(
@@ -62,7 +62,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Upstream(msgspec.Struct, frozen=True):
-    """A region that runs."""
+    """A running region."""
 
     region: Region
     url: str
@@ -74,8 +74,8 @@ class Upstream(msgspec.Struct, frozen=True):
 @asynccontextmanager
 async def served(region: Region) -> AsyncIterator[str]:
     """The URL of `region` over a socket, with its clock at real speed. The objects of this process are excluded from
-    later garbage collections: a full collection would be a pause that no region has, and longer after each
-    measurement."""
+    later garbage collections. Otherwise a full collection would pause the region, unlike a real region, and the pause
+    would be longer after each measurement."""
     async with open_region(region, speed=1.0) as url:
         memory.settle()
         yield url

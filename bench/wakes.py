@@ -1,7 +1,8 @@
-"""Wakes per second that a primary commits with a synchronous standby, and without one.
+"""The wakes per second that a primary commits with a synchronous standby, and without a standby.
 
-A NOTIFY serializes commits, and each one waits for the confirmation of the standby. Runs two servers on one machine, in
-new directories that are removed afterwards: between machines, each commit also takes the round trip of a message.
+A NOTIFY serializes commits, and each one waits for the confirmation of the standby. The benchmark runs two servers on
+one machine, in new directories that are removed afterwards. Between two machines, each commit would also take a round
+trip on the network.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from bench.ground import PATIENCE, Ground, ground
 from farrier.io import account, pool
 from farrier.io.embedded import SUPERUSER, EmbeddedServer, wheel_binaries
 
-# More clients than can commit at a time; with fewer, the benchmark would measure their round trips.
+# More clients than can commit at the same time. With fewer clients, the benchmark would measure their round trips.
 _CLIENTS = 16
 _SECONDS = 2.0
 _LOOK_SECONDS = 0.05
@@ -64,7 +65,7 @@ def _primary() -> Iterator[EmbeddedServer]:
 
 
 async def _rate(clients: Sequence[pool.Connection], ids: Sequence[int]) -> float:
-    """Wakes a second, each of them a transaction, of clients that enqueue one after the other."""
+    """Wakes per second of clients that each enqueue one wake after another, each in a transaction."""
     left, committed, began = itertools.cycle(ids), 0, time.perf_counter()
 
     async def enqueue(client: pool.Connection) -> None:
@@ -81,7 +82,8 @@ async def _rate(clients: Sequence[pool.Connection], ids: Sequence[int]) -> float
 
 @asynccontextmanager
 async def _waiting_for_standby(conn: pool.Connection) -> AsyncIterator[None]:
-    """Let commits wait for the standby, only within the block: otherwise dropping the schema would wait, too."""
+    """Let commits wait for the standby, but only within the block, because otherwise dropping the schema would wait,
+    too."""
     await _apply(conn, "ALTER SYSTEM SET synchronous_standby_names = '*'", "sync")
     try:
         yield
@@ -127,8 +129,9 @@ async def _wakes(_: Ground, nodes: int) -> AsyncIterator[Measure]:
 
 WAKES = Benchmark(
     name="wakes",
-    what=f"{_CLIENTS} clients call farrier.enqueue, each call a transaction: wakes a second on a primary alone, with a "
-    "synchronous standby on the same machine, and with that but without notifications",
+    what=f"{_CLIENTS} clients call farrier.enqueue, each call a transaction: wakes a second on a "
+    "primary alone, with a synchronous standby on the same machine, and with this standby "
+    "but without notifications",
     nodes=1_000,
     goals=(Goal("alone", "/s"), Goal("standby", "/s"), Goal("unnotified", "/s"), Goal("of_alone", "×")),
     open=_wakes,

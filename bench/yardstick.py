@@ -1,9 +1,9 @@
 """The yardstick: the speed of plain SQL on this server, with no table and no statement of farrier's.
 
-Targets are absolute, but machines differ: with a slow disk or busy neighbours, any program misses them. The runner
-measures the yardstick before the first benchmark and after the last, so that a reader can separate the machine from the
-program. Benchmarks whose targets are multiples of it measure it before and after each of their own measurements. Its
-tables are always dropped afterwards.
+Targets are absolute, but machines differ: with a slow disk or busy neighbours, any program misses its targets. The
+runner measures the yardstick before the first benchmark and after the last, so that a reader can separate the machine
+from the program. If the target of a benchmark is a multiple of the yardstick, the benchmark measures the yardstick
+before and after each of its own measurements. The tables of the yardstick are always dropped afterwards.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from farrier.io import pool
 
 _THINGS = 20_000
 _BATCH = 500
-# Enough for some hundred commits, so that one slow write has little effect.
+# Long enough for some hundred commits, so that one slow write has little effect.
 _MOVING = timedelta(seconds=1)
 _REQUESTS = 500
-# Sent before the measured ones, so that each connection has planned its statement.
+# These requests are sent before the measured requests, so that each connection has planned its statement.
 _FIRST_REQUESTS = 50
-# The time limit of the requests: with a disk so slow, fewer of them are enough.
+# The time limit of all requests. If the disk is so slow, fewer requests are enough.
 _ASKING = timedelta(seconds=2)
 _ANSWER_SECONDS = 10
 
@@ -80,7 +80,7 @@ class Speed(msgspec.Struct, frozen=True):
     reaction_p50_ms: float  # from before a client's INSERT until it hears that a worker has committed the answer
 
 
-# What plain SQL reached, without any of farrier's code, on the machine with two cores on which the targets were set.
+# The speed of plain SQL, without any of farrier's code, on the two-core machine on which the targets were set.
 WHERE_THE_TARGETS_WERE_SET = Speed(transitions_per_second=80_000, reaction_p50_ms=0.75)
 
 
@@ -107,7 +107,7 @@ async def beside(dsn: str) -> Speed:
 
 
 def between(before: Speed, after: Speed) -> Speed:
-    """The speed of the machine while something else was measured."""
+    """The speed of the machine during another measurement."""
     return Speed(
         (before.transitions_per_second + after.transitions_per_second) / 2,
         (before.reaction_p50_ms + after.reaction_p50_ms) / 2,
@@ -133,7 +133,7 @@ async def tables(dsn: str) -> AsyncIterator[None]:
 
 
 async def transitions_per_second(dsn: str) -> float:
-    """Rows changed per second, in batches on one connection, after a round over all things that does not count."""
+    """Rows changed per second, in batches on one connection. A first round over all things does not count."""
     moves = _moves()
     async with _connected(dsn) as conn:
         for batch, state in itertools.islice(moves, _THINGS // _BATCH):
@@ -149,8 +149,8 @@ async def transitions_per_second(dsn: str) -> float:
 
 
 async def reaction_p50_ms(dsn: str) -> float:
-    """The median of requests one after another, by a client and a worker with a connection each, both in this
-    process."""
+    """The median time of requests that follow one after another. Client and worker have one connection each, and run in
+    this process."""
     async with _connected(dsn) as asking, _connected(dsn) as working, anyio.create_task_group() as group:
         await group.start(_work, working)
         took = await _ask(asking)

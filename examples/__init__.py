@@ -1,1 +1,1 @@
-"""Programs beside farrier that operators can copy and change."""
+"""Example programs that operators can copy and change."""

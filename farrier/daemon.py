@@ -1,10 +1,10 @@
 """The daemon: the order in which its parts start, run and end.
 
 The daemon starts HTTP, connects to the database, checks the schema, reads the sites, starts listener and loops, and
-reports READY. To stop, it reports STOPPING, drains under a deadline, gives its shards back, closes the connections, and
-stops HTTP last. SIGHUP reads the settings and sites again while all parts run. One root task group owns every task. A
-task that ends unexpectedly stops the daemon, and the log names the task. The daemon reads and writes no table; `wiring`
-makes the parts that do.
+reports READY. To stop, the daemon reports STOPPING, drains under a deadline, releases its shards, closes the
+connections, and stops HTTP last. SIGHUP reads the settings and sites again while all parts run. One root task group
+owns every task. A task that ends unexpectedly stops the daemon, and the log names the task. The daemon reads and writes
+no table; `wiring` makes the parts that do.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Daemon:
         _log.info("daemon.stopped")
 
     def use_tokens(self) -> None:
-        """Read the file of tokens again. On ConfigError, the daemon keeps its previous tokens."""
+        """Read the tokens file again. On ConfigError, the daemon keeps its previous tokens."""
         tokens = token_file.load(self._config.http.tokens_file)
         self._access.use(tokens)
         _log.info("tokens.used", clients=[token.name for token in tokens])
@@ -136,7 +136,7 @@ class Daemon:
         self._sites = sites
 
     async def _begin_with_sites(self, runtime: wiring.Runtime) -> None:
-        """Use the sites that were read last, even if SIGHUP replaces them meanwhile."""
+        """Use the sites that were read last, even if SIGHUP replaces the sites meanwhile."""
         used = None
         while used is not self._sites:
             used = self._sites
@@ -181,8 +181,8 @@ class Daemon:
             beside.cancel_scope.cancel()
 
     async def _watch(self, progress: wiring.Progress) -> None:
-        """Notify systemd as long as renewals return to the controller, with or without success. systemd must not kill
-        the process because of an unreachable database, because a new process could not reach it either."""
+        """Notify systemd as long as renewals return to the controller, with or without success. If the database is
+        unreachable, systemd must not kill the process, because a new process could not reach the database either."""
         patience = self._notifier.watchdog
         while True:
             if patience is not None and progress.stalled_for() < patience:
@@ -202,12 +202,12 @@ class Daemon:
 
 
 def _warn_without_token(http: HttpConfig) -> None:
-    """Log once why clients will be refused, before the first one is."""
+    """Log once why farrier will refuse clients, before it refuses the first client."""
     if not (is_loopback(http.host) or http.tokens_file or http.bearer_token):
         _log.warning(
             "http.no_token",
             host=http.host,
-            reason="other machines can reach it, so each request needs a token, except for metrics and probes",
+            reason="other machines can reach this server, so each request needs a token, except for metrics and probes",
             hint="run farrier token create, and set http.tokens_file; or set http.host to 127.0.0.1",
         )
 
@@ -231,7 +231,7 @@ async def until_stopped(name: str, work: Callable[[], Awaitable[None]], stop: an
 
 def main(config: Config, reload: Callable[[], Config]) -> ExitCode:
     """Run the daemon as this process until a signal ends it. `reload` reads the configuration again, for SIGHUP. Errors
-    that prevent or end the work are logged, never raised."""
+    that prevent or end the work are logged, not raised."""
     try:
         return anyio.run(_main, config, reload, backend_options={"use_uvloop": True})
     except Exception as failure:

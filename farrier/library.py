@@ -1,4 +1,4 @@
-"""The public library, which packages with kinds of their own import. It is stable: see docs/library.md.
+"""The public library for packages that define kinds. The library is stable: see docs/library.md.
 
 Everything else in farrier may change with any release. `docs/tutorial-your-own-kind.md` defines a kind with these
 names.

@@ -5,7 +5,7 @@ a step's context (kind, id, name) with structlog's contextvars. Lines go to stan
 without a terminal, colours on a terminal. Values under keys that name a secret are masked, at any depth, before a
 renderer gets them; so are passwords in URLs. Repeated warnings and errors are counted instead of written, and
 `write_repeats` writes the counts. Lines of libraries that use `logging` have the same form and limits. Each line is one
-write, so lines of different threads do not mix. An error in writing a line is never raised in the caller.
+write, so lines of different threads do not mix. The caller never gets an error about writing a line.
 """
 
 from __future__ import annotations
@@ -110,10 +110,10 @@ def configure(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # asyncpg's pool logs a traceback for each try to connect to an unreachable server. The code that requests a
-    # connection then logs an event of its own.
+    # asyncpg's pool logs a traceback for each attempt to connect to an unreachable server. The code that requests a
+    # connection logs its own event.
     logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
-    # These libraries log each request at `info`; farrier has metrics of requests.
+    # These libraries log each request at `info`. farrier counts requests in metrics instead.
     for chatty in ("httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))
     own = _Own(handler, level)
@@ -363,7 +363,7 @@ def _masked(key: object, value: object) -> object:
 def _renderer(form: Format, out: TextIO) -> Processor:
     watched = out.isatty() and "JOURNAL_STREAM" not in os.environ
     if form is Format.CONSOLE or (form is Format.AUTO and watched):
-        # Pretty tracebacks show local variables, and those hold secrets.
+        # Pretty tracebacks show local variables, which may contain secrets.
         plain = structlog.dev.plain_traceback
         console = structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=plain)
         return lambda logger, method, event: console(logger, method, {**event})  # a copy, because it removes keys

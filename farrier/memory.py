@@ -1,7 +1,7 @@
 """Tunes the garbage collector for a long-running loop.
 
-The daemon and benchmarks call `settle` once after start-up. It shortens pauses: during a full collection, some 50 ms,
-the process serves no request.
+The daemon and benchmarks call `settle` once after start-up. This shortens pauses: during a full collection of about 50
+ms, the process serves no request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The signals that this process receives, without repeated deliveries.
 
-uvloop delivers a signal twice if it arrives while the loop reads another one (0.23, `Loop._invoke_signals`), as in a
-reload that a stop follows at once. A second stop ends the process without a drain, so a delivery must not count twice.
+If a signal arrives while the loop reads another signal, uvloop 0.23 delivers it twice (`Loop._invoke_signals`). This
+happens when a stop follows a reload at once. A second stop ends the process without a drain, so a delivery must not
+count twice.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ _SECONDS = 0.3
 async def distinct(
     received: AsyncIterable[signal.Signals], clock: Clock | None = None
 ) -> AsyncIterator[signal.Signals]:
-    """Every signal, except one within 0.3 s of the same signal. No SIGHUP is left out, because a file may have changed
-    in between."""
+    """Every signal, except a repetition of the same signal within 0.3 s. SIGHUP is never left out, because a file may
+    have changed in between."""
     clock = clock or MonotonicClock()
     last: dict[signal.Signals, float] = {}
     async for number in received:

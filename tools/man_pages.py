@@ -34,7 +34,7 @@ def _overview() -> Iterator[str]:
     yield from _exit_codes()
     yield ".SH ENVIRONMENT\n"
     for variable, meaning in (
-        ("FARRIER_DATABASE_DSN", "PostgreSQL to use, as a postgresql:// URL."),
+        ("FARRIER_DATABASE_DSN", "URL of the database: postgresql://…"),
         ("FARRIER_CONFIG", "TOML file with settings."),
         ("FARRIER_CONTEXT", "Context to use. See farrier-context(1)."),
         (

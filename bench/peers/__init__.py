@@ -1,1 +1,1 @@
-"""Job queues on PostgreSQL, measured on work that resembles farrier's, in turns with each other."""
+"""Job queues on PostgreSQL, measured in turns with work that resembles farrier's work."""

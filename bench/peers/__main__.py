@@ -1,8 +1,8 @@
 """`python -m bench.peers`: raw SQL, pgqueuer and graphile-worker in turns on an embedded PostgreSQL, and medians.
 
-A peer that is not installed is skipped. `load`: jobs a second that read a thing. `step`: jobs a second that change one,
-with history. `reaction`: milliseconds from the INSERT of one job until its change is seen to be committed, one job at a
-time.
+A peer that is not installed is skipped. `load`: jobs per second that read a thing. `step`: jobs per second that change
+a thing, with history. `reaction`: milliseconds from the INSERT of a job until the client sees that its change is
+committed, one job at a time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _GRAPHILE_JOBS = """
           FROM unnest($2::bigint[]) i))
 """
 _GRAPHILE_LEFT = "SELECT EXISTS (SELECT FROM graphile_worker._private_jobs)"
-# The change is announced by the database itself, the same for every peer.
+# A trigger of the database announces the change, so that this is the same for every peer.
 _ANNOUNCE = """
     CREATE FUNCTION announce() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN PERFORM pg_notify('stepped', ''); RETURN NULL; END $$;
@@ -152,7 +152,7 @@ async def _measure_in(peer: Peer, dsn: str) -> dict[str, float]:
 
 
 async def _rate(peer: Peer, conn: Any, work: str) -> float:
-    """Jobs per second, from before the first is enqueued until the queue has none left."""
+    """Jobs per second. The time begins before the first job is enqueued, and ends when the queue is empty."""
     began = time.perf_counter()
     for first in range(1, _JOBS + 1, _AT_ONCE):
         await peer.enqueue(conn, work, list(range(first, first + _AT_ONCE)))
@@ -174,7 +174,9 @@ async def _reactions(peer: Peer, conn: Any, listening: Any) -> list[float]:
     return took
 
 
-def main(rounds: Annotated[int, typer.Option(min=1, help="How often each peer is measured, in turns.")] = 3) -> None:
+def main(
+    rounds: Annotated[int, typer.Option(min=1, help="Number of rounds. Each round measures each peer once.")] = 3,
+) -> None:
     """Measure the peers that are installed."""
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
     with server(None) as dsn:

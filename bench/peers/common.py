@@ -1,4 +1,4 @@
-"""Shared by all peers: the table of things, the work on one, and the measurement of a run.
+"""Shared by all peers: the table of things, the work on one thing, and the measurement of a run.
 
 Used by `bench.peers.__main__` and by the workers in Python. A worker is a process; it prints READY, works until
 SIGTERM, and ends. The work on one job is a SELECT of its thing by id and, for `step`, one statement that changes it,

@@ -22,7 +22,7 @@ LEFT = "SELECT EXISTS (SELECT FROM pgqueuer)"
 
 
 def _pgqueuer(module: str = "") -> Any:
-    """Import pgqueuer, which is no dependency of farrier."""
+    """Import pgqueuer, which is not a dependency of farrier."""
     return importlib.import_module(f"pgqueuer{module}")
 
 

@@ -1,4 +1,5 @@
-"""A queue in raw SQL: one table, `FOR UPDATE SKIP LOCKED`, one transaction a job. Run as a program it is the worker."""
+"""A queue in raw SQL: one table, `FOR UPDATE SKIP LOCKED`, one transaction for each job. If this module runs as a
+program, it is the worker."""
 
 from __future__ import annotations
 

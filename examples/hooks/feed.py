@@ -1,8 +1,9 @@
-"""Follows the changes of farrier's nodes, and makes a scheduler agree with their status.
+"""Follows the changes of farrier's nodes, and updates a scheduler to match the status of the nodes.
 
-At its start, a hook compares all nodes; then it follows the feed. The feed only names nodes that changed; the hook then
+At its start, a hook compares all nodes, and then follows the feed. The feed only names the nodes that changed; the hook
 reads their current status. So a change that is reported twice or late does no harm. A failed request ends the process.
-A supervisor such as systemd restarts it, and it compares all nodes again: a hook has no state that could be lost.
+A supervisor such as systemd restarts the process, which then compares all nodes again. So a hook has no state that
+could be lost.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from farrier.client import ApiError, AsyncFarrier
 from farrier.errors import FarrierError
 
 IN_SERVICE = "active"
-"""The status of a node that may get work."""
+"""The status in which a node may get work."""
 
 
 class Scheduler(Protocol):
     """The system that places work on nodes."""
 
     async def reconcile(self, statuses: Mapping[str, str]) -> None:
-        """Make the nodes of these names agree with their statuses. Must be idempotent."""
+        """Update the nodes with these names to match their statuses. Must be idempotent."""
 
 
 async def follow(farrier: AsyncFarrier, scheduler: Scheduler) -> None:
-    """Reconcile all nodes; then each node that changes, until an error."""
+    """Reconcile all nodes, and then each node that changes, until an error."""
     position = await farrier.cursor()
     await scheduler.reconcile({node.name: node.status async for node in farrier.nodes()})
     async with aclosing(farrier.watch(after=position, kind="node", layer="status")) as changes:

@@ -2,9 +2,9 @@
 
 Run: FARRIER_TOKEN=… KUBE_TOKEN=… python -m examples.hooks.kubernetes FARRIER_URL KUBERNETES_URL
 
-The API server records who sets a field (server-side apply). When the hook gives up its cordon, a node that another
-client has cordoned stays cordoned. The token needs the verbs list and patch of nodes. A node of farrier without a
-Kubernetes node of the same name is ignored.
+The API server records which client sets a field (server-side apply). So when the hook removes its cordon, a node that
+another client has cordoned stays cordoned. The token needs the verbs list and patch of nodes. A node of farrier without
+a Kubernetes node of the same name is ignored.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Kubernetes:
                 await self._apply(node, status)
 
     async def _apply(self, node: Mapping[str, Any], status: str) -> None:
-        """Declare what this hook wants of the node: a cordon, or nothing. With the UID, no node is created."""
+        """Declare the fields that this hook sets on the node: a cordon, or nothing. Because of the UID, the request
+        creates no node."""
         about = {key: node["metadata"][key] for key in ("name", "uid")}
         wanted = {} if status == feed.IN_SERVICE else {"spec": {"unschedulable": True}}
         if wanted:

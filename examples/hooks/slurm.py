@@ -3,8 +3,8 @@
 Run: FARRIER_TOKEN=… SLURM_JWT=… python -m examples.hooks.slurm FARRIER_URL SLURM_URL
 
 SLURM_URL is slurmrestd with the version of its API, such as http://head:6820/slurm/v0.0.43. The reason of a drain marks
-the nodes that this hook drained; it resumes no others. A node of farrier without a Slurm node of the same name is
-ignored.
+the nodes that this hook drained. The hook resumes only these nodes. A node of farrier without a Slurm node of the same
+name is ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import httpx
 from examples.hooks import feed
 
 MARK = "farrier: "
-"""How the reason begins if this hook drained the node."""
+"""The beginning of the reason if this hook drained the node."""
 
 # While the node still runs jobs, Slurm keeps its reason, and ignores an empty one. A later drain without a reason would
 # then have the reason of this hook.
@@ -42,7 +42,7 @@ class Slurm:
 
 
 def _change(node: Mapping[str, Any], status: str) -> dict[str, Any] | None:
-    """The update that makes the node agree with the status; None: it agrees, or another client drained it."""
+    """The update that makes the node match the status. None: the node matches, or another client drained it."""
     drained = "DRAIN" in node["state"]
     ours = drained and node["reason"].startswith(MARK)
     if status == feed.IN_SERVICE:

@@ -1,8 +1,8 @@
 """The command `farrier`: its commands, and the exit code of the process.
 
-A module of this package has the code of the command with the module's name; `importing` has that of `import`. The
-module is loaded when the command is called, so that `farrier --help` is fast. Every expected error ends as one line on
-standard error and one of `farrier.errors.ExitCode`; standard output has only the requested data.
+Each command has a module of the same name; only `import` has the module `importing`. A module is loaded when its
+command is called, so that `farrier --help` is fast. Each expected error is reported in one line on standard error, and
+the process exits with a code of `farrier.errors.ExitCode`. Standard output has only the requested data.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from typer import _click
 
 COMMANDS = {
-    "run": "Run the controller until SIGTERM or Ctrl-C. A second signal stops it at once, without the drain.",
+    "run": "Run the controller until SIGTERM or Ctrl-C. A second signal stops the controller at once, without a drain.",
     "health": "Check whether the daemon on this machine is alive. Exit code 0: alive; 1: not alive.",
     "demo": "Run a simulated fleet: real daemon and PostgreSQL, simulated BMCs, MAAS region, agents and clients.",
     "systemd": "Install the units of the service.",
     "db": "Manage the database: schema, roles, DSN of the embedded server.",
     "node": "Register, list and inspect nodes, and act on them.",
     "intent": "Submit an intent for a node, and list, show and await intents.",
-    "import": "Register and change the nodes of a file or of a MAAS region.",
+    "import": "Register nodes from a file or a MAAS region, and change registered nodes.",
     "kind": "List, install and remove kinds of resources.",
     "segment": "Create, list, inspect and delete network segments.",
     "partition": "Create, list, inspect and delete InfiniBand partitions.",
@@ -39,13 +39,13 @@ COMMANDS = {
     "enqueue": "Enqueue a resource, so that its handler runs as soon as possible.",
     "controllers": "List the controllers with their shards and their lag, and the shards without a controller.",
     "history": "List, export and prune the history of the fleet.",
-    "site": "Check the files of sites, and show their settings and the health of their regions.",
+    "site": "Check site files, and show the settings of sites and the health of their MAAS regions.",
     "sla": "List the limits of all states, and the resources above a limit.",
     "alerts": "Print alert rules for Prometheus, generated from the limits and periods of the settings.",
     "dashboard": "Print one dashboard for Grafana, or write all of them to a directory.",
     "token": "Create and list tokens of the HTTP API.",
     "model": "Print the state model: states, edges, limits, actions, failure classes.",
-    "context": "Save named connections to databases and APIs, and select the current one.",
+    "context": "Save named connections to databases and APIs, and select the current connection.",
     "config": "Print every setting with its default and description.",
 }
 """Every command, with the first line of its help."""
@@ -95,7 +95,7 @@ class _Commands(TyperGroup):
 
 
 def _line(wrong: exceptions.ClickException) -> str:
-    """What is wrong with the command line, and where its help is."""
+    """Return what is wrong with the command line, and the option that shows the help."""
     text = " ".join(wrong.format_message().split()).replace("Value error, ", "", 1)
     text = text.removeprefix("Invalid value: ").removeprefix("Invalid value for ").removesuffix(".")
     # typer's texts about numbers omit the value, which pydantic's error has.
@@ -107,7 +107,7 @@ def _line(wrong: exceptions.ClickException) -> str:
 
 
 def load(name: str) -> typer.Typer:
-    """Load a command from its module, which defines either a group of commands or one function."""
+    """Load a command from its module. The module defines either a group of commands or one function."""
     module = _MODULES.get(name, name)
     command = getattr(import_module(f"farrier.cli.{module}"), module)
     if isinstance(command, typer.Typer):

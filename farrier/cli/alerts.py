@@ -19,9 +19,7 @@ from farrier.metrics.runbooks import Runbooks
 @with_settings
 def alerts(
     settings: Config,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File to write to, instead of standard output.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write. Default: standard output.")] = None,
     as_json: output.AsJson = False,
 ) -> None:
     """Print alert rules for Prometheus, generated from the limits and periods of the settings."""

@@ -1,4 +1,4 @@
-"""Parsers of arguments: KEY=VALUE pairs, durations, times. An invalid one is a usage error."""
+"""Parsers of arguments: KEY=VALUE pairs, durations, times. An invalid argument is a usage error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pairs(given: Sequence[str]) -> dict[str, str]:
 
 
 def among(what: str, known: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
-    """A parser of known values that are separated by commas."""
+    """Return a parser for known values that are separated by commas."""
     names = tuple(map(str, known))
 
     def parsed(text: str) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
-"""Submits one action for many resources of a kind, and follows each until it is answered or in the state that the user
-waits for. At most a number of them are in flight at once."""
+"""Submits one action for many resources of a kind. Follows each resource until its intent is answered or it reaches the
+state that the user waits for. The number of resources in flight may be limited."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from farrier.model.writes import Verdict
 
 # No notification reports a change of a state to clients, so the command polls.
 _LOOK_EVERY_SECONDS = 0.2
-# Intents that one poll reads. With many pending ones, polls take turns.
+# Number of intents that one poll reads. If more intents are pending, several polls read them in turn.
 _LOOKED = 20
 # Resources whose states one statement reads.
 _READ = 1000
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource that an action is for. `refusal`: why the model would refuse the action now; `delay`: what would delay
-    the answer."""
+    """A resource for which an action is submitted. `refusal`: why the model would refuse the action now; `delay`: what
+    would delay the answer."""
 
     id: int
     name: str
@@ -35,8 +35,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the action for one resource. `status` is that of the intent, or `refused` (it was not stored),
-    `late` (not answered or not in the state in time), `failed` (the state cannot come any more) or `not begun`."""
+    """The result of the action for one resource. `status` is the status of the intent, or one of these: `refused` (the
+    intent was not stored), `late` (the answer or the awaited state did not come in time), `failed` (the resource can no
+    longer reach the awaited state), `not begun`."""
 
     id: int
     name: str
@@ -47,13 +48,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_well(self) -> bool:
-        """Whether the action was accepted and, if the user waits for a state, led to it."""
+        """Whether the action was accepted and, if the user waits for a state, led to this state."""
         return self.status in (Verdict.ACCEPTED, "pending")
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """The present state of a resource; `is_there`: it is the awaited one. `failure`: why it cannot get there by
-    itself."""
+    """The present state of a resource. `is_there`: this is the awaited state. `failure`: why the resource cannot reach
+    the awaited state by itself."""
 
     state: str
     is_there: bool
@@ -74,7 +75,7 @@ class Door(Protocol):
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How many resources are in flight at once (None: all), what ends a flight, and its time limit."""
+    """How many resources may be in flight at once (None: all), what ends a flight, and the time limit of a flight."""
 
     most: int | None
     waits: bool
@@ -96,7 +97,7 @@ class Flight(msgspec.Struct, kw_only=True):
 
 
 class Bulk:
-    """One run over all targets. `results` grow as flights end, and `landed` is called for each."""
+    """One run over all targets. When a flight ends, its result is added to `results`, and `landed` is called."""
 
     def __init__(self, door: Door, targets: Sequence[Target], pace: Pace, landed: Callable[[Result], None]) -> None:
         self._door = door

@@ -40,7 +40,7 @@ def orders(  # noqa: PLR0913 - one parameter is one option
         bool,
         typer.Option(
             "--dry-run",
-            help="Submit nothing. Show the selected resources, and the answers that the model would give now.",
+            help="Submit nothing. Show the selected resources, and how the model would answer the action now.",
             rich_help_panel=_PANEL,
         ),
     ] = False,
@@ -66,7 +66,8 @@ def orders(  # noqa: PLR0913 - one parameter is one option
         typer.Option(metavar="STATE", help="Wait until each resource has this state.", rich_help_panel=_PANEL),
     ] = None,
     timeout: Annotated[
-        str, typer.Option(help="Time limit for the answer and the state of each resource.", rich_help_panel=_PANEL)
+        str,
+        typer.Option(help="Time limit for each resource, including the state of --until.", rich_help_panel=_PANEL),
     ] = "60s",
     key: Annotated[
         str | None,
@@ -77,13 +78,13 @@ def orders(  # noqa: PLR0913 - one parameter is one option
     ] = None,
     requested_by: Annotated[
         str | None,
-        typer.Option(help="Name of the client, for the history. Default: this user.", rich_help_panel=_PANEL),
+        typer.Option(help="Client name that the history records. Default: this user's name.", rich_help_panel=_PANEL),
     ] = None,
     as_json: output.AsJson = False,
 ) -> Orders:
     """The orders of these options."""
     if not wait and (until is not None or max_in_flight is not None):
-        raise typer.BadParameter("--no-wait cannot be combined with --until or --max-in-flight, which wait")
+        raise typer.BadParameter("--no-wait cannot be combined with --until or --max-in-flight: both wait for answers")
     pace = Pace(most=max_in_flight, waits=wait, until=until, patience=arguments.patience(timeout), timeout=timeout)
     return Orders(
         dry_run=dry_run,
@@ -124,7 +125,8 @@ def confirm(text: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise typer.BadParameter(
-            f"this command would {text}; there is no terminal to confirm it: add --yes, or --dry-run to preview"
+            f"this command would {text}, but there is no terminal to ask for confirmation; add --yes "
+            "to confirm, or --dry-run to preview"
         )
     if not typer.confirm(f"{text}?", err=True):
         raise typer.Exit(ExitCode.FAILED)
@@ -136,7 +138,7 @@ def several(number: int, kind: str) -> str:
 
 
 def _counted(kind: str, targets: Sequence[Target]) -> str:
-    """How many resources, of which states, and how many of them the model would refuse now."""
+    """Return the number of resources, in total and by state, and how many of them the model would refuse now."""
     states = ", ".join(f"{count} {state}" for state, count in Counter(each.state for each in targets).most_common())
     refused = sum(bool(target.refusal) for target in targets)
     now = f"; the model would reject {refused} now" if refused else ""

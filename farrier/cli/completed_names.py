@@ -1,7 +1,7 @@
-"""Names that a shell completes: nodes and other resources, kinds, sites and actions, as the database has them.
+"""Completes names in a shell: nodes and other resources, kinds, sites and actions of the database.
 
-A shell waits for the answer while the user types. So a database has a second, none is started, and a failure of any
-expected kind completes nothing.
+The shell waits for the completion while the user types. So the database has one second to respond, and no embedded
+server is started. After an expected error, the shell completes nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def node_names(ctx: typer.Context, incomplete: str) -> Sequence[str]:
 
 
 def names_of(kind: str | None = None) -> Completion:
-    """Complete the name of a resource, of the kind that the command line names if none is given."""
+    """Complete the name of a resource of this kind. Default: the kind that the command line names."""
 
     def completed(ctx: typer.Context, incomplete: str) -> Sequence[str]:
         chosen = kind or str(ctx.params.get("kind") or "")
@@ -67,12 +67,12 @@ def kinds(ctx: typer.Context, incomplete: str) -> Sequence[str]:
 
 
 def sites(ctx: typer.Context, incomplete: str) -> Sequence[str]:
-    """Complete the name of a site: that of its MAAS region."""
+    """Complete the name of a site, which is also the name of its MAAS region."""
     return names_of(SPEC.name)(ctx, incomplete)
 
 
 def actions(ctx: typer.Context, incomplete: str) -> Sequence[str]:
-    """Complete an action of the kind that the command line names, or else of nodes."""
+    """Complete an action of the kind that the command line names. Default: an action of nodes."""
     chosen = ctx.params.get("kind") or NODE
 
     async def found(session: Session) -> Iterable[str]:

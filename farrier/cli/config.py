@@ -37,8 +37,8 @@ def print_all(ctx: typer.Context, as_json: output.AsJson = False) -> None:
 @config.command("check")
 @with_settings
 def check(given: Config, as_json: output.AsJson = False) -> None:
-    """Check the settings, kinds, sites, tokens and certificate that `farrier run` would use, without a database, and
-    show the settings that differ from their defaults. Exit code 2: something is invalid."""
+    """Check the settings, kinds, sites, tokens and certificate that `farrier run` would use, and show the settings that
+    differ from their defaults. Requires no database. Exit code 2: something is invalid."""
     sites = anyio.run(_read, given)
     changed = dict(_changed(given))
     if as_json:
@@ -51,7 +51,7 @@ def check(given: Config, as_json: output.AsJson = False) -> None:
 
 
 async def _read(given: Config) -> Sites:
-    """Read what the daemon reads before it reaches the database. Raises ConfigError."""
+    """Read everything that the daemon reads before it connects to the database. Raises ConfigError."""
     from farrier import wiring  # imports that take a second, which --help need not wait for
     from farrier.io.embedded import wheel_binaries
     from farrier.web.tls import Certificate

@@ -1,8 +1,8 @@
 """The settings and the database of a command, and the options that select them.
 
 `with_database` passes a `Session` to a command as its first parameter, and `with_settings` a `Config`. Both add --dsn,
---embedded, --config and --context to the command's own options. Precedence is that of `farrier.config`: option,
-environment, file. The current context applies only where none of these names a database.
+--embedded, --config and --context to the command's own options. The precedence is that of `farrier.config`: option,
+environment, file. The current context applies only if none of these three sources names a database.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ def with_database(command: Callable[Concatenate[Session, P], Awaitable[None]]) -
 
 @asynccontextmanager
 async def client(settings: config.Config) -> AsyncIterator[clients.Client]:
-    """The database for queries and requests. Raises what `io.client.client` raises."""
+    """The database for queries and requests. Raises the errors of `io.client.client`."""
     async with clients.client(await located(settings)) as reached:
         yield reached
 
 
 @asynccontextmanager
 async def administrator(settings: config.Config) -> AsyncIterator[Single]:
-    """One connection for work on the schema. Raises what `io.client.administrator` raises."""
+    """One connection for work on the schema. Raises the errors of `io.client.administrator`."""
     async with clients.administrator(await located(settings)) as conn:
         yield conn
 
@@ -91,7 +91,7 @@ async def opened(settings: config.Config) -> AsyncIterator[Session]:
 
 
 def chosen_settings(given: Mapping[str, Any]) -> config.Config:
-    """The settings that these options select; options that are missing were not given."""
+    """The settings that these options select. Options that the user omitted are missing."""
     return _settings(**{name: given.get(name) for name in inspect.signature(_settings).parameters})
 
 
@@ -117,7 +117,7 @@ def _settings(
     *,
     dsn: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="PostgreSQL to use, as a postgresql:// URL.", rich_help_panel=_PANEL),
+        typer.Option(metavar="URL", help="URL of the database: postgresql://…", rich_help_panel=_PANEL),
     ] = None,
     embedded: Annotated[
         str | None,
@@ -126,7 +126,9 @@ def _settings(
     api: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="HTTP API of a running farrier to use, instead of the database.", rich_help_panel=_PANEL
+            metavar="URL",
+            help="URL of a running farrier. The command then uses its HTTP API instead of a database.",
+            rich_help_panel=_PANEL,
         ),
     ] = None,
     config_file: Annotated[

@@ -1,4 +1,4 @@
-"""`farrier context`: the named databases and APIs of this user, and which one the commands use."""
+"""`farrier context`: the named databases and APIs of this user, and the context that commands use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from farrier.log import mask_urls
 context = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Save named connections to databases and APIs, and select the current one.",
+    help="Save named connections to databases and APIs, and select the current connection.",
 )
 
 _Name = Annotated[
@@ -25,13 +25,13 @@ _Name = Annotated[
 
 @context.command("list")
 def list_(as_json: output.AsJson = False) -> None:
-    """List the contexts; a star marks the current one."""
+    """List the contexts. A star marks the current context."""
     found = contexts.load()
     if as_json:
         output.json([_object(name, each) | {"current": name == found.current} for name, each in found.contexts.items()])
         return
     if not found.contexts:
-        typer.echo(f"no context is in {contexts.path()}; farrier context add adds one", err=True)
+        typer.echo(f"there is no context in {contexts.path()}; to add one, run farrier context add", err=True)
     output.table(
         ("CURRENT", "NAME", "DATABASE", "SETTINGS"),
         (
@@ -45,7 +45,9 @@ def list_(as_json: output.AsJson = False) -> None:
 def show(
     name: Annotated[
         str | None,
-        typer.Argument(help="Name of the context. Default: the current one.", autocompletion=completion.context_names),
+        typer.Argument(
+            help="Name of the context. Default: the current context.", autocompletion=completion.context_names
+        ),
     ] = None,
     as_json: output.AsJson = False,
 ) -> None:
@@ -53,7 +55,7 @@ def show(
     found = contexts.load()
     chosen = name or found.current
     if not chosen:
-        raise ConfigError(f"no context is selected in {contexts.path()}; farrier context use NAME selects one")
+        raise ConfigError(f"no context is selected in {contexts.path()}; to select one, run farrier context use NAME")
     if as_json:
         output.json(_object(chosen, found.named(chosen)))
     else:
@@ -63,7 +65,7 @@ def show(
 
 @context.command("use")
 def use(name: _Name) -> None:
-    """Make a context the current one. Commands without --context, --dsn, --embedded or --api use it."""
+    """Make this the current context. Commands use it unless --context, --dsn, --embedded or --api is given."""
     found = contexts.load()
     chosen = found.named(name)
     contexts.save(contexts.Contexts(name, found.contexts))
@@ -73,24 +75,24 @@ def use(name: _Name) -> None:
 @context.command("add")
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, dots, dashes and underscores.")],
-    dsn: Annotated[str, typer.Option(metavar="URL", help="PostgreSQL, as a postgresql:// URL.")] = "",
+    dsn: Annotated[str, typer.Option(metavar="URL", help="URL of the database: postgresql://…")] = "",
     embedded: Annotated[str, typer.Option(metavar="DIR", help="Directory of an embedded PostgreSQL.")] = "",
-    api: Annotated[str, typer.Option(metavar="URL", help="HTTP API of a running farrier.")] = "",
+    api: Annotated[str, typer.Option(metavar="URL", help="URL of a running farrier, for its HTTP API.")] = "",
     token_file: Annotated[str, typer.Option(metavar="FILE", help="File with the token for the API.")] = "",
     config: Annotated[str, typer.Option(metavar="FILE", help="TOML file with settings.")] = "",
 ) -> None:
-    """Add a context, or replace the context with this name. The first context becomes the current one."""
+    """Add a context, or replace the context with this name. The first context becomes the current context."""
     try:
         added = Context(dsn=dsn, embedded=embedded, api=api, token_file=token_file, config=config)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     contexts.save(contexts.load().with_context(name, added))
-    typer.echo(f"{name} is in {contexts.path()}")
+    typer.echo(f"context {name} is saved in {contexts.path()}")
 
 
 @context.command("remove")
 def remove(name: _Name) -> None:
-    """Remove a context. Its database stays."""
+    """Remove a context. The database of the context is not changed."""
     contexts.save(contexts.load().without(name))
     typer.echo(f"{name} is removed from {contexts.path()}")
 

@@ -22,8 +22,8 @@ _NONE = "none"
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """The shards of one kind of a controller, or those that no controller has: then all of the controller is None. A
-    controller that runs no kind has one part without a kind."""
+    """The shards of one kind that a controller owns, or the shards of a kind that no controller owns; then all fields
+    of the controller are None. A controller that runs no kind has one part without a kind."""
 
     controller: str | None = None
     id: str | None = None
@@ -41,8 +41,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 async def controllers(session: Session, form: Form) -> None:
     """List the controllers with their shards and their lag, and the shards without a controller.
 
-    Expired controllers are listed, too. A controller has a line for each kind of resource that it runs. LAG is how far
-    the latest run was overdue when the controller last renewed its lease.
+    The list includes expired controllers, and has a line for each kind of resource that a controller runs. LAG is the
+    delay of the most overdue run when the controller last renewed its lease.
     """
 
     async def read() -> Page[Part]:

@@ -36,22 +36,26 @@ class Written(msgspec.Struct, frozen=True):
 @with_settings
 def dashboard(
     settings: Config,
-    name: Annotated[str | None, typer.Argument(help="Print this dashboard. With --out, write only this one.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Print this dashboard. With --out, write only this dashboard.")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Directory to write to. It is created if missing.")
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Directory to write to. If it does not exist, farrier creates it."),
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the dashboards.")] = False,
     pages: Annotated[
         str,
         typer.Option(
-            metavar="URL", help="Base URL of farrier's own pages, as browsers reach them. Links to nodes begin with it."
+            metavar="URL",
+            help="Base URL of farrier's web pages, as browsers reach them. Links to nodes begin with this URL.",
         ),
     ] = dashboards.DEFAULTS[dashboards.PAGES],
     as_json: output.AsJson = False,
 ) -> None:
     """Print one dashboard for Grafana, or write all of them to a directory."""
     if name is not None and name not in dashboards.NAMES:
-        raise typer.BadParameter(f"no dashboard {name!r}; expected one of {', '.join(dashboards.NAMES)}")
+        raise typer.BadParameter(f"no dashboard is named {name!r}; expected one of {', '.join(dashboards.NAMES)}")
     load = partial(dashboards.load, pages=pages, runbooks=Runbooks.at(settings.metrics.runbooks_url))
     if listing:
         _list(as_json=as_json)

@@ -22,8 +22,9 @@ from farrier.io.pool import Single
 T = TypeVar("T")
 
 _NOT_COMPARABLE = (
-    "functions, views and triggers were applied on another major version of PostgreSQL, so this check found missing "
-    "objects only; to find objects edited by hand, too, run farrier db migrate and then this check"
+    "functions, views and triggers were applied on another major version of PostgreSQL, so "
+    "this check could find only missing objects; to find objects that were edited by hand, "
+    "run farrier db migrate, and then repeat this check"
 )
 
 db = typer.Typer(
@@ -38,13 +39,15 @@ def migrate_(
     only_plan: Annotated[
         bool,
         typer.Option(
-            "--plan", help="Change nothing. Print the changes, and whether replicas can continue during them."
+            "--plan",
+            help="Change nothing. Print the changes of the migration, and whether replicas can continue "
+            "during the migration.",
         ),
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:
-    """Bring the schema to this program's version, and grant each role its rights. Several processes may run it at the
-    same time."""
+    """Migrate the schema to this program's version, and grant each role its rights. Several processes may run this
+    command at the same time."""
     if only_plan:
         planned = _administer(settings, schema_plan.plan)
         migration.show_plan(planned, as_json=as_json)
@@ -58,9 +61,9 @@ def migrate_(
 def check(settings: Config, as_json: output.AsJson = False) -> None:
     """Check whether the schema fits this program. Exit code 0: it fits; 1: it is older, or was edited by hand; 5: it is
     newer. The check names edited functions, views and triggers, and nodes that recorded the same machine. It does not
-    check columns, defaults, constraints and indexes of tables, rights, or triggers of kinds. `farrier db migrate`
-    restores rights and missing triggers of built-in kinds, `farrier kind install` missing triggers of other kinds.
-    `farrier db schema` prints the tables as they should be."""
+    cover rights, triggers of kinds, and the columns, defaults, constraints and indexes of tables. `farrier db migrate`
+    restores rights, and missing triggers of built-in kinds. `farrier kind install` restores missing triggers of other
+    kinds. `farrier db schema` prints the expected tables."""
     status, shared = _administer(settings, _checked)
     if as_json:
         output.json({**msgspec.structs.asdict(status), "same_machine": shared})
@@ -112,12 +115,12 @@ def url(settings: Config) -> None:
         typer.echo(anyio.run(located, settings).dsn)
         return
     if not settings.database.embedded:
-        raise ConfigError("no server was given; use --embedded DIR, or set database.embedded")
+        raise ConfigError("no embedded server is configured; use --embedded DIR, or set database.embedded")
     typer.echo(EmbeddedServer(Path(settings.database.embedded)).start())
 
 
 async def _checked(conn: Single) -> tuple[migrate.SchemaStatus, tuple[identities.Duplicate, ...]]:
-    """Return how the schema fits and, if it fits, the machines that several nodes recorded."""
+    """Return whether the schema fits and, if it fits, the machines that several nodes recorded."""
     status = await migrate.inspect(conn)
     return status, await identities.duplicates(conn) if status.found == status.needed else ()
 

@@ -46,7 +46,8 @@ def demo(  # noqa: PLR0913 - one parameter is one option
         float, typer.Option(min=1, help="Time limit of --until-active, in seconds.", metavar="SECONDS")
     ] = 180,
     directory: Annotated[
-        Path | None, typer.Option("--dir", help="Directory to use and keep, instead of a temporary one.")
+        Path | None,
+        typer.Option("--dir", help="Directory for the data, which is kept. Default: a temporary directory."),
     ] = None,
     http_port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port for metrics, health and pages; 0 for any free port.")
@@ -55,18 +56,21 @@ def demo(  # noqa: PLR0913 - one parameter is one option
         bool | None,
         typer.Option(
             "--faults/--no-faults",
-            help="Inject failures into onboardings, and drain, reimage and remove nodes; not with --until-active.",
+            help="Inject failures into onboardings, and drain, reimage and remove nodes. Excludes --until-active.",
         ),
     ] = None,
     speed: Annotated[
-        float, typer.Option(min=1, max=600, help="Simulated seconds of MAAS and its machines per real second.")
+        float, typer.Option(min=1, max=600, help="Speed of MAAS and its machines: simulated seconds per real second.")
     ] = 60,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
 ) -> None:
     """Run a simulated fleet: real daemon and PostgreSQL, simulated BMCs, MAAS region, agents and clients."""
     simulation = _simulation()
     if len(str(directory).split()) > 1:
-        raise ConfigError(f"--dir: {directory} contains a blank, which a reference to a credential cannot; use another")
+        raise ConfigError(
+            f"--dir: {directory} contains a space, but references to credentials cannot contain "
+            "spaces; use another directory"
+        )
     place = directory or Path(tempfile.mkdtemp(prefix="farrier-demo-"))
     with _usable(place):
         place.mkdir(parents=True, exist_ok=True)
@@ -90,9 +94,11 @@ def demo(  # noqa: PLR0913 - one parameter is one option
 
 
 def _faults(chosen: bool | None, *, until_active: bool) -> bool:
-    """Whether to inject failures: by default, unless the demo ends when every node is active."""
+    """Whether to inject failures. Default: yes, unless the demo ends when every node is active."""
     if chosen and until_active:
-        raise typer.BadParameter("--until-active cannot be combined with --faults, which keep nodes from being active")
+        raise typer.BadParameter(
+            "--until-active cannot be combined with --faults, because faults keep nodes from becoming active"
+        )
     return not until_active if chosen is None else chosen
 
 
@@ -159,12 +165,12 @@ def _usable(directory: Path) -> Iterator[None]:
 
 
 def _print_next(kept: Path | None) -> None:
-    """Print what to type next: on the database that the demo leaves in `kept`, or without one."""
+    """Print the next commands: for the database that the demo leaves in `kept`, or without a database."""
     from farrier.cli.simulation import DATABASE
 
     if kept is None:
         steps = (
-            ("farrier demo --dir ~/farrier-demo", "the same demo; its database stays for other commands"),
+            ("farrier demo --dir ~/farrier-demo", "run the demo again, and keep its database for other commands"),
             ("farrier run --embedded ~/farrier-data", "run a controller with an empty database"),
             ("farrier --help", "list all commands"),
         )
@@ -172,7 +178,7 @@ def _print_next(kept: Path | None) -> None:
         at = f"--embedded {shlex.quote(str(kept / DATABASE))}"
         steps = (
             (f"farrier node list {at}", "list the nodes; nodes above a limit are first"),
-            (f"farrier history list --last 1h {at}", "list their changes, the newest first"),
+            (f"farrier history list --last 1h {at}", "list the changes of nodes, the newest first"),
             (f"farrier run {at}", "continue without the simulation: agents stop reporting, so nodes go offline"),
         )
     typer.echo("next:")

@@ -76,7 +76,7 @@ def _wanted(
             "--label",
             "-l",
             metavar="TEST",
-            help="Only nodes that pass these tests: KEY, !KEY, KEY=VALUE, KEY!=VALUE, separated by commas.",
+            help="Only nodes whose labels pass these tests: KEY, !KEY, KEY=VALUE, KEY!=VALUE, separated by commas.",
             parser=arguments.label_tests,
             rich_help_panel=_PANEL,
         ),
@@ -85,7 +85,7 @@ def _wanted(
         list[Any] | None, _states("status", NodeStatus, "Only these statuses, separated by commas.")
     ] = None,
     management: Annotated[
-        list[Any] | None, _states("management state", Management, "Only these management states, as --status.")
+        list[Any] | None, _states("management state", Management, "Only these management states, separated by commas.")
     ] = None,
     failed: Annotated[
         bool,

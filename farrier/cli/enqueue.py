@@ -14,13 +14,13 @@ from farrier.cli.connection import Session, with_database
 async def enqueue(
     session: Session,
     kind: Annotated[
-        str, typer.Argument(help="Kind of resource: node, network_segment …", autocompletion=completed_names.kinds)
+        str, typer.Argument(help="Kind of the resource: node, network_segment …", autocompletion=completed_names.kinds)
     ],
     resource: Annotated[
         str,
         typer.Argument(
             metavar="ID",
-            help="ID or name; the name of a MAAS region is its site.",
+            help="ID or name. The name of a MAAS region is the name of its site.",
             autocompletion=completed_names.names_of(),
         ),
     ],

@@ -1,8 +1,8 @@
 """The options that select the form of a list: -o, --json, --sort-by and --watch.
 
-A command with a `Form` gets it from one of the decorators, which adds these options to the command's own:
-`formed` all of them, `formed_once` for a list that does not change, `formed_as_is` for one that has its own order, too.
-`listing` prints in this form.
+One of three decorators adds these options to a command, and passes the command a `Form`: `formed` adds all of them,
+`formed_once` is for a list that does not change, `formed_as_is` for a list that has its own order, too. `listing`
+prints in this form.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def _form(
             "--output",
             "-o",
             metavar="FORM",
-            help="wide, name, json or jsonpath=EXPR, a JSONPath of RFC 9535 into the JSON.",
+            help="Format of the list: wide, name, json or jsonpath=EXPR. EXPR is a JSONPath (RFC 9535) "
+            "for the JSON of the list.",
             parser=_known_form,
             autocompletion=completion.one_of(("wide", "name", "json", "jsonpath=")),
             rich_help_panel=_PANEL,
@@ -105,7 +106,7 @@ def _form(
         str,
         typer.Option(
             metavar="FIELD",
-            help="Sort by this field of the JSON, such as status or labels.row. -FIELD: in descending order.",
+            help="Sort by this field of the JSON, such as status or labels.row. -FIELD sorts in descending order.",
             rich_help_panel=_PANEL,
         ),
     ] = "",
@@ -117,7 +118,9 @@ def _form(
     ] = False,
 ) -> Form:
     if as_json and form not in (None, Output.JSON):
-        raise typer.BadParameter(f"--json is -o json; give one of them, not also -o {form}")
+        raise typer.BadParameter(
+            f"--json means -o json, so it cannot be combined with -o {form}; give only one of them"
+        )
     name, _, path = (Output.JSON if as_json else form or Output.TABLE).partition("=")
     return Form(output=Output(name), path=path, sort_by=sort_by, watch=watch)
 
@@ -130,4 +133,4 @@ def compiled(path: str) -> Any:
         return jsonpath.JSONPathEnvironment(strict=True).compile(path)
     except jsonpath.JSONPathError as error:
         reason = str(error).partition("\n")[0]
-        raise typer.BadParameter(f"{path!r} is no JSONPath such as $[*].name: {reason}") from None
+        raise typer.BadParameter(f"expected a JSONPath such as $[*].name, got {path!r}: {reason}") from None

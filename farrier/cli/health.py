@@ -1,4 +1,4 @@
-"""`farrier health`: asks the daemon of this machine for its health, for the health check of a container.
+"""`farrier health`: asks the daemon on this machine for its health, for example as the health check of a container.
 
 The check runs again and again, so it uses the client of the standard library, which loads faster than httpx.
 """
@@ -20,7 +20,7 @@ from farrier import config
 from farrier.config import HttpConfig
 from farrier.errors import ConfigError, ExitCode
 
-# Shorter than the patience of a container's engine, which would kill the check without its message.
+# Shorter than the time limit of container engines, because an engine would kill the check before it prints its message.
 _SECONDS = 4.0
 
 
@@ -28,7 +28,8 @@ def health(
     ready: Annotated[
         bool,
         typer.Option(
-            "--ready", help="Check whether the daemon is ready: whether it can renew its leases in the database."
+            "--ready",
+            help="Check whether the daemon is ready, that is, whether it can renew its leases in the database.",
         ),
     ] = False,
     config_file: Annotated[
@@ -39,7 +40,7 @@ def health(
     """Check whether the daemon on this machine is alive. Exit code 0: alive; 1: not alive.
 
     The command takes address, port and TLS from the daemon's settings. It does not verify the daemon's certificate,
-    which need not name this address.
+    because the certificate need not contain this address.
     """
     url = f"{url_of(config.load(config_file).http)}/{'readyz' if ready else 'healthz'}"
     try:
@@ -69,7 +70,7 @@ def _response(url: str) -> tuple[int, str]:
 def url_of(http: HttpConfig) -> str:
     """The address at which this machine reaches the daemon."""
     if http.port == 0:
-        raise ConfigError("http.port is 0, so the daemon chose a port that the settings do not name; set http.port")
+        raise ConfigError("http.port is 0, so the settings do not show which port the daemon uses; set http.port")
     scheme = "https" if http.tls_cert else "http"
     return f"{scheme}://{_host(http.host)}:{http.port}"
 

@@ -25,10 +25,11 @@ history = typer.Typer(
 )
 
 _Resource = Annotated[
-    str | None, typer.Option(metavar="KIND/NAME", help="Only of this resource: node/NAME or node/ID.")
+    str | None, typer.Option(metavar="KIND/NAME", help="Only changes of this resource: node/NAME or node/ID.")
 ]
 _Kind = Annotated[
-    list[str] | None, typer.Option(help="Only of this kind: node, maas_region, network_segment … Repeatable.")
+    list[str] | None,
+    typer.Option(help="Only changes of this kind of resource: node, maas_region, network_segment … Repeatable."),
 ]
 _After = Annotated[str | None, typer.Option(metavar="KEY", help="Continue after the entry with this key.")]
 
@@ -43,7 +44,7 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
     wanted: HistoryFilter,
     resource: _Resource = None,
     kind: _Kind = None,
-    limit: Annotated[int, typer.Option(min=1, help="Number of entries, the newest first.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Largest number of entries. The newest entries are first.")] = 50,
     after: _After = None,
     follow: history_options.Follow = False,
 ) -> None:
@@ -73,9 +74,9 @@ async def export(
 ) -> None:
     """Print changes as JSON Lines, the oldest first.
 
-    The export ends at the time before which no further change can become visible: about three seconds ago, or earlier
-    while an older transaction that has written history is open. So a later export that continues after the last key
-    misses no change.
+    The export ends at the time before which no further change can become visible. This time is about three seconds ago.
+    It is earlier while an older transaction is open that has written history. So a later export that continues after
+    the last key misses no change.
     """
     wanted = _of(wanted, resource, kind)
     key = None if after is None else arguments.key(after)
@@ -91,8 +92,10 @@ async def export(
 @with_database
 async def prune(
     session: Session,
-    older_than: Annotated[str, typer.Option(help="Age of the entries to remove, such as 90d. At least 1d.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing; only count.")] = False,
+    older_than: Annotated[str, typer.Option(help="Remove entries that are older than this, such as 90d. At least 1d.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Remove nothing. Count the entries that would be removed.")
+    ] = False,
 ) -> None:
     """Remove old changes now. The newest change of each layer stays until the resource is deleted."""
     age = arguments.patience(older_than)

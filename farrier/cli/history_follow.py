@@ -1,4 +1,4 @@
-"""`--follow` of the commands over history: the newest changes, and then each further one as it is committed."""
+"""`--follow` of the commands over history: prints the newest changes, and then each new change as it is committed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LATE = timedelta(minutes=1)
 
 
 async def show(session: Session, wanted: HistoryFilter, *, newest: int, form: Form) -> None:
-    """Print the newest changes, the oldest of these first, and each later one."""
+    """Print the newest changes in the order of time, and then each later change."""
     if wanted.until is not None:
         raise typer.BadParameter("--follow continues until Ctrl-C; omit --until")
     printer = Printer(history_options.ROWS, form)
@@ -37,8 +37,8 @@ async def show(session: Session, wanted: HistoryFilter, *, newest: int, form: Fo
 async def follow(
     session: Session, wanted: HistoryFilter, *, newest: int, period: timedelta
 ) -> AsyncIterator[Sequence[HistoryEntry]]:
-    """Yield each change once, in the order in which it becomes visible. Each reading covers the last minute again, and
-    leaves out what was yielded before."""
+    """Yield each change once, in the order in which changes become visible. Each reading covers the last minute again,
+    and leaves out changes that were yielded before."""
     recent = msgspec.structs.replace(wanted, since=_LATE)
     known = {change.key for change in await _last(session, recent)}
     beginning = await _last(session, wanted, newest)

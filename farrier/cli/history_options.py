@@ -31,7 +31,10 @@ PAGE = 1000
 _PANEL = "Which changes"
 
 Follow = Annotated[
-    bool, typer.Option("--follow", "-f", help="Print the oldest first, then each new change, until Ctrl-C.")
+    bool,
+    typer.Option(
+        "--follow", "-f", help="Print the changes in the order of time, and then each new change, until Ctrl-C."
+    ),
 ]
 
 
@@ -86,7 +89,8 @@ async def show(pages: AsyncIterator[HistoryPage], form: Form) -> HistoryKey | No
 
 
 async def everything(session: Session, wanted: HistoryFilter) -> AsyncIterator[HistoryPage]:
-    """All changes, the oldest first. The last page ends with the newest changes, which this order leaves out."""
+    """All changes, the oldest first. The query in this order leaves out the newest changes; the last page ends with
+    them."""
     reached: HistoryKey | None = None
     known: set[HistoryKey] = set()
     unprinted: tuple[HistoryEntry, ...] = ()
@@ -152,21 +156,22 @@ def _wanted(  # noqa: PLR0913 - one parameter is one option
     *,
     since: Annotated[
         str | None,
-        _option("Only changes not older than this age or time: 2h, 2026-01-31T12:00:00Z.", "--since", "--last"),
+        _option("Only changes since this time, or at most this old: 2026-01-31T12:00:00Z, 2h.", "--since", "--last"),
     ] = None,
-    until: Annotated[str | None, _option("Only changes older than this age or time.")] = None,
-    layer: Annotated[
-        list[str] | None, _option("Only this layer. This option and the options below can be repeated.")
-    ] = None,
-    source: Annotated[list[str] | None, _option("Only transitions out of this state.", "--from")] = None,
-    target: Annotated[list[str] | None, _option("Only transitions into this state.", "--to")] = None,
+    until: Annotated[str | None, _option("Only changes before this time, or older than this age.")] = None,
+    layer: Annotated[list[str] | None, _option("Only changes of this layer. Repeatable.")] = None,
+    source: Annotated[list[str] | None, _option("Only transitions out of this state. Repeatable.", "--from")] = None,
+    target: Annotated[list[str] | None, _option("Only transitions into this state. Repeatable.", "--to")] = None,
     cause: Annotated[
-        list[str] | None, _option("Only changes with this cause: intent, 'intent 7', timer, signal, stage …")
+        list[str] | None,
+        _option("Only changes with this cause: intent, 'intent 7', timer, signal, stage … Repeatable."),
     ] = None,
-    requested_by: Annotated[list[str] | None, _option("Only changes that this client requested.", "--by")] = None,
+    requested_by: Annotated[
+        list[str] | None, _option("Only changes that this client requested. Repeatable.", "--by")
+    ] = None,
     reason: Annotated[str, _option("Only changes with this text in the reason; case is ignored.")] = "",
     at_least: Annotated[
-        str | None, _option("Only changes after the previous state lasted at least this long, such as 30m.")
+        str | None, _option("Only changes whose previous state lasted at least this long, such as 30m.")
     ] = None,
 ) -> HistoryFilter:
     return HistoryFilter(

@@ -1,4 +1,4 @@
-"""Reads a file of nodes, CSV or JSON, to rows; a mistake is one line that names the place, the field and the value.
+"""Reads the rows of a CSV or JSON file with nodes. Each mistake is one line with the place, the field and the value.
 
 The first line of a CSV file names its fields, which are those of an object in JSON: `name`, the details of a node,
 `bmc_address` and `bmc_credential`. In CSV, labels are `row=b;gpu=h100` and MAC addresses are separated by `;`. An empty
@@ -31,7 +31,7 @@ _SEPARATOR = ";"
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A node as a file has it. `where` is its place in the file."""
+    """A node in a file. `where` is its place in the file."""
 
     where: str
     name: str
@@ -189,13 +189,14 @@ def _faults(where: str, given: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _about(value: Any, text: str) -> str:
-    """The sentence with the value, if it does not have it yet. Never for a credential, which may be a secret."""
+    """Put the value in front of the sentence, unless it already has the value. Not for a credential: it may be a
+    secret."""
     has_it = isinstance(value, list) or (isinstance(value, str) and value in text)
     return text if has_it else f"{repr(value)[:80]} {text}"
 
 
 def doubled(rows: Sequence[Row]) -> Iterator[Fault]:
-    """A fault for each name and each address that an earlier row has, too."""
+    """Return a fault for each name and each address that also occurs in an earlier row."""
     first: dict[tuple[str, Any], str] = {}
     for row in rows:
         macs = (detail_changes.canonical_mac(mac) for mac in row.values.get("macs", ()))

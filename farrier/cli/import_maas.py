@@ -24,8 +24,8 @@ _BLANKS = re.compile(rf"[\s{CONTROL}]+")
 
 
 async def rows(session: Session, site: str) -> tuple[list[Row], list[Fault]]:
-    """One row for each machine of the region, with the name of the node that has the machine, or else its host name;
-    and what keeps machines from being nodes."""
+    """Return a row for each machine of the region, and a fault for each machine that cannot become a node. The name in
+    a row is that of the node with this machine, or else the machine's host name."""
     machines = await _machines(session, site)
     names = await _names(session, site)
     checked = [_checked(site, machine, names.get(machine.system_id)) for machine in machines]
@@ -51,7 +51,7 @@ async def _machines(session: Session, site: str) -> Sequence[Machine]:
 
 
 async def _names(session: Session, site: str) -> dict[str, str]:
-    """The names of the nodes of the site by their machines."""
+    """The names of the site's nodes, by the IDs of their machines."""
     found: dict[str, str] = {}
     after, full = "", True
     while full:
@@ -63,8 +63,8 @@ async def _names(session: Session, site: str) -> dict[str, str]:
 
 
 async def _of_others(session: Session, site: str, found: Sequence[Row]) -> list[Fault]:
-    """A fault for each row whose name is taken: a node at another site, or with another machine, has it. Host
-    names are unique only within a region."""
+    """Return a fault for each row whose name belongs to a node at another site or with another machine. Host names are
+    unique only within a region."""
     by_name = {row.name: row for row in found}
     names = tuple(by_name)
     faults: list[Fault] = []
@@ -109,6 +109,7 @@ def _given(site: str, machine: Machine, name: str | None) -> Mapping[str, object
 
 
 def _model(reported: str | None) -> str | None:
-    """The model in the form of the detail. MAAS keeps what the firmware reports: any text, or a filler."""
+    """The model in the form of the detail. MAAS stores the text that the firmware reports, which may be a
+    placeholder."""
     text = _BLANKS.sub(" ", reported or "").strip()[:_MOST_MODEL].rstrip()
     return None if text.lower() in ("", *PLACEHOLDERS) else text

@@ -34,7 +34,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """The new values, each with the present one if that is known."""
+        """The new values, each with the present value if this is known."""
         return ", ".join(self._word(name, value) for name, value in {**self.details, **self.bmc}.items())
 
     def _word(self, name: str, value: Any) -> str:

@@ -1,4 +1,4 @@
-"""`farrier import`: registers and changes the nodes of a file or of a MAAS region, after a preview."""
+"""`farrier import`: registers nodes from a file or a MAAS region, and changes registered nodes, after a preview."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ async def import_(  # noqa: PLR0913 - one parameter is one option
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     timeout: Annotated[str, typer.Option(help="Time limit for the answer to the intent of each node.")] = "60s",
     requested_by: Annotated[
-        str | None, typer.Option(help="Name of the client, for the history. Default: this user.")
+        str | None, typer.Option(help="Client name that the history records. Default: this user's name.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the preview as JSON.")] = False,
 ) -> None:
-    """Register and change the nodes of a file or of a MAAS region.
+    """Register nodes from a file or a MAAS region, and change registered nodes.
 
     farrier first shows what would change. For a node that is already registered, it changes the values that differ, and
     merges labels. A repeated import changes nothing. If the file has a mistake, nothing is imported.

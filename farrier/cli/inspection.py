@@ -26,7 +26,7 @@ NodeArgument = Annotated[
 
 @with_database
 async def show(session: Session, node: NodeArgument, as_json: output.AsJson = False) -> None:
-    """Show all data of a node. The node may be deleted."""
+    """Show all data of a node, even of a deleted node."""
     page = await session.queries.node(node)
     (detail,) = page.rows
     running = clocks.running(detail, page.now, session.settings.sla)
@@ -95,17 +95,17 @@ def _networks(node: NodeDetail) -> Iterable[tuple[str, Cell]]:
 
 
 def _in_maas(maas: MaasView, now: datetime) -> str:
-    """Return the reading as in `deployed (Deployed), held by admin, read 4s ago`."""
+    """Return the reading as in `deployed (Deployed), owned by admin, read 4s ago`."""
     named = f" ({maas.status_name})" if maas.status_name else ""
-    held = f", held by {maas.owner}" if maas.owner else ""
-    news = "; changed since" if maas.stale_since is not None else ""
+    held = f", owned by {maas.owner}" if maas.owner else ""
+    news = "; changed since then" if maas.stale_since is not None else ""
     return f"{maas.state}{named}{held}, read {output.ago(maas.read_at, now)} ago{news}"
 
 
 def _power(node: NodeDetail, now: datetime) -> str:
     bmc = node.bmc
     # farrier stores a read that confirms the stored power only now and then, but a failed read at once.
-    later = " or later" if bmc.sync_failure is None else ""
+    later = " or more recently" if bmc.sync_failure is None else ""
     read = "" if bmc.power_at is None else f", read {output.ago(bmc.power_at, now)} ago{later}"
     return f"{bmc.power}{read}" + ("" if bmc.desired_power is None else f"; target power {bmc.desired_power}")
 

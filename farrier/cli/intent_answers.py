@@ -32,7 +32,8 @@ def print_pending(intent: int, text: str, *, as_json: bool) -> None:
 
 
 def judged(kind: str, intent: int, answer: Answer | None, timeout: str, *, as_json: bool) -> Answer:
-    """Print the answer, and return it if it is `accepted`. Without one, name the command that explains why."""
+    """Print the answer, and return it if it is `accepted`. If there is no answer, name the command that explains
+    why."""
     if answer is None:
         if as_json:
             output.json({"intent": intent, "status": "pending"})
@@ -51,6 +52,6 @@ def judged(kind: str, intent: int, answer: Answer | None, timeout: str, *, as_js
 
 
 def late(text: str) -> typer.Exit:
-    """Return the error that the answer did not arrive in time, with what to do."""
+    """Return the error for an answer that did not arrive in time, with what to do."""
     typer.echo(f"farrier: {text}", err=True)
     return typer.Exit(ExitCode.FAILED)

@@ -1,5 +1,5 @@
-"""Intents of one kind: the kind's actions, and the queries that read its intents. Intents of nodes have a
-numbering of their own; intents of all other kinds share one."""
+"""Intents of one kind: the kind's actions, and the queries that read its intents. Intents of nodes are numbered
+separately; intents of all other kinds share one numbering."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KindOption = Annotated[
     typer.Option(
         "--kind",
         metavar="KIND",
-        help="Kind of the resource. farrier kind list lists all.",
+        help="Kind of the resource. farrier kind list lists all kinds.",
         autocompletion=completed_names.kinds,
     ),
 ]

@@ -39,10 +39,10 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
     action: Annotated[
         list[str] | None, typer.Option(help="Only this action. Repeatable.", autocompletion=completed_names.actions)
     ] = None,
-    requested_by: Annotated[list[str] | None, typer.Option(help="Only of this client. Repeatable.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Number of intents, the newest first.")] = 50,
+    requested_by: Annotated[list[str] | None, typer.Option(help="Only intents of this client. Repeatable.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Largest number of intents. The newest intents are first.")] = 50,
 ) -> None:
-    """List intents, the newest first. Deleted resources are included."""
+    """List intents, the newest first, including those of deleted resources."""
     for each in status or ():
         intent_kind.known(each, "status of intents", _STATUSES)
     actions = await intent_kind.actions(session, kind)

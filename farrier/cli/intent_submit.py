@@ -22,7 +22,8 @@ async def submit(  # noqa: PLR0913 - one parameter is one option
     session: Session,
     node: Annotated[str, typer.Argument(help="Name or ID of the node.", autocompletion=completed_names.node_names)],
     action: Annotated[
-        str, typer.Argument(help="The action. farrier model lists all.", autocompletion=completion.one_of(Action))
+        str,
+        typer.Argument(help="The action. farrier model lists all actions.", autocompletion=completion.one_of(Action)),
     ],
     params: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="A parameter of the action.")
@@ -38,12 +39,12 @@ async def submit(  # noqa: PLR0913 - one parameter is one option
     ] = None,
     api_version: Annotated[int, typer.Option(help="Version of the intent API.")] = actions.API_MAX,
     requested_by: Annotated[
-        str | None, typer.Option(help="Name of the client, for the history. Default: this user.")
+        str | None, typer.Option(help="Client name that the history records. Default: this user's name.")
     ] = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Submit an intent for a node, with the action as an argument. For people, each action is a command of farrier
-    node, which takes many nodes.
+    """Submit an intent for one node, with the action as an argument. The commands of farrier node are easier to use:
+    each action is a command that accepts many nodes.
 
     A controller answers the intent; --wait waits for the answer. farrier model lists the parameters of each action.
     """
@@ -85,7 +86,7 @@ async def _until(session: Session, node: int, status: NodeStatus, seconds: float
             if found == status:
                 return page.rows[0].name
             if found == NodeStatus.DELETED:
-                raise intent_answers.late(f"{page.rows[0].name} is deleted and will never be {status}")
+                raise intent_answers.late(f"{page.rows[0].name} is deleted, so it cannot become {status}")
             await anyio.sleep(_LOOK_EVERY_SECONDS)
     raise intent_answers.late(
         f"the node is {found or 'unknown'}, not {status}, after {timeout}; to see the reason, run farrier node why"

@@ -54,10 +54,12 @@ _COLUMNS: tuple[Column[KindView], ...] = (
 @with_settings
 def install(
     settings: Config,
-    name: Annotated[str, typer.Argument(metavar="PACKAGE.MODULE:NAME", help="The Extension of the kind.")],
+    name: Annotated[
+        str, typer.Argument(metavar="PACKAGE.MODULE:NAME", help="The Extension object that defines the kind.")
+    ],
 ) -> None:
-    """Create the table of a kind with the kind's SQL, if it does not exist, and register the kind's states, edges and
-    actions. If these change later, run the command again."""
+    """If the table of the kind does not exist, create it with the kind's SQL. Register the kind's states, edges and
+    actions; if these change later, run the command again."""
     from farrier import wiring  # imports that take a second, which --help need not wait for
     from farrier.io import catalog, kinds, migrate
 
@@ -81,7 +83,7 @@ def remove(
     name: Annotated[str, typer.Argument(metavar="KIND", help="Name of the kind, as in farrier kind list.")],
 ) -> None:
     """Remove a kind of another package. All resources of the kind must have ended. The kind's table, history and
-    intents stay."""
+    intents are kept."""
     from farrier.io import kinds, migrate
 
     async def removed() -> None:

@@ -1,4 +1,4 @@
-"""Lays out rows for a terminal: in columns as long as they fit, and below a row what does not.
+"""Lays out rows for a terminal. Columns that do not fit beside each other are printed below their row.
 
 No text is cut, and no line is wider than the terminal. `width` None means a pipe, where lines are as long as their
 content.
@@ -21,8 +21,8 @@ _PAPER = Console(file=io.StringIO())
 
 
 class Table:
-    """Rows under headings. Columns stay as wide as earlier rows made them. The columns `below`, and then those with the
-    fewest values, are the first that are put below the rows."""
+    """Rows under headings. A column never becomes narrower than earlier rows made it. If columns do not fit, the
+    columns `below` are moved below the rows first, and then the columns with the fewest values."""
 
     def __init__(self, headings: Sequence[str], *, below: Sequence[str] = ()) -> None:
         self._headings = headings

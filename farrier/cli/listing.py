@@ -1,8 +1,7 @@
 """Lists rows in the form that -o, --sort-by and --watch select.
 
-A command gives `show` a `Listing` and the `Form` of its options; one that reads pages in its own order gives them to a
-`Printer`. With --sort-by, --watch or JSONPath, the whole list is in memory;
-otherwise one page.
+A command passes a `Listing` and the `Form` of its options to `show`. A command that reads pages in its own order passes
+them to a `Printer`. With --sort-by, --watch or JSONPath, the whole list is in memory; otherwise one page.
 """
 
 from __future__ import annotations
@@ -46,7 +45,8 @@ class Column(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Rows(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """How rows are printed. `below`: headings of the columns that a narrow terminal has below the rows first."""
+    """How rows are printed. `below`: headings of the columns that are moved below the rows first on a narrow
+    terminal."""
 
     columns: Sequence[Column[T]]
     name: Callable[[T], str]
@@ -72,7 +72,7 @@ async def once(read: Callable[[], Awaitable[Page[T]]]) -> AsyncIterator[Page[T]]
 
 
 async def show(listing: Listing[T], form: Form) -> None:
-    """Print the list, and with --watch what changes from then on."""
+    """Print the list. With --watch, print each later change, too."""
     _refuse_unknown(form.sort_by, listing.fields)
     printer = Printer(listing, form)
     if form.watch:
@@ -109,7 +109,7 @@ class Change(msgspec.Struct, Generic[T], frozen=True):
 
 
 async def changes(listing: Listing[T], period: timedelta) -> AsyncIterator[Change[T]]:
-    """Read the list again and again, and yield what differs from the last time; at first every row."""
+    """Read the list repeatedly, and yield the rows that differ from the previous reading; at first every row."""
     known: dict[Hashable, tuple[str, tuple[str, ...]]] | None = None
     while True:
         began = anyio.current_time()
@@ -131,7 +131,7 @@ async def changes(listing: Listing[T], period: timedelta) -> AsyncIterator[Chang
 
 
 def _left_out(listing: Listing[Any], found: Mapping[Any, object]) -> Callable[[Any], bool]:
-    """Whether a list of the newest rows is too short for a row, which is then not gone."""
+    """Whether a row may be missing only because the list has just the newest rows. Then the row is not gone."""
     if listing.newest is None or len(found) < listing.newest:
         return lambda _: False
     oldest = min(found)
@@ -139,7 +139,7 @@ def _left_out(listing: Listing[Any], found: Mapping[Any, object]) -> Callable[[A
 
 
 def _state(listing: Listing[T], row: T, now: datetime) -> tuple[str, ...]:
-    """The texts of a row, and of those that change with time only whether there are any."""
+    """The texts of a row. For a text that changes with time, only whether there is one."""
     texts = ((column, output.shown(column.cell(row, now)).plain) for column in listing.columns)
     return tuple(str(bool(text)) if column.ages else text for column, text in texts)
 
@@ -169,7 +169,7 @@ class Printer(Generic[T]):
             typer.echo(self._rows.none, err=True)
 
     def print_more(self, now: datetime, rows: Sequence[T], *, gone: Mapping[Hashable, str] | None = None) -> None:
-        """Print rows of a list that goes on, and the names of those that are no longer in it."""
+        """Print the next rows of a list, and the names of the rows that are no longer in it."""
         gone = gone or {}
         if self._output is Output.JSON:
             absent = ({"id": id_, "name": name, "gone": True} for id_, name in gone.items())

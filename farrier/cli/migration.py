@@ -1,7 +1,7 @@
 """The output of `farrier db migrate`: what it did and, with `--plan`, what it would do.
 
-A plan has a row for each step and each object, and its verdict in the last line; a report has a line for each type of
-change. Many objects are counted instead of listed.
+A plan has a row for each step and each object; its last line is the verdict. A report has a line for each type of
+change. If there are many objects of a type, they are counted instead of listed.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class _Named(Protocol):
 
 
 class Missing:
-    """The given names and IDs that were not found yet; globs may match nothing."""
+    """The given names and IDs that were not found yet. A glob that matches nothing is no error."""
 
     def __init__(self, kind: str, given: Iterable[str]) -> None:
         self._kind = kind

@@ -32,11 +32,16 @@ class Format(StrEnum):
 
 def model(
     form: Annotated[
-        Format, typer.Option("--format", help="Print tables, tables with diagrams, diagrams, or data.")
+        Format,
+        typer.Option(
+            "--format", help="Format: text prints tables, md tables with diagrams, mermaid diagrams, json data."
+        ),
     ] = Format.TEXT,
-    layer: Annotated[Layer | None, typer.Option(help="With --format mermaid: the diagram of this layer only.")] = None,
+    layer: Annotated[
+        Layer | None, typer.Option(help="With --format mermaid, print only the diagram of this layer.")
+    ] = None,
     kind: Annotated[
-        str, typer.Option(help="The model of this kind: node, network_segment …, or package.module:NAME.")
+        str, typer.Option(help="Print the model of this kind: node, network_segment …, or package.module:NAME.")
     ] = NODE,
 ) -> None:
     """Print the state model: states, edges, limits, actions, failure classes."""

@@ -24,7 +24,7 @@ Names = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="NAME|GLOB",
-        help="These nodes: names, IDs, globs such as gpu-1*.",
+        help="Nodes to act on: names, IDs, globs such as gpu-1*.",
         autocompletion=completed_names.node_names,
     ),
 ]

@@ -66,7 +66,7 @@ class NodeDoor(msgspec.Struct, frozen=True, kw_only=True):
     requested_by: str
 
     async def ask(self, target: Target) -> int:
-        """Submit the intent, by the node's ID: its name may belong to another node soon."""
+        """Submit the intent by the node's ID, because another node may get its name."""
         request = Request(
             resource=str(target.id),
             action=self.action,
@@ -81,7 +81,7 @@ class NodeDoor(msgspec.Struct, frozen=True, kw_only=True):
         return (await self.session.resources.intent(NODE, intent)).rows[0]
 
     async def reached(self, ids: Sequence[int]) -> Mapping[int, Reached]:
-        """How far these nodes are. A node that is not listed any more is deleted."""
+        """The progress of these nodes. A node that is no longer listed is deleted."""
         page = await self.session.queries.inventory(Wanted(names=tuple(map(str, ids))), limit=len(ids))
         listed = {node.id: self._seen(node) for node in page.rows}
         return {id_: listed.get(id_, self._deleted()) for id_ in ids}
@@ -94,4 +94,4 @@ class NodeDoor(msgspec.Struct, frozen=True, kw_only=True):
 
     def _deleted(self) -> Reached:
         there = self.until == NodeStatus.DELETED
-        return Reached(NodeStatus.DELETED, there, "" if there else f"is deleted and will never be {self.until}")
+        return Reached(NodeStatus.DELETED, there, "" if there else f"is deleted, so it cannot become {self.until}")

@@ -33,12 +33,13 @@ async def list_(
         list[str] | None,
         typer.Argument(
             metavar="NAME|GLOB",
-            help="Only these: names, IDs, globs such as gpu-1*.",
+            help="Only these nodes: names, IDs, globs such as gpu-1*.",
             autocompletion=completed_names.node_names,
         ),
     ] = None,
 ) -> None:
-    """List nodes by name. Nodes above a limit are first, those furthest above it on top."""
+    """List nodes: first the nodes above a limit, starting with the node furthest above its limit, then all others by
+    name."""
     wanted = msgspec.structs.replace(wanted, names=tuple(names or ()))
     missing = Missing(NODE, wanted.names if wanted == Wanted(names=wanted.names) else ())
     listed = Listing(

@@ -46,8 +46,8 @@ def _command() -> Any:
     # typer derives the options from this signature, and the help from this docstring.
     vars(command)["__signature__"] = signature.replace(parameters=[*own, *bulk_options.PARAMETERS])
     command.__doc__ = (
-        "Change details of nodes. Labels are merged with those that a node has; mac=… replaces all addresses; an empty "
-        "value removes a detail."
+        "Change details of nodes. New labels are merged with the labels of a node. mac=… "
+        "replaces all addresses. An empty value removes a detail."
     )
     return detail_options.narrowed(command)
 

@@ -76,7 +76,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, below: Sequ
 
 
 def facts(pairs: Iterable[tuple[str, Cell]]) -> None:
-    """Print each known fact on a line of its own; skip facts without a value."""
+    """Print each known fact on a separate line. Skip facts without a value."""
     found = [(name, shown(value)) for name, value in pairs if value is not None and len(value)]
     if found:
         _print(lambda width: layout.facts(found, width))
@@ -127,7 +127,7 @@ def moment(at: datetime | None) -> str | None:
 
 
 def text(value: object) -> str:
-    """Return a value of JSON in one line: a text as it is, any other value as JSON."""
+    """Return a value of JSON in one line: a text without quotes, any other value as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

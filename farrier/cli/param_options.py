@@ -57,7 +57,7 @@ def _help(field: Field) -> str:
             )
             return " ".join(filter(None, ("A whole number, decimal or 0x…,", *bounds))).rstrip(",") + "."
         case "array":
-            return "Repeatable, or several separated by commas."
+            return "Repeatable, or several values separated by commas."
         case "enum":
             return f"One of {', '.join(field.enum)}."
         case _:

@@ -1,4 +1,4 @@
-"""The configured sites and the clients of their MAAS regions, for commands that ask a region."""
+"""The configured sites and the clients of their MAAS regions, for commands that send requests to a region."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Unobserved(ServiceObserver):
 
 
 def configured(settings: Config) -> Sites:
-    """The sites that the daemon would have."""
+    """The sites that the daemon would use."""
     if not settings.sites.directory:
         raise ConfigError(
             "no directory of sites is configured; set sites.directory in the file that --config names, or "

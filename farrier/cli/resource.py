@@ -21,7 +21,7 @@ _WITH_OWN_COMMANDS = (NODE,)
 
 
 class _Commands(TyperGroup):
-    """Run the command of the kind if the kind has one: `resource why node gpu-1` is `node why gpu-1`."""
+    """Run the kind's own command if it exists: `resource why node gpu-1` runs `node why gpu-1`."""
 
     @override
     def resolve_command(

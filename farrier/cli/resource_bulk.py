@@ -32,7 +32,7 @@ class ResourceDoor(msgspec.Struct, frozen=True, kw_only=True):
     until: str | None
 
     async def ask(self, target: Target) -> int:
-        """Submit the intent, by the ID of the resource: its name may belong to another one soon."""
+        """Submit the intent by the ID of the resource, because another resource may get its name."""
         return await self.session.requests.ask(msgspec.structs.replace(self.request, resource=str(target.id)))
 
     async def intent(self, intent: int) -> IntentView:
@@ -40,7 +40,7 @@ class ResourceDoor(msgspec.Struct, frozen=True, kw_only=True):
         return (await self.session.resources.intent(self.request.kind, intent)).rows[0]
 
     async def reached(self, ids: Sequence[int]) -> Mapping[int, Reached]:
-        """How far these resources are."""
+        """The progress of these resources."""
         wanted = WantedResources(kind=self.request.kind, names=tuple(map(str, ids)), ended=True)
         page = await self.session.resources.resources(wanted, limit=len(ids))
         return {each.id: self._seen(each) for each in page.rows}
@@ -49,7 +49,7 @@ class ResourceDoor(msgspec.Struct, frozen=True, kw_only=True):
         there = any(is_in(layer.state, self.until or "") for layer in resource.layers)
         ended = resource.ended_at is not None and not there
         return Reached(
-            resource.state, there, f"has ended as {resource.state} and will never be {self.until}" if ended else ""
+            resource.state, there, f"has ended as {resource.state}, so it cannot become {self.until}" if ended else ""
         )
 
 
@@ -67,7 +67,7 @@ async def _act(
         list[str] | None,
         typer.Argument(
             metavar="NAME|GLOB|KEY=VALUE",
-            help="Names, IDs and globs, and parameters of the action.",
+            help="Names, IDs and globs of resources, and parameters of the action.",
             autocompletion=completed_names.names_of(),
         ),
     ] = None,
@@ -110,13 +110,16 @@ async def _action(session: Session, kind: str, action: str) -> ActionView:
     """The action of the kind. Raises a usage error for an unknown one, and for `create`."""
     intent_kind.known(action, f"action of {output.words(kind)}s", await intent_kind.actions(session, kind))
     if action == CREATE:
-        raise typer.BadParameter(f"create makes a new resource; use farrier resource intent {kind} NAME create")
+        raise typer.BadParameter(
+            "create does not act on existing resources; to create a resource, run farrier resource "
+            f"intent {kind} NAME create"
+        )
     (known,) = await session.resources.kinds(kind, counted=False)
     return next(each for each in known.actions if each.action == action)
 
 
 def _target(action: ActionView, resource: ResourceView) -> Target:
-    """The resource with the answer that is to be expected now."""
+    """The resource with the expected answer."""
     answer = foreseen.of_resource(action, resource)
     refusal = answer.reason if isinstance(answer, Refused) else ""
     return Target(id=resource.id, name=resource.name, state=resource.state, refusal=refusal)

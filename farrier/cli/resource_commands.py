@@ -48,7 +48,9 @@ _LOOK_EVERY_SECONDS = 0.2
 KindArgument = Annotated[
     str,
     typer.Argument(
-        metavar="KIND", help="Kind of the resource. farrier kind list lists all.", autocompletion=completed_names.kinds
+        metavar="KIND",
+        help="Kind of the resource. farrier kind list lists all kinds.",
+        autocompletion=completed_names.kinds,
     ),
 ]
 NameArgument = Annotated[
@@ -63,7 +65,7 @@ Key = Annotated[
     str | None,
     typer.Option(help="Idempotency key: an intent that is submitted twice with the same key is stored once."),
 ]
-By = Annotated[str | None, typer.Option(help="Name of the client, for the history. Default: this user.")]
+By = Annotated[str | None, typer.Option(help="Client name that the history records. Default: this user's name.")]
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +114,7 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
         list[str] | None,
         typer.Argument(
             metavar="NAME|GLOB",
-            help="Only these: names, IDs, globs such as tenant-*.",
+            help="Only these resources: names, IDs, globs such as tenant-*.",
             autocompletion=completed_names.names_of(),
         ),
     ] = None,
@@ -162,7 +164,7 @@ async def _pages(session: Session, wanted: WantedResources, missing: Missing) ->
 
 
 async def show(session: Session, kind: KindArgument, name: NameArgument, as_json: output.AsJson = False) -> None:
-    """Show all data of a resource. The resource may have ended."""
+    """Show all data of a resource, even of a resource that has ended."""
     page = await session.resources.resource(kind, name)
     (detail,) = page.rows
     limits = session.settings.sla
@@ -193,18 +195,18 @@ async def history(  # noqa: PLR0913 - one parameter is one option
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Name or ID. With --all, omit it for all resources of the kind.",
+            help="Name or ID. Without it, --all is required, and shows the changes of all resources of the kind.",
             autocompletion=completed_names.names_of(),
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every entry, not only the newest.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="Number of entries, the newest first.")] = 50,
+    everything: Annotated[bool, typer.Option("--all", help="Show all entries, not only the newest.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Largest number of entries. The newest entries are shown.")] = 50,
     follow: history_options.Follow = False,
 ) -> None:
     """Show the changes of a resource, the oldest first. With --all and without a name, show the changes of all
     resources of the kind."""
     if name is None and not everything:
-        raise typer.BadParameter(f"give a name, or --all for every {output.words(kind)}")
+        raise typer.BadParameter(f"give the name of a {output.words(kind)}, or --all for all of them")
     which = {"kinds": (kind,)} if name is None else {"resource": (kind, name)}
     wanted = msgspec.structs.replace(wanted, **which)
     if follow:
@@ -289,7 +291,7 @@ async def _until(session: Session, kind: str, id_: int, asked: Asking, seconds: 
             if any(is_in(layer.state, asked.until or "") for layer in resource.layers):
                 return resource.name
             if resource.ended_at is not None:
-                raise intent_answers.late(f"{resource.name} has ended as {found} and will never be {asked.until}")
+                raise intent_answers.late(f"{resource.name} has ended as {found}, so it cannot become {asked.until}")
             await anyio.sleep(_LOOK_EVERY_SECONDS)
     raise intent_answers.late(
         f"the state is {found or 'unknown'}, not {asked.until}, after {asked.timeout}; to see the reason, "

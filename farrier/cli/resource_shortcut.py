@@ -1,7 +1,7 @@
 """The commands of one built-in kind, made from its spec: `farrier segment`, `farrier partition`.
 
-Commands that read are those of `resource_commands`, for this kind only. Each action is a command whose options are the
-action's parameters; the command for `create` is named `add`. The command line of a kind comes only from its spec.
+The commands that read are those of `resource_commands`, for this kind only. Each action is a command whose options are
+the action's parameters; the command for `create` is named `add`. These commands are derived only from the kind's spec.
 """
 
 from __future__ import annotations

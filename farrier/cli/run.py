@@ -14,12 +14,12 @@ def run(  # noqa: PLR0913 - one parameter is one option
     config_file: Annotated[
         Path | None, typer.Option("--config", envvar="FARRIER_CONFIG", help="TOML file with settings.")
     ] = None,
-    dsn: Annotated[str | None, typer.Option(help="PostgreSQL to use, as a postgresql:// URL.")] = None,
+    dsn: Annotated[str | None, typer.Option(help="URL of the database: postgresql://…")] = None,
     embedded: Annotated[
         str | None, typer.Option(metavar="DIR", help="Start an embedded PostgreSQL in this directory.")
     ] = None,
     db_timeout: Annotated[
-        str | None, typer.Option(help="How long to try to connect to the database, such as 60s.")
+        str | None, typer.Option(help="Time limit for connecting to the database at the start, such as 60s.")
     ] = None,
     http_port: Annotated[
         int | None, typer.Option(help="Port for metrics, health and pages; 0 for any free port.")
@@ -28,16 +28,16 @@ def run(  # noqa: PLR0913 - one parameter is one option
         list[str] | None,
         typer.Option(
             metavar="PACKAGE.MODULE:NAME",
-            help="Run this kind, which another package defines. Repeatable. Replaces controller.kinds.",
+            help="Run this kind of another package. Repeatable. Replaces the setting controller.kinds.",
         ),
     ] = None,
     log_level: Annotated[
-        log.Level | None, typer.Option(help="Lowest level that is logged.", case_sensitive=False)
+        log.Level | None, typer.Option(help="Lowest log level that farrier writes.", case_sensitive=False)
     ] = None,
 ) -> None:
-    """Run the controller until SIGTERM or Ctrl-C. A second signal stops it at once, without the drain.
+    """Run the controller until SIGTERM or Ctrl-C. A second signal stops the controller at once, without a drain.
 
-    Any number of controllers can share one database. SIGHUP reads the settings again.
+    Any number of controllers can share one database. On SIGHUP, the controller reads the settings again.
     """
     flags: dict[str, object] = {
         "database.dsn": dsn,

@@ -1,7 +1,7 @@
 """The parts of `farrier demo` in one process: database, BMCs, MAAS, daemon, agents and fleet.
 
-They are started in order and stopped in reverse. The daemon is the one of `farrier run`. All other parts use the
-database as other services do, over their own connections.
+The parts are started in this order and stopped in reverse order. The daemon is that of `farrier run`. All other parts
+use the database as other services do, over their own connections.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _OFFLINE_AFTER = timedelta(seconds=30)
 # The clock of the simulated region runs many times as fast as a real one, so farrier reads the region more often.
 _EVENTS_EVERY = timedelta(seconds=1)
 _MOTION_EVERY = timedelta(seconds=5)
-# On the region's clock. With the default of half an hour, a failed deployment would show too late for a demo.
+# On the region's clock. With the default of half an hour, the demo would show a failed deployment too late.
 _NODE_TIMEOUT = timedelta(minutes=10)
 
 

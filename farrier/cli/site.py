@@ -1,4 +1,4 @@
-"""`farrier site`: checks the files of sites, shows their settings and the health of their regions, and lifts brakes."""
+"""`farrier site`: checks site files, shows the settings of sites and the health of their regions, and lifts brakes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from farrier.protocols import MaasClient
 site = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Check the files of sites, and show their settings and the health of their regions.",
+    help="Check site files, and show the settings of sites and the health of their MAAS regions.",
 )
 
 
@@ -42,7 +42,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the list: a site that is configured here, or one of which only the database has the region."""
+    """A line of the list: a site that is configured here, or a site whose region is only in the database."""
 
     site: str
     url: str | None
@@ -54,7 +54,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 @formed
 def list_(settings: Config, form: Form) -> None:
     """List the configured sites with their regions, and the regions of sites that are not configured here. The states
-    of regions require a database. If the files of sites cannot be read, the command lists the regions and exits with
+    of regions require a database. If farrier cannot read the site files, the command lists the regions, and exits with
     code 2."""
     wrong: ConfigError | None = None
     sites: Sites = {}
@@ -88,7 +88,7 @@ async def _listed(settings: Config, sites: Sites) -> Page[Listed]:
 
 
 def _columns(sites: Sites, elsewhere: str) -> tuple[Column[Listed], ...]:
-    """The columns; `elsewhere` stands for the URL of a region of which no file is here."""
+    """The columns. For a region without a site file here, `elsewhere` is shown instead of the URL."""
     return (
         Column("SITE", lambda each, _: each.site),
         Column("REGION", lambda each, _: each.url or ("none" if each.site in sites else elsewhere)),
@@ -122,14 +122,14 @@ def check(
     settings: Config,
     directory: Annotated[
         str | None,
-        typer.Argument(metavar="[DIR]", help="Directory of the sites. Default: sites.directory of the settings."),
+        typer.Argument(metavar="[DIR]", help="Directory of the site files. Default: the setting sites.directory."),
     ] = None,
     ask: Annotated[
-        bool, typer.Option("--ask", help="Read from each region its version and the user of farrier's API key.")
+        bool, typer.Option("--ask", help="Ask each region for its version and for the user of farrier's API key.")
     ] = False,
     as_json: output.AsJson = False,
 ) -> None:
-    """Check the files of sites, without a database. Exit code 2: a file is wrong; 1: a region does not respond."""
+    """Check site files. Requires no database. Exit code 2: a file is invalid; 1: a region does not respond."""
     sites = site_files.load(directory) if directory else regions.configured(settings)
     asked = anyio.run(_ask, settings, sites) if ask else ()
     if as_json:
@@ -158,7 +158,7 @@ def _right(sites: Sites) -> str:
 def lift_brake(
     settings: Config,
     name: Annotated[str, typer.Argument(metavar="SITE", help="Name of the site; '' for nodes without a site.")],
-    reason: Annotated[str, typer.Option("--reason", help="Reason for lifting the brake, for the history.")],
+    reason: Annotated[str, typer.Option("--reason", help="Reason for lifting the brake, which the history records.")],
     lasts: Annotated[
         str, typer.Option("--for", metavar="DURATION", help="How long the brake stays lifted, at most 24 hours.")
     ] = "1h",

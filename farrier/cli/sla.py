@@ -45,9 +45,9 @@ class Limit(msgspec.Struct, frozen=True):
 @with_settings
 @formed_once
 def list_(settings: Config, form: Form) -> None:
-    """List the limit of every state and stage, then the limits of sites and models.
+    """List the limit of every state and stage, and then the limits of sites and machine models.
 
-    With a database, the list includes kinds that are registered there but not in these settings.
+    If a database responds, the list also includes kinds that are registered only in the database.
     """
     listed = Listing(
         columns=_LIMIT_COLUMNS,
@@ -99,7 +99,7 @@ class Breach(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def resource(self) -> str:
-        """The name of a node, as the commands of nodes take it, or the kind and name of any other resource."""
+        """The name of a node, in the form that the node commands accept, or the kind and name of any other resource."""
         return self.name if self.kind == NODE else f"{self.kind}/{self.name}"
 
 
@@ -154,15 +154,15 @@ _BREACH_COLUMNS: tuple[Column[Breach], ...] = (
 
 
 async def _registered(settings: Config, known: set[str]) -> tuple[KindView, ...]:
-    """The kinds that are stored only in the database. If the database does not respond, print a note and return
-    none."""
+    """The kinds that are registered only in the database. If the database does not respond, print a note, and return no
+    kind."""
     if not (settings.database.dsn or settings.database.embedded or settings.client.api):
         return ()
     try:
         async with opened(settings) as reached:
             return tuple(kind for kind in await reached.resources.kinds(counted=False) if kind.kind not in known)
     except FarrierError as error:
-        typer.echo(f"limits of kinds that are stored only in the database are missing: {error}", err=True)
+        typer.echo(f"the list lacks the limits of kinds that are registered only in the database: {error}", err=True)
         return ()
 
 

@@ -1,7 +1,7 @@
 """Standard output whose write errors have their own class, so that a full disk is not reported as an unreachable
 database.
 
-A pipe whose reader has left is no error: it ends the process silently.
+A pipe whose reader has ended is no error: the process ends silently.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class UnwrittenError(Exception):
-    """Writing to standard output failed; the text has the reason."""
+    """Writing to standard output failed. The text contains the reason."""
 
 
 class _Output(io.FileIO):
@@ -49,7 +49,7 @@ def watched() -> Iterator[None]:
     except UnwrittenError as failure:
         _to_nowhere(sys.stdout)
         try:
-            typer.echo(f"farrier: cannot write standard output: {failure}; the output is incomplete", err=True)
+            typer.echo(f"farrier: cannot write to standard output: {failure}; the output is incomplete", err=True)
         except OSError:  # standard error may lead to the same full disk
             _to_nowhere(sys.stderr)
         raise SystemExit(ExitCode.FAILED) from failure

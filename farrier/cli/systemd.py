@@ -1,6 +1,6 @@
 """`farrier systemd`: the units of the service, for the environment in which this program is installed.
 
-The templates are in `units/`. An upgrade writes the units again; a file that an operator edits is written once.
+The templates are in `units/`. An upgrade writes the units again. The files that operators edit are written only once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Installed(msgspec.Struct, frozen=True):
 
 
 class _File(msgspec.Struct, frozen=True):
-    """A file to be written. An `edited` one is not replaced: it is an operator's."""
+    """A file to write. An existing file that is `edited` is not replaced, because it belongs to the operator."""
 
     path: Path
     text: str
@@ -62,7 +62,11 @@ def _group() -> None:
 @systemd.command("install")
 def install(
     root: Annotated[
-        Path, typer.Option(metavar="DIR", help="Directory to use in place of /, for an image or a package.")
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="Directory in which farrier writes the files instead of /, to build an image or a package.",
+        ),
     ] = Path("/"),
     user: Annotated[
         str | None,
@@ -77,7 +81,7 @@ def install(
     """Write farrier.service, farrier@.service and their drop-ins. Existing drop-ins are kept."""
     if user is not None and not _ACCOUNT.fullmatch(user):
         raise typer.BadParameter(
-            f"--user: expected an account of lower-case letters, digits, - and _, such as farrier; got {user!r}"
+            f"--user: expected an account name of lower-case letters, digits, - and _, such as farrier; got {user!r}"
         )
     written = tuple(_written(file, root) for file in _files(user))
     if as_json:

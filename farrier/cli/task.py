@@ -32,7 +32,7 @@ async def list_(
         typer.Argument(help="Name or ID of a node. Default: all nodes.", autocompletion=completed_names.node_names),
     ] = None,
     status: Annotated[list[TaskStatus] | None, typer.Option(help="Only this status. Repeatable.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Number of tasks, the newest first.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Largest number of tasks. The newest tasks are first.")] = 100,
 ) -> None:
     """List agent tasks, the newest first."""
     listed = Listing(

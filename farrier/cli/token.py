@@ -1,4 +1,4 @@
-"""`farrier token`: creates tokens of the HTTP API, and lists the clients that have one."""
+"""`farrier token`: creates tokens of the HTTP API, and lists the clients that have a token."""
 
 from __future__ import annotations
 
@@ -29,13 +29,18 @@ token = typer.Typer(no_args_is_help=True, add_completion=False, help="Create and
 
 @token.command("create")
 def create(
-    name: Annotated[str, typer.Argument(help="Name of the client, which intents and history show.")],
-    scope: Annotated[list[Scope], typer.Option(help="What the client may do. Repeatable; admin includes the others.")],
+    name: Annotated[str, typer.Argument(help="Name of the client, as shown in intents and in the history.")],
+    scope: Annotated[
+        list[Scope], typer.Option(help="What the client may do. Repeatable. admin includes all other scopes.")
+    ],
     expires_in: Annotated[
         str | None,
         typer.Option(metavar="DURATION", help="How long the token is valid, such as 90d. Default: it never expires."),
     ] = None,
-    file: Annotated[Path | None, typer.Option(help="Add the entry to this file, which http.tokens_file names.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(help="Add the entry to this file. The setting http.tokens_file has to name the same file."),
+    ] = None,
     as_json: output.AsJson = False,
 ) -> None:
     """Create a token, and print it once, with its entry for http.tokens_file. farrier stores only the hash.
@@ -53,7 +58,10 @@ def create(
     if file is None:
         typer.echo(f"\n{token_file.entry(entry)}", nl=False)
     else:
-        typer.echo(f"added {name} to {file}; a running farrier reads it on SIGHUP (systemctl reload farrier)", err=True)
+        typer.echo(
+            f"added {name} to {file}; a running farrier reads the file again on SIGHUP (systemctl reload farrier)",
+            err=True,
+        )
 
 
 @token.command("list")
@@ -63,14 +71,15 @@ def list_(
     settings: Config,
     form: Form,
     file: Annotated[
-        Path | None, typer.Option(help="File with the tokens. Default: http.tokens_file of the settings.")
+        Path | None, typer.Option(help="File with the tokens. Default: the setting http.tokens_file.")
     ] = None,
 ) -> None:
-    """List the clients of the file of tokens with their scopes and expiry. The file has no token itself."""
+    """List the clients in the tokens file with their scopes and expiry. The file contains hashes of tokens, never a
+    token."""
     path = settings.http.tokens_file if file is None else str(file)
     if not path:
         raise ConfigError(
-            "no file of tokens is configured; set http.tokens_file in the file that --config names, or use --file FILE"
+            "no tokens file is configured; set http.tokens_file in the file that --config names, or use --file FILE"
         )
 
     async def read() -> Page[ApiToken]:

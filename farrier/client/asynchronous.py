@@ -62,8 +62,8 @@ class AsyncFarrier:
         return (await self.call(calls.register(nodes))).nodes
 
     async def change(self, name: str, *, version: int | None = None, wait: float = 30, **details: Any) -> IntentView:
-        """Change details of a node by the intent `set`, and wait for its answer; None removes a detail. With `version`,
-        the change is made only if the node still has this version. Raises NotAccepted."""
+        """Change details of a node with the intent `set`, and wait for the answer. The value None removes a detail.
+        With `version`, farrier makes the change only if the node still has this version. Raises NotAccepted."""
         return await self.submit(name, Action.SET, calls.changes(details, version), wait=wait)
 
     # --- intents
@@ -71,8 +71,8 @@ class AsyncFarrier:
     async def submit(
         self, resource: str, action: str, params: Mapping[str, Any] | None = None, *, wait: float = 0, **more: Any
     ) -> IntentView:
-        """Submit an intent, and wait up to `wait` seconds for its answer. `more`: `kind`, `key`, `requested_by`.
-        Raises NotAccepted for an answer other than `accepted`."""
+        """Submit an intent, and wait up to `wait` seconds for its answer. `more` may contain `kind`, `key` and
+        `requested_by`. Raises NotAccepted if the intent is rejected or superseded."""
         given = Request(resource=resource, action=action, params=params or {}, api_version=None, **more)
         deadline = anyio.current_time() + wait
         return await self._answered(given.kind, await self.call(calls.submit(given, wait)), deadline)
@@ -127,8 +127,8 @@ class AsyncFarrier:
     # --- changes
 
     async def cursor(self) -> str:
-        """The current end of the feed. Call it before reading a list: `watch(after=…)` then yields each change that the
-        list lacks."""
+        """The current end of the feed. Call this method before reading a list: `watch(after=…)` then yields each change
+        that the list does not contain."""
         following = Feed({}, None)
         try:
             async with self._lines(following) as lines:
@@ -141,9 +141,9 @@ class AsyncFarrier:
         raise ApiUnreachable(self._url, "the stream of changes ended before the server sent the first cursor")
 
     async def watch(self, *, after: str | None = None, **filters: str | Iterable[str]) -> AsyncGenerator[Change, None]:
-        """Changes as farrier records them, each once: from now on, or after a stored cursor. Reconnects after a
-        failure. `filters`: `kind`, `layer`, `to`, `resource` (`node/NAME`), … `contextlib.aclosing` ends the stream at
-        a known moment."""
+        """Yield each change once, as farrier records it: from now on, or after a stored cursor. Reconnects after a
+        failure. `filters`: `kind`, `layer`, `to`, `resource` (`node/NAME`), … With `contextlib.aclosing`, the stream
+        ends at a known moment."""
         following = Feed(filters, after)
         while True:
             with suppress(httpx.TransportError, ApiUnreachable):

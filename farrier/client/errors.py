@@ -30,7 +30,9 @@ class ApiUnreachable(FarrierError):
     exit_code = ExitCode.DATABASE_UNREACHABLE
 
     def __init__(self, url: str, reason: str) -> None:
-        super().__init__(f"cannot reach farrier at {url}: {reason}; check the URL, and that farrier run is up there")
+        super().__init__(
+            f"cannot reach farrier at {url}: {reason}; check the URL, and whether farrier is running there"
+        )
 
 
 class ApiError(RefusedByModel):
@@ -67,7 +69,7 @@ class NotAccepted(ApiError):
 
 
 def of(response: httpx.Response) -> ApiError:
-    """The error that a response reports which is not a success, or not one of the API."""
+    """The error for a response that reports a failure, or that is not a response of the API."""
     problem = _problem(response)
     if problem.intent is not None:
         return NotAccepted(response.status_code, problem, problem.intent)
@@ -94,6 +96,9 @@ def _problem(response: httpx.Response) -> Problem:
     if response.has_redirect_location:
         return Problem(
             detail=f"{response.url} responded {reason} to {response.headers['location']}",
-            hint="use the URL of farrier itself; the client follows no redirect, so no other server gets its token",
+            hint="use the URL of farrier itself; the client never follows a redirect, because another "
+            "server would receive the token",
         )
-    return Problem(detail=f"{response.url} responded {reason}, not as the API of farrier", hint="check the URL")
+    return Problem(
+        detail=f"{response.url} responded {reason}, which is not a response of farrier's API", hint="check the URL"
+    )

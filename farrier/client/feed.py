@@ -10,7 +10,7 @@ from farrier.client.calls import Query
 from farrier.model.history import HistoryEntry
 
 PATH = "/history/stream"
-# The server sends an event or a mark at least every 15 s, so a longer silence is a lost connection.
+# The server sends an event or a mark at least every 15 s. A longer silence means that the connection is lost.
 SILENCE_SECONDS = 45.0
 PAUSE_SECONDS = 2.0
 """The pause before a lost stream is opened again."""
@@ -23,7 +23,7 @@ class Change(HistoryEntry, frozen=True, kw_only=True):
 
 
 class Feed:
-    """Parses the lines of one stream after another, and remembers where the next stream continues."""
+    """Parses the lines of one stream after another, and stores the position at which the next stream continues."""
 
     def __init__(self, filters: Mapping[str, Iterable[str]], after: str | None) -> None:
         self.query: Query = tuple(

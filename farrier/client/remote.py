@@ -1,6 +1,7 @@
-"""`protocols.Queries`, `ResourceQueries` and `Requests` over the HTTP API: a command works without the database.
+"""`protocols.Queries`, `ResourceQueries` and `Requests` over the HTTP API, so that a command works without the
+database.
 
-Limits are those of the server's settings. Errors are those of `farrier.client.errors`, which commands print like those
+Limits are those of the server's settings. Errors are those of `farrier.client.errors`; commands print them like errors
 of the database.
 """
 
@@ -135,7 +136,8 @@ class Remote(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def remote(config: ClientConfig) -> AsyncIterator[Remote]:
-    """A session with the configured server. Raises ConfigError for a wrong URL, and for a file that is not usable."""
+    """A session with the configured server. Raises ConfigError for an invalid URL, and for a file that is not
+    usable."""
     verify = _trust(config.ca_file) if config.ca_file else True
     async with AsyncFarrier(config.api, token=_token(config.token_file), verify=verify) as api:
         yield Remote(RemoteQueries(api), RemoteResourceQueries(api), RemoteRequests(api), RemoteRetention())
@@ -149,7 +151,7 @@ def _token(file: str) -> str | None:
     except (OSError, UnicodeError) as error:
         raise ConfigError(f"client.token_file: cannot read {file}: {error}") from error
     if not token or any(char.isspace() for char in token):
-        raise ConfigError(f"client.token_file: {file} must have one line, the token")
+        raise ConfigError(f"client.token_file: {file} must contain only one line, the token")
     return token
 
 
@@ -232,7 +234,7 @@ class RemoteResourceQueries:
 
     async def intent(self, kind: str | None, intent: int) -> Page[IntentView]:
         found = await self._api.call(calls.intent(kind or "", intent, 0))
-        # One intent comes without the server's time, a list with it.
+        # The response with one intent lacks the server's time; the response with a list contains it.
         return Page((await self._api.call(calls.intents(kind or "", {}, None, 1))).now, (found,))
 
     async def intents(

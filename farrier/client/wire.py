@@ -1,4 +1,4 @@
-"""What both clients share: address, headers, time limits, and decoding of responses."""
+"""Shared by both clients: address, headers, time limits, and decoding of responses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TRY_AGAIN = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus
 
 
 def options(url: str, token: str | None, verify: Any) -> dict[str, Any]:
-    """The options of an `httpx` client. Raises ConfigError if `url` is not one of HTTP, or if no header can have
+    """The options of an `httpx` client. Raises ConfigError if `url` is not an HTTP URL, or if a header cannot contain
     `token`."""
     try:
         base = httpx.URL(url)
@@ -49,8 +49,9 @@ def options(url: str, token: str | None, verify: Any) -> dict[str, Any]:
 def _authorization(token: str) -> dict[str, str]:
     if not _TOKEN.fullmatch(token):
         raise ConfigError(
-            "token: expected the one line that farrier token create printed, got a text that is empty or has a blank, "
-            "a line break or a character beyond ASCII; remove them, for example with .strip()"
+            "token: expected the line that farrier token create printed; got a text that is empty, "
+            "or contains a space, a line break or a character beyond ASCII; remove these characters, "
+            "for example with .strip()"
         )
     return {"Authorization": f"Bearer {token}"}
 
@@ -84,7 +85,7 @@ def read(call: Call[T], response: httpx.Response) -> T:
         return msgspec.json.decode(response.content or b"{}", type=call.type)
     except msgspec.DecodeError as error:
         problem = errors.Problem(
-            detail=f"the response of {response.url} is not one of farrier's API: {error}", hint="check the URL"
+            detail=f"the response of {response.url} is not a response of farrier's API: {error}", hint="check the URL"
         )
         raise errors.ApiError(response.status_code, problem) from error
 

@@ -14,7 +14,8 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     api: Annotated[
         str,
         Meta(
-            description="URL of a running farrier, such as https://farrier.example. Empty: commands use the database."
+            description="URL of a running farrier, such as https://farrier.example. Empty: commands connect to "
+            "the database."
         ),
     ] = ""
     token_file: Annotated[
@@ -24,7 +25,7 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     ca_file: Annotated[
         str,
         Meta(
-            description="PEM file with the authorities that sign the certificate of the server. Empty: the authorities "
-            "of the system."
+            description="PEM file with the certificate authorities that sign the certificate of the server. "
+            "Empty: the operating system's certificate authorities."
         ),
     ] = ""

@@ -1,6 +1,6 @@
-"""Contexts: the databases of one user by name, in a file of the user's own.
+"""Contexts: the named databases and APIs of one user, in a file in the user's home directory.
 
-The daemon does not use them. The file contains passwords if its URLs do, so only its owner may read it.
+The daemon does not use contexts. The URLs in the file may contain passwords, so only the user may read the file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HEADER = "# The databases of farrier by name; written by `farrier context`.\n"
 
 class Context(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A database or an API, and the settings file to use with it. Set one of `dsn`, `embedded` and `api`, or a `config`
-    file that sets one. `token_file` has the token for the API."""
+    file that sets one of them. `token_file` contains the token for the API."""
 
     dsn: str = ""
     embedded: str = ""
@@ -67,9 +67,9 @@ class Contexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     contexts: Mapping[str, Context] = {}
 
     def named(self, name: str) -> Context:
-        """The context of this name. Raises ConfigError."""
+        """The context with this name. Raises ConfigError."""
         if name not in self.contexts:
-            ways = nearest(name, self.contexts) if self.contexts else "farrier context add adds one"
+            ways = nearest(name, self.contexts) if self.contexts else "to add one, run farrier context add"
             raise ConfigError(f"no context is named {name!r} in {path()}; {ways}")
         return self.contexts[name]
 
@@ -99,7 +99,7 @@ def path() -> Path:
 
 
 def load() -> Contexts:
-    """The contexts of the user; none if there is no file. Raises ConfigError."""
+    """The contexts of the user. Without a file, there are no contexts. Raises ConfigError."""
     try:
         text = path().read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -22,7 +22,7 @@ _STARRED_ADDRESS = re.compile(r"(?=.*\*)(?=.*[0-9])[0-9*.]+")
 
 
 def check_networks(key: str, networks: Iterable[str]) -> None:
-    """Raises ValueError for a text that is no network."""
+    """Raises ValueError for a text that is not a network."""
     for network in networks:
         try:
             ipaddress.ip_network(network)
@@ -83,15 +83,16 @@ class CredentialsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         Meta(description="Directories that may contain the files of file: references, after symlinks are resolved."),
     ] = ()
     env_prefix: Annotated[
-        str, Meta(min_length=1, description="Prefix of the variables that env: references may name.")
+        str, Meta(min_length=1, description="Prefix of the environment variables that env: references may name.")
     ] = "FARRIER_SECRET_"
     bindings: Annotated[
         tuple[CredentialBinding, ...],
         Meta(
-            description="Which credentials farrier may send to which BMCs: [[credentials.bindings]] with references, "
-            "hosts and networks. A site may have further bindings in its file. If no binding allows a "
+            description="The credentials that farrier may send, and the BMCs that may receive them. Each table "
+            "[[credentials.bindings]] has references, hosts and networks. A site may have further "
+            "bindings in its file. If no binding allows a "
             "reference for a BMC's address, farrier does not read the secret and does not contact the BMC. "
-            "In the environment: a JSON array."
+            "In the environment variable: a JSON array."
         ),
     ] = ()
 

@@ -25,9 +25,10 @@ class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     dsn: Annotated[
         str,
         Meta(
-            description="postgresql:// URL of the server. With several hosts and target_session_attrs=read-write, "
-            "farrier follows a fail-over. The value may also be a reference to a file with the URL: systemd:NAME, a "
-            "credential of the unit, or file:PATH. Empty: the embedded server."
+            description="postgresql:// URL of the server. With several hosts and "
+            "target_session_attrs=read-write, farrier follows a fail-over. The value may also be a "
+            "reference to a file with the URL: systemd:NAME (a credential of the systemd unit) or "
+            "file:PATH. Empty: the embedded server."
         ),
     ] = ""
     embedded: Annotated[str, Meta(description="Directory of the embedded PostgreSQL. Set either this or dsn.")] = ""
@@ -56,8 +57,9 @@ class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         timedelta,
         Meta(
             description="Time limit for a statement of the loop. After this time, farrier closes the connection and "
-            "tries the hosts of the DSN again. Statements take milliseconds. If an old primary stops responding, "
-            "this limit and connect_timeout bound how late the loop follows the fail-over."
+            "tries the hosts of the DSN again. Statements take milliseconds. If an old primary stops "
+            "responding, this limit and connect_timeout determine how soon the loop follows the "
+            "fail-over."
         ),
     ] = _seconds(5)
     read_timeout: Annotated[

@@ -50,15 +50,15 @@ def as_toml() -> str:
             lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
         lines += _comment(setting.description)
         if setting.key:
-            # If the key was set here, a table of the same name further down would be an error.
+            # If the file set the key here, a table of the same name further down would be an error.
             off = "# " if setting.is_table else ""
             lines.append(f"{off}{setting.key} = {setting.default}")
     return "\n".join(lines).rstrip() + "\n"
 
 
 class SiteSetting(msgspec.Struct, frozen=True):
-    """One key of a site's file. `table` is spelled as its heading and `default` as in a file; `default` is empty if the
-    key has none. `required`: the file must set the key."""
+    """One key of a site's file. `table` is spelled as the heading of the table, and `default` as in a file. `default`
+    is empty if the key has no default. `required`: the file must set the key."""
 
     table: str
     key: str

@@ -50,8 +50,8 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     resync: Annotated[
         timedelta,
         Meta(
-            description="Interval at which farrier reads each resource from the database. farrier sees a change "
-            "without a wake, such as a row edited by hand, at most this much later."
+            description="Interval at which farrier reads each resource from the database. If a change causes no "
+            "wake, such as a row edited by hand, farrier sees it after at most this time."
         ),
     ] = _seconds(300)
     batch: Annotated[
@@ -85,8 +85,8 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     poll_interval: Annotated[
         timedelta,
         Meta(
-            description="Interval at which the loop polls for wakes. While LISTEN is lost, this bounds the delay of "
-            "a wake."
+            description="Interval at which the loop polls for wakes. While the connection for LISTEN is lost, a "
+            "wake is delayed by at most this interval."
         ),
     ] = _seconds(0.5)
     drain_timeout: Annotated[
@@ -116,12 +116,16 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     force_after: Annotated[
         timedelta,
         Meta(
-            description="For an intent with force, farrier cancels agent tasks that are still unfinished this long "
-            "after their stage began."
+            description="For an intent with force: time from the beginning of a stage until farrier cancels the "
+            "agent tasks of the stage that have not ended."
         ),
     ] = _seconds(600)
     observation_ttl: Annotated[
-        timedelta, Meta(description="farrier does not act on a reading of MAAS or of a BMC that is older than this.")
+        timedelta,
+        Meta(
+            description="Age at which a reading of MAAS or of a BMC is outdated. farrier does not act on an "
+            "outdated reading."
+        ),
     ] = _seconds(300)
     power_sync_interval: Annotated[
         timedelta,
@@ -139,13 +143,13 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         ),
     ] = _seconds(600)
     probe_deadline: Annotated[
-        timedelta, Meta(description="Time limit for all requests of one probe of a BMC together.")
+        timedelta, Meta(description="Time limit for one probe of a BMC, with all its requests.")
     ] = _seconds(30)
     transient_deadline: Annotated[
         timedelta, Meta(description="How long a node may be verifying or adopting before its onboarding fails.")
     ] = _seconds(60)
     max_task_attempts: Annotated[
-        int, Meta(ge=1, description="Number of failed results after which an agent task fails for good.")
+        int, Meta(ge=1, description="Number of failed results after which an agent task fails permanently.")
     ] = 5
     brake_share: Annotated[
         float,
@@ -162,8 +166,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         int,
         Meta(
             ge=2,
-            description="The brake holds nodes only if at least this many would leave service. In a small site, a "
-            "single machine can exceed brake_share.",
+            description="The brake holds nodes only if at least this many nodes would leave service, because in a "
+            "small site a single node can exceed brake_share.",
         ),
     ] = 5
     brake_window: Annotated[
@@ -190,7 +194,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     @property
     def patience(self) -> Patience:
-        """The ages at which a node counts as silent and an observation as outdated."""
+        """The ages from which a node counts as silent, and an observation as outdated."""
         return Patience(offline_after=self.offline_after, observation_ttl=self.observation_ttl)
 
 
@@ -205,8 +209,8 @@ class BmcTrustConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     ca_file: Annotated[
         str,
         Meta(
-            description="PEM file with the authorities that sign BMC certificates. Empty: the authorities of the "
-            "system."
+            description="PEM file with the certificate authorities that sign BMC certificates. Empty: the "
+            "operating system's certificate authorities."
         ),
     ] = ""
     fingerprint: Annotated[
@@ -226,7 +230,7 @@ class BmcTrustConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     def __post_init__(self) -> None:
         if sum(map(bool, (self.ca_file, self.fingerprint, self.insecure))) > 1:
-            raise ValueError("ca_file, fingerprint and insecure exclude each other; set only one")
+            raise ValueError("set only one of ca_file, fingerprint and insecure")
 
 
 class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -242,8 +246,8 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
     auth: Annotated[
         BmcAuth,
         Meta(
-            description="basic sends the password with each request and uses no session. session logs in once; "
-            "each process keeps one of the BMC's few sessions."
+            description="With basic, farrier sends the password with each request, and uses no session. With "
+            "session, farrier logs in once, and each process occupies one of the BMC's few sessions."
         ),
     ] = BmcAuth.BASIC
     session_directory: Annotated[
@@ -307,8 +311,8 @@ class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     ca_file: Annotated[
         str,
         Meta(
-            description="PEM file with the authorities that sign Vault's certificate. Empty: the authorities of the "
-            "system."
+            description="PEM file with the certificate authorities that sign Vault's certificate. Empty: the "
+            "operating system's certificate authorities."
         ),
     ] = ""
     timeout: Annotated[
@@ -321,8 +325,9 @@ class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     keep: Annotated[
         timedelta,
         Meta(
-            description="How long farrier keeps a secret in memory. farrier notices a rotated secret at most this "
-            "much later. With the default, 5,000 BMCs that share one secret cause two requests a minute."
+            description="How long farrier keeps a secret in memory. farrier uses a rotated secret after at most "
+            "this time. With the default, 5,000 BMCs that share one secret cause two requests a "
+            "minute."
         ),
     ] = _seconds(30)
 
@@ -354,9 +359,10 @@ class HistoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         Meta(
             ge=0,
             le=36_500,
-            description="Number of days after which farrier removes history, a few thousand rows at a time. It keeps "
-            "the newest entry of each layer of a resource that has not ended. 0: farrier removes nothing; "
-            "this is the default, because removed history cannot be recovered. Set the same value on all replicas.",
+            description="Number of days after which farrier removes history, a few thousand rows at a time. "
+            "farrier keeps the newest entry of each layer of a resource that has not ended. 0: "
+            "farrier removes nothing. This is the default, because removed history cannot be "
+            "recovered. Set the same value on all replicas.",
         ),
     ] = 0
 
@@ -367,8 +373,8 @@ class SitesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     directory: Annotated[
         str,
         Meta(
-            description="Directory with one TOML file for each site, NAME.toml. farrier reads it at the start and on "
-            "SIGHUP. Empty: no sites, so farrier cannot onboard nodes through MAAS."
+            description="Directory with one TOML file for each site, NAME.toml. farrier reads the files at the "
+            "start and on SIGHUP. Empty: no sites, so farrier cannot onboard nodes through MAAS."
         ),
     ] = ""
 

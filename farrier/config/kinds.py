@@ -1,4 +1,4 @@
-"""Finds kinds of other packages, which settings name as `package.module:NAME`, and returns their `KindSpec`."""
+"""Finds the kinds of other packages that settings name as `package.module:NAME`, and returns their `KindSpec`."""
 
 from __future__ import annotations
 

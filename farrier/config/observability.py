@@ -31,7 +31,9 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             "/metrics, /healthz and /readyz.",
         ),
     ] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0 lets the system choose.")] = 9464
+    port: Annotated[
+        int, Meta(ge=0, le=65535, description="Port to listen on. 0: the operating system chooses a free port.")
+    ] = 9464
     names: Annotated[
         tuple[str, ...],
         Meta(
@@ -42,21 +44,25 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     ] = ()
     bearer_token: Annotated[
         str,
-        Meta(description="Reference (file:, env:, …) to a token of the API with every scope. The file has one line."),
+        Meta(
+            description="Reference (file:, env:, …) to an API token with all scopes. A file contains the token "
+            "on its only line."
+        ),
     ] = ""
     tokens_file: Annotated[
         str,
         Meta(
-            description="TOML file with the names, hashes and scopes of API tokens; farrier token create prints its "
-            "entries. farrier reads it at the start and on SIGHUP. If neither this nor bearer_token is set, farrier "
+            description="TOML file with the names, hashes and scopes of API tokens; farrier token create prints "
+            "its entries. farrier reads the file at the start and on SIGHUP. If neither this nor "
+            "bearer_token is set, farrier "
             "refuses all requests that need a token."
         ),
     ] = ""
     tls_cert: Annotated[
         str,
         Meta(
-            description="PEM file with the certificate of the server and its chain. With it, farrier serves only "
-            "HTTPS. farrier reads it again on SIGHUP. Empty: HTTP without TLS."
+            description="PEM file with the certificate of the server and its chain. If set, farrier serves only "
+            "HTTPS. farrier reads the file again on SIGHUP. Empty: HTTP without TLS."
         ),
     ] = ""
     tls_key: Annotated[
@@ -80,7 +86,7 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
                 f"expected host names such as farrier.example.com, without scheme, port or path; got {wrong}"
             )
         if bool(self.tls_cert) != bool(self.tls_key):
-            raise ValueError("tls_cert and tls_key belong together; set both, or neither")
+            raise ValueError("only one of tls_cert and tls_key is set; set both, or neither")
         scheme, _, where = self.bearer_token.partition(":")
         if self.bearer_token and not (scheme in _SCHEMES and where):
             raise ValueError(
@@ -101,8 +107,9 @@ class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     name_resources: Annotated[
         bool,
         Meta(
-            description="The metric farrier_resource_above_sla_seconds names up to a hundred nodes and other resources "
-            "above a limit, so that alerts can name them. Exemplars of counters and histograms name resources, too."
+            description="Whether metrics may name resources. If true, farrier_resource_above_sla_seconds names "
+            "up to a hundred nodes and other resources above a limit, so that alerts can name them, "
+            "and exemplars of counters and histograms name resources."
         ),
     ] = True
     runbooks_url: Annotated[
@@ -111,7 +118,7 @@ class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             description="URL at which the pages of docs/operating/ of this version are published, for the links of "
             "farrier alerts and farrier dashboard. If the URL contains {page}, as in "
             "https://docs.example.com/operating/{page}/, the path of a page replaces {page}; otherwise farrier "
-            "appends the path and .md. Empty: links are paths in a checkout."
+            "appends the path and .md. Empty: the links are file paths in the source repository."
         ),
     ] = ""
 
@@ -129,12 +136,18 @@ class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     endpoint: Annotated[
         str,
         Meta(
-            description="URL of an OpenTelemetry collector (OTLP over HTTP), such as http://127.0.0.1:4318. farrier "
-            "sends it a trace of each run that calls a service. Requires the extra otel. Empty: no traces."
+            description="URL of an OpenTelemetry collector (OTLP over HTTP), such as http://127.0.0.1:4318. "
+            "farrier sends a trace of each run that calls a service to this collector. Requires the "
+            "extra otel. Empty: no traces."
         ),
     ] = ""
     share: Annotated[
-        float, Meta(ge=0, le=1, description="farrier traces this share of the runs that call services, from 0 to 1.")
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="Share of the runs that farrier traces, of all runs that call services. From 0 to 1.",
+        ),
     ] = 1.0
 
     def __post_init__(self) -> None:
@@ -145,7 +158,11 @@ class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of the log."""
 
-    level: Annotated[Level, Meta(description="Lowest level that is logged.")] = Level.INFO
+    level: Annotated[Level, Meta(description="Lowest log level that farrier writes.")] = Level.INFO
     format: Annotated[
-        Format, Meta(description="auto: JSON under systemd or when redirected, console on a terminal.")
+        Format,
+        Meta(
+            description="Format of log lines. auto: JSON under systemd or if standard error is redirected, "
+            "console on a terminal."
+        ),
     ] = Format.AUTO

@@ -1,7 +1,7 @@
 """Reads the configuration: defaults, then the file, then the environment, then flags.
 
-`cli` calls it once, and again on SIGHUP. Every refusal is a ConfigError that names the source, the section and the key,
-states what was expected, and shows the nearest valid name. It repeats no values, because they may be secrets.
+`cli` calls it once, and again on SIGHUP. Every refusal is a ConfigError. It names the source, the section and the key,
+states what was expected, and shows the nearest valid name. It never contains a value, because values may be secrets.
 """
 
 from __future__ import annotations

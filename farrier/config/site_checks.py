@@ -1,7 +1,7 @@
 """Checks a site beyond the types of its keys.
 
-`site_files` calls it for each site that was parsed. It reports all faults at once. It sends no request to the region,
-which may not exist yet.
+`site_files` calls this module for each site that was parsed. The module reports all faults at once. It sends no request
+to the region, because the region may not exist yet.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ _LIMITS = {
     ("observe", "sweep_every"): (_MINUTE, _DAY),
     ("deploy", "bootstrap_ttl"): (_MINUTE, 30 * _DAY),
 }
-# Time for an agent to enrol after its machine was deployed; afterwards, the deployment counts as failed.
+# Time within which an agent has to enrol after its machine was deployed. After this time, the deployment counts as
+# failed.
 _FIRST_BOOT = timedelta(minutes=30)
 _SCHEMES = ("file", "env", "systemd", "vault")
 _NAMED_SCHEMES = ", ".join(f"{scheme}:" for scheme in _SCHEMES)

@@ -1,7 +1,8 @@
-"""Reads the sites: each `NAME.toml` of a directory is the site NAME, with the cloud-init template that it names.
+"""Reads the sites: each file `NAME.toml` of a directory is the site NAME. Also reads the cloud-init template that the
+file names.
 
-Called at the start, on SIGHUP and by `farrier site`. One bad file makes the whole load fail, with the faults of all
-files, so that a change never takes effect in part. Reads no secret, and sends no request.
+Called at the start, on SIGHUP and by `farrier site`. If one file is invalid, the whole load fails with the faults of
+all files, so that a change never takes effect in part. Reads no secret, and sends no request.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _NAME = re.compile(r"(?![0-9]+$)[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 class _UnreadableError(Exception):
-    """A file that cannot be used; the text gives the reason."""
+    """A file that farrier cannot use. The text gives the reason."""
 
 
 def load(directory: str) -> Sites:
@@ -52,7 +53,8 @@ def load(directory: str) -> Sites:
 
 
 def _files(root: Path) -> list[Path]:
-    """The site files of the directory. Names that begin with a dot come from editors and mounts, and are not sites."""
+    """The site files of the directory. Files whose names begin with a dot come from editors and mounts, and are not
+    sites."""
     try:
         return sorted(path for path in root.iterdir() if path.suffix == ".toml" and not path.name.startswith("."))
     except (OSError, ValueError) as failure:  # ValueError for a name that no directory can have

@@ -1,8 +1,8 @@
 """The settings of sites: one TOML file per site, and one frozen struct per table of the file.
 
-Each node names its site. `site_files` reads the files at the start and again on SIGHUP; handlers receive the result, so
-a run never sees half of a change. The files contain no secret: the API key is a credential reference. No setting has a
-default that wipes disks or changes networks that carry tenants.
+Each node names its site. `site_files` reads the files at the start and again on SIGHUP. Handlers receive the result, so
+a run never sees a part of a change. The files contain no secret: the API key is a credential reference. No default of a
+setting wipes disks, or changes networks of tenants.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from farrier.model.maas_changes import LinkMode
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=500)]
 Mtu: TypeAlias = Annotated[
-    int, Meta(ge=576, le=9216, description="MTU in bytes. None: the MTU that commissioning found.")
+    int, Meta(ge=576, le=9216, description="MTU in bytes. If omitted: the MTU that commissioning found.")
 ]
 
 # The database's syntax of resource names. A name of digits only would be an ID.
@@ -42,26 +42,30 @@ class MaasSite(_Table, frozen=True, kw_only=True):
         str, Meta(min_length=1, description="Reference to the API key. The secret has the form that MAAS prints.")
     ]
     ca_file: Annotated[
-        str, Meta(description="PEM file with the authorities to trust. Empty: the authorities of the system.")
+        str,
+        Meta(description="PEM file with the certificate authorities to trust. Empty: those of the operating system."),
     ] = ""
     agent_name: Annotated[
-        Text, Meta(description="Prefix of the agent_name by which farrier finds its own deployments in MAAS.")
+        Text, Meta(description="Prefix of the agent_name in MAAS. farrier finds its own deployments by this name.")
     ] = "farrier"
     architecture: Annotated[Text, Meta(description="Architecture of machines that farrier creates in MAAS.")] = (
         "amd64/generic"
     )
     domain: Annotated[
-        Text | None, Meta(description="DNS domain of machines that farrier creates. None: the region's default.")
+        Text | None, Meta(description="DNS domain of machines that farrier creates. If omitted: the region's default.")
     ] = None
     zone: Annotated[
-        Text | None, Meta(description="Zone of machines that farrier creates. None: the region's default.")
+        Text | None, Meta(description="Zone of machines that farrier creates. If omitted: the region's default.")
     ] = None
     pool: Annotated[
-        Text | None, Meta(description="Resource pool of machines that farrier creates. None: the region's default.")
+        Text | None,
+        Meta(description="Resource pool of machines that farrier creates. If omitted: the region's default."),
     ] = None
     node_timeout: Annotated[
         timedelta,
-        Meta(description="The node_timeout of MAAS. MAAS fails a deployment after at most twice this time."),
+        Meta(
+            description="Value of the MAAS setting node_timeout. MAAS fails a deployment after at most twice this time."
+        ),
     ] = timedelta(minutes=30)
     deploys_at_once: Annotated[
         int,
@@ -86,13 +90,14 @@ class UfmSite(_Table, frozen=True, kw_only=True):
     credential: Annotated[str, Meta(description="Reference to a user and password. Set either this or token.")] = ""
     token: Annotated[str, Meta(description="Reference to an access token. Set either this or credential.")] = ""
     ca_file: Annotated[
-        str, Meta(description="PEM file with the authorities to trust. Empty: the authorities of the system.")
+        str,
+        Meta(description="PEM file with the certificate authorities to trust. Empty: those of the operating system."),
     ] = ""
     partition_names: Annotated[
         bool,
         Meta(
-            description="Give partitions in UFM their names in farrier, and restore these names when they change. "
-            "Needs UFM 6.22 or later."
+            description="If true, partitions in UFM get their names in farrier, and farrier restores a name that "
+            "was changed in UFM. Requires UFM 6.22 or later."
         ),
     ] = False
     read_timeout: Annotated[timedelta, Meta(description="Time limit for a read request, including the response.")] = (
@@ -115,7 +120,10 @@ class ObserveSite(_Table, frozen=True, kw_only=True):
     ] = timedelta(seconds=5)
     motion_every: Annotated[
         timedelta,
-        Meta(description="Interval at which farrier reads machines with a live workflow, even without an event."),
+        Meta(
+            description="Interval at which farrier reads each machine with a live workflow, even if no event "
+            "names the machine."
+        ),
     ] = timedelta(seconds=30)
     sweep_every: Annotated[
         timedelta,
@@ -126,24 +134,26 @@ class ObserveSite(_Table, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=100,
-            description="If more than this percentage of the machines, and more than three, vanish from the region "
-            "within an hour, farrier ignores all losses. 100: farrier never ignores losses.",
+            description="If more than this percentage of the machines, and more than three machines, vanish from "
+            "the region within an hour, farrier ignores all losses. 100: farrier never ignores "
+            "losses.",
         ),
     ] = 5
 
 
 class CommissionSite(_Table, frozen=True, kw_only=True):
-    """What a commissioning keeps. By default it wipes the machine's storage and network configuration in MAAS."""
+    """Data that a commissioning keeps. By default, a commissioning wipes the machine's storage and network
+    configuration in MAAS."""
 
-    keep_networking: Annotated[bool, Meta(description="Keep the interface configuration of MAAS.")] = False
-    keep_storage: Annotated[bool, Meta(description="Keep the disk layout of MAAS.")] = False
+    keep_networking: Annotated[bool, Meta(description="Keep the interface configuration in MAAS.")] = False
+    keep_storage: Annotated[bool, Meta(description="Keep the disk layout in MAAS.")] = False
     configure_bmc: Annotated[bool, Meta(description="Let MAAS create its own account on the BMC.")] = False
     enable_ssh: Annotated[bool, Meta(description="Leave the machine on and reachable by SSH after commissioning.")] = (
         False
     )
     testing_scripts: Annotated[
         tuple[Text, ...] | None,
-        Meta(description="Scripts that test the machine. None: the region's default. Empty: no tests."),
+        Meta(description="Scripts that test the machine. If omitted: the region's default. Empty: no tests."),
     ] = None
 
 
@@ -156,8 +166,8 @@ class Layout(StrEnum):
 
 
 class StorageSite(_Table, frozen=True, kw_only=True):
-    """The storage layout of a machine. The boot disk is the one disk whose model matches. If no model matches, it is
-    the one disk whose path matches. No other disk is laid out."""
+    """The storage layout of a machine. The boot disk is the only disk whose model matches. If no model matches, the
+    boot disk is the only disk whose path matches. farrier sets the layout of no other disk."""
 
     boot_disk_model: Annotated[
         str,
@@ -175,7 +185,7 @@ class StorageSite(_Table, frozen=True, kw_only=True):
     ] = Layout.FLAT
     root_size_gb: Annotated[
         Annotated[int, Meta(ge=8)] | None,
-        Meta(description="Size of the root partition in GB. None: the whole disk."),
+        Meta(description="Size of the root partition in GB. If omitted: the whole disk."),
     ] = None
 
     def __post_init__(self) -> None:
@@ -222,13 +232,17 @@ class PortSite(_Table, frozen=True, kw_only=True):
     vlan: Annotated[
         Annotated[int, Meta(ge=0, le=4094)] | None,
         Meta(
-            description="VID of the untagged VLAN. None: the VLAN of the link's subnet; without a subnet, the port's "
+            description="VID of the untagged VLAN. If omitted: the VLAN of the link's subnet; without a subnet, "
+            "the port's "
             "VLAN."
         ),
     ] = None
     fabric: Annotated[
         Text | None,
-        Meta(description="Name of the fabric of `vlan`. None: the port's own fabric, or the only one with this VID."),
+        Meta(
+            description="Name of the fabric of `vlan`. If omitted: the port's own fabric, or the only fabric "
+            "with this VID."
+        ),
     ] = None
     mtu: Mtu | None = None
     link: LinkSite | None = None
@@ -268,14 +282,16 @@ class BondSite(_Table, frozen=True, kw_only=True):
     vlan: Annotated[
         Annotated[int, Meta(ge=0, le=4094)] | None,
         Meta(
-            description="VID of the untagged VLAN. None: the VLAN of the link's subnet; without a subnet, the VLAN "
+            description="VID of the untagged VLAN. If omitted: the VLAN of the link's subnet; without a subnet, "
+            "the VLAN "
             "of all ports."
         ),
     ] = None
     fabric: Annotated[
         Text | None,
         Meta(
-            description="Name of the fabric of `vlan`. None: the fabric of the ports, or the only fabric with this VID."
+            description="Name of the fabric of `vlan`. If omitted: the fabric of the ports, or the only fabric "
+            "with this VID."
         ),
     ] = None
     mtu: Mtu | None = None
@@ -288,7 +304,10 @@ class NetworkSite(_Table, frozen=True, kw_only=True):
 
     pxe_subnet: Annotated[
         Text | None,
-        Meta(description="CIDR of the subnet of the boot interface. None: the subnet on which MAAS saw the interface."),
+        Meta(
+            description="CIDR of the subnet of the boot interface. If omitted: the subnet on which MAAS saw the "
+            "interface."
+        ),
     ] = None
     segments: Annotated[
         tuple[ResourceName, ...],
@@ -315,13 +334,19 @@ class InfinibandSite(_Table, frozen=True, kw_only=True):
 
 class DeploySite(_Table, frozen=True, kw_only=True):
     distro_series: Annotated[Text, Meta(description="Image to install, such as ubuntu/noble.")] = "ubuntu/noble"
-    hwe_kernel: Annotated[Text | None, Meta(description="Kernel to install. None: the default of the image.")] = None
+    hwe_kernel: Annotated[Text | None, Meta(description="Kernel to install. If omitted: the default of the image.")] = (
+        None
+    )
     hardware_sync: Annotated[
-        bool, Meta(description="The installed system reports its hardware to MAAS every 15 minutes.")
+        bool, Meta(description="If true, the installed system reports its hardware to MAAS every 15 minutes.")
     ] = True
     max_datasource_retries: Annotated[
         int,
-        Meta(ge=0, le=10, description="How often farrier repeats a deployment after cloud-init did not reach MAAS."),
+        Meta(
+            ge=0,
+            le=10,
+            description="Number of times that farrier repeats a deployment after cloud-init did not reach MAAS.",
+        ),
     ] = 2
     bootstrap_ttl: Annotated[
         timedelta, Meta(description="How long the bootstrap token in the user data stays valid.")
@@ -341,7 +366,9 @@ class CloudInitSite(_Table, frozen=True, kw_only=True):
     ] = ""
     variables: Annotated[
         Mapping[str, str | int | float | bool],
-        Meta(description="Values that the template can use in addition to those of the node. No secrets."),
+        Meta(
+            description="Values that the template can use in addition to those of the node. They must not be secrets."
+        ),
     ] = {}
     max_bytes: Annotated[
         int, Meta(ge=1024, le=1024 * 1024, description="Largest size of user data in bytes, before encoding.")
@@ -363,8 +390,8 @@ class ReleaseSite(_Table, frozen=True, kw_only=True):
     remove_record: Annotated[
         bool,
         Meta(
-            description="Also delete the machine from MAAS after storage_cleanup, and, if farrier created the "
-            "machine, when its node is deleted."
+            description="If true, farrier deletes the machine from MAAS after storage_cleanup. If farrier "
+            "created the machine, it also deletes the machine when the node is deleted."
         ),
     ] = False
 

@@ -1,7 +1,7 @@
 """Reads a TOML table into a struct and reports all its faults, not only the first.
 
 Used for files with nested tables (`site_files`); `reading` reads the main configuration. A fault names the table and
-the key, what was expected and what was found. Values of keys that lead to secrets are not repeated.
+the key, what was expected and what was found. A fault never contains the value of a key that refers to a secret.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Reader:
         self._derived = derived
 
     def struct(self, wanted: type[_T], table: object, path: str = "") -> _T | None:
-        """The struct of a table; None if the table has any fault."""
+        """The struct of a table. None if the table has a fault."""
         before = len(self.faults)
         if not isinstance(table, Mapping):
             self._fault(path, "", f"expected a table, got {_kind(table)}")

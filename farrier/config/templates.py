@@ -1,7 +1,7 @@
 """Templates of user data: compilation, the names that they may use, and their faults before the first use.
 
-`site_files` calls `faults` when it reads a site; `handlers.node.cloud_init` renders the result of `compiled`. A
-template sees only the given values. It cannot include files or reach attributes that begin with an underscore. An
+`site_files` calls `faults` when it reads a site. `handlers.node.cloud_init` renders the result of `compiled`. A
+template can use only the given values. It cannot include files or reach attributes that begin with an underscore. An
 unknown name is an error, never an empty text.
 """
 
@@ -121,7 +121,7 @@ def names_token(text: str) -> bool:
 
 
 def faults(text: str, variables: Iterable[str], *, segments: Collection[str] = ()) -> Iterator[str]:
-    """The faults of a template that can be found without a node, for a site with these variables and segments."""
+    """The faults that farrier can find without a node, in the template of a site with these variables and segments."""
     names = tuple(variables)
     for name in names:
         if name in GIVEN:
@@ -193,7 +193,7 @@ def _attributes(tree: nodes.Template) -> Iterator[tuple[Mapping[str, str], str, 
 
 
 def _asked(found: nodes.Node | None) -> tuple[nodes.Node | None, str | None]:
-    """The object and the name of an attribute access; no name if only rendering computes it."""
+    """The object and the name of an attribute access. No name if the template computes the name when it is rendered."""
     if isinstance(found, nodes.Getattr):
         return found.node, found.attr
     if isinstance(found, nodes.Getitem) and isinstance(found.arg, nodes.Const) and isinstance(found.arg.value, str):

@@ -1,7 +1,7 @@
 """The file of API tokens (`http.tokens_file`): for each token its name, hash, scopes and expiry, never the token.
 
-Read at the start, and again on SIGHUP. One fault makes the whole load fail, so that a change never takes effect in
-part.
+Read at the start, and again on SIGHUP. If there is any fault, the whole load fails, so that a change never takes effect
+in part.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ANONYMOUS = "anonymous"
 BEARER_TOKEN = "http.bearer_token"
 _RESERVED = frozenset({ANONYMOUS, BEARER_TOKEN})
 
-# A thousand tokens have 200 kB; a larger file is not a file of tokens.
+# A thousand tokens have 200 kB; a larger file is not a tokens file.
 _LARGEST = 1024 * 1024
 _SCOPES = ", ".join(Scope)
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._@-]{0,61}[A-Za-z0-9])?")
@@ -113,11 +113,13 @@ def _repeated(tokens: tuple[ApiToken, ...]) -> Iterator[Fault]:
         for value, times in Counter(values).items():
             if times > 1:
                 numbers = ", ".join(str(at) for at, each in enumerate(values, start=1) if each == value)
-                yield Fault(place("tokens", field), f"tables {numbers} have the same value; each needs another")
+                yield Fault(
+                    place("tokens", field), f"tables {numbers} have the same value; each table needs a different value"
+                )
 
 
 def _refusal(path: str, fault: str) -> ConfigError:
-    return ConfigError(f"the file of tokens {path!r} (http.tokens_file): {fault}")
+    return ConfigError(f"the tokens file {path!r} (http.tokens_file): {fault}")
 
 
 def entry(token: ApiToken) -> str:

@@ -11,8 +11,8 @@ from itertools import islice
 
 from farrier.protocols import Wakes
 
-# How many resources one statement and its notification have. Both are short, so that commits of other processes do not
-# queue behind them.
+# Number of resources in one statement and its notification. Both are short, so that commits of other processes do not
+# have to wait.
 _AT_ONCE = 1000
 
 
@@ -23,13 +23,13 @@ class Enqueuer:
         self._wakes = wakes
 
     async def enqueue(self, kind: str, *ids: int) -> None:
-        """Enqueue these resources, a thousand in a transaction. Raises `RefusedByModel`, and enqueues none of a
-        transaction, if one of its resources does not exist or has ended; raises `DatabaseUnreachable`. May be repeated
-        after either error."""
+        """Enqueue these resources, a thousand in each transaction. If a resource does not exist or has ended, raises
+        `RefusedByModel`, and enqueues no resource of the same transaction. Also raises `DatabaseUnreachable`. After
+        either error, the call may be repeated."""
         await self.enqueue_all(kind, ids)
 
     async def enqueue_all(self, kind: str, ids: Iterable[int]) -> None:
-        """As `enqueue`, for an iterable of IDs. The transactions are in the order of the IDs."""
+        """The same as `enqueue`, for an iterable of IDs. The transactions are in the order of the IDs."""
         rest = iter(sorted(set(ids)))
         while batch := list(islice(rest, _AT_ONCE)):
             await self._wakes.wake(kind, batch)

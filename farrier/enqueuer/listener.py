@@ -38,7 +38,7 @@ class Listener:
         missed: Callable[[], None],
         test_every: timedelta = timedelta(seconds=10),
     ) -> None:
-        """`wake` takes a kind and IDs, or None if a notification could not hold all IDs."""
+        """`wake` takes a kind and IDs, or None if a notification could not contain all IDs."""
         self._notifications = notifications
         self._wake = wake
         self._missed = missed
@@ -68,7 +68,7 @@ class Listener:
                 await subscription.prove()
 
     def _hear(self, text: str) -> None:
-        """Pass on a notification. Logs one that it cannot read: any login may send on any channel."""
+        """Pass on a notification. Logs a notification that is not valid, because any login may send on any channel."""
         kind, _, ids = text.partition(":")
         try:
             self._wake(kind, [_id(each) for each in ids.split(",")] if ids and ids != "*" else None)
@@ -83,7 +83,8 @@ class Listener:
 
 
 def _id(text: str) -> int:
-    """Raises ValueError for a text that is no ID. An ID beyond bigint would fail every load that contains it."""
+    """Raises ValueError for a text that is not an ID. An ID beyond bigint would make every load that contains it
+    fail."""
     id_ = int(text)
     if not 0 < id_ <= _LARGEST_ID:
         raise ValueError(text)

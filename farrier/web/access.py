@@ -1,7 +1,7 @@
-"""Who may do what over HTTP: the tokens, their scopes, and the name of the client behind a request.
+"""Authorization of HTTP requests: the tokens, their scopes, and the name of the client that sent a request.
 
 Endpoints call `authorize(request, Scope.X)`, which returns the name of the client, and `requester` for the client of an
-intent. `Guard` requires a token for all paths that need one, so that no endpoint can forget it.
+intent. `Guard` requires a token for all paths except public paths, so that no endpoint can omit the check.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from farrier.web.sessions import Sessions
 _log = structlog.stdlib.get_logger(__name__)
 
 COOKIE = "farrier-session"
-"""The cookie with the session of a browser. Only pages read it: a form of a page proves that it is the server's own."""
+"""The cookie with the session of a browser. Only pages read the cookie, because a form of a page proves that the server
+made the form."""
 
-# For Prometheus and probes; and what the page of an error and the log-in need.
+# Paths for Prometheus and probes, and paths that an error page and the log-in need.
 _PUBLIC = UNDER_ANY_NAME | {"/style.css", "/live.js", "/login"}
 _EXPECTED = "expected the header Authorization: Bearer TOKEN"
 _NONE = "this server has no tokens; set http.tokens_file or http.bearer_token"
@@ -46,7 +47,7 @@ _CHANGES_NOTHING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """The client behind a request."""
+    """The client that sent a request."""
 
     name: str
     scopes: frozenset[str]
@@ -87,8 +88,8 @@ class Access:
         return self._loopback and is_loopback(_address(request))
 
     async def caller(self, request: Request) -> Caller | None:
-        """The client whose token the request has, or whose browser has a session; None without either. Raises
-        HTTPException for a token that is not accepted."""
+        """The client whose token the request has, or whose browser has a session. None if the request has neither.
+        Raises HTTPException for a token that is not accepted."""
         if (found := await self.bearer(request)) is not None or _is_api(request):
             return found
         return await self._of_session(request)
@@ -128,7 +129,7 @@ class Access:
         return Caller(token.name, frozenset(token.scopes))
 
     async def owner(self, request: Request, given: str) -> Caller:
-        """The client whose token this is. Raises HTTPException for one that is not accepted."""
+        """The client that owns this token. Raises HTTPException for a token that is not accepted."""
         if (found := self._in_file(given)) is not None:
             return self._checked(found)
         # A token of the file is never slowed: 256 bits cannot be guessed, and another client may share the address.
@@ -144,7 +145,7 @@ class Access:
         raise _refused("the token is not accepted" if self._has_any(request) else f"the token is not accepted: {_NONE}")
 
     def _in_file(self, given: str) -> ApiToken | None:
-        """The token of the tokens file that the client gave, if any. Compares the given token with every one, so that
+        """The token of the tokens file that the client gave, if any. Compares the given token with every token, so that
         the duration reveals nothing."""
         digest, found = api_token.digest(given), None
         for token in self._tokens:
@@ -163,8 +164,8 @@ class Access:
 
 async def authorize(request: Request, scope: Scope) -> str:
     """The name of the client, which intents and history show. Raises HTTPException unless its token has the scope.
-    Reading on loopback needs no token, but a token that is not accepted is refused also there: its client would
-    otherwise notice the mistake only at its first change. A client without a token is `anonymous`."""
+    On loopback, reading needs no token. But farrier refuses a token that is not accepted even there, because otherwise
+    the client would notice the mistake only at its first change. A client without a token is `anonymous`."""
     access = access_of(request)
     if scope is Scope.READ and access.reads_without_token(request):
         reader = await access.bearer(request)
@@ -179,16 +180,16 @@ async def authorize(request: Request, scope: Scope) -> str:
 
 
 async def authorize_again(request: Request, scope: Scope) -> None:
-    """Check a request whose response goes on, with the present tokens. Raises HTTPException once its token has expired,
-    or is not accepted any more."""
+    """Check a request with a continuing response against the present tokens. Raises HTTPException if its token has
+    expired, or is no longer accepted."""
     if hasattr(request.state, "caller"):
         del request.state.caller
     await authorize(request, scope)
 
 
 async def requester(request: Request, given: str | None) -> str:
-    """The client of an intent: that of the token. Only a client with the scope `admin` may name another one, for which
-    it acts. Raises HTTPException."""
+    """The client of an intent, which is the client of the token. Only a client with the scope `admin` may name another
+    client, for which it acts. Raises HTTPException."""
     caller = await _caller(request)
     if given is None or given == caller.name:
         return caller.name
@@ -217,7 +218,8 @@ def access_of(request: Request) -> Access:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address. Another name than localhost counts as reachable."""
+    """Whether only this machine can reach the address. Any name other than localhost counts as reachable by other
+    machines."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""Actions of a resource as buttons, and the page that asks for the parameters of one and submits it as an intent.
+"""Actions of a resource as buttons, and the page that asks for the parameters of an action and submits it as an intent.
 
 A page offers only actions that the model accepts in the present state, and only to a client that may submit intents.
 """
@@ -57,7 +57,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def client_of(request: Request) -> str | None:
-    """The client that submits intents with this request; None if it may not."""
+    """The name of the client that submits intents with this request. None if the client may not submit intents."""
     try:
         return await authorize(request, Scope.INTENT)
     except HTTPException:
@@ -77,7 +77,7 @@ async def of_node(request: Request, node: NodeDetail) -> list[Choice]:
 
 
 def _has_effect(action: Action, node: NodeDetail) -> bool:
-    """Whether the node would answer the action now, and not only after its pause."""
+    """Whether the node would answer the action now, rather than after its pause has ended."""
     if node.paused is None:
         return action is not Action.UNPAUSE
     return action in ANSWERED_WHILE_PAUSED
@@ -94,8 +94,8 @@ async def of_resource(request: Request, resource: ResourceView) -> list[Choice]:
 
 
 async def of_kind(request: Request, kind: str) -> str | None:
-    """The path of the page that creates a resource of a kind; None if the client may not, or the kind has no such
-    action."""
+    """The path of the page that creates a resource of a kind. None if the client may not submit intents, or the kind
+    has no such action."""
     if await client_of(request) is None:
         return None
     found = await _kind(request, kind)
@@ -120,11 +120,11 @@ async def act_on_node(request: Request) -> Response:
 
 
 def _refusal(spec: ActionView, node: NodeDetail) -> str:
-    """Why the node does not accept the action now; empty if it does."""
+    """Why the node does not accept the action now. Empty if the node accepts the action."""
     try:
         action = Action(spec.action)
     except ValueError:
-        return f"this program does not know the action {spec.action}"
+        return f"this release of farrier has no action {spec.action}"
     answer = foreseen.by_table(action, node)
     if not isinstance(answer, Allowed):
         return answer.reason
@@ -158,7 +158,8 @@ async def create(request: Request) -> Response:
 
 
 async def _action(request: Request, kind: str, name: str, *, creates: bool = False) -> ActionView:
-    """The action of existing resources of a kind, or the one that creates them. Raises HTTPException without it."""
+    """The action of existing resources of a kind, or the action that creates them. Raises HTTPException if the kind
+    does not have it."""
     for each in (await _kind(request, kind)).actions:
         if each.action == name and (name == CREATE) is creates:
             return each
@@ -173,7 +174,7 @@ async def _kind(request: Request, name: str) -> KindView:
 
 
 async def _respond(request: Request, asked: Asked) -> Response:
-    """The form, or what became of the form that was submitted."""
+    """The form, or the result of the form that was submitted."""
     client = await authorize(request, Scope.INTENT)
     if request.method != "POST":
         return _page(request, asked, {}, asked.refusal)

@@ -18,14 +18,14 @@ class Address:
         self._replaced: dict[tuple[str, str], str] = {}
 
     def toggled(self, name: str, value: str) -> str:
-        """With this filter, or without it if it is set."""
+        """The list with this filter, or without this filter if it is set."""
         pair = (name, value)
         if pair in self.pairs:
             return _link(each for each in self.pairs if each != pair)
         return _link([*self.pairs, pair])
 
     def replaced(self, name: str, value: str) -> str:
-        """With this value of a parameter instead of any other; without the parameter if it is empty."""
+        """The list with this value of a parameter instead of any other value. An empty value removes the parameter."""
         if (name, value) not in self._replaced:
             others = [each for each in self.pairs if each[0] != name]
             self._replaced[name, value] = _link([*others, (name, value)] if value else others)

@@ -13,17 +13,18 @@ from farrier.protocols import Clock
 # A person mistypes a few times; a program that guesses gets 14,400 attempts a day.
 AT_ONCE = 10
 SECONDS_EACH = 6.0
-# Some 1 MB. More addresses than that push out the oldest ones.
+# About 1 MB. With more addresses, the oldest addresses are removed.
 MOST_ADDRESSES = 4096
 _NETWORK_OF_A_CLIENT = 64
 
 
 class Attempts:
-    """The failed logins that each address has made, less those that time has forgiven."""
+    """The failed logins of each address. A failure stops counting after some time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # For each address the moment at which all of its failures will be forgiven; the last that failed at the end.
+        # For each address, the moment at which all of its failures stop counting; the address that failed last is at
+        # the end.
         self._forgiven: OrderedDict[str, float] = OrderedDict()
 
     def wait(self, address: str) -> float:

@@ -1,7 +1,8 @@
 """Nodes and other resources above a limit, the worst first, over HTTP and for the inventory's page.
 
-Clocks are in seconds. The list has at most a thousand nodes, and the number of further nodes: a longer list helps no
-operator, and takes CPU time from the loop. A paused node is listed with the reason of the pause; alerts leave it out.
+Clocks are in seconds. The list has at most a thousand nodes, and the number of further nodes. A longer list would take
+CPU time from the loop, and would not help an operator. A paused node is listed with the reason of the pause; alerts
+leave it out.
 """
 
 from __future__ import annotations
@@ -72,6 +73,6 @@ OPERATIONS = [
         path="/breaches",
         respond=list_,
         given=narrowed(Nodes),
-        answers={200: Answer(what="What is above a limit.", body=Breaches)},
+        answers={200: Answer(what="The nodes and other resources above a limit.", body=Breaches)},
     )
 ]

@@ -1,4 +1,4 @@
-"""Further operations of a fleet over HTTP: tasks, figures, enqueueing a resource, and lifting the brake of a site."""
+"""Further operations on the fleet over HTTP: tasks, figures, enqueueing a resource, and lifting the brake of a site."""
 
 from __future__ import annotations
 
@@ -47,14 +47,15 @@ class OfSite(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Enqueued(msgspec.Struct, frozen=True, kw_only=True):
-    """The resource whose handler runs as soon as possible."""
+    """The enqueued resource. Its handler runs as soon as possible."""
 
     kind: str
     id: int
 
 
 class BrakeLift(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Lets any number of nodes of a site leave service for some time. 0 seconds end that."""
+    """Lifts the brake of a site for some time: any number of its nodes may leave service. With 0 seconds, the brake
+    applies again at once."""
 
     reason: Annotated[str, Meta(min_length=1, max_length=REASON_MAX)]
     seconds: Annotated[float, Meta(ge=0, le=_LONGEST_LIFT_SECONDS)] = 3600
@@ -85,8 +86,8 @@ async def enqueue(call: Call[OfResource, None]) -> Response:
 
 
 async def lift_brake(call: Call[OfSite, BrakeLift]) -> Response:
-    """Let any number of nodes of a site leave service for some time. Refused while the brake of the site holds no
-    node."""
+    """Lift the brake of a site for some time: any number of its nodes may leave service. Refused if the brake holds no
+    node of the site."""
     body = call.body
     await call.backend.requests.lift_brake(
         call.given.site,

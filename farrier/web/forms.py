@@ -1,7 +1,7 @@
 """Forms of pages that change something: only the server's own forms are accepted.
 
-A form carries a random text that the browser also has as a cookie. A page of another site knows neither, and browsers
-do not send the cookie with its requests.
+A form contains a random text, which the browser also has as a cookie. A page of another site cannot read either of
+them, and browsers do not send the cookie with requests of another site.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def keep(request: Request, response: Response, name: str, value: str) -> None:
 
 
 async def submitted(request: Request) -> dict[str, str]:
-    """The fields of a form of this server. Raises HTTPException for any other."""
+    """The fields of a form of this server. Raises HTTPException for any other form."""
     body = b""
     async for chunk in request.stream():
         body += chunk
@@ -54,6 +54,6 @@ async def submitted(request: Request) -> dict[str, str]:
     if not is_own or request.headers.get("sec-fetch-site", "none") not in _SAME_SITE:
         raise HTTPException(
             HTTPStatus.FORBIDDEN,
-            "this form is not from this server, or its session has ended; open the page again and submit it",
+            "this form is not from this server, or its session has ended; open the page again, and submit the new form",
         )
     return given

@@ -1,7 +1,7 @@
 """History over HTTP: pages in both orders, and a stream of new changes.
 
-With `order=oldest`, and in the stream, a change comes only when no earlier one can become visible any more, a few
-seconds after it was made. So a client that continues from a cursor misses none.
+With `order=oldest`, and in the stream, farrier returns a change only when no earlier change can become visible any
+more, which is a few seconds after the change. So a client that continues from a cursor misses no change.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _PAGE = 500
 _POLL_SECONDS = 1.0
 # Proxies close a connection without traffic after a minute, some after half a minute.
 _KEEP_ALIVE_SECONDS = 15.0
-# Each one is a query a second on one of the few connections of the web.
+# Each stream makes a query a second, on one of the few connections of the web application.
 _MOST_STREAMS = 64
 
 
 class Narrowed(msgspec.Struct, frozen=True, kw_only=True):
-    """Which changes: each parameter accepts one of its values."""
+    """Which changes to return. If a parameter is given several times, a change has to match one of the values."""
 
-    since: Annotated[str | None, Meta(description="Only changes not older than this age (2h) or time.")] = None
-    until: Annotated[str | None, Meta(description="Only changes older than this age or time.")] = None
+    since: Annotated[str | None, Meta(description="Only changes since this time, or at most this old (2h).")] = None
+    until: Annotated[str | None, Meta(description="Only changes before this time, or older than this age.")] = None
     layer: Annotated[tuple[str, ...], Meta(description="Only changes of these layers.")] = ()
     source: Annotated[tuple[str, ...], Meta(description="Only changes out of these states.")] = msgspec.field(
         default=(), name="from"
@@ -59,10 +59,12 @@ class Narrowed(msgspec.Struct, frozen=True, kw_only=True):
     cause: Annotated[
         tuple[str, ...], Meta(description="Only changes whose cause is, or begins with, one of these.")
     ] = ()
-    requested_by: Annotated[tuple[str, ...], Meta(description="Only changes by intents of these clients.")] = ()
+    requested_by: Annotated[
+        tuple[str, ...], Meta(description="Only changes that intents of these clients caused.")
+    ] = ()
     reason: Annotated[str, Meta(description="Only changes with this text in the reason; case is ignored.")] = ""
     at_least: Annotated[
-        str | None, Meta(description="Only changes after the previous state lasted at least this long (30m).")
+        str | None, Meta(description="Only changes whose previous state lasted at least this long (30m).")
     ] = None
 
     def narrow(self, resource: tuple[str, str] | None, kinds: tuple[str, ...] = ()) -> HistoryFilter:
@@ -83,7 +85,10 @@ class Narrowed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfAll(Narrowed, frozen=True, kw_only=True):
-    after: Annotated[str | None, Meta(description="Cursor or key of an earlier response: continue after it.")] = None
+    after: Annotated[
+        str | None,
+        Meta(description="Cursor or key of an earlier response. The response continues after this position."),
+    ] = None
     kind: Annotated[tuple[str, ...], Meta(description="Only changes of resources of these kinds.")] = ()
     resource: Annotated[str | None, Meta(description="Only changes of this resource: KIND/NAME.")] = None
 
@@ -103,7 +108,8 @@ class Page(OfAll, frozen=True, kw_only=True):
 
 class Streaming(OfAll, frozen=True, kw_only=True):
     last_event_id: Annotated[
-        str | None, Meta(description="ID of the last event that the client received: continue after it.")
+        str | None,
+        Meta(description="ID of the last event that the client received. The stream continues after this event."),
     ] = msgspec.field(default=None, name="Last-Event-ID")
 
 
@@ -122,14 +128,14 @@ class OfOneResource(_OfOne, frozen=True, kw_only=True):
 
 
 class Change(HistoryEntry, frozen=True, kw_only=True):
-    """One change of one layer of one resource. `key` continues after this change, as a cursor."""
+    """One change of one layer of one resource. `key` can be used like a cursor, to continue after this change."""
 
     cursor: str = msgspec.field(name="key")
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes. `next` is the key of the next request, null at the end; a page before the end may be short or empty.
-    `cursor` continues after this page at any later time."""
+    """A page of changes. `next` is the key for the next page, null at the end. A page before the end may be short or
+    empty. With `cursor`, a request continues after this page at any later time."""
 
     changes: tuple[Change, ...]
     next: str | None
@@ -137,7 +143,8 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_(call: Call[Page, None]) -> Response:
-    """List changes of all resources. With `order=oldest`, `cursor` makes it a change feed that misses nothing."""
+    """List changes of all resources. With `order=oldest` and `cursor`, a client can follow the changes without missing
+    any."""
     given = call.given
     return await _send(call.backend, given.wanted(), given.key(), order=given.order, limit=given.limit)
 
@@ -155,11 +162,11 @@ async def list_of_resource(call: Call[OfOneResource, None]) -> Response:
 
 async def stream(call: Call[Streaming, None]) -> Response:
     """Stream changes as server-sent events, from now on or after a cursor. The ID of each event is a cursor: a client
-    that reconnects with the header `Last-Event-ID`, as browsers do, misses no change and gets none twice."""
+    that reconnects with the header `Last-Event-ID`, as browsers do, misses no change, and gets no change twice."""
     given, backend = call.given, call.backend
     wanted = given.wanted()
     last = _key("Last-Event-ID", given.last_event_id) or given.key()
-    # Errors of the filter and of the database are still a response of their own here.
+    # An error of the filter or of the database is still a separate response here.
     key = last or HistoryKey(await backend.queries.settled(), 0, 0, "-", "-")
     await backend.queries.history(wanted, order=Order.OLDEST, after=key, limit=1)
     if len(_open) >= _MOST_STREAMS:
@@ -176,8 +183,8 @@ _open: set[object] = set()
 
 
 async def _events(request: Request, backend: Backend, wanted: HistoryFilter, key: HistoryKey) -> AsyncIterator[bytes]:
-    """The events of one stream. Ends when the database cannot be reached, or the token is not accepted any more: the
-    client connects again."""
+    """The events of one stream. Ends when the database cannot be reached, or the token is no longer accepted; the
+    client then connects again."""
     stream = object()
     _open.add(stream)
     try:
@@ -201,7 +208,7 @@ async def _events(request: Request, backend: Backend, wanted: HistoryFilter, key
 
 
 def _mark(key: HistoryKey) -> bytes:
-    """Only the ID, which makes no event: where a client that received no change continues."""
+    """Only an ID, without an event. A client that has received no change continues after this ID."""
     return f"id: {key.text}\n\n".encode()
 
 
@@ -237,7 +244,7 @@ def _key(name: str, text: str | None) -> HistoryKey | None:
 
 
 def _parsed(name: str, text: str | None, parse: Callable[[str], T], expected: str = "") -> T | None:
-    """A parameter that has a form of its own. Raises Refused with what was expected."""
+    """Parse a parameter with a special form. Raises Refused with the expected form."""
     if text is None:
         return None
     try:

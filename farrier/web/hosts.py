@@ -1,4 +1,4 @@
-"""Refuses requests under unknown host names, because a hostile web site may point its name at this server (DNS
+"""Refuses requests for unknown host names, because a hostile web site may let its name resolve to this server (DNS
 rebinding).
 
 A wrapper of the application, made by `site`. Addresses and localhost are accepted, because no web site can own them.

@@ -63,7 +63,7 @@ class AskResource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 def _described() -> Any:
-    """One struct for each action of a node, told apart by `action`."""
+    """One struct for each action of a node. `action` distinguishes them."""
     more = [("idempotency_key", Key | None, None), ("requested_by", Client | None, None)]
     described: Any = None
     for action, spec in ACTIONS.items():
@@ -92,7 +92,7 @@ class Waited(Waiting, frozen=True, kw_only=True):
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """Which intents: each parameter accepts one of its values."""
+    """Which intents to return. If a parameter is given several times, an intent has to match one of the values."""
 
     before: Annotated[Id | None, Meta(description="Only intents before this ID: `next` of an earlier response.")] = None
     limit: Limit = 100
@@ -117,8 +117,8 @@ class ListedOfResources(Listed, frozen=True, kw_only=True):
 
 
 class Intents(msgspec.Struct, frozen=True, kw_only=True):
-    """Intents, newest first. `next` is `before` of the next request; null at the end. A page before the end may be
-    short."""
+    """Intents, newest first. `next` is the value of `before` for the next request, null at the end. A page before the
+    end may be short."""
 
     now: datetime
     intents: tuple[IntentView, ...]
@@ -126,7 +126,7 @@ class Intents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def submit(call: Call[Submitting, Ask]) -> Response:
-    """Submit an intent for a node. Without `wait` the response comes once the intent is stored."""
+    """Submit an intent for a node. Without `wait`, farrier responds as soon as the intent is stored."""
     body, backend = call.body, call.backend
     intent = await backend.requests.ask(
         asked.Request(
@@ -142,7 +142,8 @@ async def submit(call: Call[Submitting, Ask]) -> Response:
 
 
 async def submit_for_resource(call: Call[Waiting, AskResource]) -> Response:
-    """Submit an intent for a resource of a registered kind. The action `create` creates it, and is answered at once."""
+    """Submit an intent for a resource of a registered kind. The action `create` creates the resource, and is answered
+    at once."""
     body, backend = call.body, call.backend
     intent = await backend.requests.ask(
         asked.Request(
@@ -158,7 +159,7 @@ async def submit_for_resource(call: Call[Waiting, AskResource]) -> Response:
 
 
 async def show(call: Call[Waited, None]) -> Response:
-    """Show an intent for a node. With `wait`, the response comes with the answer, or after that time."""
+    """Show an intent for a node. With `wait`, farrier responds when the intent is answered, or after that time."""
     return operation.json(await awaited(call, NODE, call.given.intent))
 
 
@@ -202,7 +203,7 @@ async def _refuse_unknown(backend: Backend, given: ListedOfResources) -> None:
 
 
 async def awaited(call: Call[Any, Any], kind: str | None, intent: int) -> IntentView:
-    """An intent, after waiting for its answer as long as the client does."""
+    """An intent, after waiting for its answer for as long as the client requested."""
     queries = call.backend.resources
     (view,) = (await queries.intent(kind, intent)).rows
     if view.status == asked.IntentStatus.PENDING and call.given.wait:
@@ -225,10 +226,11 @@ def not_accepted(intent: IntentView) -> Refused:
     """The response for an intent that was rejected or superseded."""
     what = f"{intent.action} of {intent.kind.replace('_', ' ')} {intent.name}"
     hint = (
-        "remove the cause that the reason names, or wait for a state that accepts the action; then submit a new intent"
+        "remove the cause that the reason names, or wait until the resource is in a state that "
+        "accepts the action; then submit a new intent"
     )
     if intent.status == asked.IntentStatus.SUPERSEDED:
-        hint = "a newer intent replaced this one; nothing is left to do"
+        hint = "a newer intent replaced this intent; no action is required"
     detail = f"intent {intent.id} ({what}) was {intent.status}: {intent.reason or 'no reason is recorded'}"
     return Refused(HTTPStatus.CONFLICT, detail, hint=hint, intent=intent)
 

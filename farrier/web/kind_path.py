@@ -1,4 +1,4 @@
-"""Operations with a kind in their path: a kind that is not registered is a path that does not exist."""
+"""Operations with a kind in their path. If the kind is not registered, the path does not exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.responses import Response
 from farrier.errors import MalformedRequest, RefusedByModel
 from farrier.web.operation import Call
 
-# SQLSTATE of the database for an unknown kind, and the one of a resource that does not exist.
+# SQLSTATEs of the database: for an unknown kind, and for a resource that does not exist.
 _MALFORMED = "FR400"
 _NOT_FOUND = "FR404"
 

@@ -1,6 +1,6 @@
 """The pages with lists: the inventory, with late nodes on top, and the resources of a kind.
 
-Each list has a search, a filter for each column, an order, and pages that follow a key.
+Each list has a search, a filter for each column, an order, and pages. Each page begins after a key.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ async def _page(backend: Backend, chosen: Wanted, order: str, after_: str) -> tu
         key = msgspec.json.decode(after_, type=SortKey) if after_ else None
     except (msgspec.DecodeError, UnicodeEncodeError):
         raise HTTPException(
-            400, f"parameter after: expected the key that a page gave for the next page, got {after_!r}"
+            400, f"parameter after: expected the key from a page's link to the next page, got {after_!r}"
         ) from None
     ordered = await backend.queries.ordered(chosen, order, after=key, limit=_ROWS)
     following = None if ordered.following is None else msgspec.json.encode(ordered.following).decode()

@@ -1,4 +1,4 @@
-"""The page on which a person gives the browser a token, and takes it away again.
+"""The page on which a person logs in with a token, and logs out.
 
 The browser keeps a session in a cookie that scripts cannot read. Only pages accept it; the API does not.
 """

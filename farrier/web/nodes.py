@@ -32,7 +32,7 @@ from farrier.web.refusals import MEDIA, Problem, Refused
 
 # A thousand registrations of half a kilobyte each, and room for labels.
 _LARGEST_REGISTRATION = 2 * 1024 * 1024
-# A change is answered by the next run of the node, which comes at once unless the fleet is busy.
+# The next run of the node answers a change. This run begins at once, unless the fleet is busy.
 _WAIT_SECONDS = 10
 
 
@@ -45,7 +45,8 @@ class Shown(OfNode, frozen=True, kw_only=True):
     if_none_match: Annotated[
         str | None,
         Meta(
-            description="ETag of an earlier response. While the node has this version, the response has the status 304."
+            description="ETag of an earlier response. If the node still has this version, the response has the "
+            "status 304."
         ),
     ] = msgspec.field(default=None, name="If-None-Match")
 
@@ -53,7 +54,8 @@ class Shown(OfNode, frozen=True, kw_only=True):
 class Changing(OfNode, frozen=True, kw_only=True):
     wait: Wait = _WAIT_SECONDS
     if_match: Annotated[
-        str | None, Meta(description="ETag of the node. farrier makes the change only while the node has this version.")
+        str | None,
+        Meta(description="ETag of the node. farrier makes the change only if the node still has this version."),
     ] = msgspec.field(default=None, name="If-Match")
     api_version: ApiVersion = msgspec.field(default=API_MAX, name="Farrier-Api-Version")
 
@@ -63,7 +65,7 @@ class Registering(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeList(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes by name. `next` is `after` of the next request; null at the end."""
+    """Nodes by name. `next` is the value of `after` for the next request, null at the end."""
 
     now: datetime
     nodes: tuple[NodeView, ...]
@@ -79,7 +81,7 @@ class ShownNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A node to register. With `bootstrap`, the response has a token for its agent, which works once."""
+    """A node to register. With `bootstrap`, the response contains a token, which the node's agent can use once."""
 
     name: Annotated[
         str,
@@ -128,7 +130,8 @@ NodeChange.__doc__ = (
 
 
 class Bootstrap(msgspec.Struct, frozen=True, kw_only=True):
-    """A token for a node's agent, which works once and is shown only here. Earlier unused tokens are invalid."""
+    """A token for a node's agent. The agent can use it once. Only this response contains it. Earlier unused tokens are
+    invalid."""
 
     bootstrap_token: str
 
@@ -148,8 +151,8 @@ async def list_(call: Call[NodePage, None]) -> Response:
 
 
 async def show(call: Call[Shown, None]) -> Response:
-    """Show everything of one node, and the clocks that run for it. The ETag is the node's version: it changes with the
-    node's states and details, and not with what is only observed, such as heartbeats."""
+    """Show all data of one node, with its running clocks. The ETag is the node's version. It changes with the node's
+    states and details, but not with data that are only observed, such as heartbeats."""
     found = await _read(call, call.given.node)
     etag = etag_of(found.node)
     if call.given.if_none_match is not None and _matches(call.given.if_none_match, etag):
@@ -158,8 +161,8 @@ async def show(call: Call[Shown, None]) -> Response:
 
 
 async def register(call: Call[Registering, Any]) -> Response:
-    """Register one node, or all nodes of a list or none. farrier does nothing to a machine until an intent requests
-    it."""
+    """Register one node or a list of nodes. Of a list, farrier registers either all nodes or none. farrier does nothing
+    to a machine until an intent requests it."""
     given = call.body if isinstance(call.body, list) else [call.body]
     nodes = await call.backend.requests.register([_registration(each, call) for each in given])
     headers = {"Location": f"/api/v1/nodes/{nodes[0].id}"} if len(nodes) == 1 else None
@@ -167,7 +170,8 @@ async def register(call: Call[Registering, Any]) -> Response:
 
 
 async def change(call: Call[Changing, Any]) -> Response:
-    """Change details of a node, with the intent `set`. Waits for the answer: the response has the changed node."""
+    """Change details of a node, with the intent `set`. farrier responds after the intent is answered; the response
+    contains the changed node."""
     given, backend = call.given, call.backend
     values = {name: getattr(call.body, name) for name in details.DETAILS if getattr(call.body, name) is not UNSET}
     if not values:

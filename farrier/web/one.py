@@ -1,4 +1,4 @@
-"""The page of one resource: where it is in each layer, what it waits for, what to do, and how it came there.
+"""The page of one resource: its state in each layer, what it waits for, what to do, and its history.
 
 Nodes and resources of any other kind have the same page; a node's has its workflow, its machine and its agent, too.
 """
@@ -130,15 +130,15 @@ def _title(workflow: WorkflowView) -> str:
 
 
 def dashboard_url(template: str, given: Mapping[str, str]) -> str:
-    """The URL of the dashboard of a resource, "" without a template. A value cannot change the rest of the URL."""
+    """The URL of the dashboard of a resource; empty without a template. A value cannot change the rest of the URL."""
     for name, value in given.items():
         template = template.replace(f"{{{name}}}", quote(value, safe=""))
     return template
 
 
 def bmc_url(shown: NodeDetail) -> str | None:
-    """The address of the node's BMC for a browser. None for one that is no plain host: a link must lead nowhere
-    else."""
+    """The URL of the node's BMC for a browser. None if the address is not a plain host: a link must not lead to another
+    server."""
     address = shown.bmc_address or ""
     if "://" not in address:
         address = f"https://{address}"

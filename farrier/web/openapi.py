@@ -27,7 +27,7 @@ _REFUSALS = {
     401: "The request has no valid token.",
     403: "The token does not have the required scope.",
     404: "The path, or a resource that it names, does not exist.",
-    429: "Too many requests from this address had a wrong token. `Retry-After` is the number of seconds to wait.",
+    429: "Too many requests from this address had an invalid token. `Retry-After` is the number of seconds to wait.",
     503: "The database cannot be reached now.",
 }
 
@@ -99,7 +99,7 @@ class _Document:
         ]
 
     def _properties(self, type_: type[msgspec.Struct]) -> Json:
-        """The schemas of the fields of a struct of parameters, which is no component of its own."""
+        """The schemas of the fields of a struct of parameters. The struct is not a separate component."""
         name = self._schemas[_key(type_)]["$ref"].removeprefix(_REF)
         if name not in self._parameters:
             self._parameters[name] = self.components.pop(name)
@@ -161,7 +161,7 @@ def _plain(schema: Any) -> Any:
 
 
 def _given(schema: Json) -> Json:
-    """The schema of a parameter: one that is absent is not null."""
+    """The schema of a parameter. An absent parameter is not null."""
     if "anyOf" not in schema:
         return schema
     (kept,) = [each for each in schema["anyOf"] if each != {"type": "null"}]

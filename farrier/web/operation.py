@@ -1,7 +1,8 @@
 """The operations of the API as data: from one table come the routes, the accepted parameters and the OpenAPI document.
 
-An operation declares its parameters as one struct: a field whose name is in the path is a path parameter, one whose
-name has a dash is a header, and any other is in the query string. The struct's types check the values.
+An operation declares its parameters as one struct. If the path contains the name of a field, the field is a path
+parameter. If the name contains a dash, the field is a header. Any other field is in the query string. The struct's
+types check the values.
 """
 
 from __future__ import annotations

@@ -34,7 +34,11 @@ Kind: TypeAlias = Annotated[
 ]
 ApiVersion: TypeAlias = Annotated[
     int,
-    Meta(ge=API_MIN, le=API_MAX, description="Version of the intent API that the client uses; the newest by default."),
+    Meta(
+        ge=API_MIN,
+        le=API_MAX,
+        description="Version of the intent API that the client uses. Default: the newest version.",
+    ),
 ]
 
 
@@ -45,14 +49,15 @@ class OfNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
-    """Which nodes: each parameter accepts one of its values. `narrowed` adds one for each detail that lists show."""
+    """Which nodes to return. If a parameter is given several times, a node has to match one of the values. `narrowed`
+    adds a parameter for each detail that lists show."""
 
     name: Annotated[
         tuple[str, ...], Meta(description="Only nodes with one of these names, IDs or globs (`gpu-1*`).")
     ] = ()
     label: Annotated[
         tuple[str, ...],
-        Meta(description="Only nodes that pass these tests of labels: KEY, !KEY, KEY=VALUE or KEY!=VALUE."),
+        Meta(description="Only nodes whose labels pass these tests: KEY, !KEY, KEY=VALUE or KEY!=VALUE."),
     ] = ()
     status: Annotated[tuple[NodeStatus, ...], Meta(description="Only nodes in one of these statuses.")] = ()
     management: Annotated[tuple[Management, ...], Meta(description="Only nodes in one of these states.")] = ()

@@ -20,7 +20,8 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def without_blanks(endpoint: Endpoint) -> Endpoint:
-    """A page with a form: a browser sends each empty field, too. The page is redirected to the same without them."""
+    """A page with a form. Browsers also send the empty fields of a form; the page then redirects to its URL without
+    these fields."""
 
     @wraps(endpoint)
     async def tidied(request: Request) -> Response:

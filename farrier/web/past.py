@@ -1,4 +1,4 @@
-"""The page of history: the changes of all resources, the newest first, with filters and a link to older ones."""
+"""The page of history: the changes of all resources, the newest first, with filters and a link to older changes."""
 
 from __future__ import annotations
 

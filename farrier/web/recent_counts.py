@@ -1,4 +1,5 @@
-"""Counts of the inventory, kept for some seconds: counting reads all nodes, and open pages ask again and again."""
+"""Counts of the inventory, kept for some seconds: counting reads all nodes, and each open page requests counts
+repeatedly."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Refused(HTTPException):
 
 
 def unknown(name: filter_names.Unknown) -> Refused:
-    """The refusal of a filter that names nothing."""
+    """The refusal of a filter whose value no resource has."""
     text = f"{name.field}: no {name.what} is named {name.value!r}; {nearest(name.value, name.known)}"
     return Refused(HTTPStatus.BAD_REQUEST, text, hint=name.hint)
 
@@ -95,7 +95,7 @@ async def no_token(request: Request, error: Exception) -> Response:
         return answer(
             request, HTTPStatus.SERVICE_UNAVAILABLE, "farrier cannot read the bearer token now", "try again later"
         )
-    hint = "correct the secret that http.bearer_token refers to; the log of farrier has the reason"
+    hint = "see the reason in the log of farrier, and correct the secret that http.bearer_token refers to"
     return answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, "farrier cannot read the bearer token", hint)
 
 

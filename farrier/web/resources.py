@@ -1,6 +1,6 @@
 """Resources of registered kinds over HTTP: the kinds, lists, and everything of one resource.
 
-Thin over `ResourceQueries`, as `nodes` is over `Queries`, with the same rules for pages.
+The module adds little to `ResourceQueries`, as `nodes` does to `Queries`, and has the same rules for pages.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from farrier.web.refusals import unknown
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
-    after: Annotated[str | None, Meta(description="Only resources after this one: `next` of an earlier response.")] = (
-        None
-    )
+    after: Annotated[
+        str | None, Meta(description="Only resources after this resource: `next` of an earlier response.")
+    ] = None
     limit: Limit = 100
     name: Annotated[tuple[str, ...], Meta(description="Only resources with one of these names, IDs or globs.")] = ()
     state: Annotated[tuple[str, ...], Meta(description="Only resources in one of these states, or in a substate.")] = ()
@@ -71,7 +71,7 @@ class ClockedResource(ResourceView, frozen=True, kw_only=True):
 
 
 class ResourceList(msgspec.Struct, frozen=True, kw_only=True):
-    """Resources by name. `next` is `after` of the next request; null at the end."""
+    """Resources by name. `next` is the value of `after` for the next request, null at the end."""
 
     now: datetime
     resources: tuple[ClockedResource, ...]
@@ -122,7 +122,7 @@ async def list_(call: Call[Page, None]) -> Response:
 
 @of_a_kind
 async def show(call: Call[Shown, None]) -> Response:
-    """Show everything of one resource, which may have ended, with its running clocks."""
+    """Show all data of one resource, with its running clocks. The resource may have ended."""
     page = await call.backend.resources.resource(call.given.kind, call.given.name)
     (detail,) = page.rows
     resource = _clocked(detail.resource, page.now, call.backend.limits)

@@ -1,7 +1,7 @@
-"""Where a browser returns to after the log-in: the page that asked for it.
+"""The path to which a browser returns after the log-in: that of the page that required the log-in.
 
-The path is in the address of the log-in, which anybody can write into a link. So only a path of this server counts: a
-browser would take `//host`, `/\\host` and `https://host` for another one.
+The path is in the URL of the log-in page, and an attacker can put any text into a link. So only a path of this server
+is accepted: with `//host`, `/\\host` and `https://host`, a browser would go to another server.
 """
 
 from __future__ import annotations

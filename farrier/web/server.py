@@ -1,7 +1,7 @@
 """Serves an ASGI application inside a task group of the daemon.
 
-Called by `daemon`, which handles the signals instead of uvicorn. The socket is bound first, so that a port in use is an
-error at once, and that the number behind port 0 is known.
+Called by `daemon`, which handles the signals instead of uvicorn. The socket is bound first. So a port in use is an
+error at once, and the port that the system chose for 0 is known.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from farrier import errors
 
-# Requests that are being answered may end; a client that reads slowly does not hold up the stop.
+# Requests in progress may end, but a client that reads slowly does not delay the stop.
 _GRACE_SECONDS = 2
 
 

@@ -1,7 +1,8 @@
-"""Sessions of browsers: what a browser keeps instead of its token, signed by this process and valid for one shift.
+"""Sessions of browsers. A browser keeps a session instead of its token. This process signs each session; a session is
+valid for one shift.
 
-A session proves that the browser had the token when it logged in. It names the token, and the signature covers the
-token's hash: without the token in the file, there is no session either.
+A session proves that the browser had the token when it logged in. The session names the token, and the signature covers
+the token's hash. So a session ends when its token is removed from the file.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from datetime import timedelta
 
 from farrier.protocols import Clock
 
-# A shift of an operator. A stolen cookie is worth no more than this.
+# A shift of an operator. A stolen cookie cannot be used for longer.
 LIFETIME = timedelta(hours=8)
 
 
@@ -29,7 +30,7 @@ class Sessions:
         return f"{name}:{until}:{self._signature(name, until, digest)}"
 
     def holds(self, session: str, digest: str) -> bool:
-        """Whether the session was begun here with the token of this hash, and has not ended."""
+        """Whether this process began the session for the token with this hash, and the session has not ended."""
         name, until, signature = _parts(session)
         if not hmac.compare_digest(signature.encode(), self._signature(name, until, digest).encode()):
             return False

@@ -1,7 +1,8 @@
 """The web application: its routes, and responses for errors.
 
-The daemon makes it before the database is available: metrics and health respond from the start. `open` adds the
-database; until then endpoints that need it respond 503. Errors of the API are JSON `{error, hint}`; others are pages.
+The daemon creates the application before the database is available, so metrics and health respond from the start.
+`open` adds the database; until then, endpoints that need the database respond with 503. Errors of the API are JSON
+`{error, hint}`; others are pages.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from farrier.web.backend import Backend
 from farrier.web.hosts import KnownHosts
 from farrier.web.refusals import left, no_token, refused, undecodable, unforeseen, unreachable, wrong_path
 
-# The browser runs only scripts from this server on these pages, and lets no page embed these pages in a frame.
+# On these pages, the browser runs only scripts from this server. No page may embed these pages in a frame.
 _POLICY = (
     b"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
     b"frame-ancestors 'none'; base-uri 'none'"
@@ -54,7 +55,7 @@ class Site:
         access: Access | None = None,
     ) -> None:
         """`refresh` is awaited before each exposition of the registry. `names` are the host names of this server, in
-        addition to localhost and any address. `access` has the tokens; without it there are none."""
+        addition to localhost and any address. `access` has the tokens. Without `access`, there are no tokens."""
         self._registry = registry
         self._unready_because = unready_because
         self._refresh = refresh

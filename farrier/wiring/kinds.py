@@ -1,4 +1,4 @@
-"""The kinds that run besides nodes: built-in ones, and those that the settings name.
+"""The kinds that run besides nodes: built-in kinds, and the kinds that the settings name.
 
 Called by the daemon, by `loops`, and by `farrier kind` and `farrier config check`. All parts of a kind are checked
 before anything starts.

@@ -98,7 +98,7 @@ def _paces(sites: Sites) -> list[RegionPace]:
 
 
 def _keeper(history: settings.HistoryConfig, database: Database) -> Keeper | None:
-    """The keeper, which removes old history; None if history is kept for ever."""
+    """The object that removes old history. None if farrier keeps history for ever."""
     if not history.keep_days:
         return None
     return Keeper(PostgresRetention(database.pool), keep=timedelta(days=history.keep_days))
@@ -114,7 +114,8 @@ async def runtime(
     extensions: Extensions | None = None,
     traces: Traces | None = None,
 ) -> AsyncIterator[Runtime]:
-    """The loops, not yet running and without any site. `extensions` are kinds of other packages. Raises ConfigError."""
+    """The loops, which do not run yet and have no sites. `extensions` are kinds of other packages. Raises
+    ConfigError."""
     clock, observer = MonotonicClock(), observer if traces is None else traces.observer(observer)
     bmcs, bound = bmc_settings(config), bindings(config)
     host = Host(config=config.controller, sink=sink, clock=clock, ownership=Ownership(()))

@@ -26,8 +26,8 @@ _PULSE_SECONDS = 2.0
 
 
 class Progress:
-    """Whether the controller is alive. A renewal that returned proves that its loop runs; a renewal that succeeded
-    proves that the database commits."""
+    """Whether the controller is alive. A renewal that returns proves that the controller's loop runs. A renewal that
+    succeeds proves that the database commits."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -42,11 +42,11 @@ class Progress:
         self._succeeded = self._clock.monotonic()
 
     def stalled_for(self) -> timedelta:
-        """How long no renewal has returned."""
+        """Time since a renewal last returned."""
         return timedelta(seconds=self._clock.monotonic() - self._tried)
 
     def uncommitted_for(self) -> timedelta:
-        """How long no renewal has succeeded."""
+        """Time since a renewal last succeeded."""
         return timedelta(seconds=self._clock.monotonic() - self._succeeded)
 
 
@@ -69,8 +69,8 @@ class Pulse:
             await anyio.sleep(_PULSE_SECONDS)
 
     async def mend(self) -> None:
-        """Mend times until cancelled, beside `run`: a batch that waits for rows delays no pulse, and a failed batch is
-        repeated."""
+        """Mend times until cancelled. Runs beside `run`, so that a batch that waits for rows does not delay a pulse. A
+        failed batch is repeated."""
         while True:
             try:
                 while (batch := await self._pulse.mend()).more:

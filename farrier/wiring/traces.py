@@ -1,9 +1,9 @@
-"""OpenTelemetry traces of runs that act outside, and of their requests to services. While traces are off, none of these
-objects exist.
+"""OpenTelemetry traces of runs that call services, and of their requests. While traces are off, none of these objects
+exist.
 
-A trace begins with a step of a run; its requests are children. A run that only decides has none: it takes microseconds,
-and there may be thousands a second. A span has names and classes from finite sets and the name of the resource, never
-the content of a request or of a response.
+A trace begins with a step of a run; the requests of the step are children. A run that only decides has no trace,
+because it takes microseconds, and there may be thousands of such runs a second. A span contains names and classes from
+finite sets and the name of the resource, never the content of a request or of a response.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Tracer
 
-# A collector that does not respond must delay neither the export for long nor the end of the process.
+# A collector that does not respond must not delay the end of the process, and must not delay an export for long.
 _EXPORT_SECONDS = 5
 _NANOSECONDS = 1_000_000_000
 

@@ -37,7 +37,7 @@ from farrier.services.maas_requests import Operation as MaasOperation
 from farrier.services.ufm_requests import Operation as UfmOperation
 from farrier.services.vault_answers import Operation as VaultOperation
 
-# The results of requests that are no failures: a response, and the end of the run that sent the request.
+# The results of requests that did not fail: a response, and the end of the run that sent the request.
 _NO_FAILURE = ("ok", "cancelled")
 
 _OF_ANY_RUN: tuple[type[FarrierError], ...] = (
@@ -73,7 +73,7 @@ def census_rules(config: settings.Config) -> Rules:
 
 
 def trust_gauge(config: settings.BmcConfig) -> Constant:
-    """How many TLS policies trust any certificate."""
+    """The number of TLS policies that accept any certificate."""
     return Constant(gauges.BMC_TLS_INSECURE, sum(trust.insecure for trust in (config, *config.hosts.values())))
 
 
@@ -149,8 +149,8 @@ def _own_metric(spec: KindSpec, metric: KindMetric) -> OwnMetric:
 
 
 def _failures() -> OwnMetric:
-    """The series of failures: for each stage the failures that may occur, and those of a workflow that has not
-    begun."""
+    """The series of failures: for each stage, the failures that may occur in it; and the failures of a workflow that
+    has not begun."""
     series = tuple(
         (str(workflow), str(stage), str(failure))
         for workflow, by_stage in stage_failures.POSSIBLE.items()

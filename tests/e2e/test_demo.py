@@ -83,7 +83,8 @@ async def test_a_directory_that_a_reference_cannot_name_is_refused_before_the_st
     async with farrier("demo", "--dir", f"{tmp_path}/a demo") as demo:
         assert await demo.ended() == ExitCode.USAGE
     assert demo.logged == (
-        f"farrier: --dir: {tmp_path}/a demo contains a blank, which a reference to a credential cannot; use another\n"
+        f"farrier: --dir: {tmp_path}/a demo contains a space, but references to credentials cannot contain spaces; "
+        "use another directory\n"
     )
     assert not os.listdir(tmp_path)
 

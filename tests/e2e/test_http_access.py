@@ -92,7 +92,7 @@ async def test_a_file_of_tokens_that_is_unusable_keeps_farrier_from_starting(tmp
     async with farrier("run", "--dsn", "postgresql://127.0.0.1:1/farrier", environment=settings) as daemon:
         assert await daemon.ended() == 2
     error = (await daemon.until("daemon.failed"))["error"]
-    assert f"the file of tokens '{file}'" in error and "[tokens 1] sha256: is missing" in error
+    assert f"the tokens file '{file}'" in error and "[tokens 1] sha256: is missing" in error
     assert "http.listening" not in daemon.names
 
 

@@ -143,10 +143,10 @@ def test_the_environment_spells_numbers_switches_lists_and_labels() -> None:
             "absolute paths, such as /run/secrets; got 'keys'",
             id="relative root",
         ),
-        pytest.param('[bmc]\nca_file = "/ca.pem"\ninsecure = true\n', "exclude each other", id="ca_file and insecure"),
+        pytest.param('[bmc]\nca_file = "/ca.pem"\ninsecure = true\n', "set only one of", id="ca_file and insecure"),
         pytest.param(
             '[bmc.hosts.bmc-1]\nfingerprint = "ab"\ninsecure = true\n',
-            "exclude each other",
+            "set only one of",
             id="fingerprint and insecure of a host",
         ),
         pytest.param('[bmc.hosts.bmc-1]\nca_flie = "/ca.pem"\n', "ca_flie", id="unknown key of a host"),

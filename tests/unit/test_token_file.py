@@ -63,7 +63,7 @@ def test_a_fault_is_named_on_one_line_with_the_file_and_without_the_token(
     tmp_path: Path, text: str | bytes, fault: str
 ) -> None:
     said = refusal(tmp_path / "tokens.toml", text)
-    assert said.startswith(f"the file of tokens '{tmp_path}/tokens.toml' (http.tokens_file): ")
+    assert said.startswith(f"the tokens file '{tmp_path}/tokens.toml' (http.tokens_file): ")
     assert fault in said
     assert "\n" not in said
     assert TOKEN not in said and DIGEST not in said

@@ -1,5 +1,5 @@
-// Keeps a page current without a reload: fetches it again every data-every seconds while it is visible, and swaps the
-// regions marked data-live that changed. Focus, open details and what is being typed stay. `/` goes to the search.
+// Keeps a page current without a reload. While the page is visible, fetches it every data-every seconds, and replaces the
+// changed regions that are marked data-live. Focus, open details and typed text are kept. The key `/` moves to the search.
 "use strict";
 
 const every = 1000 * Number(document.body.dataset.every || 0);

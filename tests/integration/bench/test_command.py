@@ -74,7 +74,7 @@ async def test_the_table_has_the_speed_of_the_machine_and_no_schema_is_left(empt
 async def test_a_database_that_is_in_use_is_left_alone(db: pg.Database) -> None:
     done = await bench("--dsn", db.dsn, "--only", "life", "--nodes", "1", "--runs", "1")
     assert done.returncode == ExitCode.USAGE
-    assert b"has a schema farrier already" in done.stderr
+    assert b"already has a schema farrier" in done.stderr
     assert b"yardstick:" not in done.stderr, "no benchmark runs where another farrier may be at work"
     async with db.connect() as conn:
         assert await conn.fetchval("SELECT count(*) FROM farrier.schema_steps") > 0

@@ -178,7 +178,7 @@ async def test_until_does_not_wait_for_a_node_that_is_deleted(gpu: Prompt, db: p
         said = await gpu(
             "intent", "submit", "gpu-1", "drain", "--until", "retired", "--timeout", "1h", ends=ExitCode.FAILED
         )
-    assert "gpu-1 is deleted and will never be retired" in said.err
+    assert "gpu-1 is deleted, so it cannot become retired" in said.err
 
 
 async def test_until_gives_up_and_reports_the_status_of_the_node(gpu: Prompt, db: pg.Database) -> None:

@@ -185,7 +185,7 @@ async def test_power_that_cannot_be_read_is_shown_with_the_age_of_what_is_known(
     shown = (await farrier("node", "show", "gpu-1")).out
     for part in ("on, read 2h ago", "tls: not trusted"):
         assert part in shown
-    assert "or later" not in shown
+    assert "or more recently" not in shown
 
 
 async def test_power_is_shown_as_read_at_its_stored_time_or_later(farrier: Prompt, db: pg.Database) -> None:
@@ -195,7 +195,7 @@ async def test_power_is_shown_as_read_at_its_stored_time_or_later(farrier: Promp
     known = "jsonb_build_object('power', 'on', 'power_at', farrier.now())"
     await force(db, f"UPDATE farrier.nodes SET management = 'manageable', bmc = {known}")
     await db.advance(timedelta(minutes=8))
-    assert "on, read 8m ago or later" in (await farrier("node", "show", "gpu-1")).out
+    assert "on, read 8m ago or more recently" in (await farrier("node", "show", "gpu-1")).out
 
 
 async def test_a_power_that_cannot_be_enforced_is_shown(farrier: Prompt, db: pg.Database) -> None:

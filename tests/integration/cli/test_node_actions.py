@@ -129,7 +129,7 @@ async def test_several_nodes_without_a_terminal_need_yes_and_the_error_says_how_
     refused = await rack("node", "drain", "*", ends=ExitCode.USAGE)
     text = " ".join(refused.err.replace("│", " ").split())
     assert "drain 5 nodes (3 active, 1 offline, 1 enrolling; the model would reject 1 now)" in text
-    assert "add --yes, or --dry-run" in text
+    assert "add --yes to confirm, or --dry-run" in text
     assert await asked(db) == []
 
 
@@ -193,7 +193,7 @@ async def test_with_max_in_flight_no_other_node_begins_after_one_that_is_late(ra
 async def test_a_node_that_can_never_reach_the_status_is_not_waited_for(rack: Prompt, db: pg.Database) -> None:
     async with controller(db, becomes="deleted"):
         said = await rack("node", "drain", "r7-1", "--until", "retired", "--timeout", "1h", ends=ExitCode.FAILED)
-    assert "is deleted and will never be retired" in said.out
+    assert "is deleted, so it cannot become retired" in said.out
 
 
 @pytest.mark.parametrize(

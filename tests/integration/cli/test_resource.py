@@ -208,7 +208,7 @@ async def test_until_does_not_wait_for_a_state_of_an_ended_resource(farrier: Pro
         await yard.until(PACKED)
         words = ("c-1", "delete", "--until", "packing", "--timeout", "1h")
         said = await farrier("resource", "intent", "crate", *words, ends=ExitCode.FAILED)
-    assert "c-1 has ended as gone and will never be packing" in said.err
+    assert "c-1 has ended as gone, so it cannot become packing" in said.err
 
 
 async def test_until_a_state_accepts_its_substates(farrier: Prompt, yard: Yard) -> None:

@@ -61,7 +61,7 @@ async def test_act_on_a_node_runs_the_command_of_the_action(farrier: Prompt, yar
         (["crate", "delete"], ExitCode.USAGE, "name the resources, or select them with --state or --site"),
         (["crate", "delete", "c-9"], ExitCode.REFUSED, "no crate is named 'c-9'"),
         (["crate", "paint", "c-1"], ExitCode.USAGE, "no action of crates is named 'paint'"),
-        (["crate", "create", "c-9"], ExitCode.USAGE, "use farrier resource intent crate NAME create"),
+        (["crate", "create", "c-9"], ExitCode.USAGE, "run farrier resource intent crate NAME create"),
         (["disk", "delete", "c-1"], ExitCode.USAGE, "no kind is named 'disk'"),
         (["crate", "delete", "c-1", "colour=red"], ExitCode.USAGE, "colour is unknown"),
         (["crate", "delete", "--state", "lost"], ExitCode.USAGE, "no crate has a state 'lost'"),

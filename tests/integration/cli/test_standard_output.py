@@ -46,7 +46,7 @@ async def test_a_full_disk_is_one_line_and_no_traceback(full: int, words: str) -
     code, said = await process(*words.split(), into=full)
     assert code == 1
     assert said.splitlines() == [
-        "farrier: cannot write standard output: No space left on device; the output is incomplete"
+        "farrier: cannot write to standard output: No space left on device; the output is incomplete"
     ]
 
 
@@ -56,7 +56,7 @@ async def test_a_full_disk_is_not_taken_for_a_database_that_is_gone(full: int, d
     for command in ("node list", "node list --json", "history list", "node show gpu-1"):
         code, said = await process(*command.split(), "--dsn", db.dsn, into=full)
         assert (code, said.count("\n")) == (1, 1), said
-        assert "cannot write standard output" in said
+        assert "cannot write to standard output" in said
 
 
 async def test_a_full_disk_behind_both_streams_ends_with_the_same_code(

@@ -170,7 +170,7 @@ async def test_a_response_of_another_server_is_an_error_that_says_so() -> None:
         return httpx.Response(200, html="<p>welcome</p>")
 
     async with AsyncFarrier("http://elsewhere", transport=httpx.MockTransport(page)) as farrier:
-        with pytest.raises(ApiError, match=r"elsewhere.*is not one of farrier's API"):
+        with pytest.raises(ApiError, match=r"elsewhere.*is not a response of farrier's API"):
             await farrier.node("gpu-1")
 
 
@@ -199,7 +199,7 @@ async def test_a_redirect_is_an_error_with_its_target_and_never_a_success() -> N
 
 @pytest.mark.parametrize("token", ["", "fat_0123\n", " fat_0123", "fat_ä123", "fat 0123"])
 def test_a_token_that_is_no_header_is_refused_without_showing_it(token: str) -> None:
-    with pytest.raises(ConfigError, match="token: expected the one line") as refused:
+    with pytest.raises(ConfigError, match="token: expected the line") as refused:
         Farrier("https://farrier.example", token=token)
     assert "123" not in str(refused.value)
 

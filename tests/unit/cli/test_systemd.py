@@ -73,7 +73,7 @@ def test_the_last_line_says_what_to_type_next(tmp_path: Path) -> None:
 def test_an_account_that_no_system_accepts_is_refused(user: str, tmp_path: Path) -> None:
     refused = install(tmp_path, "--user", user)
     assert refused.exit_code == ExitCode.USAGE
-    assert "expected an account of lower-case letters" in " ".join(refused.stderr.replace("│", " ").split())
+    assert "expected an account name of lower-case letters" in " ".join(refused.stderr.replace("│", " ").split())
     assert not list(tmp_path.iterdir())
 
 

@@ -24,7 +24,7 @@ MISTAKES = {
     "node list --management manageble": "did you mean 'manageable'?",
     "node list -l !a=b": "expected KEY, !KEY, KEY=VALUE or KEY!=VALUE, got '!a=b'",
     "node list -o yaml": "expected wide, name, json or jsonpath=EXPR, got 'yaml'",
-    "node list -o jsonpath=$[": "'$[' is no JSONPath such as $[*].name",
+    "node list -o jsonpath=$[": "expected a JSONPath such as $[*].name, got '$['",
     "node list -o jsonpath=": "expected wide, name, json or jsonpath=EXPR, got 'jsonpath='",
     "history list --limit 0": "'--limit': Input should be greater than or equal to 1, got '0' (see",
     "history list --limit many": "unable to parse string as an integer, got 'many' (see",
