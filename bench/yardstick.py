@@ -1,7 +1,7 @@
 """The yardstick: the speed of plain SQL on this server, with no table and no statement of farrier's.
 
-Targets are absolute, but machines differ: with a slow disk or busy neighbours, any program misses its targets. The
-runner measures the yardstick before the first benchmark and after the last, so that a reader can separate the machine
+Machines differ: with a slow disk or busy neighbours, any program misses an absolute target. The runner measures the
+yardstick before the first benchmark and after the last, so that a reader can separate the machine
 from the program. If the target of a benchmark is a multiple of the yardstick, the benchmark measures the yardstick
 before and after each of its own measurements. The tables of the yardstick are always dropped afterwards.
 """
