@@ -15,6 +15,7 @@ from farrier.cli.connection import with_settings
 from farrier.config import Config, site_files, token_file
 from farrier.config.sites import Sites
 from farrier.log import mask_urls
+from farrier.model.counted import counted
 
 config = typer.Typer(
     add_completion=False,
@@ -46,7 +47,8 @@ def check(given: Config, as_json: output.AsJson = False) -> None:
         return
     output.facts((name, _text(value)) for name, value in changed.items())
     typer.echo(
-        f"the settings are valid; {len(changed)} differ from their defaults; sites: {', '.join(sites) or 'none'}"
+        f"the settings are valid, with {counted(len(changed), 'change')} of the defaults; "
+        f"sites: {', '.join(sites) or 'none'}"
     )
 
 
