@@ -314,6 +314,13 @@ async def test_an_unknown_kind_is_not_found_on_pages_and_in_the_api(web: httpx.A
         assert (await web.get(path)).status_code == 404, path
 
 
+async def test_a_misspelt_state_is_refused_on_the_page_and_in_the_api(web: httpx.AsyncClient) -> None:
+    for path in ("/resources/network_segment", "/api/v1/resources/network_segment"):
+        refused = await web.get(path, params={"state": "redy"})
+        assert refused.status_code == 400, path
+        assert "no state is named 'redy'; did you mean 'ready'?" in html.unescape(refused.text)
+
+
 async def test_the_pages_of_a_segment_and_a_partition_show_addresses_and_members(
     web: httpx.AsyncClient, conn: Connection
 ) -> None:
