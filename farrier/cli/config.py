@@ -39,7 +39,8 @@ def print_all(ctx: typer.Context, as_json: output.AsJson = False) -> None:
 @with_settings
 def check(given: Config, as_json: output.AsJson = False) -> None:
     """Check the settings, kinds, sites, tokens and certificate that `farrier run` would use, without a database, and
-    show the settings that differ from their defaults. Exit code 2: something is invalid."""
+    show the settings that differ from their defaults. Exit code 2: something is invalid. An expired certificate is only
+    a warning."""
     sites = anyio.run(_read, given)
     changed = dict(_changed(given))
     if as_json:
@@ -64,7 +65,9 @@ async def _read(given: Config) -> Sites:
         wheel_binaries()
     token_file.load(given.http.tokens_file)
     if given.http.tls_cert:
-        Certificate(given.http.tls_cert, given.http.tls_key)
+        fault = Certificate(given.http.tls_cert, given.http.tls_key).fault()
+        if fault is not None:
+            typer.echo(f"farrier: warning: clients refuse http.tls_cert {given.http.tls_cert!r}: {fault}", err=True)
     async with wiring.tracing(given.traces):
         return site_files.load(given.sites.directory)
 
