@@ -74,6 +74,7 @@ class Daemon:
         _warn_without_token(config.http)
         if config.http.tls_cert:
             self._certificate = Certificate(config.http.tls_cert, config.http.tls_key)
+            _warn_of_certificate(self._certificate)
         extensions = wiring.extensions(config.controller.kinds)
         sink = PrometheusSink(wiring.vocabulary(wiring.specs_of(extensions)), named=config.metrics.name_resources)
         gauges = wiring.fleet_gauges(config)
@@ -127,6 +128,7 @@ class Daemon:
         """Read the files of the certificate again. On ConfigError, the daemon keeps its previous certificate."""
         if self._certificate is not None:
             self._certificate.reload()
+            _warn_of_certificate(self._certificate)
 
     async def use_sites(self, sites: Sites) -> None:
         """Use these sites from now on, or as soon as the daemon has started. On ConfigError and DatabaseUnreachable,
@@ -210,6 +212,12 @@ def _warn_without_token(http: HttpConfig) -> None:
             reason="other machines can reach this server, so each request needs a token, except for metrics and probes",
             hint="run farrier token create, and set http.tokens_file; or set http.host to 127.0.0.1",
         )
+
+
+def _warn_of_certificate(certificate: Certificate) -> None:
+    """Log why clients will refuse the certificate. It is served nevertheless: an operator can still open the pages."""
+    if (fault := certificate.fault()) is not None:
+        _log.warning("certificate.faulty", reason=fault, hint="renew http.tls_cert, then send SIGHUP")
 
 
 async def _use(runtime: wiring.Runtime, sites: Sites) -> None:

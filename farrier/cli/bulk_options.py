@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from farrier.cli import arguments, intent_answers, output
 from farrier.cli.bulk import Bulk, Door, Pace, Result, Target
 from farrier.errors import ExitCode
+from farrier.model.counted import counted
 
 _PANEL = "How"
 
@@ -132,17 +133,12 @@ def confirm(text: str, *, yes: bool) -> None:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def several(number: int, kind: str) -> str:
-    """A number of resources of a kind."""
-    return f"{number} {output.words(kind)}{'' if number == 1 else 's'}"
-
-
 def _counted(kind: str, targets: Sequence[Target]) -> str:
     """Return the number of resources, in total and by state, and how many of them the model would refuse now."""
     states = ", ".join(f"{count} {state}" for state, count in Counter(each.state for each in targets).most_common())
     refused = sum(bool(target.refusal) for target in targets)
     now = f"; the model would reject {refused} now" if refused else ""
-    return f"{several(len(targets), kind)} ({states}{now})"
+    return f"{counted(len(targets), output.words(kind))} ({states}{now})"
 
 
 def _preview(action: str, kind: str, targets: Sequence[Target], *, as_json: bool) -> None:
@@ -207,7 +203,7 @@ def _well(well: Sequence[Result], action: str, kind: str, given: Orders) -> Iter
             yield f"{one.name} is {one.state}"
     elif well:
         there = f", and all are {given.pace.until}" if given.pace.until else ""
-        yield f"{action} is {what} for {several(len(well), kind)}{there}"
+        yield f"{action} is {what} for {counted(len(well), output.words(kind))}{there}"
 
 
 def _row(result: Result) -> tuple[output.Cell, ...]:

@@ -15,6 +15,7 @@ from farrier.cli.connection import with_settings
 from farrier.config import Config, site_files, token_file
 from farrier.config.sites import Sites
 from farrier.log import mask_urls
+from farrier.model.counted import counted
 
 config = typer.Typer(
     add_completion=False,
@@ -38,7 +39,8 @@ def print_all(ctx: typer.Context, as_json: output.AsJson = False) -> None:
 @with_settings
 def check(given: Config, as_json: output.AsJson = False) -> None:
     """Check the settings, kinds, sites, tokens and certificate that `farrier run` would use, and show the settings that
-    differ from their defaults. Requires no database. Exit code 2: something is invalid."""
+    differ from their defaults. Requires no database. Exit code 2: something is invalid. An expired certificate causes
+    only a warning."""
     sites = anyio.run(_read, given)
     changed = dict(_changed(given))
     if as_json:
@@ -46,7 +48,8 @@ def check(given: Config, as_json: output.AsJson = False) -> None:
         return
     output.facts((name, _text(value)) for name, value in changed.items())
     typer.echo(
-        f"the settings are valid; {len(changed)} differ from their defaults; sites: {', '.join(sites) or 'none'}"
+        f"the settings are valid, with {counted(len(changed), 'change')} of the defaults; "
+        f"sites: {', '.join(sites) or 'none'}"
     )
 
 
@@ -62,7 +65,9 @@ async def _read(given: Config) -> Sites:
         wheel_binaries()
     token_file.load(given.http.tokens_file)
     if given.http.tls_cert:
-        Certificate(given.http.tls_cert, given.http.tls_key)
+        fault = Certificate(given.http.tls_cert, given.http.tls_key).fault()
+        if fault is not None:
+            typer.echo(f"farrier: warning: clients refuse http.tls_cert {given.http.tls_cert!r}: {fault}", err=True)
     async with wiring.tracing(given.traces):
         return site_files.load(given.sites.directory)
 

@@ -15,6 +15,7 @@ from farrier.cli import arguments, history_follow, history_options, output
 from farrier.cli.connection import Session, with_database
 from farrier.cli.form import Form, formed_as_is
 from farrier.model import duration
+from farrier.model.counted import counted
 from farrier.model.history import HistoryFilter, Order, parse_resource
 
 # A controller that lost the reply to a commit looks up the commit in the history, so younger entries must stay.
@@ -85,7 +86,8 @@ async def export(
         output.json_lines(map(history_options.as_object, page.changes))
         printed += len(page.changes)
         key = page.reached or key
-    typer.echo(f"{printed} changes" + ("" if key is None else f"; for later entries: --after {key.text}"), err=True)
+    more = "" if key is None else f"; for later entries: --after {key.text}"
+    typer.echo(f"{counted(printed, 'change')}{more}", err=True)
 
 
 @history.command("prune")
@@ -112,7 +114,7 @@ async def prune(
             break
     what = "would be removed" if dry_run else "removed"
     typer.echo(
-        f"{deleted} entries {what}; {looked - deleted} old entries stay, because each is the newest entry of its layer"
+        f"{counted(deleted, 'entry')} {what}; {looked - deleted} older stay, because each is the newest of its layer"
     )
 
 

@@ -17,6 +17,7 @@ from farrier.cli.import_plan import Step
 from farrier.cli.node_bulk import NodeDoor
 from farrier.errors import ExitCode
 from farrier.model.actions import Action
+from farrier.model.counted import counted
 from farrier.model.edges import NODE
 from farrier.model.requests import Registration
 
@@ -62,7 +63,7 @@ async def import_(  # noqa: PLR0913 - one parameter is one option
     counts = Counter(step.verb for step in steps)
     if dry_run or not any(counts[verb] for verb in _CHANGING):
         return
-    to_do = " and ".join(f"{verb} {bulk_options.several(counts[verb], NODE)}" for verb in _CHANGING if counts[verb])
+    to_do = " and ".join(f"{verb} {counted(counts[verb], NODE)}" for verb in _CHANGING if counts[verb])
     bulk_options.confirm(to_do, yes=yes)
     how = bulk_options.orders(yes=True, timeout=timeout, requested_by=requested_by)
     await _apply(session, steps, how)
@@ -89,8 +90,7 @@ def _refuse(source: str, faults: Sequence[Fault]) -> None:
     for fault in faults[:_MOST_FAULTS]:
         typer.echo(f"farrier: {source}: {fault}", err=True)
     more = f", of which {_MOST_FAULTS} are shown" if len(faults) > _MOST_FAULTS else ""
-    what = "1 mistake" if len(faults) == 1 else f"{len(faults)} mistakes{more}"
-    typer.echo(f"farrier: {source} has {what}; nothing was imported", err=True)
+    typer.echo(f"farrier: {source} has {counted(len(faults), 'mistake')}{more}; nothing was imported", err=True)
     raise typer.Exit(ExitCode.USAGE)
 
 
@@ -111,7 +111,7 @@ async def _apply(session: Session, steps: Sequence[Step], how: Orders) -> None:
     new = [step.row for step in steps if step.node is None]
     if new:
         await session.requests.register([Registration(name=row.name, **{**row.bmc, **row.values}) for row in new])
-        typer.echo(f"{bulk_options.several(len(new), NODE)} registered", err=True)
+        typer.echo(f"{counted(len(new), NODE)} registered", err=True)
     failed: typer.Exit | None = None
     for action in (Action.SET_BMC, Action.SET):
         try:

@@ -45,9 +45,6 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
     """List intents, the newest first, including those of deleted resources."""
     for each in status or ():
         intent_kind.known(each, "status of intents", _STATUSES)
-    actions = await intent_kind.actions(session, kind)
-    for each in action or ():
-        intent_kind.known(each, f"action of {output.words(kind)}s", actions)
     wanted = WantedIntents(
         resource=name,
         statuses=tuple(status or ()),

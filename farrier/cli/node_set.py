@@ -14,6 +14,7 @@ from farrier.cli.node_bulk import NodeDoor
 from farrier.config.reading import nearest
 from farrier.model import detail_changes
 from farrier.model.actions import Action
+from farrier.model.counted import counted
 from farrier.model.edges import NODE
 from farrier.model.views import NodeView, Wanted
 
@@ -70,9 +71,7 @@ async def _set(session: Session, nodes: tuple[NodeView, ...], changes: detail_ch
     params = {node.id: found for node in nodes if (found := detail_changes.params(changes, node))}
     same = len(nodes) - len(params)
     if same or not nodes:
-        typer.echo(
-            f"{bulk_options.several(same, NODE)} already had these values" if nodes else "no node matches", err=True
-        )
+        typer.echo(f"{counted(same, NODE)} already had these values" if nodes else "no node matches", err=True)
     if not params:
         return
     door = NodeDoor(

@@ -83,7 +83,7 @@ async def _act(
     texts = [text for text in words or () if "=" in text]
     names = tuple(text for text in words or () if "=" not in text)
     states = tuple(each for given_states in state or () for each in given_states.split(","))
-    await commands.refuse_unknown(session, kind, *states, *filter(None, [how.pace.until]))
+    await commands.refuse_until(session, kind, how.pace.until)
     params = param_texts.typed(spec.params.fields, arguments.pairs(texts))
     for field, fault in param_faults.faults(spec.params, params):
         raise typer.BadParameter(f"{field} {fault}".strip())

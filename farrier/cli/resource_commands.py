@@ -126,7 +126,6 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
 ) -> None:
     """List resources by name."""
     states = tuple(each for given in state or () for each in given.split(","))
-    await refuse_unknown(session, kind, *states)
     wanted = WantedResources(kind=kind, names=tuple(names or ()), states=states, sites=tuple(site or ()), ended=ended)
     missing = Missing(kind, wanted.names if wanted == WantedResources(kind=kind, names=wanted.names) else ())
     limits = session.settings.sla
@@ -143,11 +142,11 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
     missing.refuse()
 
 
-async def refuse_unknown(session: Session, kind: str, *states: str) -> None:
-    """Raise a usage error for a state that the kind does not have. The database refuses an unknown kind."""
-    if not states:
+async def refuse_until(session: Session, kind: str, until: str | None) -> None:
+    """Raise a usage error for a state to wait for that the kind does not have. The database refuses an unknown kind."""
+    if until is None:
         return
-    for each in filter_names.unknown_states(states, await session.resources.kinds(kind, counted=False)):
+    for each in filter_names.unknown_states((until,), await session.resources.kinds(kind, counted=False)):
         raise typer.BadParameter(
             f"no {output.words(kind)} has a state {each.value!r}; expected one of {', '.join(each.known)}"
         )
@@ -262,7 +261,7 @@ async def ask(session: Session, asked: Asking) -> None:
     """Submit the intent, and wait for the requested answer or state. Raises the errors of `farrier intent submit`."""
     request, timeout = asked.request, asked.timeout
     patience = arguments.patience(timeout)
-    await refuse_unknown(session, request.kind, *filter(None, [asked.until]))
+    await refuse_until(session, request.kind, asked.until)
     intent = await session.requests.ask(request)
     answered = request.action == CREATE  # the INSERT of a create answers it
     if not (asked.wait or answered) and asked.until is None:

@@ -20,6 +20,7 @@ from farrier.config import Config, site_files
 from farrier.config.sites import Site, Sites
 from farrier.errors import ConfigError, ExitCode, FarrierError
 from farrier.model import duration, maas_region
+from farrier.model.counted import counted
 from farrier.model.resource_views import ResourceView, WantedResources
 from farrier.model.views import Page, RegionView
 from farrier.protocols import MaasClient
@@ -144,13 +145,9 @@ def check(
 
 
 def _right(sites: Sites) -> str:
-    match len(sites):
-        case 0:
-            return "there are no sites"
-        case 1:
-            return f"1 site is valid: {', '.join(sites)}"
-        case many:
-            return f"{many} sites are valid: {', '.join(sites)}"
+    if not sites:
+        return "there are no sites"
+    return f"{counted(len(sites), 'site')} {'is' if len(sites) == 1 else 'are'} valid: {', '.join(sites)}"
 
 
 @site.command("unbrake")
@@ -230,7 +227,7 @@ def _facts(each: Site, region: RegionView | None) -> Iterator[tuple[str, Cell]]:
         yield "events read up to", output.moment(region.complete_at)
         yield "region's error", region.last_error
     held = msgspec.to_builtins(each, builtin_types=(timedelta,))
-    held["cloud_init"]["template"] = f"{len(each.cloud_init.template.encode())} bytes"
+    held["cloud_init"]["template"] = counted(len(each.cloud_init.template.encode()), "byte")
     del held["name"]
     yield from _flat(held, "")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Self, TypeVar
 
@@ -10,7 +10,7 @@ import anyio
 import httpx
 
 from farrier.client import calls, errors, feed, wire
-from farrier.client.calls import Call, NewNode
+from farrier.client.calls import Call, Filter, NewNode
 from farrier.client.errors import ApiUnreachable
 from farrier.client.feed import Change, Feed
 from farrier.model.actions import Action
@@ -44,7 +44,7 @@ class AsyncFarrier:
 
     # --- nodes
 
-    async def nodes(self, **filters: str | Iterable[str]) -> AsyncIterator[NodeView]:
+    async def nodes(self, **filters: Filter) -> AsyncIterator[NodeView]:
         """All nodes that fit the filters (`status`, `management`, `site`, `model`, …), in the order of their names."""
         after: str | None = ""
         while after is not None:
@@ -85,7 +85,7 @@ class AsyncFarrier:
             intent = await self.call(calls.intent(kind, id_, left))
         return intent
 
-    async def intents(self, *, kind: str = NODE, **filters: str | Iterable[str]) -> AsyncIterator[IntentView]:
+    async def intents(self, *, kind: str = NODE, **filters: Filter) -> AsyncIterator[IntentView]:
         """Intents that fit the filters, the newest first: `node` or `resource`, `status`, `action`, `requested_by`."""
         before, more = None, True
         while more:
@@ -107,7 +107,7 @@ class AsyncFarrier:
         """All kinds, with their states and actions."""
         return (await self.call(calls.kinds())).kinds
 
-    async def resources(self, kind: str, **filters: str | Iterable[str]) -> AsyncIterator[ResourceView]:
+    async def resources(self, kind: str, **filters: Filter) -> AsyncIterator[ResourceView]:
         """All resources of a kind that fit the filters: `state`, `site`, `ended`."""
         after: str | None = ""
         while after is not None:
@@ -140,7 +140,7 @@ class AsyncFarrier:
             raise ApiUnreachable(self._url, str(failure) or type(failure).__name__) from failure
         raise ApiUnreachable(self._url, "the stream of changes ended before the server sent the first cursor")
 
-    async def watch(self, *, after: str | None = None, **filters: str | Iterable[str]) -> AsyncGenerator[Change, None]:
+    async def watch(self, *, after: str | None = None, **filters: Filter) -> AsyncGenerator[Change, None]:
         """Yield each change once, as farrier records it: from now on, or after a stored cursor. Reconnects after a
         failure. `filters`: `kind`, `layer`, `to`, `resource` (`node/NAME`), … With `contextlib.aclosing`, the stream
         ends at a known moment."""

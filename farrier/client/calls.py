@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Generic, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -29,6 +29,11 @@ LONGEST_WAIT_SECONDS = 30.0
 _REGISTRATION_SECONDS = 50.0
 
 Query = tuple[tuple[str, str], ...]
+
+Value: TypeAlias = str | int | datetime | timedelta
+Filter: TypeAlias = Value | Collection[Value]
+"""One value of a parameter of the API, or several values of which a row needs one. A timedelta is an age or duration.
+Each page sends the values again, so an iterator is not accepted."""
 
 
 class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -113,7 +118,7 @@ def quoted(name: str) -> str:
     return quote(name, safe="")
 
 
-def nodes(filters: Mapping[str, Iterable[str]], after: str) -> Call[NodePage]:
+def nodes(filters: Mapping[str, Filter], after: str) -> Call[NodePage]:
     """A page of nodes. `filters` are parameters of the API: status, management, site, model, …"""
     return Call(path="/nodes", type=NodePage, query=_page(filters, after))
 
@@ -170,12 +175,10 @@ def intent(kind: str, id_: int, wait: float) -> Call[IntentView]:
     return Call(path=f"{_intents(kind)}/{id_}", type=IntentView, query=_wait(seconds), waits=seconds)
 
 
-def intents(
-    kind: str, filters: Mapping[str, Iterable[str]], before: int | None, limit: int = MOST_ROWS
-) -> Call[IntentPage]:
+def intents(kind: str, filters: Mapping[str, Filter], before: int | None, limit: int = MOST_ROWS) -> Call[IntentPage]:
     """A page of intents of nodes or of another kind. An empty kind stands for all kinds except nodes."""
-    of_kind = {} if kind in (NODE, "") else {"kind": (kind,)}
-    query = _query({**filters, **of_kind, "limit": (str(limit),)})
+    of_kind = {} if kind in (NODE, "") else {"kind": kind}
+    query = query_of({**filters, **of_kind, "limit": limit})
     return Call(
         path=_intents(kind), type=IntentPage, query=query if before is None else (*query, ("before", str(before)))
     )
@@ -186,9 +189,7 @@ def kinds() -> Call[Kinds]:
     return Call(path="/resources", type=Kinds)
 
 
-def resources(
-    kind: str, filters: Mapping[str, Iterable[str]], after: str, limit: int = MOST_ROWS
-) -> Call[ResourcePage]:
+def resources(kind: str, filters: Mapping[str, Filter], after: str, limit: int = MOST_ROWS) -> Call[ResourcePage]:
     """A page of the resources of a kind other than node. `filters` are parameters of the API: state, site, ended."""
     _refuse_nodes(kind)
     return Call(path=f"/resources/{quoted(kind)}", type=ResourcePage, query=_page(filters, after, limit))
@@ -223,12 +224,27 @@ def _wait(seconds: float) -> Query:
     return (("wait", f"{seconds:g}"),) if seconds > 0 else ()
 
 
-def _page(filters: Mapping[str, Iterable[str]], after: str, limit: int = MOST_ROWS) -> Query:
-    query = _query({**filters, "limit": (str(limit),)})
+def _page(filters: Mapping[str, Filter], after: str, limit: int = MOST_ROWS) -> Query:
+    query = query_of({**filters, "limit": limit})
     return (*query, ("after", after)) if after else query
 
 
-def _query(filters: Mapping[str, Iterable[str]]) -> Query:
+def query_of(filters: Mapping[str, Filter]) -> Query:
+    """The filters as they are in a URL."""
     return tuple(
-        (name, value) for name, values in filters.items() for value in ([values] if isinstance(values, str) else values)
+        (name, _text(value))
+        for name, values in filters.items()
+        for value in ((values,) if isinstance(values, Value) else values)
     )
+
+
+def _text(value: Value) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case datetime():
+            return value.isoformat()
+        case timedelta():
+            return f"{int(value.total_seconds())}s"
+        case _:
+            return str(value)

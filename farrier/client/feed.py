@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
-from farrier.client.calls import Query
+from farrier.client import calls
+from farrier.client.calls import Filter
 from farrier.model.history import HistoryEntry
 
 PATH = "/history/stream"
@@ -25,12 +26,8 @@ class Change(HistoryEntry, frozen=True, kw_only=True):
 class Feed:
     """Parses the lines of one stream after another, and stores the position at which the next stream continues."""
 
-    def __init__(self, filters: Mapping[str, Iterable[str]], after: str | None) -> None:
-        self.query: Query = tuple(
-            (name, value)
-            for name, values in filters.items()
-            for value in ([values] if isinstance(values, str) else values)
-        )
+    def __init__(self, filters: Mapping[str, Filter], after: str | None) -> None:
+        self.query = calls.query_of(filters)
         self.cursor = after
         self._data = b""
 

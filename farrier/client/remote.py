@@ -8,7 +8,7 @@ of the database.
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,7 +18,7 @@ import msgspec
 
 from farrier.client import calls
 from farrier.client.asynchronous import AsyncFarrier
-from farrier.client.calls import Call, Nothing, Query
+from farrier.client.calls import Call, Filter, Nothing, Query
 from farrier.client.errors import NotAccepted
 from farrier.config import ClientConfig
 from farrier.errors import ConfigError
@@ -211,17 +211,18 @@ class RemoteResourceQueries:
         self._api = api
 
     async def kinds(self, kind: str | None = None, *, counted: bool = True) -> tuple[KindView, ...]:
-        query = (*((("kind", kind),) if kind is not None else ()), *(() if counted else (("counted", "false"),)))
-        return (await self._api.call(Call(path="/resources", type=calls.Kinds, query=query))).kinds
+        filters: dict[str, Filter] = {"kind": () if kind is None else kind, "counted": counted}
+        call = Call(path="/resources", type=calls.Kinds, query=calls.query_of(filters))
+        return (await self._api.call(call)).kinds
 
     async def resources(
         self, wanted: WantedResources, *, after: tuple[str, int] = ("", 0), limit: int = 1000
     ) -> Page[ResourceView]:
-        filters = {
+        filters: dict[str, Filter] = {
             "name": wanted.names,
             "state": wanted.states,
             "site": wanted.sites,
-            "ended": ("true",) if wanted.ended else (),
+            "ended": wanted.ended,
         }
         key = f"{after[0]}:{after[1]}" if after[0] else ""
         page = await self._api.call(calls.resources(wanted.kind, filters, key, limit))
@@ -241,8 +242,8 @@ class RemoteResourceQueries:
         self, kind: str | None, wanted: WantedIntents, *, before: int | None = None, limit: int = 1000
     ) -> IntentPage:
         name = "node" if kind == NODE else "resource"
-        filters: Mapping[str, Sequence[str]] = {
-            name: () if wanted.resource is None else (wanted.resource,),
+        filters: dict[str, Filter] = {
+            name: () if wanted.resource is None else wanted.resource,
             "status": wanted.statuses,
             "action": wanted.actions,
             "requested_by": wanted.requested_by,
@@ -335,35 +336,31 @@ def _new_node(given: Registration) -> calls.NewNode:
 
 
 def _of_nodes(wanted: Wanted) -> Query:
-    named = {
-        "name": wanted.names,
-        "label": tuple(map(str, wanted.labels)),
-        "status": wanted.statuses,
-        "management": wanted.managements,
-        **wanted.details,
-    }
-    query = tuple((name, value) for name, values in named.items() for value in values)
-    return (*query, ("failed", "true")) if wanted.failed else query
+    return calls.query_of(
+        {
+            "name": wanted.names,
+            "label": tuple(map(str, wanted.labels)),
+            "status": wanted.statuses,
+            "management": wanted.managements,
+            **wanted.details,
+            "failed": wanted.failed,
+        }
+    )
 
 
 def _of_history(wanted: HistoryFilter) -> Query:
-    named: Mapping[str, Sequence[str]] = {
-        "kind": wanted.kinds,
-        "layer": wanted.layers,
-        "from": wanted.sources,
-        "to": wanted.targets,
-        "cause": wanted.causes,
-        "requested_by": wanted.requested_by,
-        "reason": (wanted.reason,) if wanted.reason else (),
-        "resource": ("/".join(wanted.resource),) if wanted.resource else (),
-        "since": _bound(wanted.since),
-        "until": _bound(wanted.until),
-        "at_least": _bound(wanted.at_least),
-    }
-    return tuple((name, value) for name, values in named.items() for value in values)
-
-
-def _bound(value: datetime | timedelta | None) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    return (value.isoformat() if isinstance(value, datetime) else f"{int(value.total_seconds())}s",)
+    return calls.query_of(
+        {
+            "kind": wanted.kinds,
+            "layer": wanted.layers,
+            "from": wanted.sources,
+            "to": wanted.targets,
+            "cause": wanted.causes,
+            "requested_by": wanted.requested_by,
+            "reason": wanted.reason,
+            "resource": "/".join(wanted.resource) if wanted.resource else (),
+            "since": () if wanted.since is None else wanted.since,
+            "until": () if wanted.until is None else wanted.until,
+            "at_least": () if wanted.at_least is None else wanted.at_least,
+        }
+    )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Self, TypeVar
 
 import httpx
 
 from farrier.client import calls, errors, feed, wire
-from farrier.client.calls import Call, NewNode
+from farrier.client.calls import Call, Filter, NewNode
 from farrier.client.errors import ApiUnreachable
 from farrier.client.feed import Change, Feed
 from farrier.model.actions import Action
@@ -44,7 +44,7 @@ class Farrier:
 
     # --- nodes
 
-    def nodes(self, **filters: str | Iterable[str]) -> Iterator[NodeView]:
+    def nodes(self, **filters: Filter) -> Iterator[NodeView]:
         """All nodes that fit the filters (`status`, `management`, `site`, `model`, …), in the order of their names."""
         after: str | None = ""
         while after is not None:
@@ -84,7 +84,7 @@ class Farrier:
             intent = self.call(calls.intent(kind, id_, left))
         return intent
 
-    def intents(self, *, kind: str = NODE, **filters: str | Iterable[str]) -> Iterator[IntentView]:
+    def intents(self, *, kind: str = NODE, **filters: Filter) -> Iterator[IntentView]:
         """Intents that fit the filters, the newest first: `node` or `resource`, `status`, `action`, `requested_by`."""
         before, more = None, True
         while more:
@@ -105,7 +105,7 @@ class Farrier:
         """All kinds, with their states and actions."""
         return self.call(calls.kinds()).kinds
 
-    def resources(self, kind: str, **filters: str | Iterable[str]) -> Iterator[ResourceView]:
+    def resources(self, kind: str, **filters: Filter) -> Iterator[ResourceView]:
         """All resources of a kind that fit the filters: `state`, `site`, `ended`."""
         after: str | None = ""
         while after is not None:
@@ -137,7 +137,7 @@ class Farrier:
             raise ApiUnreachable(self._url, str(failure) or type(failure).__name__) from failure
         raise ApiUnreachable(self._url, "the stream of changes ended before the server sent the first cursor")
 
-    def watch(self, *, after: str | None = None, **filters: str | Iterable[str]) -> Iterator[Change]:
+    def watch(self, *, after: str | None = None, **filters: Filter) -> Iterator[Change]:
         """Yield each change once, as farrier records it: from now on, or after a stored cursor. Reconnects after a
         failure. `filters`: `kind`, `layer`, `to`, `resource` (`node/NAME`), …"""
         following = Feed(filters, after)

@@ -20,6 +20,7 @@ from farrier.config.reading import toml
 from farrier.config.sites import DERIVED, Site, Sites
 from farrier.config.tables import Fault, Reader, place
 from farrier.errors import ConfigError
+from farrier.model.counted import counted
 
 # A site with a thousand static addresses has 100 kB; a larger file is not a site's file.
 _LARGEST_SITE = 1024 * 1024
@@ -48,7 +49,7 @@ def load(directory: str) -> Sites:
     wrong += _together(sites)
     if wrong:
         listed = "".join(f"\n- {each}" for each in wrong)
-        raise ConfigError(f"{len(wrong)} errors in the sites of {directory}:{listed}")
+        raise ConfigError(f"{counted(len(wrong), 'error')} in the sites of {directory}:{listed}")
     return sites
 
 

@@ -1,6 +1,8 @@
-"""Refuses filters of history that can match nothing, because a kind, a layer or a state is misspelt."""
+"""Refuses filters that can match nothing, because a kind, a layer, a state or an action is misspelt."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from farrier.config.reading import nearest
 from farrier.errors import MalformedRequest
@@ -18,8 +20,28 @@ async def refuse(conn: Connection, wanted: HistoryFilter) -> None:
     """Raise MalformedRequest for a kind, layer or state that no resource has or had."""
     if not filter_names.names_any(wanted):
         return
-    kinds = await reading.fetch(conn, KindView, _KINDS, None, False)
+    kinds = await _kinds(conn)
     former = {record[0] for record in await conn.fetch(_FORMER, list(wanted.kinds))}
-    for each in filter_names.unknown(wanted, kinds, former):
+    _refuse(filter_names.unknown(wanted, kinds, former))
+
+
+async def refuse_states(conn: Connection, kind: str, states: tuple[str, ...]) -> None:
+    """Raise MalformedRequest for a state that no resource of the kind has."""
+    if states:
+        _refuse(filter_names.unknown_states(states, await _kinds(conn, kind)))
+
+
+async def refuse_intents(conn: Connection, kind: str | None, actions: tuple[str, ...]) -> None:
+    """Raise MalformedRequest for a kind that is not registered, and for an action that it does not have."""
+    if kind is not None or actions:
+        _refuse(filter_names.unknown_actions(kind, actions, await _kinds(conn)))
+
+
+async def _kinds(conn: Connection, kind: str | None = None) -> tuple[KindView, ...]:
+    return await reading.fetch(conn, KindView, _KINDS, kind, False)
+
+
+def _refuse(found: Iterable[filter_names.Unknown]) -> None:
+    for each in found:
         text = f"{each.field}: no {each.what} is named {each.value!r}; {nearest(each.value, each.known)}"
         raise MalformedRequest(text, hint=each.hint)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from farrier.errors import MalformedRequest
-from farrier.io import intents, reading, refusals, statements
+from farrier.io import intents, misspelt, reading, refusals, statements
 from farrier.io.census import kind_columns
 from farrier.io.pool import Pool
 from farrier.model import ib_partition, network_segment, selection
@@ -52,6 +52,7 @@ class PostgresResourceQueries:
         named = [each.first for each in ranges if not each.pattern]
         matching = [each.pattern for each in ranges if each.pattern]
         async with refusals.borrowed(self._pool) as conn:
+            await misspelt.refuse_states(conn, wanted.kind, wanted.states)
             now = await reading.now(conn)
             return Page(now, await reading.fetch(conn, ResourceView, _SHOWN, *which, *after, limit, named, matching))
 
@@ -71,6 +72,7 @@ class PostgresResourceQueries:
         if wanted.resource is not None and kind is None:
             raise MalformedRequest(f"resource {wanted.resource!r} is given without its kind", hint="give the kind, too")
         async with refusals.borrowed(self._pool) as conn:
+            await misspelt.refuse_intents(conn, kind, wanted.actions)
             id_ = None
             if kind is not None and wanted.resource is not None:
                 id_ = await reading.find_resource(conn, kind, wanted.resource)

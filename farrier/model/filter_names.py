@@ -1,4 +1,4 @@
-"""Finds the kinds, layers and states of a filter that no resource has, because they are misspelt."""
+"""Finds the kinds, layers, states and actions of a filter that no resource has, because they are misspelt."""
 
 from __future__ import annotations
 
@@ -71,6 +71,18 @@ def unknown_states(given: Iterable[str], kinds: Sequence[KindView]) -> Iterator[
     for state in given:
         if known and not any(is_in(each, state) for each in known):
             yield Unknown("state", "state", state, known)
+
+
+def unknown_actions(kind: str | None, actions: Iterable[str], kinds: Sequence[KindView]) -> Iterator[Unknown]:
+    """Yield the kind if it is not registered, and otherwise the actions that it does not have. Without a kind, an
+    action may be that of any kind."""
+    if kind is not None and kind not in (each.kind for each in kinds):
+        yield Unknown("kind", "kind", kind, tuple(each.kind for each in kinds))
+        return
+    known = tuple(
+        dict.fromkeys(action.action for each in kinds if kind in (None, each.kind) for action in each.actions)
+    )
+    yield from (Unknown("action", "action", action, known) for action in actions if action not in known)
 
 
 def _layers(kind: KindView) -> dict[str, frozenset[str]]:

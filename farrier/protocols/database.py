@@ -189,7 +189,7 @@ class ResourceQueries(Protocol):
         self, wanted: WantedResources, *, after: tuple[str, int] = ("", 0), limit: int = 1000
     ) -> Page[ResourceView]:
         """Resources by name and ID, from the first one after `after`. A page with fewer than `limit` rows is the last
-        one."""
+        one. Raises `MalformedRequest` for a state that the kind does not have."""
 
     async def resource(self, kind: str, given: str) -> Page[ResourceDetail]:
         """Everything about one resource, as one row. The resource may have ended."""
@@ -203,7 +203,8 @@ class ResourceQueries(Protocol):
     ) -> IntentPage:
         """Intents of a kind, or of all kinds but `node`, newest first, from the first ID below `before`; at most
         `limit`. Includes intents of resources that have ended. The cost of a page depends neither on the number of
-        intents nor on the filter. Raises `MalformedRequest` for a resource without its kind."""
+        intents nor on the filter. Raises `MalformedRequest` for a resource without its kind, an unknown
+        kind, and an action that the kind does not have."""
 
     async def late(self, limits: Limits, *, limit: int = 1000) -> Page[LateResource]:
         """Resources above their limit, the worst first, at most `limit`. `limits` are the limits that differ from those

@@ -18,6 +18,7 @@ import msgspec
 from typing_extensions import override
 
 from farrier.errors import CredentialError
+from farrier.model.counted import counted
 
 _T = TypeVar("_T")
 
@@ -133,7 +134,7 @@ def _two_lines(reference: str, text: str) -> tuple[str, str]:
     lines = _without_line_end(text).split("\n")
     if len(lines) != 2:
         raise CredentialError(
-            reference, f"expected JSON or two lines, user name and password; found {len(lines)} line(s)"
+            reference, f"expected JSON or two lines, user name and password; found {counted(len(lines), 'line')}"
         )
     username, password = lines
     return username.removesuffix("\r"), password

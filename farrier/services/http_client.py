@@ -188,7 +188,7 @@ class HttpClient(Generic[_C, _E]):
         except CredentialError as error:
             raise self._failures.without_credential(operation, error) from None
         except self._failures.error as error:
-            raise error.of_another(operation=operation) from None
+            raise self._failures.with_wrong_credential(operation, error) from None
         self._known = now, found
         return found
 

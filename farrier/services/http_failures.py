@@ -71,7 +71,7 @@ class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
     """Failures of one service. `failure` is the type of the classes, with one for each `Reason`. The first rule in
     `rules` that fits decides; the last rule fits every response. `retried` are the temporary classes. `busy` is the
     class if farrier's own queue is too long, and `unauthorized` if the credential cannot be read; `credential` is its
-    name in texts."""
+    name in texts. Each text begins with `where`, the instance of the service."""
 
     service: str
     error: type[E]
@@ -81,6 +81,7 @@ class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
     unauthorized: StrEnum
     credential: str
     retried: frozenset[StrEnum] = frozenset()
+    where: str = ""
 
     def possible(self, operation: StrEnum) -> tuple[StrEnum, ...]:
         """The classes of failure that a request of this operation may have."""
@@ -94,7 +95,7 @@ class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
         text = said(answer, secrets) if "{said}" in rule.detail else ""
         return self.error(
             rule.failure,
-            rule.detail.format(service=self.service, status=answer.status, said=text),
+            self._placed(rule.detail.format(service=self.service, status=answer.status, said=text)),
             operation=request.operation,
             ambiguous=request.changes and answer.status >= 500,
             retry_after=answer.stay or None,  # a wait of zero counts as none
@@ -104,22 +105,30 @@ class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
         """The error for a missing or incomplete response."""
         why = no_answer(self.service, error, within=within)
         ambiguous = request.changes and why.arrived
-        return self.error(self.failure(why.reason), why.detail, operation=request.operation, ambiguous=ambiguous)
+        failure, detail = self.failure(why.reason), self._placed(why.detail)
+        return self.error(failure, detail, operation=request.operation, ambiguous=ambiguous)
 
     def garbled(self, request: Request, detail: str) -> E:
         """The error for a successful response with an unusable body. A requested change may have been made."""
         failure = self.failure(Reason.PROTOCOL)
-        return self.error(failure, detail, operation=request.operation, ambiguous=request.changes)
+        return self.error(failure, self._placed(detail), operation=request.operation, ambiguous=request.changes)
 
     def without_credential(self, operation: str, error: CredentialError) -> E:
         """The failure of a request that was not sent because its credential could not be read."""
         failure = self.failure(Reason.UNREACHABLE) if error.temporary else self.unauthorized
-        return self.error(failure, f"{self.credential} cannot be read: {error}", operation=operation)
+        return self.error(failure, self._placed(f"{self.credential} cannot be read: {error}"), operation=operation)
+
+    def with_wrong_credential(self, operation: str, error: E) -> E:
+        """The failure of a request that was not sent because its credential has a wrong form."""
+        return self.error(error.failure, self._placed(error.detail), operation=operation)
 
     def without_slot(self, operation: str, patience: timedelta) -> E:
         """The failure of a request that was not sent because no slot was free."""
         detail = f"this replica's requests to {self.service} are queued for more than {patience.total_seconds():g} s"
-        return self.error(self.busy, detail, operation=operation, retry_after=patience)
+        return self.error(self.busy, self._placed(detail), operation=operation, retry_after=patience)
+
+    def _placed(self, detail: str) -> str:
+        return f"{self.where}: {detail}" if self.where else detail
 
 
 class Reason(StrEnum):

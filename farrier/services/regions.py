@@ -76,6 +76,7 @@ class Regions(SiteClients[RegionSettings, Turns]):
         client = await self._stack.enter_async_context(
             open_sharing(
                 settings.maas,
+                site=site,
                 key=partial(self._credentials.token, settings.key),
                 times=self._times,
                 observer=self._observer,

@@ -11,14 +11,16 @@ from datetime import timedelta
 
 import anyio
 import httpx
+import msgspec
 import structlog
 from typing_extensions import override
 
 from farrier import protocols
+from farrier.log import mask_urls
 from farrier.model.maas import PowerAddress, Subnet, Vlan
 from farrier.services.http_client import open_client
 from farrier.services.maas import Maas
-from farrier.services.maas_service import MAAS, MaasHttp, MaasSettings
+from farrier.services.maas_service import FAILURES, MAAS, MaasHttp, MaasSettings
 from farrier.services.maas_signing import ApiKey, parsed
 from farrier.services.times import Times
 
@@ -36,21 +38,25 @@ NETWORKS_KEPT = timedelta(seconds=30)
 async def open_sharing(
     settings: MaasSettings,
     *,
+    site: str,
     key: Callable[[], Awaitable[str]],
     times: Times,
     observer: protocols.ServiceObserver,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[SharingClient]:
     """The client, which closes with the context; it connects at its first request. `key` returns the API key as MAAS
-    prints it, at most once in `KEY_KEPT`. Raises `ConfigError` for an unusable CA file."""
+    prints it, at most once in `KEY_KEPT`. Errors name the site and the URL. Raises `ConfigError` for an unusable CA
+    file."""
 
     async def credential() -> ApiKey:
         return parsed(await key())
 
     if not settings.url.startswith("https://"):
         _log.warning("maas.not_encrypted", url=settings.url)
+    failures = msgspec.structs.replace(FAILURES, where=f"site {site} ({mask_urls(settings.url)})")
+    service = msgspec.structs.replace(MAAS, failures=failures)
     async with open_client(
-        MAAS, settings, credential=credential, times=times, observer=observer, transport=transport
+        service, settings, credential=credential, times=times, observer=observer, transport=transport
     ) as http:
         yield SharingClient(http, clock=times.clock, settings=settings)
 

@@ -132,14 +132,14 @@ class Access:
         """The client that owns this token. Raises HTTPException for a token that is not accepted."""
         if (found := self._in_file(given)) is not None:
             return self._checked(found)
-        # A token of the file is never slowed: 256 bits cannot be guessed, and another client may share the address.
+        read = backend_of(request).token
+        if read is not None and hmac.compare_digest(given.encode(), (await read()).encode()):
+            return _ADMINISTRATOR
+        # Clients may share an address, so only refusals are limited: a token that is accepted never waits.
         address = _address(request)
         if wait := math.ceil(self._attempts.wait(address)):
             text = f"too many tokens from {address} were not accepted; try again in {wait} s"
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, text, {"Retry-After": str(wait)})
-        read = backend_of(request).token
-        if read is not None and hmac.compare_digest(given.encode(), (await read()).encode()):
-            return _ADMINISTRATOR
         self._attempts.failed(address)
         _log.warning("http.token_refused", client=address)
         raise _refused("the token is not accepted" if self._has_any(request) else f"the token is not accepted: {_NONE}")

@@ -29,6 +29,7 @@ from farrier.model.views import NodeDetail
 from farrier.web import forms, render
 from farrier.web.access import authorize
 from farrier.web.backend import backend_of
+from farrier.web.kind_path import of_a_kind
 
 _KEY, _NAME = "form-key", "form-name"
 # A controller answers within milliseconds. The page of a resource shows an answer that comes later.
@@ -131,6 +132,7 @@ def _refusal(spec: ActionView, node: NodeDetail) -> str:
     return "" if advice.is_accepted(action, node) else "the node is being deleted; to stop the deletion, submit cancel"
 
 
+@of_a_kind
 async def act_on_resource(request: Request) -> Response:
     """GET and POST /resources/{kind}/{name}/act/{action}"""
     path = request.path_params

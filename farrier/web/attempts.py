@@ -1,4 +1,7 @@
-"""Slows failed logins: each client address has a few attempts at once, then one every few seconds.
+"""Limits failed logins: each client address may fail a few times at once, then once every few seconds.
+
+A token that is accepted is not limited. So the limit bounds the log and tells a wrong client to slow down; a token
+resists guesses by its length.
 
 Bounded in memory. One network of IPv6 counts as one address, because a single client has all of its addresses.
 """
@@ -10,7 +13,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 
 from farrier.protocols import Clock
 
-# A person mistypes a few times; a program that guesses gets 14,400 attempts a day.
+# A person mistypes a few times; a program with a wrong token adds at most 14,400 lines a day to the log.
 AT_ONCE = 10
 SECONDS_EACH = 6.0
 # About 1 MB. With more addresses, the oldest addresses are removed.

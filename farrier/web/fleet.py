@@ -20,6 +20,7 @@ from farrier.web.access import requester
 from farrier.web.kind_path import of_a_kind
 from farrier.web.operation import Answer, Call, NoParameters, Operation
 from farrier.web.parameter_types import Kind, Limit, Name, OfNode
+from farrier.web.refusals import MEDIA, Problem
 
 _LONGEST_LIFT_SECONDS = 24 * 3600
 
@@ -139,6 +140,9 @@ OPERATIONS = [
         given=OfSite,
         body=BrakeLift,
         scope=Scope.INTENT,
-        answers={204: Answer(what="The brake is lifted.")},
+        answers={
+            204: Answer(what="The brake is lifted."),
+            409: Answer(what="The brake of the site holds no node.", body=Problem, media=MEDIA),
+        },
     ),
 ]

@@ -19,14 +19,12 @@ from farrier.model import requests as asked
 from farrier.model.actions import ACTIONS, API_MAX
 from farrier.model.api_token import Scope
 from farrier.model.edges import NODE
-from farrier.model.filter_names import Unknown
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.web import operation
 from farrier.web.access import requester
-from farrier.web.backend import Backend
 from farrier.web.operation import Answer, Call, Operation
 from farrier.web.parameter_types import ApiVersion, Id, Limit, Name, Wait
-from farrier.web.refusals import MEDIA, Problem, Refused, unknown
+from farrier.web.refusals import MEDIA, Problem, Refused
 
 Key: TypeAlias = Annotated[
     str,
@@ -171,9 +169,6 @@ async def show_of_resource(call: Call[Waited, None]) -> Response:
 async def list_of_nodes(call: Call[ListedOfNodes, None]) -> Response:
     """List intents of nodes, newest first."""
     given = call.given
-    for action in given.action:
-        if action not in ACTIONS:
-            raise unknown(Unknown("action", "action", action, tuple(ACTIONS)))
     page = await call.backend.resources.intents(NODE, given.wanted(given.node), before=given.before, limit=given.limit)
     return _listed(page)
 
@@ -181,25 +176,10 @@ async def list_of_nodes(call: Call[ListedOfNodes, None]) -> Response:
 async def list_of_resources(call: Call[ListedOfResources, None]) -> Response:
     """List intents of resources of registered kinds, newest first."""
     given = call.given
-    await _refuse_unknown(call.backend, given)
     page = await call.backend.resources.intents(
         given.kind, given.wanted(given.resource), before=given.before, limit=given.limit
     )
     return _listed(page)
-
-
-async def _refuse_unknown(backend: Backend, given: ListedOfResources) -> None:
-    """Raises Refused for a kind that is not registered, and an action that it does not have."""
-    if given.kind is None and not given.action:
-        return
-    kinds = await backend.resources.kinds(given.kind, counted=False)
-    if not kinds:
-        known = tuple(each.kind for each in await backend.resources.kinds(counted=False))
-        raise unknown(Unknown("kind", "kind", str(given.kind), known))
-    actions = dict.fromkeys(each.action for kind in kinds for each in kind.actions)
-    for action in given.action:
-        if action not in actions:
-            raise unknown(Unknown("action", "action", action, tuple(actions)))
 
 
 async def awaited(call: Call[Any, Any], kind: str | None, intent: int) -> IntentView:

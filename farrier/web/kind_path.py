@@ -1,30 +1,29 @@
-"""Operations with a kind in their path. If the kind is not registered, the path does not exist."""
+"""Operations and pages with a kind in their path. If the kind is not registered, the path does not exist."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import Any
+from typing import TypeVar
 
 from starlette.responses import Response
 
 from farrier.errors import MalformedRequest, RefusedByModel
-from farrier.web.operation import Call
 
 # SQLSTATEs of the database: for an unknown kind, and for a resource that does not exist.
 _MALFORMED = "FR400"
 _NOT_FOUND = "FR404"
 
-Respond = Callable[[Call[Any, Any]], Awaitable[Response]]
+A = TypeVar("A")
 
 
-def of_a_kind(respond: Respond) -> Respond:
+def of_a_kind(respond: Callable[[A], Awaitable[Response]]) -> Callable[[A], Awaitable[Response]]:
     """Respond 404 for an unknown kind. A text that the database cannot store remains 400."""
 
     @wraps(respond)
-    async def found(call: Call[Any, Any]) -> Response:
+    async def found(asked: A) -> Response:
         try:
-            return await respond(call)
+            return await respond(asked)
         except MalformedRequest as error:
             if error.sqlstate != _MALFORMED:
                 raise

@@ -22,6 +22,8 @@ _BEARER = "bearer"
 # Python's edges of a text, in the dialect of JSON Schema.
 _EDGES = {r"\A": "^", r"\Z": "$"}
 _EDGE = re.compile(r"\\A|\\Z")
+# Parameters, and fields of a body, that name one resource, which may not exist.
+_RESOURCES = frozenset({"node", "resource"})
 _REFUSALS = {
     400: "A parameter or the body is wrong.",
     401: "The request has no valid token.",
@@ -139,7 +141,13 @@ def _key(type_: Any) -> str:
 
 
 def _may_refuse(each: Operation, status: int) -> bool:
-    return status != 404 or "{" in each.path or each.body is not None
+    return status != 404 or "{" in each.path or not _RESOURCES.isdisjoint(_names(each))
+
+
+def _names(each: Operation) -> Iterable[str]:
+    """The names of an operation's parameters, and of the fields of its body."""
+    yield from (field.name for field in given.fields(each.given, each.path))
+    yield from getattr(each.body, "__struct_fields__", ())
 
 
 def _operation_id(each: Operation) -> str:

@@ -13,9 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from farrier.config.reading import nearest
 from farrier.errors import CredentialError, DatabaseUnreachable, MalformedRequest, RefusedByModel, UndecodableState
-from farrier.model import filter_names
 from farrier.model.intent_views import IntentView
 from farrier.web import render
 
@@ -65,12 +63,6 @@ class Refused(HTTPException):
         super().__init__(status, detail, headers)
         self.hint = hint
         self.intent = intent
-
-
-def unknown(name: filter_names.Unknown) -> Refused:
-    """The refusal of a filter whose value no resource has."""
-    text = f"{name.field}: no {name.what} is named {name.value!r}; {nearest(name.value, name.known)}"
-    return Refused(HTTPStatus.BAD_REQUEST, text, hint=name.hint)
 
 
 async def refused(request: Request, error: Exception) -> Response:

@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse
 
 from farrier.model import duration
 from farrier.model.clocks import Clock
+from farrier.model.counted import counted
 from farrier.model.edges import NODE
 from farrier.model.history import HistoryEntry
 from farrier.model.timeline import Row
@@ -96,6 +97,7 @@ _templates.filters |= {
     "css": _css,
     "used": _used,
     "course": _course,
+    "counted": counted,
     "labels": _labels,
     "json": _json,
     "resource_path": _resource_path,

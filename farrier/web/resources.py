@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from farrier.model import filter_names, ib_partition, network_segment
+from farrier.model import ib_partition, network_segment
 from farrier.model.limits import Limits
 from farrier.model.resource_views import (
     AddressView,
@@ -29,7 +29,6 @@ from farrier.web.kind_path import of_a_kind
 from farrier.web.operation import Answer, Call, Operation
 from farrier.web.parameter_types import Kind, Limit, Name
 from farrier.web.parameters import key_of, parse_after
-from farrier.web.refusals import unknown
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,9 +109,6 @@ async def list_kinds(call: Call[KindFilter, None]) -> Response:
 async def list_(call: Call[Page, None]) -> Response:
     """List resources of a kind by name, in pages."""
     given, backend = call.given, call.backend
-    if given.state:
-        for each in filter_names.unknown_states(given.state, await backend.resources.kinds(given.kind, counted=False)):
-            raise unknown(each)
     wanted = WantedResources(kind=given.kind, names=given.name, states=given.state, sites=given.site, ended=given.ended)
     page = await backend.resources.resources(wanted, after=parse_after(given.after), limit=given.limit)
     last = key_of(page.rows[-1]) if len(page.rows) == given.limit else None

@@ -22,6 +22,26 @@ class Certificate:
         self._loaded()  # a context that failed to load a pair has half of it
         self._load(self.context)
 
+    def fault(self) -> str | None:
+        """Why each client refuses the certificate, such as that it has expired; None if a client that trusts its issuer
+        accepts it. The module ssl shows the dates of a certificate only to a peer, so this makes a handshake in
+        memory."""
+        trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        trusting.check_hostname = False
+        trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # trust the certificate itself, whoever issued it
+        trusting.load_verify_locations(self._cert)
+        to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = trusting.wrap_bio(to_client, to_server)
+        server = self.context.wrap_bio(to_server, to_client, server_side=True)
+        for side in (client, server, client):  # the client's hello, the server's certificate, the client's check
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLCertVerificationError as refused:
+                return refused.verify_message
+        return None
+
     def _loaded(self) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._load(context)

@@ -61,9 +61,9 @@ async def test_a_file_holds_two_lines_or_json(root: Path, content: str) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "found 1 line(s)"),
-        (b"s3kr1t", "found 1 line(s)"),
-        (b"admin\ns3kr1t\nmore", "found 3 line(s)"),
+        (b"", "found 1 line"),
+        (b"s3kr1t", "found 1 line"),
+        (b"admin\ns3kr1t\nmore", "found 3 lines"),
         (b"admin\n\n", "empty"),
         (b"\ns3kr1t\n", "empty"),
         (b"ad:min\ns3kr1t\n", "colon"),
@@ -113,8 +113,8 @@ async def test_stray_characters_are_refused_with_the_name_of_the_fault(root: Pat
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("admin\ns3kr1t\n\n", "found 3 line(s)"),
-        ("admin\ns3kr1t\r\n\r\n", "found 3 line(s)"),
+        ("admin\ns3kr1t\n\n", "found 3 lines"),
+        ("admin\ns3kr1t\r\n\r\n", "found 3 lines"),
         ("admin \ns3kr1t\n", "the user name ends with white space"),
         ("admin\ns3kr1t \n", "the password ends with white space"),
         ("admin\ns3kr1t\r", "the password ends with white space"),

@@ -31,6 +31,7 @@ from tests.support.maas import (
     POWER,
     RELEASE,
     SETTINGS,
+    SITE,
     Observed,
     World,
     commissioned,
@@ -224,7 +225,7 @@ async def test_the_key_is_read_once_a_second_and_at_once_after_a_refusal(region:
 
     times = Times(clock=clock)
     async with open_sharing(
-        SETTINGS, key=key, times=times, observer=Observed(), transport=RegionTransport(region)
+        SETTINGS, site=SITE, key=key, times=times, observer=Observed(), transport=RegionTransport(region)
     ) as client:
         for _ in range(3):
             await client.version()

@@ -18,7 +18,7 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from farrier.errors import ConfigError
+from farrier.errors import ConfigError, CredentialError
 from farrier.model import maas_changes as changes
 from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine
 from farrier.model.maas_changes import LookUp
@@ -236,6 +236,18 @@ async def test_no_error_log_or_representation_contains_a_secret() -> None:
         assert secret not in shown
         assert "***" in error.detail
         assert error.ambiguous
+
+
+async def test_each_failure_names_the_site_and_its_url_without_the_password() -> None:
+    refused, oversized, page = text(401), text(200, b"[" * (LARGEST_BODY_BYTES + 1)), httpx.Response(200, content=PAGE)
+    for answer in (refused, oversized, page, httpx.ConnectError("refused"), TimeoutError()):
+        async with world_of(Scripted(answer), url="http://ops:s3kr1t@maas.test/MAAS") as world:
+            error = await failure_of_change(world)
+        assert error.detail.startswith("site north (http://ops:***@maas.test/MAAS): "), error.detail
+    for key in ("no key", CredentialError("env:KEY", "the variable is not set")):
+        async with world_of(Scripted()) as world:
+            world.key = key
+            assert (await failure_of_read(world)).detail.startswith("site north (http://maas.test/MAAS): the API key ")
 
 
 async def test_a_cancelled_call_is_counted_as_cancelled_and_not_as_a_failure() -> None:

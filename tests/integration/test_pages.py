@@ -305,6 +305,23 @@ async def test_each_kind_is_listed_with_counts_that_link_to_its_resources(
     assert "No resource matches." in (await web.get("/resources/maas_region?q=lon")).text
 
 
+async def test_an_unknown_kind_is_not_found_on_pages_and_in_the_api(web: httpx.AsyncClient) -> None:
+    for path in (
+        "/resources/nokind",
+        "/resources/nokind/lan",
+        "/api/v1/resources/nokind",
+        "/api/v1/resources/nokind/lan",
+    ):
+        assert (await web.get(path)).status_code == 404, path
+
+
+async def test_a_misspelt_state_is_refused_on_the_page_and_in_the_api(web: httpx.AsyncClient) -> None:
+    for path in ("/resources/network_segment", "/api/v1/resources/network_segment"):
+        refused = await web.get(path, params={"state": "redy"})
+        assert refused.status_code == 400, path
+        assert "no state is named 'redy'; did you mean 'ready'?" in html.unescape(refused.text)
+
+
 async def test_the_pages_of_a_segment_and_a_partition_show_addresses_and_members(
     web: httpx.AsyncClient, conn: Connection
 ) -> None:

@@ -210,7 +210,7 @@ async def test_every_kind_has_a_page_with_its_resources_and_every_resource_a_pag
     for text in ("waits for", "<h3>state</h3>", "packing", "of 5m", "<dt>size", "created by"):
         assert text in shown
     assert (await web.get("/resources/crate/c-7")).status_code == 404
-    assert (await web.get("/resources/barrel")).status_code == 400
+    assert (await web.get("/resources/barrel")).status_code == 404
 
 
 async def test_nodes_are_found_like_resources_of_any_kind(web: httpx.AsyncClient, yard: Yard) -> None:

@@ -21,6 +21,7 @@ from farrier.services.times import Times
 from farrier.sim.maas import ADMIN, Region, RegionTransport
 from tests.support.clock import HandClock
 
+SITE = "north"
 SETTINGS = MaasSettings(url="http://maas.test/MAAS")
 POWER = PowerAccess(address="10.0.0.1", username="root", password="calvin&co%1")
 NEW = NewMachine(
@@ -97,6 +98,7 @@ async def world_of(transport: httpx.AsyncBaseTransport | None, **settings: Any) 
     world = World()
     async with open_sharing(
         msgspec.structs.replace(SETTINGS, **settings),
+        site=SITE,
         key=world.current_key,
         times=Times(clock=world.clock, pause=world.pause, wall=world.wall),
         observer=world.observed,

@@ -1,4 +1,4 @@
-"""Failed logins are slowed for each address, and remembered in bounded memory."""
+"""Failed logins are limited for each address, and remembered in bounded memory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_memory_is_bounded_and_the_oldest_addresses_are_forgotten_first() -> Non
     assert len(tried._forgiven) == MOST_ADDRESSES
 
 
-def test_an_hour_of_guessing_gives_a_few_hundred_attempts() -> None:
+def test_an_address_fails_at_most_a_few_hundred_times_an_hour() -> None:
     clock, made = HandClock(), 0
     tried = Attempts(clock)
     for _ in range(3600):

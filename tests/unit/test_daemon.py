@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import signal
 import socket
+from datetime import timedelta
+from pathlib import Path
 
 import anyio
 import pytest
 from structlog.testing import capture_logs
 
+from farrier import clock
 from farrier.config import Config, HttpConfig
 from farrier.daemon import Daemon, foreseen, obey, until_stopped
 from farrier.errors import ConfigError, InternalError
+from farrier.sim.certificates import Authority
 
 
 async def at_once() -> None:
@@ -107,6 +111,18 @@ async def test_signals_during_a_reload_make_one_more_after_it() -> None:
             await reloads.begins()
             reloads.let_go()
     assert reloads.begun == 2
+
+
+async def test_an_expired_certificate_is_logged_at_the_start_and_does_not_prevent_it(tmp_path: Path) -> None:
+    authority = Authority("test", now=clock.wall())
+    files = authority.issue(tmp_path, hosts=("127.0.0.1",), lifetime=timedelta(days=-1))
+    with socket.create_server(("127.0.0.1", 0)) as taken, capture_logs() as logged:
+        port = taken.getsockname()[1]
+        http = HttpConfig(port=port, tls_cert=str(files.certificate), tls_key=str(files.key))
+        with pytest.raises(ConfigError, match="cannot listen"):  # the start goes on until the taken port
+            await Daemon(Config(http=http), anyio.Event()).run()
+    (line,) = [line for line in logged if line["event"] == "certificate.faulty"]
+    assert (line["log_level"], line["reason"]) == ("warning", "certificate has expired")
 
 
 @pytest.mark.parametrize(

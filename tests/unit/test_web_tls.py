@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,19 @@ def test_a_pair_that_does_not_match_is_refused_and_the_present_certificate_stays
         served.reload()
     shutil.copy(other.key, files.key)
     served.reload()
+
+
+def test_a_certificate_that_each_client_refuses_is_loaded_and_has_a_fault(tmp_path: Path) -> None:
+    now, day = clock.wall(), timedelta(days=1)
+    faults = []
+    for authority, lifetime in (
+        (AUTHORITY, day),
+        (AUTHORITY, -day),
+        (Authority("later", now=now + day), 2 * day),
+    ):
+        made = authority.issue(tmp_path, hosts=("127.0.0.1",), lifetime=lifetime)
+        faults.append(Certificate(str(made.certificate), str(made.key)).fault())
+    assert faults == [None, "certificate has expired", "certificate is not yet valid"]
 
 
 def test_a_certificate_and_its_key_are_set_together() -> None:

@@ -18,6 +18,7 @@ from farrier.handlers.ib_partition.apply import Refused, make
 from farrier.handlers.ib_partition.differences import differences
 from farrier.handlers.ib_partition.plan import SEEN_AGAIN_AFTER, Plan, marks, planned
 from farrier.handlers.ib_partition.requests import MOST_NAMED, listed, named
+from farrier.model.counted import counted
 from farrier.model.ib_partition import (
     DELETING,
     ERROR,
@@ -130,7 +131,8 @@ async def _claim_elsewhere(partition: IbPartition, now: datetime, client: UfmCli
     known = found is not None and found.name == partition.fabric_name and found.ports.keys() <= ours
     place = f"the partition was created in the UFM at {partition.claimed_in}, but its site now has {client.url}, which"
     if found is not None and not known:
-        has = f"has {spelled(partition.pkey)} as {found.name or 'a partition'!r}, with {len(found.ports)} port(s)"
+        ports = counted(len(found.ports), "port")
+        has = f"has {spelled(partition.pkey)} as {found.name or 'a partition'!r}, with {ports}"
         return Wait(
             reason=f"{place} {has}: this may be another partition, so farrier does not change it", error=UfmError.label
         )

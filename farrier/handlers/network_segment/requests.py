@@ -19,6 +19,7 @@ from farrier.handlers.network_segment.prefixes import (
     room,
 )
 from farrier.handlers.resource import accept, params_of, reject
+from farrier.model.counted import counted
 from farrier.model.network_segment import MOST_PREFIXES, DeleteSegment, NetworkSegment, UpdateSegment
 from farrier.model.resource import Answer, Pending
 
@@ -68,8 +69,9 @@ def repeated(segment: NetworkSegment) -> tuple[Answer, ...]:
 def _check_delete(segment: NetworkSegment, asked: DeleteSegment) -> None:
     if segment.allocated and not asked.drain:
         raise ValueError(
-            f"{segment.allocated} addresses are allocated, to {users_of(segment)}; release these addresses first, or "
-            "use drain: true; farrier then allocates no more addresses, and waits until all addresses are released"
+            f"the segment has {counted(segment.allocated, 'allocated address')}, of {users_of(segment)}; release these "
+            "addresses first, or use drain: true; farrier then allocates no more addresses, and waits until all "
+            "addresses are released"
         )
 
 

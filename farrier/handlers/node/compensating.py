@@ -34,6 +34,7 @@ from farrier.handlers.node.moves import (
 from farrier.handlers.node.onboarding import detour, discovery
 from farrier.handlers.node.region import Send
 from farrier.model import sla
+from farrier.model.counted import counted
 from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass
 from farrier.model.maas import Machine, StatusNumber
@@ -98,9 +99,8 @@ def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
         return _settled(node, result, now, policy)
     cuts = _own(node).upstream.cuts
     if cuts and _is_late(node, now, policy):
-        return _gave_up(
-            with_note(node, cuts=0), f"the undo did not finish in time: {cuts} calls to MAAS were interrupted"
-        )
+        cut = f"the undo did not finish in time: calls to MAAS were interrupted {counted(cuts, 'time')}"
+        return _gave_up(with_note(node, cuts=0), cut)
     return step_of(node, result, lambda settled: _settled(node, settled, now, policy))
 
 

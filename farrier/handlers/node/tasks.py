@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Waiting, with_fields
+from farrier.model.counted import counted
 from farrier.model.failures import FailureClass
 from farrier.model.node import NO_TIME, Node, Task, TaskType, Workflow
 from farrier.model.node import TaskStatus as T
@@ -110,8 +111,8 @@ def _dispatched(task: Task, now: datetime) -> StageResult:
 
 
 def _failed(task: Task, config: Policy) -> StageResult:
-    failures = task.failures + 1
-    detail = f"task {task.id} ({task.type}) failed {failures} times{_by(task)}: {str(task.result)[:_DETAIL_MAX]}"
+    failures, result = task.failures + 1, str(task.result)[:_DETAIL_MAX]
+    detail = f"task {task.id} ({task.type}) failed {counted(failures, 'time')}{_by(task)}: {result}"
     if failures >= config.max_task_attempts:
         unclean = task.type is TaskType.VALIDATE_CLEAN
         return Failed(failure=FailureClass.VALIDATION_FAILED if unclean else FailureClass.TASK_FAILED, detail=detail)

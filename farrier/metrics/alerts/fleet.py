@@ -67,7 +67,7 @@ def alerts(config: Config) -> tuple[Alert, ...]:
     return (
         *_stuck(config, named=named),
         *((_resource_stuck(),) if named else ()),
-        _end_to_end(config),
+        _end_to_end(config, named=named),
         *(_manual_intervention(failure) for failure in FailureClass),
         _manual_intervention_unknown(),
         _region_failing(named=named),
@@ -138,7 +138,7 @@ def _resource_stuck() -> Alert:
     )
 
 
-def _end_to_end(config: Config) -> Alert:
+def _end_to_end(config: Config, *, named: bool) -> Alert:
     limits = ", ".join(
         f"{rule.place.kind} {duration.human(rule.lasts)}"
         for rule in rules(config.sla)
@@ -147,12 +147,13 @@ def _end_to_end(config: Config) -> Alert:
     return Alert(
         name="FarrierEndToEndBreach",
         severity=Severity.TICKET,
-        expr=fleet(latest(gauges.ABOVE_SLA, equals("state", END_TO_END)), "kind") + " > 0",
+        expr=fleet(latest(gauges.ABOVE_SLA, equals("state", END_TO_END)), *_PLACE) + " > 0",
         hold=FLEET_HOLD,
         because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} {{ $labels.kind }} workflow(s) take longer than the limit for the whole workflow",
-        description="A change of the stage does not reset the clock of this limit. General limits, which limits of "
-        f"sites and models override: {limits}. To list the workflows, run farrier sla breaches",
+        description="To list the {{ $value }} node(s), run farrier sla breaches: their clock is "
+        f"{{{{ $labels.kind }}}} {END_TO_END}. A change of the stage does not reset this clock. General limits, which "
+        f"limits of sites and models override: {limits}." + (_FURTHEST if named else ""),
     )
 
 

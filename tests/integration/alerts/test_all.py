@@ -276,3 +276,23 @@ def test_the_page_about_failing_regions_names_them_and_no_other_alert_does(tmp_p
     expected = {"eval_time": "6m", "alertname": "FarrierRegionFailing", "exp_alerts": [page]}
     replicas = [promtool.Replica("a", told)]
     promtool.check(tmp_path, replicas, expected, promtool.never("FarrierResourceStuck", 20))
+
+
+def test_the_ticket_about_long_workflows_says_how_many_nodes_have_them_and_which(tmp_path: Path) -> None:
+    labels = {"kind": "onboarding", "state": "end_to_end"}
+    told = {
+        promtool.labelled("farrier_resources_above_sla", **labels): "2x20",
+        promtool.labelled("farrier_resource_above_sla_seconds", name="gpu-1", resource_kind="node", **labels): "60x20",
+    }
+    ticket = {
+        "exp_labels": {"severity": "ticket", **labels},
+        "exp_annotations": {
+            "summary": "2 onboarding workflow(s) take longer than the limit for the whole workflow",
+            "description": "To list the 2 node(s), run farrier sla breaches: their clock is onboarding end_to_end. A "
+            "change of the stage does not reset this clock. General limits, which limits of sites and models override: "
+            "onboarding 4h, decommission 8h. Furthest above the limit: gpu-1",
+            "runbook_url": "https://docs.example/operating/alerts/FarrierEndToEndBreach.md",
+        },
+    }
+    expected = {"eval_time": "6m", "alertname": "FarrierEndToEndBreach", "exp_alerts": [ticket]}
+    promtool.check(tmp_path, [promtool.Replica("a", told)], expected)

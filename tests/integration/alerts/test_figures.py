@@ -91,7 +91,7 @@ FIGURES = (
         "FarrierEndToEndBreach",
         'farrier_resources_above_sla{kind="onboarding",state="end_to_end",substate=""}',
         Severity.TICKET,
-        {"kind": "onboarding"},
+        {"kind": "onboarding", "state": "end_to_end"},
     ),
     manual(FailureClass.STATE_DISAGREEMENT),
     Figure("FarrierBrakeHolds", "farrier_brakes_holding", Severity.PAGE),

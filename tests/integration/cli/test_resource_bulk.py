@@ -64,7 +64,7 @@ async def test_act_on_a_node_runs_the_command_of_the_action(farrier: Prompt, yar
         (["crate", "create", "c-9"], ExitCode.USAGE, "run farrier resource intent crate NAME create"),
         (["disk", "delete", "c-1"], ExitCode.USAGE, "no kind is named 'disk'"),
         (["crate", "delete", "c-1", "colour=red"], ExitCode.USAGE, "colour is unknown"),
-        (["crate", "delete", "--state", "lost"], ExitCode.USAGE, "no crate has a state 'lost'"),
+        (["crate", "delete", "--state", "lost"], ExitCode.USAGE, "no state is named 'lost'"),
         (["crate", "delete", "c-1", "--until", "lost"], ExitCode.USAGE, "no crate has a state 'lost'"),
     ],
 )

@@ -80,6 +80,8 @@ async def test_nodes_are_registered_together_and_listed_by_filters(farrier: Asyn
     assert [each.name for each in registered] == ["gpu-1", "gpu-2"]
     assert registered[1].bootstrap_token
     assert [node.name async for node in farrier.nodes(site="fra")] == ["gpu-2"]
+    assert [node.name async for node in farrier.nodes(failed=True)] == []
+    assert [node.name async for node in farrier.nodes(failed=False, site=["ams", "fra"])] == ["gpu-1", "gpu-2"]
     assert (await farrier.node("gpu-2")).labels == {"row": "4"}
 
 

@@ -249,7 +249,7 @@ async def test_an_open_allocation_delays_a_deletion_and_once_committed_refuses_i
     await lan.advance(timedelta(seconds=1))
     await lan.settle()
     status, reason = await lan.answer(request)
-    assert (status, "1 addresses are allocated, to late" in reason) == ("rejected", True)
+    assert (status, "has 1 allocated address, of late" in reason) == ("rejected", True)
 
 
 async def test_a_commit_that_adds_prefixes_does_not_wait_for_an_open_allocation(lan: Lan) -> None:

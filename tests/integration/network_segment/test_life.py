@@ -74,7 +74,7 @@ async def test_a_deletion_is_refused_with_the_first_ten_users_and_how_many_more(
     await lan.settle()
     status, reason = await lan.answer(request)
     assert status == "rejected"
-    assert reason.startswith("13 addresses are allocated, to host-000, host-001,")
+    assert reason.startswith("the segment has 13 allocated addresses, of host-000, host-001,")
     assert "host-009 and 3 more; release these addresses first, or use drain: true" in reason
     assert "host-010" not in reason
     assert await lan.state(made) == "ready"

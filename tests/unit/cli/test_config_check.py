@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from farrier import cli
+from farrier import cli, clock
+from farrier.sim.certificates import Authority
 
 
 def check(tmp_path: Path, text: str, *options: str) -> tuple[int, str, str]:
@@ -53,6 +55,14 @@ def test_what_the_daemon_would_refuse_is_refused_in_one_line(tmp_path: Path, tex
     (line,) = err.splitlines()
     assert (code, out) == (2, "")
     assert line.startswith("farrier: ") and reason in line
+
+
+def test_an_expired_certificate_is_a_warning(tmp_path: Path) -> None:
+    authority = Authority("test", now=clock.wall())
+    files = authority.issue(tmp_path, hosts=("127.0.0.1",), lifetime=timedelta(days=-1))
+    code, out, err = check(tmp_path, f"[http]\ntls_cert = '{files.certificate}'\ntls_key = '{files.key}'\n")
+    assert code == 0 and "the settings are valid" in out
+    assert err == f"farrier: warning: clients refuse http.tls_cert '{files.certificate}': certificate has expired\n"
 
 
 @pytest.mark.parametrize(

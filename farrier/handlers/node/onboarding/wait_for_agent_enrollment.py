@@ -25,6 +25,7 @@ from farrier.handlers.node.moves import (
 )
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.onboarding.deploy_failure import post_install
+from farrier.model.counted import counted
 from farrier.model.failures import FailureClass
 from farrier.model.health import SSH_SEED_LIMIT, Healthy
 from farrier.model.maas import Event, MaasError
@@ -65,7 +66,7 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> Done | Failed | Wait
         if agent.ssh_seed_failures >= SSH_SEED_LIMIT and _was_heard_in_this_attempt(node, agent):
             return Failed(
                 failure=FailureClass.SSH_SEED_FAILED_REPEATEDLY,
-                detail=f"the agent reported a failed SSH seed {agent.ssh_seed_failures} times in a row",
+                detail=f"the agent reported a failed SSH seed {counted(agent.ssh_seed_failures, 'time')} in a row",
             )
     proof = proven_healthy(node, now, config)
     if isinstance(proof, Healthy):
