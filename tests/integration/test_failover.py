@@ -20,6 +20,7 @@ SHORT = pool.Timeouts(connect=timedelta(seconds=2), statement=timedelta(seconds=
 FOLLOWED_SECONDS = 15
 
 
+@pytest.mark.full
 async def test_nodes_move_again_within_15_s_of_the_promotion_after_the_primary_vanished() -> None:
     async with standby.replicated() as pair, replica(pair.dsn) as daemon:
         await daemon.until("daemon.ready")

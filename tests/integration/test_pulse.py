@@ -59,6 +59,7 @@ async def beat(db: pg.Database) -> timedelta | None:
         return batch.done
 
 
+@pytest.mark.full
 async def test_after_the_clock_is_set_back_only_nodes_of_dead_agents_go_offline(
     db: pg.Database,
 ) -> None:

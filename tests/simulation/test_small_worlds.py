@@ -96,6 +96,7 @@ def test_no_order_of_actions_on_two_resources_breaks_a_promise(budget: Budget) -
     assert explored.worlds < MOST, "the search has to be complete"
 
 
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("bug", [bug for bug in Bug if bug is not Bug.NONE], ids=lambda bug: bug.value)
 def test_a_planted_bug_is_found(bug: Bug) -> None:
     size, budget = PLANTED[bug]

@@ -314,6 +314,7 @@ async def test_a_server_that_a_command_started_ends_with_it(nowhere: Prompt, dir
     assert not EmbeddedServer(directory).is_running()
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("command", [["db", "migrate"], ["db", "check"], ["node", "list"]], ids=" ".join)
 async def test_an_embedded_schema_that_is_not_upgraded_is_refused_with_the_directory_to_remove(
     nowhere: Prompt, directory: Path, command: list[str]

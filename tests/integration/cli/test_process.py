@@ -64,6 +64,7 @@ async def test_no_value_is_cut_in_a_pipe(db: pg.Database, farrier: Prompt) -> No
     assert site in line
 
 
+@pytest.mark.full
 async def test_with_json_standard_output_has_only_json(db: pg.Database) -> None:
     for words in (("node", "list"), ("task", "list"), ("sla", "breaches"), ("sla", "list")):
         msgspec.json.decode((await process(*words, "--json", dsn=db.dsn)).stdout)
