@@ -120,14 +120,14 @@ def _then_retry_at_once(fix: str) -> Advice:
 
 FAILURES: Mapping[FailureClass, Advice] = {
     FailureClass.DISCOVERY_CONFLICT: _then_retry(
-        "several machines in MAAS match: correct those that the detail names, until only one matches"
+        "several machines in MAAS match: correct the machines that the detail names, until only one machine matches"
     ),
-    FailureClass.BOSS_DISK_NOT_FOUND: _then_retry("seat or replace the boot disk and commission the machine again"),
+    FailureClass.BOSS_DISK_NOT_FOUND: _then_retry("reseat or replace the boot disk, and commission the machine again"),
     FailureClass.PXE_INTERFACE_UNFIXABLE: _then_retry("correct the boot interface and its VLAN in MAAS"),
     FailureClass.MACHINE_DELETED_UPSTREAM: Advice(
         False,
-        "find out who deleted the machine in MAAS; for an onboarding, restart_clean creates it again; for a "
-        "decommission, cancel",
+        "find out who deleted the machine in MAAS; for an onboarding, submit restart_clean, which creates the machine "
+        "again; for a decommission, submit cancel",
     ),
     FailureClass.DATASOURCE_FAILED_REPEATEDLY: _then_retry(
         "check that the node reaches the MAAS metadata service (routes, DNS, proxy)"
@@ -138,8 +138,8 @@ FAILURES: Mapping[FailureClass, Advice] = {
     FailureClass.SSH_SEED_FAILED_REPEATEDLY: _then_retry("check the SSH seed and the agent's log on the node"),
     FailureClass.STATE_DISAGREEMENT: Advice(
         False,
-        "if another user owns the machine, free it in MAAS; then submit adopt_observed_state if MAAS is right, else "
-        "restart_clean",
+        "if another user owns the machine, release it in MAAS; then submit adopt_observed_state if the state in MAAS "
+        "is correct, and otherwise restart_clean",
     ),
     FailureClass.IDENTITY_MISMATCH: Advice(
         False, "the BMC belongs to another machine: correct the node's BMC address with set_bmc, then retry_stage"
@@ -149,7 +149,8 @@ FAILURES: Mapping[FailureClass, Advice] = {
         "correct the address with set_bmc, or use clear_bmc on the node that the detail names, then retry_stage",
     ),
     FailureClass.ADOPT_FAILED: Advice(
-        False, "read the node's last BMC error, fix its cause and adopt again, or submit manage to end the adoption"
+        False,
+        "read the node's last BMC error, fix its cause and submit adopt again, or submit manage to end the adoption",
     ),
     FailureClass.INVALID_CONFIG: _then_retry("correct the site's configuration"),
     FailureClass.UPSTREAM_REFUSED: _then_retry(
@@ -157,24 +158,24 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.UNDO_FAILED: Advice(
         False,
-        "undo by hand the changes that the detail names, then restart_clean; or cancel, which ends the workflow "
-        "without more undo",
+        "undo by hand the changes that the detail names, then submit restart_clean; or submit cancel, which ends the "
+        "workflow even if the undo fails again",
     ),
     FailureClass.OPERATOR_REQUEST: Advice(
         False, "an operator froze this workflow: read the reason, then resume, restart_clean or cancel"
     ),
-    FailureClass.TIMEOUT: _then_retry_at_once("check what the stage waits for and fix the cause"),
-    FailureClass.UPSTREAM_ERROR: _then_retry_at_once("check the health of the service in the detail"),
+    FailureClass.TIMEOUT: _then_retry_at_once("check what the stage waits for, and fix the cause"),
+    FailureClass.UPSTREAM_ERROR: _then_retry_at_once("check the health of the service that the detail names"),
     FailureClass.CAPACITY: _then_retry_at_once(
-        "extend the subnet that the detail names, free addresses in it, or link another"
+        "in MAAS, extend the subnet that the detail names, release some of its addresses, or link another subnet"
     ),
     FailureClass.POWER_FAILED: _then_retry_at_once("fix the machine's BMC, its network or its power settings in MAAS"),
     FailureClass.NOT_MANAGEABLE: Advice(
         True, "make the BMC manageable first: read the node's last BMC error, and correct the BMC details with set_bmc"
     ),
-    FailureClass.NO_CREDENTIALS: Advice(True, "use set_bmc with a credential reference that resolves"),
+    FailureClass.NO_CREDENTIALS: Advice(True, "submit set_bmc with a reference to a credential that farrier can read"),
     FailureClass.COMMISSIONING_FAILED: Advice(
-        True, "read the commissioning results in MAAS; replace failing hardware before the attempts run out"
+        True, "read the commissioning results in MAAS, and replace failing hardware before farrier stops retrying"
     ),
     FailureClass.DEPLOY_FAILED: Advice(
         True, "read the installation log in MAAS; correct the image or its storage layout"
