@@ -113,8 +113,10 @@ _STATUS = _fan(
         (N.RETIRED,),
         N.REMOVING,
         "remove workflow",
-        "intent remove, delete or decommission full_decommission; the transition creates or resumes the task "
-        "node.uninstall",
+        (
+            "intent remove, delete or decommission full_decommission; the transition creates or resumes the task "
+            "node.uninstall"
+        ),
     ),
     ((N.REMOVING,), N.RETIRED, "uninstall or operator", "the uninstall failed, or intent cancel"),
     (
