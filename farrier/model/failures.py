@@ -120,14 +120,14 @@ def _then_retry_at_once(fix: str) -> Advice:
 
 FAILURES: Mapping[FailureClass, Advice] = {
     FailureClass.DISCOVERY_CONFLICT: _then_retry(
-        "several machines in MAAS match: correct the machines that the detail names, until only one machine matches"
+        "several machines in MAAS match: correct the machines that the detail names until only one matches"
     ),
     FailureClass.BOSS_DISK_NOT_FOUND: _then_retry("reseat or replace the boot disk, and commission the machine again"),
     FailureClass.PXE_INTERFACE_UNFIXABLE: _then_retry("correct the boot interface and its VLAN in MAAS"),
     FailureClass.MACHINE_DELETED_UPSTREAM: Advice(
         False,
-        "find out who deleted the machine in MAAS; for an onboarding, submit restart_clean, which creates the machine "
-        "again; for a decommission, submit cancel",
+        "find out who deleted the machine in MAAS; restart_clean creates it again in an onboarding; cancel ends a "
+        "decommission",
     ),
     FailureClass.DATASOURCE_FAILED_REPEATEDLY: _then_retry(
         "check that the node reaches the MAAS metadata service (routes, DNS, proxy)"
@@ -138,8 +138,8 @@ FAILURES: Mapping[FailureClass, Advice] = {
     FailureClass.SSH_SEED_FAILED_REPEATEDLY: _then_retry("check the SSH seed and the agent's log on the node"),
     FailureClass.STATE_DISAGREEMENT: Advice(
         False,
-        "if another user owns the machine, release it in MAAS; then submit adopt_observed_state if the state in MAAS "
-        "is correct, and otherwise restart_clean",
+        "if another user owns the machine, free it in MAAS; then submit adopt_observed_state if MAAS is right, else "
+        "restart_clean",
     ),
     FailureClass.IDENTITY_MISMATCH: Advice(
         False, "the BMC belongs to another machine: correct the node's BMC address with set_bmc, then retry_stage"
@@ -158,8 +158,8 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.UNDO_FAILED: Advice(
         False,
-        "undo by hand the changes that the detail names, then submit restart_clean; or submit cancel, which ends the "
-        "workflow even if the undo fails again",
+        "undo by hand the changes in the detail, then restart_clean; or cancel, which ends the workflow even if the undo "
+        "fails",
     ),
     FailureClass.OPERATOR_REQUEST: Advice(
         False, "an operator froze this workflow: read the reason, then resume, restart_clean or cancel"
@@ -167,7 +167,7 @@ FAILURES: Mapping[FailureClass, Advice] = {
     FailureClass.TIMEOUT: _then_retry_at_once("check what the stage waits for, and fix the cause"),
     FailureClass.UPSTREAM_ERROR: _then_retry_at_once("check the health of the service that the detail names"),
     FailureClass.CAPACITY: _then_retry_at_once(
-        "in MAAS, extend the subnet that the detail names, release some of its addresses, or link another subnet"
+        "extend the subnet in the detail, free some of its addresses, or link another one"
     ),
     FailureClass.POWER_FAILED: _then_retry_at_once("fix the machine's BMC, its network or its power settings in MAAS"),
     FailureClass.NOT_MANAGEABLE: Advice(
