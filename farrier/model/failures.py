@@ -158,8 +158,8 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.UNDO_FAILED: Advice(
         False,
-        "undo by hand the changes in the detail, then restart_clean; or cancel, which ends the workflow even if the undo "
-        "fails",
+        "undo by hand the changes in the detail, then restart_clean; or cancel, which ends the workflow even if the "
+        "undo fails",
     ),
     FailureClass.OPERATOR_REQUEST: Advice(
         False, "an operator froze this workflow: read the reason, then resume, restart_clean or cancel"
