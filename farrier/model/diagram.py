@@ -125,7 +125,7 @@ def _stage_limit_table() -> str:
         for layer, limits in sla.STAGES.items()
         for stage, limit in limits.items()
     ]
-    note = f"A stage that lasts {sla.STAGE_DEADLINE_FACTOR} times its limit fails as `timeout`."
+    note = f"A stage that lasts {sla.STAGE_DEADLINE_FACTOR} times its limit fails with class `timeout`."
     return f"{note}\n\n{table(('workflow', 'stage', 'limit'), rows)}"
 
 

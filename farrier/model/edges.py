@@ -94,7 +94,7 @@ _STATUS = _fan(
         (N.ACTIVE, N.OFFLINE, N.QUARANTINED),
         N.DRAINING,
         "operator",
-        "intent drain, decommission or delete; creates or resumes the task node.drain",
+        "intent drain, decommission or delete; the transition creates or resumes the task node.drain",
     ),
     ((N.DRAINING,), N.RETIRED, "drain", "the task node.drain succeeded, was forced, or was not needed"),
     (
@@ -113,7 +113,10 @@ _STATUS = _fan(
         (N.RETIRED,),
         N.REMOVING,
         "remove workflow",
-        "intent remove, delete or decommission full_decommission; creates or resumes the task node.uninstall",
+        (
+            "intent remove, delete or decommission full_decommission; the transition creates or resumes the task "
+            "node.uninstall"
+        ),
     ),
     ((N.REMOVING,), N.RETIRED, "uninstall or operator", "the uninstall failed, or intent cancel"),
     (

@@ -120,14 +120,14 @@ def _then_retry_at_once(fix: str) -> Advice:
 
 FAILURES: Mapping[FailureClass, Advice] = {
     FailureClass.DISCOVERY_CONFLICT: _then_retry(
-        "several machines in MAAS match: correct those that the detail names, until only one matches"
+        "several machines in MAAS match: correct the machines that the detail names until only one matches"
     ),
-    FailureClass.BOSS_DISK_NOT_FOUND: _then_retry("seat or replace the boot disk and commission the machine again"),
+    FailureClass.BOSS_DISK_NOT_FOUND: _then_retry("reseat or replace the boot disk, and commission the machine again"),
     FailureClass.PXE_INTERFACE_UNFIXABLE: _then_retry("correct the boot interface and its VLAN in MAAS"),
     FailureClass.MACHINE_DELETED_UPSTREAM: Advice(
         False,
-        "find out who deleted the machine in MAAS; for an onboarding, restart_clean creates it again; for a "
-        "decommission, cancel",
+        "find out who deleted the machine in MAAS; restart_clean creates it again in an onboarding; cancel ends a "
+        "decommission",
     ),
     FailureClass.DATASOURCE_FAILED_REPEATEDLY: _then_retry(
         "check that the node reaches the MAAS metadata service (routes, DNS, proxy)"
@@ -149,7 +149,8 @@ FAILURES: Mapping[FailureClass, Advice] = {
         "correct the address with set_bmc, or use clear_bmc on the node that the detail names, then retry_stage",
     ),
     FailureClass.ADOPT_FAILED: Advice(
-        False, "read the node's last BMC error, fix its cause and adopt again, or submit manage to end the adoption"
+        False,
+        "read the node's last BMC error, fix its cause and submit adopt again, or submit manage to end the adoption",
     ),
     FailureClass.INVALID_CONFIG: _then_retry("correct the site's configuration"),
     FailureClass.UPSTREAM_REFUSED: _then_retry(
@@ -157,24 +158,24 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.UNDO_FAILED: Advice(
         False,
-        "undo by hand the changes that the detail names, then restart_clean; or cancel, which ends the workflow "
-        "without more undo",
+        "undo by hand the changes in the detail, then restart_clean; or cancel, which ends the workflow even if the "
+        "undo fails",
     ),
     FailureClass.OPERATOR_REQUEST: Advice(
         False, "an operator froze this workflow: read the reason, then resume, restart_clean or cancel"
     ),
-    FailureClass.TIMEOUT: _then_retry_at_once("check what the stage waits for and fix the cause"),
-    FailureClass.UPSTREAM_ERROR: _then_retry_at_once("check the health of the service in the detail"),
+    FailureClass.TIMEOUT: _then_retry_at_once("check what the stage waits for, and fix the cause"),
+    FailureClass.UPSTREAM_ERROR: _then_retry_at_once("check the health of the service that the detail names"),
     FailureClass.CAPACITY: _then_retry_at_once(
-        "extend the subnet that the detail names, free addresses in it, or link another"
+        "extend the subnet in the detail, free some of its addresses, or link another one"
     ),
     FailureClass.POWER_FAILED: _then_retry_at_once("fix the machine's BMC, its network or its power settings in MAAS"),
     FailureClass.NOT_MANAGEABLE: Advice(
         True, "make the BMC manageable first: read the node's last BMC error, and correct the BMC details with set_bmc"
     ),
-    FailureClass.NO_CREDENTIALS: Advice(True, "use set_bmc with a credential reference that resolves"),
+    FailureClass.NO_CREDENTIALS: Advice(True, "submit set_bmc with a reference to a credential that farrier can read"),
     FailureClass.COMMISSIONING_FAILED: Advice(
-        True, "read the commissioning results in MAAS; replace failing hardware before the attempts run out"
+        True, "read the commissioning results in MAAS, and replace failing hardware before farrier stops retrying"
     ),
     FailureClass.DEPLOY_FAILED: Advice(
         True, "read the installation log in MAAS; correct the image or its storage layout"
