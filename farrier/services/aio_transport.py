@@ -201,7 +201,7 @@ class _Body(httpx.AsyncByteStream):
 
 
 def _raise(error: Exception, request: httpx.Request) -> NoReturn:
-    """Raise the exception of httpx for an error of aiohttp. For a failed connection, its cause is the system's error."""
+    """Raise the exception of httpx for an error of aiohttp. The cause of a failed connection is the system's error."""
     if isinstance(error, Lost):
         error = error.reason
     kind = next((ours for theirs, ours in _KINDS if isinstance(error, theirs)), httpx.ReadError)
