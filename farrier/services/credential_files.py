@@ -74,8 +74,8 @@ def _real(path: Path) -> str:
     """Return `path` with all symlinks followed. Raises the exceptions of `Path.resolve`.
 
     The kernel follows symlinks three times as fast as Python, and O_PATH has no effect on a FIFO or a device. If the
-    kernel does not find the path, Python resolves it without the file. So an error reveals whether a file exists only
-    below the roots.
+    kernel does not find the path, Python resolves it without the file. So an error about a path outside the roots does
+    not reveal whether the file exists.
     """
     if _ONLY_LOOK is None:
         return str(path.resolve())
