@@ -1,4 +1,4 @@
-"""Operations with a kind in their path. If the kind is not registered, the path does not exist."""
+"""Wraps API operations with a kind in their path, so that the path of an unregistered kind does not exist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Respond = Callable[[Call[Any, Any]], Awaitable[Response]]
 
 
 def of_a_kind(respond: Respond) -> Respond:
-    """Respond 404 for an unknown kind. A text that the database cannot store remains 400."""
+    """Make `respond` return 404 for an unknown kind. A text that the database cannot store still results in 400."""
 
     @wraps(respond)
     async def found(call: Call[Any, Any]) -> Response:
