@@ -17,7 +17,7 @@ from farrier.cli.form import Form, formed_as_is
 from farrier.model import duration
 from farrier.model.history import HistoryFilter, Order, parse_resource
 
-# A controller that lost the reply to a commit looks up the commit in the history, so younger entries must stay.
+# If a controller loses the reply to a commit, it looks for the commit in the history, so younger entries must stay.
 _YOUNGEST = timedelta(days=1)
 
 history = typer.Typer(
