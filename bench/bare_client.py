@@ -1,9 +1,9 @@
 """Repeats recorded calls to a MAAS region without making decisions: `python -m bench.bare_client URL FILE`.
 
-The client is a separate process, as the daemon is. It makes the calls of FILE, with the same concurrency as farrier. It
-handles the machines one after another, and makes the calls about one machine in their order. Calls about no machine or
-about several machines are made in between. From a response, the client reads only the ids that later calls need. At the
-end it prints how long the calls took.
+The client is a separate process, as the daemon is. The client makes the calls of FILE, with the same concurrency as
+farrier. The client handles the machines one after another, and makes the calls about one machine in their order. Calls
+about no machine or about several machines are made in between. From a response, the client reads only the ids that
+later calls need. At the end it prints how long the calls took.
 """
 
 from __future__ import annotations

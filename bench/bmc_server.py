@@ -1,7 +1,7 @@
 """Runs a fleet of BMCs in a separate process: `python -m bench.bmc_server BMCS DEAD DELAY DIRECTORY`.
 
 `bench.bmc_fleet` starts this process. The process ends when its standard input ends, so it never outlives its parent.
-Each BMC has its own address in 127.77.0.0/16 and a certificate with that address. It speaks TLS, requires basic
+Each BMC has its own address in 127.77.0.0/16 and a certificate with that address. Each BMC speaks TLS, requires basic
 authentication for all paths except the service root, has one system and one manager, and takes DELAY seconds for each
 response. Dead BMCs are spread evenly among the others; the kernel drops SYNs to them, as a firewall does. For each
 input on standard input, the process prints a line of counts.

@@ -40,8 +40,7 @@ class Ground(msgspec.Struct, frozen=True):
 
 @contextmanager
 def server(dsn: str | None) -> Iterator[str]:
-    """Yield the DSN of a running server. It is `dsn`, or the DSN of an embedded server that is removed after the
-    block."""
+    """Yield the DSN of a running server: `dsn`, or the DSN of an embedded server that is removed after the block."""
     if dsn is not None:
         yield dsn
         return

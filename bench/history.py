@@ -1,8 +1,9 @@
 """Measures the speed of reading and removing history with ten million changes.
 
 The benchmark reads pages at the beginning, in the middle and at the end of two lists: all changes, and the changes of
-one node. It also reads a page without matches, and removes old changes. The changes span a hundred days, in the order
-in which a fleet makes them. One node makes a thousand changes a day, which is more than a node with a dead BMC makes.
+one node. The benchmark also reads a page without matches, and removes old changes. The changes span a hundred days, in
+the order in which a fleet makes them. One node makes a thousand changes a day, which is more than a node with a dead
+BMC makes.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ async def running(
     controllers: PostgresControllers | None = None,
     config: ControllerConfig = CONTROLLER,
 ) -> AsyncIterator[Work]:
-    """Run a controller for the ground's nodes. It is drained at the end of the block."""
+    """Run a controller for the ground's nodes. At the end of the block, the controller is drained."""
     memory.settle()
     async with ground.pool.acquire() as conn:
         await catalog.set_settings(conn, _NODES)

@@ -1,9 +1,9 @@
 """Measures the time from an intent to its committed transition, while the fleet is swept at its usual rate.
 
-The daemon is a separate process; this process is the client. It inserts an intent on one connection. On another
+The daemon is a separate process; this process is the client. The client inserts an intent on one connection. On another
 connection it waits for the notification of the commit that answers the intent and changes the node. The time begins
-before the client sends the INSERT, and ends when the notification arrives. It includes two round trips to the server
-and the work between them.
+before the client sends the INSERT, and ends when the notification arrives. The time includes two round trips to the
+server and the work between them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Runs a simulated MAAS region beside a daemon, with its future fleet, the agents of its machines, and its
 configuration files.
 
-The benchmarks of MAAS use it. The region and the agents of its machines run in this process; the daemon is a separate
-process and connects to the region over a socket. The nodes' BMCs are verified beforehand, as in a generated fleet,
-because the figures are about MAAS.
+The benchmarks of MAAS use this module. The region and the agents of its machines run in this process; the daemon is a
+separate process and connects to the region over a socket. The nodes' BMCs are verified beforehand, as in a generated
+fleet, because the figures are about MAAS.
 """
 
 from __future__ import annotations

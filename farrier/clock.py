@@ -22,6 +22,5 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def wall() -> datetime:
-    """Return the time of day on this host, without a database. It is used for the expiry of tokens, and for lists
-    without ages."""
+    """Return the time of day on this host, without a database, for the expiry of tokens and for lists without ages."""
     return datetime.now(UTC)

@@ -1,7 +1,7 @@
 """Tunes the garbage collector for a long-running loop.
 
-The daemon and benchmarks call `settle` once after start-up. This shortens the pauses of a full collection, in which the
-process serves no request for about 50 ms.
+The daemon and benchmarks call `settle` once after start-up. `settle` shortens the pauses of a full collection, in which
+the process serves no request for about 50 ms.
 """
 
 from __future__ import annotations

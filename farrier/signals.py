@@ -1,7 +1,7 @@
 """Yields the signals that this process receives, without repeated deliveries.
 
-If a signal arrives while the loop reads another signal, uvloop 0.23 delivers it twice (`Loop._invoke_signals`). This
-happens if a stop signal directly follows a reload signal. A second stop signal ends the process without a drain, so a
+If a signal arrives while the loop reads another signal, uvloop 0.23 delivers it twice (`Loop._invoke_signals`). For
+example, a stop signal may directly follow a reload signal. A second stop signal ends the process without a drain, so a
 signal that is delivered twice must count once.
 """
 

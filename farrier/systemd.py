@@ -1,7 +1,7 @@
 """Notifies systemd of the daemon's state: READY, STATUS, WATCHDOG, RELOADING, STOPPING.
 
-Without systemd ($NOTIFY_SOCKET is not set), a notifier does nothing. It never raises an error and never blocks, because
-the daemon must continue if systemd does not respond. The protocol is sd_notify(3), one datagram per message.
+Without systemd ($NOTIFY_SOCKET is not set), a notifier does nothing. A notifier never raises an error and never blocks,
+because the daemon must continue if systemd does not respond. The protocol is sd_notify(3), one datagram per message.
 """
 
 from __future__ import annotations

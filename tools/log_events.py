@@ -1,7 +1,7 @@
 """Reads every event that farrier logs from the source code. Names of events are constants, so the list is complete.
 
-`tools.generate_docs` uses it for the table in docs/operating/running.md, and a test uses it to check for secrets in the
-log. Events of simulations and commands are omitted, because they are not in the log of a service.
+`tools.generate_docs` uses the events for the table in docs/operating/running.md, and a test checks them for secrets in
+the log. Events of simulations and commands are omitted, because they are not in the log of a service.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 statement with a fault, and runs the tests. DIRECTORY then contains the faults, the tests that reached each fault, and
 how long each test took. `python -m tools.mutants run DIRECTORY` plants one fault after another and runs the tests that
 reached it, the quickest first: first the tests of `make test` in this checkout and then, if none of them fails, the
-others. It prints how many faults each suite found.
+others. The command prints how many faults each suite found.
 
 A fault is another comparison, a negated condition, `and` for `or`, a number that is one off, a missing return value, or
 a missing statement. Lints do not count as tests. This module is also the pytest plugin of these runs.

@@ -1,6 +1,6 @@
 """Generates parts of runbook pages: when each alert fires, and the model's recommendation for each failure.
 
-`generate_docs` calls it. People write the text around the generated parts.
+`generate_docs` calls this module. People write the text around the generated parts.
 """
 
 from __future__ import annotations

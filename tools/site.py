@@ -1,5 +1,5 @@
-"""Hooks of mkdocs, which makes the web site from docs/. They add pages from outside of docs/, links to them, and the
-navigation.
+"""Hooks of mkdocs, which makes the web site from docs/. The hooks add pages from outside of docs/, links to these
+pages, and the navigation.
 
 GitHub and the site show the same pages, so links and headings follow GitHub's rules. If a link leads to a file that is
 no page, only its text remains.

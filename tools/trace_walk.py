@@ -4,10 +4,10 @@
 and prints the functions that ran. `--write` stores them in `tools/walks.json`, from which `tools.generate_docs` makes
 the walks in docs/architecture.md without a database. `tests/e2e/test_walks.py` traces again with `--check`.
 
-A walk begins with certain functions. It has each Python function of the package that these functions call, directly or
-indirectly, once, in the order of the first calls. It omits lambdas, comprehensions and generator expressions, which are
-lines of their function; `__methods__`, mainly constructors; and `log`, `metrics`, `cli` and `sim`, which record events
-or simulate external services. A walk does not include functions of other tasks.
+A walk begins with certain functions. A walk has each Python function of the package that these functions call, directly
+or indirectly, once, in the order of the first calls. A walk omits lambdas, comprehensions and generator expressions,
+which are lines of their function; `__methods__`, mainly constructors; and `log`, `metrics`, `cli` and `sim`, which
+record events or simulate external services. A walk does not include functions of other tasks.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class Walk(msgspec.Struct, frozen=True):
 
 class Way(msgspec.Struct, frozen=True, kw_only=True):
     """A walk to be traced. The tracer records the functions that the functions in `begins` call, directly or
-    indirectly. It stops before the first call of `ends`; without `ends`, it records until `tracing` ends. A walk has at
-    most `limit` functions."""
+    indirectly. The tracer stops before the first call of `ends`; without `ends`, it records until `tracing` ends. A
+    walk has at most `limit` functions."""
 
     title: str
     begins: Mapping[str, _Begins]

@@ -1,1 +1,1 @@
-"""Compares job queues on PostgreSQL. They are measured one after another, with work that resembles farrier's work."""
+"""Compares job queues on PostgreSQL one after another, with work that resembles farrier's work."""

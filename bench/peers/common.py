@@ -1,8 +1,8 @@
 """Defines, for all peers, the table of things, the work on one thing, and the measurement of a run.
 
-`bench.peers.__main__` and the workers in Python use it. A worker is a process; it prints READY, works until SIGTERM,
-and ends. The work on one job is a SELECT of its thing by ID and, for `step`, one statement that compares the version of
-the thing, changes it, and inserts its history.
+`bench.peers.__main__` and the workers in Python use this module. A worker is a process; it prints READY, works until
+SIGTERM, and ends. The work on one job is a SELECT of its thing by ID and, for `step`, one statement that compares the
+version of the thing, changes it, and inserts its history.
 """
 
 from __future__ import annotations

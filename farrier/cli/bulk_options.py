@@ -106,8 +106,8 @@ def taken(given: dict[str, Any]) -> Orders:
 
 
 async def run(action: str, kind: str, targets: Sequence[Target], door: Door, given: Orders) -> None:
-    """With --dry-run, print a preview. Otherwise ask the user, submit, follow and report. Raises typer.Exit with code 1
-    if anything was refused."""
+    """With --dry-run, print a preview. Without --dry-run, ask the user, submit, follow and report. Raises typer.Exit
+    with code 1 if anything was refused."""
     if given.dry_run:
         _preview(action, kind, targets, as_json=given.as_json)
         return

@@ -1,8 +1,9 @@
 """Gives commands their settings and their database, and the options that select them.
 
-`with_database` passes a `Session` to a command as its first parameter, and `with_settings` a `Config`. Both add --dsn,
---embedded, --config and --context to the command's own options. As in `farrier.config`, the order of precedence is:
-option, environment, file. The current context applies only if none of these three sources names a database.
+`with_database` passes a `Session` to a command as its first parameter, and `with_settings` a `Config`. Both decorators
+add --dsn, --embedded, --config and --context to the command's own options. As in `farrier.config`, the order of
+precedence is: option, environment, file. The current context applies only if none of these three sources names a
+database.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Reads the rows of a CSV or JSON file with nodes. Each mistake is reported in one line with the place, the field and
 the value.
 
-The first line of a CSV file names its fields. They are the same as the fields of a JSON object: `name`, the details of
-a node, `bmc_address` and `bmc_credential`. In CSV, labels are `row=b;gpu=h100` and MAC addresses are separated by `;`.
-An empty cell changes nothing.
+The first line of a CSV file names its fields. The fields are the same as in a JSON object: `name`, the details of a
+node, `bmc_address` and `bmc_credential`. In CSV, labels are `row=b;gpu=h100` and MAC addresses are separated by `;`. An
+empty cell changes nothing.
 """
 
 from __future__ import annotations

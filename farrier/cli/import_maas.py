@@ -1,5 +1,5 @@
-"""Reads the machines of a site's MAAS region, and converts them to rows of an import. It sends only requests that
-read."""
+"""Reads the machines of a site's MAAS region with requests that change nothing, and converts the machines to rows of an
+import."""
 
 from __future__ import annotations
 

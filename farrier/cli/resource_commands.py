@@ -69,7 +69,7 @@ By = Annotated[str | None, typer.Option(help="Client name that the history recor
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
-    """An intent to submit. It also defines for what to wait, and for how long."""
+    """An intent to submit, and the answer or state for which to wait."""
 
     request: Request
     wait: bool

@@ -1,6 +1,6 @@
 """The settings of the database: address, connections and time limits.
 
-They are a section of `groups.Config`. Their `repr` omits the password of a DSN.
+These settings are a section of `groups.Config`. The `repr` of the settings omits the password of a DSN.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Describes the settings for operators: as a list, as a file with every default and its reason, and as the keys of a
 site's file.
 
-`farrier config` and the generator of the documentation call it. It derives all texts from `groups` and `sites`, so the
-description is always current.
+`farrier config` and the generator of the documentation call this module. All texts are derived from `groups` and
+`sites`, so the description is always current.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Reads the configuration from defaults, the file, the environment and flags; a later source overrides an earlier
 source.
 
-`cli` calls it once, and again on SIGHUP. Every refusal is a ConfigError. It names the source, the section and the key,
-states what was expected, and shows the nearest valid name. It never contains a value, because values may be secrets.
+`cli` calls `load` once, and again on SIGHUP. Every refusal is a ConfigError, which names the source, the section and
+the key, states what was expected, and shows the nearest valid name. A ConfigError never contains a value, because
+values may be secrets.
 """
 
 from __future__ import annotations

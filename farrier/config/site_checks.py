@@ -1,7 +1,7 @@
 """Checks the rules of a site that the types of its keys do not express.
 
-`site_files` calls this module for each parsed site. The module reports all faults at once. It sends no request to the
-region, because the region may not exist yet.
+`site_files` calls this module for each parsed site. The module reports all faults at once. The module sends no request
+to the region, because the region may not exist yet.
 """
 
 from __future__ import annotations

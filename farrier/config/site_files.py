@@ -1,9 +1,9 @@
 """Reads the sites of a directory. Each file `NAME.toml` defines the site NAME, and may name a cloud-init template,
 which is also read.
 
-The daemon calls it at the start and on SIGHUP, and `farrier site` calls it. If one file is invalid, the whole load
-fails with the faults of all files, so that a change never takes effect in part. It reads no secret, and sends no
-request.
+The daemon calls this module at the start and on SIGHUP, and `farrier site` also calls it. If one file is invalid, the
+whole load fails with the faults of all files, so that a change never takes effect in part. The module reads no secret,
+and sends no request.
 """
 
 from __future__ import annotations

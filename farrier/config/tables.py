@@ -1,7 +1,8 @@
 """Reads a TOML table into a struct and reports all its faults, not only the first.
 
-`site_files` uses it for files with nested tables; `reading` reads the main configuration. A fault names the table and
-the key, what was expected and what was found. A fault never contains the value of a key that refers to a secret.
+`site_files` uses this module for files with nested tables; `reading` reads the main configuration. A fault names the
+table and the key, what was expected and what was found. A fault never contains the value of a key that refers to a
+secret.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads and extends the file of API tokens (`http.tokens_file`). It has the name, hash, scopes and expiry of each
+"""Reads and extends the file of API tokens (`http.tokens_file`). The file has the name, hash, scopes and expiry of each
 token, never the token.
 
 The daemon reads the file at the start and again on SIGHUP. If there is any fault, the whole load fails, so that a

@@ -1,9 +1,9 @@
 """An `httpx.AsyncBaseTransport` that sends requests over aiohttp, which takes half the CPU time of httpx's transport.
 
-`http_client` uses it; `bmc_transport` also uses `sent_once`. The transport sends each request at most once and
-unchanged, without redirects, cookies, proxies, decompression or a queue. It raises each failure as an exception of
-httpx. `ConnectError`, `ConnectTimeout` and `UnsupportedProtocol` mean that the request was not sent; after any other
-exception, the request may have arrived. The caller sets the time limit.
+`http_client` uses this transport; `bmc_transport` uses only `sent_once`. The transport sends each request at most once
+and unchanged, without redirects, cookies, proxies, decompression or a queue. The transport raises each failure as an
+exception of httpx. `ConnectError`, `ConnectTimeout` and `UnsupportedProtocol` mean that the request was not sent; after
+any other exception, the request may have arrived. The caller sets the time limit.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ async def sent_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandl
 
 
 class AioTransport(httpx.AsyncBaseTransport):
-    """The connections of one client. They are opened in the running event loop, and `aclose` closes them."""
+    """The connections of one client. The connections are opened in the running event loop, and `aclose` closes them."""
 
     def __init__(self, *, context: ssl.SSLContext, connect_timeout: timedelta) -> None:
         self._session = aiohttp.ClientSession(

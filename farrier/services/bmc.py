@@ -1,10 +1,10 @@
-"""The BMC client over Redfish. It uses DMTF's asyncio library, and basic authentication unless sessions are configured.
+"""The BMC client over Redfish, with DMTF's asyncio library and basic authentication, or with sessions if configured.
 
-`wiring` opens the client, and the node's steps call it through `protocols.BmcClient`. It sends one call at a time to
-each BMC, begins the deadline of a call only after the wait for other calls, and limits failed logins. Every failure is
-a `BmcError` with a class, and its text and traceback contain no secret. The client sends only GETs, except to switch
+`wiring` opens the client, and the node's steps call it through `protocols.BmcClient`. The client sends one call at a
+time to each BMC, begins a call's deadline only after the wait for other calls, and limits failed logins. Every failure
+is a `BmcError` with a class, and its text and traceback contain no secret. The client sends only GETs, except to switch
 power and to open or close a session. Each call checks the host against the bindings of the reference, resolves the name
-once, and checks its addresses against the networks. It then connects, and only then reads the secret.
+once, and checks its addresses against the networks. Only then it connects, and reads the secret last.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class _Call:
 
     @asynccontextmanager
     async def turn(self, within: timedelta | None = None) -> AsyncIterator[None]:
-        """Wait for the exclusive use of the BMC. Its deadline is `within`, or the usual deadline."""
+        """Wait for the exclusive use of the BMC. The deadline is `within`, or the usual deadline."""
         async with self._turns.turn(self._bmc):
             self.exchange.begin(within)
             yield

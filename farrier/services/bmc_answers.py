@@ -1,7 +1,7 @@
 """Pure functions that interpret responses of a BMC: a resource, a new session, or a refusal.
 
-`bmc_exchange` calls them for each response. A refusal becomes an error with a class and a text. The text has the path
-and the status, and never quotes a body.
+`bmc_exchange` calls these functions for each response. A refusal becomes an error with a class and a text. The text has
+the path and the status, and never quotes a body.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _status_text(path: str, response: Response) -> str:
 
 
 def _retry_after(response: Response) -> timedelta | None:
-    """Return the wait that `Retry-After` requires. Its value is a number of seconds, or a date by the BMC's clock."""
+    """Return the wait that `Retry-After` requires, in seconds or as a date by the BMC's clock."""
     wanted = response.getheader("Retry-After") or ""
     try:
         if wanted.isdecimal():

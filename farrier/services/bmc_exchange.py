@@ -1,6 +1,6 @@
 """Sends the requests of one call to a BMC one at a time within a deadline, reports them, and decodes the responses.
 
-A call reads the credential once, after it has connected to the checked address. It sends the credential with each
+A call reads the credential once, after it has connected to the checked address. A call sends the credential with each
 request, or once to open a session. Every login counts against the login cap; after a refusal, the call sends nothing
 more. An action is sent once, and its result is one of: responded, never sent, unknown.
 """

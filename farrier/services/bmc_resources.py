@@ -1,7 +1,7 @@
 """Pure functions that read decoded Redfish resources without trusting their content.
 
-The probe uses them. A field of an unexpected type counts as missing. Texts are cleaned and truncated before they are
-stored. `BmcError` is raised only if an indispensable field is missing.
+The probe uses these functions. A field of an unexpected type counts as missing. Texts are cleaned and truncated before
+they are stored. `BmcError` is raised only if an indispensable field is missing.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 
 def power(system: Resource) -> PowerState:
-    """Return the power state. It is `unknown` if it is neither on nor off (Paused, Reset, null, missing, other
-    words)."""
+    """Return the power state. The state is `unknown` while the power is neither on nor off (Paused, Reset, null,
+    missing, other words)."""
     state = system.get("PowerState")
     return _POWER.get(state, PowerState.UNKNOWN) if isinstance(state, str) else PowerState.UNKNOWN
 
@@ -64,7 +64,8 @@ def links(value: object) -> tuple[str, ...]:
 
 
 def host_system(systems: Mapping[str, Resource]) -> str:
-    """Return the path of the host among a BMC's systems. Its position does not matter: some BMCs list baseboards first.
+    """Return the path of the host among a BMC's systems. The position of the host in the list does not matter: some
+    BMCs list baseboards first.
 
     The host is the only system; otherwise the only system that can be reset; otherwise, among the systems that can be
     reset, the only one with a BIOS.

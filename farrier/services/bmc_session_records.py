@@ -129,7 +129,7 @@ def _made(directory: Path, locks: list[int]) -> Path:
 
 
 def _dead(directory: Path, locks: list[int]) -> Iterator[Path]:
-    """Lock the directories of ended processes and return them. While they are locked, no other process uses them."""
+    """Lock the directories of ended processes and return them. No other process uses a locked directory."""
     for place in sorted(directory.iterdir()):
         if place.name.startswith(".") or not place.is_dir():
             continue

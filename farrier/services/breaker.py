@@ -1,7 +1,7 @@
 """A circuit breaker, which refuses requests while a known failure would also affect them.
 
 Each MAAS region, UFM and Vault has its own breaker. For a region, the queue of its requests uses the breaker; for UFM
-and Vault, the client does. These users choose which failures open the breaker, and raise the errors.
+and Vault, the client does. The users of the breaker choose which failures open it, and raise the errors.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class _Opened(msgspec.Struct, Generic[E], frozen=True):
 
 
 class Breaker(Generic[E]):
-    """A breaker, closed at first. A failure opens it for `pause`. With `longest`, each further failure doubles the
-    pause up to `longest`. With `one_tries`, only one request is sent after a pause, and the others are refused for one
-    more pause unless that request succeeds; otherwise all are sent."""
+    """A breaker, closed at first. A failure opens the breaker for `pause`. With `longest`, each further failure doubles
+    the pause up to `longest`. With `one_tries`, only one request is sent after a pause, and the others are refused for
+    one more pause unless that request succeeds; otherwise all are sent."""
 
     def __init__(
         self,

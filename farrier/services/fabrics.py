@@ -1,6 +1,6 @@
 """`farrier.protocols.Fabrics`: one client for each site's UFM.
 
-`wiring` opens it, and calls `take` at the start and after it has read the sites again.
+`wiring` opens this object, and calls `take` at the start and after it has read the sites again.
 """
 
 from __future__ import annotations

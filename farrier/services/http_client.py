@@ -1,4 +1,5 @@
-"""The HTTP client for MAAS, UFM and Vault. It limits concurrency, time and size, and decodes or classifies responses.
+"""The HTTP client for MAAS, UFM and Vault, which limits concurrency, time and size, and decodes or classifies
+responses.
 
 The client of each service opens an `HttpClient` for each instance. A `Service` has the properties of the service. If a
 read fails temporarily, it is sent again, at most `attempts` times in all and not before the service allows a retry. A

@@ -54,7 +54,7 @@ class Garbled(Exception):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A response as it was received. Its `repr` omits the body, which may contain passwords."""
+    """A response as it was received. The `repr` of a response omits the body, which may contain passwords."""
 
     status: int
     body: bytes

@@ -1,8 +1,8 @@
 """`farrier.protocols.MaasClient` over one MAAS region.
 
 Before a change, the client reads the machine, unless its reading is at most `FRESH` old, and checks that no other user
-owns it; the region itself lets an administrator change any machine. The client caches no readings. It stores only the
-user of its key, and the number of deployments in progress.
+owns it; the region itself lets an administrator change any machine. The client caches no readings. The client stores
+only the user of its key, and the number of deployments in progress.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Pure functions that decode a successful response of MAAS to structs of the model, or raise `Garbled`.
 
-The MAAS client uses them. Fields that farrier does not read may have any value. If a list contradicts itself, or the
-response is about another machine than the requested machine, farrier raises `Garbled` and does not use the response.
+The MAAS client uses these functions. Fields that farrier does not read may have any value. If a list contradicts
+itself, or the response is about another machine than the requested machine, farrier raises `Garbled` and does not use
+the response.
 """
 
 from __future__ import annotations

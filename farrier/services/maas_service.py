@@ -1,7 +1,7 @@
 """The parameters of MAAS: the settings of a region, limits, and the table of failures.
 
-The MAAS client and the code that opens it use them. Error texts of the region are quoted, because an operator needs
-them.
+The MAAS client and the code that opens the client use these parameters. Error texts of the region are quoted, because
+an operator needs them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Limits requests to one MAAS region to a few at a time, and refuses them while the queue is long or the region refuses
-all requests.
+"""Limits requests to one MAAS region to a few at a time, and refuses further requests while the queue is long or the
+region refuses all requests.
 
 A refused caller gets an error with a constant text and a time to retry. Each further caller gets a slightly later time,
 so that a thousand callers do not retry together. After a failure that affects every node, one node at a time probes the
@@ -96,8 +96,8 @@ class Turns:
             raise self._too_long(wait)
 
     def _too_long(self, wait: float) -> MaasError:
-        """Return the error for a refused caller. Its time to retry is later than the times that earlier refused callers
-        got."""
+        """Return the error for a refused caller. The caller's time to retry is later than the times of earlier refused
+        callers."""
         now, longest = self._clock.monotonic(), LONGEST_AGAIN.total_seconds()
         self._promised = min(max(self._promised, now + wait) + self._takes / self._places.total_tokens, now + longest)
         # The time is rather too early than too late: a retry that is refused again costs nothing, but an empty queue

@@ -1,6 +1,7 @@
 """The parameters of UFM: the settings of an instance, its authentication, limits, and the table of failures.
 
-The UFM client and the code that opens it use them. Error texts of UFM are quoted, because an operator needs them.
+The UFM client and the code that opens the client use these parameters. Error texts of UFM are quoted, because an
+operator needs them.
 """
 
 from __future__ import annotations

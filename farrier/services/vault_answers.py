@@ -1,7 +1,8 @@
 """Pure functions that interpret responses of Vault: a secret, or a failure with a metric label and a text.
 
-The Vault client uses them. A failure is temporary, unless Vault reports that this secret is missing or that farrier's
-token may not read it. farrier writes the error texts. They never quote a body, because a body may contain the secret.
+The Vault client uses these functions. A failure is temporary, unless Vault reports that this secret is missing or that
+farrier's token may not read it. farrier writes the error texts, and never quotes a body, because a body may contain the
+secret.
 """
 
 from __future__ import annotations

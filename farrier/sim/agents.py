@@ -1,8 +1,8 @@
 """Simulated agents, which enroll, send heartbeats, and do the tasks of their nodes.
 
-`farrier demo` and tests run them. They call the same SQL functions as real agents. Heartbeats are sent in batches, a
-fraction of the fleet at a time, so that the load of the database is even with any number of agents. Faults can be
-injected: an agent can become silent, and its next tasks can fail.
+`farrier demo` and tests run simulated agents, which call the same SQL functions as real agents. Heartbeats are sent in
+batches, a fraction of the fleet at a time, so that the load of the database is even with any number of agents. Faults
+can be injected: an agent can become silent, and its next tasks can fail.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Simulated BMCs. They run OpenStack's sushy-emulator, an independent Redfish server, with its fake driver.
+"""Simulated BMCs, which are systems of OpenStack's sushy-emulator, an independent Redfish server, with its fake driver.
 
 `farrier demo` and tests run the emulator. One process serves any number of systems over TLS with basic authentication
-on a free port of 127.0.0.1. It has its own CA, credential and state directory. It ends with the context, and also if
-this process ends in any way.
+on a free port of 127.0.0.1. The emulator has its own CA, credential and state directory. The emulator ends with the
+context, and also if this process ends in any way.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A certificate authority for simulated services. It is made in memory and valid for days, and only clients that get
-its certificate trust it.
+"""A certificate authority for simulated services, made in memory and valid for days. Only clients that get its
+certificate trust it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ServerFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Authority:
-    """A CA with one key pair. It signs all certificates as if the time were `now`."""
+    """A CA with one key pair, which signs all certificates as if the time were `now`."""
 
     def __init__(self, name: str, *, now: datetime) -> None:
         self._now = now

@@ -1,7 +1,7 @@
 """A simulated fleet, whose nodes are registered and onboarded over SQL, with their agents.
 
-`farrier demo` runs the fleet. It acts like the services around a real farrier: it registers nodes, submits intents,
-enrolls agents, and reads only the database. The controller is not simulated.
+`farrier demo` runs the fleet. The fleet acts like the services around a real farrier: it registers nodes, submits
+intents, enrolls agents, and reads only the database. The controller is not simulated.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _planned(number: int, system: SimulatedSystem, bmc: SimulatedBmc | None, sit
 
 
 class SimulatedFleet:
-    """The nodes of one simulation. Their IDs are greater than `after`."""
+    """The nodes of one simulation, whose IDs are greater than `after`."""
 
     def __init__(self, nodes: Sequence[Registration], *, api: FleetApi, agents: SimulatedAgents, after: int) -> None:
         self._nodes = nodes

@@ -1,7 +1,7 @@
 """Causes events in a simulated fleet: quarantines, drains, silent agents, reimages, removals.
 
-`farrier demo` runs it, except with `--until-active`. An event happens every few seconds to a node in service, but only
-while few nodes are out of service because of earlier events.
+`farrier demo` runs this module, except with `--until-active`. An event happens every few seconds to a node in service,
+but only while few nodes are out of service because of earlier events.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Slows down logins after failures: each client address has a few attempts at once, then one every few seconds.
 
-Its use of memory is limited. An IPv6 network counts as one address, because a single client may use all addresses of a
+The use of memory is limited. An IPv6 network counts as one address, because a single client may use all addresses of a
 network.
 """
 

@@ -1,6 +1,6 @@
 """The API's operations on resources of registered kinds: list kinds, list resources, and show one resource.
 
-The module adds little to `ResourceQueries`. Its rules for pages are those of `nodes`.
+The module adds little to `ResourceQueries`, and has the same rules for pages as `nodes`.
 """
 
 from __future__ import annotations

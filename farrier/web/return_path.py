@@ -1,7 +1,7 @@
 """Determines the path to which a browser returns after a login: the path of the page that required the login.
 
 The path is in the URL of the login page, and an attacker can put any text into a link. So only a path of this server is
-accepted; with`//host`, `/\\host` or `https://host`, a browser would go to another server.
+accepted; with `//host`, `/\\host` or `https://host`, a browser would go to another server.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Serves an ASGI application inside a task group of the daemon.
 
-`daemon` calls it, and handles the signals instead of uvicorn. The socket is bound first. So a port in use is an error
-at once, and for port 0, the port that the system chose is known.
+`daemon` calls `serving`, and handles the signals instead of uvicorn. The socket is bound first, so that a port in use
+is an error at once, and the port that the system chose for port 0 is known.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 for one shift.
 
 A session proves that the browser had the token when it logged in. The session names the token, and the signature covers
-the token's hash. So a session ends when its token is removed from the file.
+the token's hash. So if a token is removed from the file, its sessions end.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from farrier.errors import ConfigError
 
 
 class Certificate:
-    """A certificate with its chain, and its key. Both are PEM files."""
+    """A certificate with its chain in one PEM file, and its key in another PEM file."""
 
     def __init__(self, cert: str, key: str) -> None:
         """Load the files. Raises ConfigError for unusable files."""

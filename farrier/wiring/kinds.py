@@ -1,7 +1,7 @@
 """Loads the kinds that run besides nodes: the other built-in kinds, and the kinds that the settings name.
 
-The daemon, `loops`, `farrier kind` and `farrier config check` call it. All parts of a kind are checked before anything
-starts.
+The daemon, `loops`, `farrier kind` and `farrier config check` call this module. All parts of a kind are checked before
+anything starts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Creates the loops of a process, one for each kind of resource, with their handlers, storage and services.
 
-The daemon calls it and runs the loops. `use_sites` passes the configuration of sites to the objects that use it.
+The daemon calls `runtime` and runs the loops. `use_sites` passes the configuration of sites to the objects that use it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Measures whether the controller of this process makes progress, and whether the database commits. The watchdog and
-the readiness check use it."""
+the readiness check use this module."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class Pulse:
             await anyio.sleep(_PULSE_SECONDS)
 
     async def mend(self) -> None:
-        """Correct stored times until cancelled. This runs beside `run`, so a batch that waits for rows does not delay a
-        pulse. If a batch fails, it is repeated."""
+        """Correct stored times until cancelled. `mend` runs beside `run`, so a batch that waits for rows does not delay
+        a pulse. If a batch fails, it is repeated."""
         while True:
             try:
                 while (batch := await self._pulse.mend()).more:

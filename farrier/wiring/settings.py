@@ -1,6 +1,6 @@
 """Converts the configuration to the settings of external services: BMCs, and the sources of secrets.
 
-The rest of `wiring` calls it. It opens no file and no connection.
+The other modules of `wiring` call this module, which opens no file and no connection.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Connects to the database, checks or migrates it, and opens connections for queries outside the loop.
 
-The daemon and simulations call it.
+The daemon and simulations call this module.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ async def administrator(database: Database) -> AsyncIterator[pool.Single]:
 
 @asynccontextmanager
 async def backend(config: settings.Config, database: Database, *, observer: ServiceObserver) -> AsyncIterator[Backend]:
-    """Open the backend of the web application. It has its own connections, so that a long listing does not delay the
-    loop."""
+    """Open the backend of the web application. The backend has its own connections, so that a long listing does not
+    delay the loop."""
     pgbouncer = config.database.pgbouncer
     connections = await pool.open_pool(
         database.dsn,
@@ -169,7 +169,7 @@ async def backend(config: settings.Config, database: Database, *, observer: Serv
 
 @asynccontextmanager
 async def counter(config: settings.DatabaseConfig, database: Database) -> AsyncIterator[ServerQueries]:
-    """Open the connection that counts the fleet. It is separate, so that long listings cannot occupy it."""
+    """Open the connection that counts the fleet. The connection is separate, so that long listings cannot occupy it."""
     connections = await pool.open_pool(
         database.dsn, size=1, patience=config.db_timeout, pgbouncer=config.pgbouncer, timeouts=_for_reading(config)
     )

@@ -2,8 +2,8 @@
 are not created.
 
 A trace begins with a step of a run, and the requests of the step are child spans. A run without a step has no trace,
-because it takes microseconds, and there may be thousands of such runs a second. A span contains names and classes from
-finite sets and the name of the resource, never the content of a request or of a response.
+because such a run takes microseconds, and there may be thousands of them a second. A span contains names and classes
+from finite sets and the name of the resource, never the content of a request or of a response.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Lists every label value that metrics may have, and the gauges whose values are computed instead of counted.
 
-The daemon calls it. Label values come from enums of the model and of the clients, so there is a finite number of them.
+The daemon calls this module. Label values come from enums of the model and of the clients, so there is a finite number
+of them.
 """
 
 from __future__ import annotations

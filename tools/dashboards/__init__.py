@@ -1,7 +1,7 @@
 """Defines the content of the Grafana dashboards as code, and writes them into the package.
 
-`python -m tools.dashboards` makes the JSON files of `farrier.metrics.dashboards`; `make docs` calls it. Every query is
-built from the definitions of metrics, so a dashboard cannot query a metric that does not exist.
+`python -m tools.dashboards`, which `make docs` calls, makes the JSON files of `farrier.metrics.dashboards`. Every query
+is built from the definitions of metrics, so a dashboard cannot query a metric that does not exist.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Builds the panels of all dashboards. A panel has a title, a sentence of description, one data source, and queries.
 
-It uses Grafana's typed builders, which define the options of each kind of panel.
+The module uses Grafana's typed builders, which define the options of each kind of panel.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The region's ASGI application, which reads a request, calls its operation, and applies faults.
 
-`serving` serves it over a socket or in this process. As in MAAS, the order of checks is: path, identity, method,
-operation, object. The operation changes the state; then power is switched and work begins, and their failure replaces
-the response. A fault that drops the response applies after all these steps.
+`serving` serves the application over a socket or in this process. As in MAAS, the order of checks is: path, identity,
+method, operation, object. The operation changes the state; then power is switched and work begins, and their failure
+replaces the response. A fault that drops the response applies after all these steps.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ JSON = "application/json; charset=utf-8"
 
 
 class Refused(Exception):
-    """An error response of MAAS, with a text or a dict for JSON. It is never a bug of the simulation."""
+    """An error response of MAAS, with a text or a dict for JSON. This is never a bug of the simulation."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """The ways in which MAAS parses a value of a client, and the struct that describes a field.
 
-`call` uses it with the table in `forms`. MAAS parses with Django's form fields, or with validators of formencode for
-single parameters, and the results differ: the flag `0` is true in Django and false in formencode. The functions are
-pure. The rules are from Django 4.2.11 and formencode 2.1.
+`call` uses these readers with the table in `forms`. MAAS parses with Django's form fields, or with validators of
+formencode for single parameters, and the results differ: the flag `0` is true in Django and false in formencode. The
+functions are pure. The rules are from Django 4.2.11 and formencode 2.1.
 """
 
 from __future__ import annotations

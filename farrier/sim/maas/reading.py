@@ -1,6 +1,6 @@
 """The operations that only read: events, results of scripts, configuration, networks, the calling user.
 
-`app` calls them. They change nothing, and are allowed on locked machines.
+`app` calls these operations, which change nothing and are allowed on locked machines.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A simulated MAAS region, with its machines, clock, events, users, networks and other objects, and injected faults.
 
-Tests, benchmarks and the demo create it, and `app` serves it. It has all state of the simulation in memory. Every
-change of a machine's status goes through `move`, which writes the event that clients read. Time passes only by
-`advance`.
+Tests, benchmarks and the demo create a `Region`, and `app` serves it. A region has all state of its simulation in
+memory. Every change of a machine's status goes through `move`, which writes the event that clients read. Time passes
+only by `advance`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Region:
             self.macs[interface.mac_address] = machine.system_id
 
     def forget(self, machine: Machine) -> None:
-        """Remove the machine and its addresses. Its events remain."""
+        """Remove the machine and its addresses. The events of the machine remain."""
         self.release_addresses(machine)
         machine.epoch += 1
         del self.machines[machine.system_id]
@@ -109,7 +109,7 @@ class Region:
         self._write(machine, kind, description, level=level, username="unknown", action=action)
 
     def requested(self, machine: Machine, kind: str, user: User, comment: str | None) -> None:
-        """Write the event of a user's request. It contains the client's comment, by which the client finds the
+        """Write the event of a user's request. The event contains the client's comment, so that the client can find the
         event."""
         text = f"({user.username})" + (f" - {comment}" if comment else "")
         self._write(machine, kind, text, level=Level.DEBUG, username=user.username, action="")

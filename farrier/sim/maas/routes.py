@@ -1,7 +1,8 @@
-"""Finds the operation of a path, a method and an `op`, and checks who may call it.
+"""Finds the operation of a path, a method and an `op`, and checks who may call the operation.
 
-`app` calls it for each request. It finds the machine and its parts, checks rights and locks as MAAS does before an
-operation, and runs the operation. An operation gets the region, the call, and the objects that the path names.
+For each request, `app` calls this module, which finds the machine and its parts, checks rights and locks as MAAS does
+before an operation, and runs the operation. An operation gets the region, the call, and the objects that the path
+names.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def _named(table: dict[_Named, _Operation], call: Call) -> _Operation:
 
 
 def _machine(region: Region, call: Call, system_id: str, *, missed: str = "Machine") -> Machine:
-    """Return the machine if the caller may see it. If there is none, the error calls it `missed`."""
+    """Return the machine if the caller may see it. If there is no machine, the error calls the machine `missed`."""
     machine = region.machines.get(system_id)
     if machine is None:
         raise Refused(404, f"No {missed} matches the given query.")

@@ -1,7 +1,7 @@
 """Serves a region in this process by an httpx transport, or over a socket of 127.0.0.1.
 
-Tests, benchmarks and the demo use it. With `speed`, the region's clock runs that many times as fast as real time;
-without it, only `Region.advance` moves the clock.
+Tests, benchmarks and the demo use this module. With `speed`, the region's clock runs that many times as fast as real
+time; without it, only `Region.advance` moves the clock.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Shows disks and partitions as MAAS does, with exactly the recorded fields.
 
-It shows the disks of machines and lists of block devices; the two differ in one field. It only reads. While a machine
-is being released, its file systems are not shown, because MAAS has already removed the file systems of the deployment.
+This module shows the disks of machines and lists of block devices, which differ in one field. The module only reads.
+While a machine is being released, its file systems are not shown, because MAAS has already removed the file systems of
+the deployment.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The operations that change a machine's status: commission, allocate, deploy, release, abort, broken, rescue, power.
 
-`app` calls them for a machine that the caller may change. Each operation depends only on the status, and uses the
-recorded texts and codes of MAAS. It changes the record at once and adds power and work to `call.later`, so the response
-shows the state before power and work change it. If the BMC then fails, the operation reverts its change as MAAS does,
-and the response is an error.
+`app` calls these operations for a machine that the caller may change. Each operation depends only on the status, and
+uses the recorded texts and codes of MAAS. An operation changes the record at once and adds power and work to
+`call.later`, so the response shows the state before power and work change it. If the BMC then fails, the operation
+reverts its change as MAAS does, and the response is an error.
 """
 
 from __future__ import annotations

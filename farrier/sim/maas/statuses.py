@@ -1,7 +1,7 @@
 """The statuses of a machine in MAAS, with their numbers, their labels, and the operations that they allow.
 
-Used by the modules of the simulated region that handle machines. The numbers and words are those of MAAS; clients rely
-on the numbers. This module only defines statuses; the operations check them.
+The modules of the simulated region that handle machines use these statuses. The numbers and words are those of MAAS;
+clients rely on the numbers. This module only defines statuses; the operations check them.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A `Region` has one timeline. Operations plan steps, and tests and the demo move the clock. Steps run in the order of
 their times, and for the same time in the order of planning; each sees its own time. If a step plans another step that
-is already due, the same move runs it. The timeline never reads the real time.
+is already due, the same call of `advance` runs the other step. The timeline never reads the real time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Work on a machine that takes simulated time: power, commissioning, deploying, erasing, rescue.
 
-Operations start the work, and the region's timeline runs its steps. It writes the events of the real MAAS in their
-order, and ends as the machine's `Nature` determines. A step is cancelled if another operation has changed the status
-before.
+Operations start the work, and the region's timeline runs its steps. The work writes the events of the real MAAS in
+their order, and ends as the machine's `Nature` determines. A step is cancelled if another operation has changed the
+status before.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A simulated UFM, with the rules and peculiarities of the part of its REST interface that handles partition keys.
 
-Tests, benchmarks and the demo use it. All data is in memory, and only calls change it:
+Tests, benchmarks and the demo use the simulated UFM. All data is in memory, and only calls change it:
 
     manager = Manager()                                    # user `admin`, password and token are its own
     client = httpx.AsyncClient(transport=UfmTransport(manager), base_url="http://ufm.test/ufmRest/")
