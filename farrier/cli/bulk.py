@@ -24,8 +24,8 @@ _READ = 1000
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource for which an action is submitted. `refusal` is the reason why the model would refuse the action now;
-    `delay` is the reason for which the answer would be delayed."""
+    """A resource for which an action is submitted. `refusal` is the reason why the model would refuse the action now.
+    `delay` is the reason why the answer would come later."""
 
     id: int
     name: str

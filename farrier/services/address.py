@@ -1,4 +1,4 @@
-"""BMC addresses: their syntax, and the networks in which farrier may connect.
+"""BMC addresses: their syntax, and the networks to which farrier may connect.
 
 The BMC client gets the URL from `parse` and checks the resolved addresses with `Networks`. So a name, a changed DNS
 response or an unusual spelling of an address cannot make farrier connect outside the configured networks. farrier sends

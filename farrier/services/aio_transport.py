@@ -91,7 +91,7 @@ class AioTransport(httpx.AsyncBaseTransport):
         try:
             response = await self._session.request(
                 request.method,
-                # Every byte stays unchanged, but user and password are left out, because aiohttp would make a header of
+                # Every byte stays unchanged, but user and password are omitted, because aiohttp would make a header of
                 # them.
                 URL(f"{url.scheme}://{url.netloc.decode()}{url.raw_path.decode()}", encoded=True),
                 headers=[(name.decode(), value.decode()) for name, value in request.headers.raw],

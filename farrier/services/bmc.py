@@ -4,7 +4,7 @@
 time to each BMC, begins a call's deadline only after the wait for other calls, and limits failed logins. Every failure
 is a `BmcError` with a class, and its text and traceback contain no secret. The client sends only GETs, except to switch
 power and to open or close a session. Each call checks the host against the bindings of the reference, resolves the name
-once, and checks its addresses against the networks. Only then it connects, and reads the secret last.
+once, and checks its addresses against the networks. A call connects after these checks, and reads the secret last.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def resource(path: str, response: Response) -> Resource:
 
 
 def opened(path: str, response: Response) -> tuple[str, str | None, str | None]:
-    """Return the token and location of a new session, and when it began by the BMC's clock."""
+    """Return the token, the location and the creation time of a new session. The time is by the BMC's clock."""
     body = resource(path, response)
     token = response.getheader("X-Auth-Token")
     if not isinstance(token, str) or not token.strip():

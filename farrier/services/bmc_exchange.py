@@ -215,8 +215,8 @@ class Exchange:
         return understood
 
     async def _connected(self, operation: Operation, login: ExitStack, headers: Headers) -> None:
-        """Read the secret and add it to the headers after TLS has proven the host. The login counts as failed until
-        `login` closes. If the lease is invalid, a change sends no secret and counts no login."""
+        """Read the secret and add it to the headers after TLS has proven the host. The result of the login is recorded
+        when `login` closes. If the lease is invalid, a change sends no secret and counts no login."""
         secret = await self._show(headers)
         if operation.changes:
             require_lease()

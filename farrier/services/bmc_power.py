@@ -1,8 +1,9 @@
-"""Switches the power of one system: chooses the action, sends it once, and reads the system until it takes effect.
+"""Switches the power of one system: chooses the action, sends it once, and reads the system until the action takes
+effect.
 
-The BMC client creates a `PowerChange` for each call. Each read and the action use the BMC separately, so other calls to
-it can run while the switching takes minutes. The client converts each error except `LeaseLost` to a `BmcError`, whose
-`sent` is true if the action may have reached the BMC.
+The BMC client creates a `PowerChange` for each call. Each read and the action wait separately for the BMC, so other
+calls to it can run while the switching takes minutes. The client converts each error except `LeaseLost` to a
+`BmcError`, whose `sent` is true if the action may have reached the BMC.
 
 `off` sends `ForceOff`, which always takes effect. An operating system may ignore `GracefulShutdown`, and a node is
 drained before an orderly shutdown, so `GracefulShutdown` is sent only if the BMC allows nothing else.

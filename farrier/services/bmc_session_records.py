@@ -34,8 +34,8 @@ _SUFFIX = ".json"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of one session. `location` is its ID, None until the BMC has returned it; `created` is when it was
-    opened by the BMC's clock."""
+    """The record of one session. `location` is its ID, None until the BMC has returned it; `created` is its creation
+    time by the BMC's clock."""
 
     bmc: str
     location: str | None = None
@@ -72,7 +72,7 @@ class SessionRecords:
         self._left.setdefault(URL(entry.record.bmc), []).append(entry)
 
     async def begin(self, bmc: URL) -> Entry:
-        """Record that a login for a session is about to be sent. Raises `OSError`; in this case, the login must not be
+        """Record that a login for a session is about to be sent. If this raises `OSError`, the login must not be
         sent."""
         entry = Entry(self._own / f"{uuid4().hex}{_SUFFIX}", Record(bmc=str(bmc)))
         await _in_thread(partial(_write, entry))

@@ -38,7 +38,7 @@ MOST_AT_ONCE = 100
 
 USUAL_TIMEOUT = timedelta(minutes=30)
 """Assumed time after which a BMC ends an unused session, if the BMC does not report it. This is the usual default."""
-_SHORTEST, _LONGEST = timedelta(seconds=30), timedelta(days=1)  # s|by the standard|as Redfish defines it
+_SHORTEST, _LONGEST = timedelta(seconds=30), timedelta(days=1)  # as Redfish defines it
 
 
 def timeout(service: Mapping[str, object]) -> timedelta:

@@ -61,7 +61,7 @@ class VaultSettings(msgspec.Struct, frozen=True, kw_only=True):
     def connect_timeout(self) -> timedelta:
         return self.timeout
 
-    read_timeout = change_timeout = connect_timeout  # one deadline for all of a request
+    read_timeout = change_timeout = connect_timeout  # one deadline for a whole request
 
 
 @asynccontextmanager
