@@ -80,7 +80,7 @@ async def running(dsn: str, settings: Mapping[str, str] | None = None) -> AsyncI
                 yield Running(process.pid, url, process.wait)
                 beside.cancel_scope.cancel()
         finally:
-            with suppress(ProcessLookupError):  # it ended by itself, and the code that waits for it reports that
+            with suppress(ProcessLookupError):  # the daemon has ended, and the waiting code reports it
                 process.terminate()
 
 

@@ -18,7 +18,8 @@ E = TypeVar("E", bound=RequestError[Any])
 
 
 class Trouble(msgspec.Struct, Generic[E], frozen=True):
-    """The failure that the next request would meet. After `left`, which is the rest of `pause`, a request is tried."""
+    """The failure that the next request would meet. `left` is the remaining part of `pause`, after which a request is
+    tried."""
 
     error: E
     left: timedelta
@@ -59,7 +60,7 @@ class Breaker(Generic[E]):
         return None if self._opened is None else self._opened.error
 
     def trouble(self) -> Trouble[E] | None:
-        """Return the failure because of which a request is refused now; None if it may be sent."""
+        """Return the failure that causes requests to be refused now. None if a request may be sent."""
         opened, now = self._opened, self._now()
         if opened is None:
             return None

@@ -31,8 +31,8 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
         return (self.secret, self.token, self.consumer)
 
     def headers(self, now: float) -> Mapping[str, str]:
-        """Return the OAuth header of one attempt. `now` is the Unix time, because the region refuses a header that is
-        five minutes old."""
+        """Return the OAuth header of one attempt. `now` is the Unix time; the region refuses a header that is five
+        minutes old."""
         # The parts are letters and digits, so nothing is escaped. The consumer's secret, which precedes the ampersand,
         # is empty.
         return {

@@ -136,7 +136,7 @@ class Ufm:
             raise trouble.error.of_another(retry_after=trouble.error.retry_after)
 
     async def _change(self, number: int, request: Request) -> None:
-        """Send a change. Whatever its result, earlier readings of this partition are not used any more."""
+        """Send a change. After any result of the change, earlier readings of this partition are not used any more."""
         try:
             await self._http.send(request, ufm_answers.done)
         finally:

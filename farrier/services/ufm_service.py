@@ -76,7 +76,7 @@ async def pass_of(store: protocols.CredentialStore, reference: str, *, with_toke
 
 
 class UfmSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a UFM. If `with_token` is true, it is authenticated by token instead of user and password. If
+    """The settings of a UFM. If `with_token` is true, farrier authenticates by token instead of user and password. If
     `named` is true, farrier names its partitions.
     """
 

@@ -38,8 +38,8 @@ START_TIMEOUT = timedelta(seconds=60)
 STOP_TIMEOUT = timedelta(seconds=5)
 POLL = timedelta(milliseconds=50)
 
-# The emulator's configuration is Python code. It ends the emulator when its stdin closes, because then this process has
-# ended. It also silences werkzeug, which would log a line for each request.
+# The emulator's configuration is Python code. The code ends the emulator when stdin closes, because then this process
+# has ended. The code also silences werkzeug, which would log a line for each request.
 _CONFIGURATION = """\
 import logging, os, threading
 

@@ -1,5 +1,5 @@
 """Agents on the machines of a simulated region. A deployment starts the agent that the user data defines, and a release
-of the machine ends it.
+of the machine ends the agent.
 
 As on a real machine, the agent has only the token in the user data.
 """

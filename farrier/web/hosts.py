@@ -1,8 +1,8 @@
 """Refuses requests for unknown host names, because the name of a hostile web site may resolve to this server (DNS
 rebinding).
 
-`site` wraps the application in it. Addresses and localhost are accepted, because they cannot be the name of a web site.
-Prometheus and probes may use any name, because their endpoints are public and change nothing.
+`site` wraps the application in `KnownHosts`. Addresses and localhost are accepted, because they cannot be the name of a
+web site. Prometheus and probes may use any name, because their endpoints are public and change nothing.
 """
 
 from __future__ import annotations

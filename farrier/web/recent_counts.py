@@ -13,7 +13,7 @@ from farrier.protocols import Clock, ServerQueries
 
 # This is shorter than the interval at which an open page fetches its content again.
 _SECONDS = 5.0
-# The greatest number of filters of all open pages; each takes a kilobyte.
+# The number of filters that are cached, enough for all open pages; each takes a kilobyte.
 _MOST = 100
 
 

@@ -1,6 +1,6 @@
 """Writes the files that configure farrier for a simulated region: a site, its template for user data, and the key.
 
-The demo and benchmarks write them to the directories of sites and secrets in the daemon's settings.
+The demo and benchmarks write the files to the directories of sites and secrets in the daemon's settings.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def create(region: Region, call: Call) -> object:
         ],
     )
     region.keep(machine)
-    deployed, commission = call.flag("deployed"), call.flag("commission")  # one validator, then a form: two readings
+    deployed, commission = call.flag("deployed"), call.flag("commission")  # MAAS parses it twice: validator, then form
     if call.flag("deployed in the form"):
         machine.owner = call.user.username
         region.move(machine, Status.DEPLOYED)

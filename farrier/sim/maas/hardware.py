@@ -1,7 +1,7 @@
 """The hardware of a simulated machine, and how work on it ends. MAAS detects the hardware only by commissioning.
 
-Tests and the demo pass it to a region, for one machine or for all machines; the running work reads it. The default is a
-server with a PXE NIC, two more NICs, two NVMe disks and a BOSS pair, on which all work succeeds.
+Tests and the demo pass the hardware to a region, for one machine or for all machines; the running work reads it. The
+default is a server with a PXE NIC, two more NICs, two NVMe disks and a BOSS pair, on which all work succeeds.
 """
 
 from __future__ import annotations

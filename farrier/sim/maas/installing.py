@@ -121,7 +121,7 @@ class _Steps:
         self._debug("Script result", f"{name} changed status from '{was}' to '{status.label}'")
 
     def report(self) -> None:
-        """The installed system has fetched its user data, and MAAS reports Deployed, although cloud-init may still
+        """Report Deployed as MAAS does after the installed system has fetched its user data. cloud-init may still
         fail."""
         region, machine = self._region, self._machine
         image = f"{machine.osystem}/{machine.distro_series}/{machine.architecture}"

@@ -81,7 +81,7 @@ def _move(region: Region, interface: Interface, vlan: Vlan) -> None:
 
 
 def _fit(machine: Machine, interface: Interface) -> None:
-    """Make the MTUs match the interface's MTU: raise smaller MTUs of its parents, and lower greater MTUs of its
+    """Adapt other MTUs to the interface's MTU: raise smaller MTUs of its parents, and lower greater MTUs of its
     children."""
     mtu = interface.params.get("mtu")
     if not isinstance(mtu, int):

@@ -48,7 +48,7 @@ class Partition(msgspec.Struct):
 
 class Manager:
     """A UFM. `ports` are the ports of its fabric, or None to accept any port. `refuses` contains the keys whose changes
-    it refuses, with the reason."""
+    the UFM refuses, with the reason."""
 
     def __init__(self, *, username: str = "admin", password: str = "123456", token: str = "a-token-of-ufm") -> None:
         self.username, self.password, self.token = username, password, token
